@@ -1,0 +1,68 @@
+# Every target makes what it needs (.venv) with nothing but Python 3.11 or newer.
+# `make` alone lists the targets. ARGS="..." is passed on: make demo ARGS="--turns 4".
+# PYTHON=/path/to/python3 chooses the interpreter that .venv is made with (make clean to change it).
+
+BIN := .venv/bin
+COVERAGE_PCT := 90
+
+# With ARGS only a part of the tests may run, so their coverage says nothing.
+PYTEST_ARGS = $(if $(ARGS),$(ARGS),--cov --cov-report=term --cov-fail-under=$(COVERAGE_PCT))
+NBVAL = --nbval --nbval-current-env --nbval-cell-timeout 60 \
+	--nbval-sanitize-with notebooks/nbval_sanitize.cfg
+
+# "setup" if .venv is missing, was moved, or has lost its Python: then the stamps count for nothing.
+STATE := $(shell [ -x $(BIN)/python ] && [ "$$(cat .venv/.folder 2>/dev/null)" = "$$(pwd -P)" ] || echo setup)
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help demo lab test check check-static check-notebooks notebooks bench clean setup
+export PYTHON
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
+
+demo: .venv/.ready-demo ## run the economic simulation on a real model
+	$(BIN)/llmsim-lab demo $(ARGS)
+
+lab: .venv/.ready-lab ## open the notebooks in JupyterLab
+	$(BIN)/python -m jupyterlab $(if $(ARGS),$(ARGS),notebooks)
+
+test: .venv/.ready-test ## run the tests and measure their coverage
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+check: check-static test check-notebooks ## all that CI checks
+
+check-static: .venv/.ready-all ## check format, lint and types
+	$(BIN)/python -m ruff format --check .
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m mypy
+
+check-notebooks: .venv/.ready-test ## run the notebooks and compare their outputs
+	$(BIN)/python -m pytest $(NBVAL) notebooks
+
+notebooks: .venv/.ready-test ## run the notebooks and keep the new outputs
+	$(BIN)/python -m nbconvert --to notebook --execute --inplace \
+		--ExecutePreprocessor.store_widget_state=False \
+		--ExecutePreprocessor.record_timing=False notebooks/*.ipynb
+
+bench: .venv/.ready-demo ## measure the framework's own cost, into bench.json
+	$(BIN)/python benchmarks/bench.py --out bench.json $(ARGS)
+
+clean: ## remove .venv, caches and build products (not out/, where your runs are)
+	rm -rf .venv .coverage coverage.xml htmlcov build dist .mypy_cache .pytest_cache .ruff_cache
+	find llmsim_lab tests benchmarks notebooks \( -name __pycache__ -o -name .ipynb_checkpoints \) \
+		-prune -exec rm -rf {} + 2>/dev/null || true
+
+.venv/.ready-demo: pyproject.toml $(STATE)
+	@sh scripts/setup-venv.sh install demo embedded
+
+.venv/.ready-lab: pyproject.toml $(STATE)
+	@sh scripts/setup-venv.sh install lab embedded,notebooks
+
+.venv/.ready-test: pyproject.toml $(STATE)
+	@sh scripts/setup-venv.sh install test embedded,notebooks,test
+
+.venv/.ready-all: pyproject.toml $(STATE)
+	@sh scripts/setup-venv.sh install all all
+
+setup:

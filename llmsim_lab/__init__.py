@@ -1,0 +1,3 @@
+"""llmsim_lab."""
+
+__all__: list[str] = []

@@ -1,0 +1,15 @@
+"""Agents: who proposes what, by a language model or by a rule."""
+
+from llmsim_lab.agents.base import Agent
+from llmsim_lab.agents.econ import EconLLMAgent, NationAgent, NationProfile
+from llmsim_lab.agents.llm_agent import LLMAgent
+from llmsim_lab.agents.taylor import TaylorRuleAgent
+
+__all__ = [
+    "Agent",
+    "EconLLMAgent",
+    "LLMAgent",
+    "NationAgent",
+    "NationProfile",
+    "TaylorRuleAgent",
+]

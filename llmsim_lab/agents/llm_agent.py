@@ -1,0 +1,106 @@
+"""The part of a model-driven agent that knows no domain: ask, check, log, make an action of it."""
+
+from __future__ import annotations
+
+import logging
+from abc import abstractmethod
+
+from llmsim_lab.agents.base import Agent
+from llmsim_lab.calls import CallSite, Status
+from llmsim_lab.errors import LLMFailureException
+from llmsim_lab.llm import LLMClient
+from llmsim_lab.logs import log_event
+from llmsim_lab.models import Action, LLMReasoningChain, PolicyDecision, SimulationState
+
+__all__ = ["LLMAgent"]
+
+logger = logging.getLogger(__name__)
+
+
+class LLMAgent(Agent):
+    """An agent whose decisions a language model makes.
+
+    A subclass writes the prompt and says which decisions belong to its domain. A decision that
+    does not belong is shown to the model once with that complaint; if the second one does not
+    belong either, it becomes an action of status ``failed``, which validators reject.
+
+    Args:
+        name: unique in a run.
+        llm_client: the model.
+    """
+
+    def __init__(self, name: str, llm_client: LLMClient) -> None:
+        super().__init__(name)
+        self.llm_client = llm_client
+
+    @abstractmethod
+    def _construct_prompt(self, state: SimulationState) -> str:
+        """Write the whole prompt; a ``RenderedPrompt`` keeps its system part apart."""
+
+    @abstractmethod
+    def _validate_decision(self, decision: PolicyDecision) -> bool:
+        """Say whether the decision belongs to the agent's domain."""
+
+    def _complaint(self) -> str:
+        """What the model is told when its decision does not belong."""
+        return "the action does not belong to this agent's domain"
+
+    async def decide_action(self, state: SimulationState) -> Action:
+        """Let the model propose one action for this state.
+
+        Raises:
+            LLMFailureException: the model could not be reached or gave no valid answer twice.
+        """
+        prompt = self._construct_prompt(state)
+        site = CallSite(component="agent", agent=self.name, turn=state.turn + 1)
+        status: Status | None = None
+        try:
+            decision = await self.llm_client.call_with_retry(
+                prompt=prompt, response_model=PolicyDecision, check=self._check, site=site
+            )
+        except LLMFailureException as failure:
+            if not isinstance(failure.rejected, PolicyDecision):
+                raise
+            decision, status = failure.rejected, "failed"
+        return self._action(decision, prompt, state, status)
+
+    def _check(self, decision: PolicyDecision) -> str | None:
+        return None if self._validate_decision(decision) else self._complaint()
+
+    def _action(
+        self,
+        decision: PolicyDecision,
+        prompt: str,
+        state: SimulationState,
+        status: Status | None,
+    ) -> Action:
+        call = decision.call
+        chain = LLMReasoningChain(
+            component="agent",
+            agent=self.name,
+            turn=state.turn + 1,
+            reasoning=decision.reasoning,
+            confidence=decision.confidence,
+            status=status or (call.status if call else "ok"),
+            call=call,
+            prompt_text="" if call else str(prompt),
+        )
+        log_event(
+            logger,
+            logging.DEBUG,
+            "llm_reasoning_chain",
+            component="agent",
+            agent_id=self.name,
+            turn=chain.turn,
+            status=chain.status,
+            reasoning=decision.reasoning,
+            confidence=decision.confidence,
+        )
+        return Action(
+            agent_name=self.name,
+            action_string=decision.action,
+            policy_decision=decision,
+            status=chain.status,
+            reasoning_chain_id=f"{chain.turn}/agent/{self.name}",
+            chain=chain,
+        )

@@ -1,0 +1,219 @@
+"""What goes to a model, what comes back, and the record of both.
+
+Plain frozen values: backends read requests and return replies, the client makes records of them,
+decisions carry the record. Durations are seconds, sizes are tokens as the model counts them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from llmsim_lab.errors import FailureReason
+
+__all__ = [
+    "Attempt",
+    "CallRecord",
+    "CallSite",
+    "ChatBackend",
+    "ChatReply",
+    "ChatRequest",
+    "Message",
+    "ModelInfo",
+    "Role",
+    "Status",
+    "ToolCall",
+]
+
+Role = Literal["system", "user", "assistant", "tool"]
+
+Status = Literal["ok", "repaired", "fallback", "failed"]
+"""How a decision came about: at once, after being shown its fault, by a documented default, not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """A function the model wants called, with its arguments as an object."""
+
+    name: str
+    arguments: Mapping[str, Any]
+    id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a conversation."""
+
+    role: Role
+    content: str
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_name: str | None = None
+    """For role ``tool``: whose result this is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallSite:
+    """Where in a run a call was made; with the request itself it identifies the call."""
+
+    component: str
+    agent: str | None = None
+    turn: int | None = None
+    replicate: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatRequest:
+    """One request to a model.
+
+    Attributes:
+        model: the model's name as the backend knows it.
+        messages: the conversation, oldest first.
+        schema: the JSON schema the reply is held to, or None for free text.
+        tools: function declarations, ``{"type": "function", "function": {...}}`` each.
+        options: sampling options by Ollama's names: ``temperature``, ``seed`` (absent when none is
+            set), ``num_ctx``, ``num_predict`` and whatever the user added.
+        think: whether a reasoning model may think first; None leaves it to the server.
+        keep_alive: how long the server keeps the model loaded, seconds or Ollama's duration text.
+        timeout_s: how long the caller will wait for the reply, seconds.
+        site: where in the run the call was made.
+        attempt: 1, or 2 for the retry.
+    """
+
+    model: str
+    messages: tuple[Message, ...]
+    schema: Mapping[str, Any] | None = None
+    tools: tuple[Mapping[str, Any], ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+    think: bool | str | None = False
+    keep_alive: float | str | None = None
+    timeout_s: float = 60.0
+    site: CallSite | None = None
+    attempt: int = 1
+
+    @property
+    def prompt(self) -> str:
+        """All messages' text, in order, as one string."""
+        return "\n\n".join(message.content for message in self.messages)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatReply:
+    """What a model answered.
+
+    Attributes:
+        text: the answer, without thinking where the server separates it.
+        thinking: the separated thinking, else empty.
+        tool_calls: the functions it wants called.
+        done_reason: ``stop``, or ``length`` where the token limit cut the answer.
+        prompt_tokens: tokens of the whole prompt, cached ones included; None where not reported.
+        reply_tokens: tokens generated; None where not reported.
+        seconds: wall time of the request as the backend saw it.
+        load_seconds: the part of it that went into loading the model.
+    """
+
+    text: str
+    thinking: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    done_reason: str = "stop"
+    prompt_tokens: int | None = None
+    reply_tokens: int | None = None
+    seconds: float = 0.0
+    load_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelInfo:
+    """Which model answers: enough to tell two runs' models apart.
+
+    Attributes:
+        name: the model's name as the backend knows it.
+        backend: ``ollama``, ``embedded``, ``scripted`` …
+        digest: hash of the weights (hexadecimal), where known.
+        context_length: the longest context the model was trained for, tokens, where known.
+        capabilities: for example ``completion``, ``tools``, ``thinking``.
+        version: of the server or runtime.
+    """
+
+    name: str
+    backend: str
+    digest: str | None = None
+    context_length: int | None = None
+    capabilities: tuple[str, ...] = ()
+    version: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One request of a call and what became of it: a reply, a fault, or a reply with a fault."""
+
+    request: ChatRequest
+    reply: ChatReply | None
+    seconds: float
+    reason: FailureReason | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallRecord:
+    """How a decision came about: one attempt, or two."""
+
+    history: tuple[Attempt, ...]
+    status: Status
+
+    @property
+    def attempts(self) -> int:
+        """How many requests were made."""
+        return len(self.history)
+
+    @property
+    def request(self) -> ChatRequest:
+        """The request that was answered (the last one)."""
+        return self.history[-1].request
+
+    @property
+    def reply(self) -> ChatReply | None:
+        """The reply that was used (the last one)."""
+        return self.history[-1].reply
+
+    @property
+    def seconds(self) -> float:
+        """Time spent in requests, waits between attempts left out."""
+        return sum(attempt.seconds for attempt in self.history)
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Prompt tokens of all attempts, as far as reported."""
+        return sum(a.reply.prompt_tokens or 0 for a in self.history if a.reply)
+
+    @property
+    def reply_tokens(self) -> int:
+        """Tokens generated in all attempts, as far as reported."""
+        return sum(a.reply.reply_tokens or 0 for a in self.history if a.reply)
+
+    @property
+    def tokens(self) -> int:
+        """Prompt and reply tokens together."""
+        return self.prompt_tokens + self.reply_tokens
+
+
+@runtime_checkable
+class ChatBackend(Protocol):
+    """What answers requests. Only ``chat`` does any work, so one's own is a few lines."""
+
+    async def chat(self, request: ChatRequest) -> ChatReply:
+        """Answer one request.
+
+        Raises:
+            BackendError: the request failed. ``TimeoutError`` and ``ConnectionError`` are
+                understood as well.
+        """
+        ...
+
+    async def model_info(self) -> ModelInfo:
+        """Say which model answers."""
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of connections and processes; called at most once per backend."""
+        ...

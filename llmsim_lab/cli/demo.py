@@ -1,0 +1,121 @@
+"""``llmsim-lab demo``: nations with a language model, beside a Taylor rule and beside history."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from llmsim_lab.cli.output import console, open_folder, summary, turns_table, write_results
+from llmsim_lab.cli.play import client_for, play
+from llmsim_lab.concurrency import run_sync
+from llmsim_lab.economy import history
+from llmsim_lab.errors import LabError
+from llmsim_lab.lab import rate_figure
+from llmsim_lab.llm import LLMConfig
+from llmsim_lab.simulation import NationConfig, Simulation, SimulationConfig
+
+__all__ = ["demo"]
+
+_NATIONS = (
+    ("United States", "cautious"),
+    ("Germany", "hawkish on inflation"),
+    ("Japan", "patient"),
+    ("United Kingdom", "pragmatic"),
+    ("France", "growth-minded"),
+    ("Canada", "steady"),
+    ("Italy", "worried about jobs"),
+    ("Sweden", "data-driven"),
+)
+
+
+def demo_config(*, turns: int, nations: int, model: str, seed: int, start: str) -> SimulationConfig:
+    """Return the demo's configuration: short answers, so that a laptop keeps up."""
+    rule = model == "rule"
+    return SimulationConfig(
+        name="demo",
+        seed=seed,
+        turns=turns,
+        start=start,
+        nations=tuple(
+            NationConfig(name=name, temperament=temperament, kind="taylor" if rule else "llm")
+            for name, temperament in _NATIONS[:nations]
+        ),
+        validator={"kind": "always_valid" if rule else "llm"},  # type: ignore[arg-type]
+        llm=LLMConfig(
+            model=model, seed=seed, num_ctx=2048, max_tokens=256, max_text_chars=160, timeout_s=180
+        ),
+        economy={"shock_scale": 1.0},  # type: ignore[arg-type]
+    )
+
+
+def shadow_config(config: SimulationConfig) -> SimulationConfig:
+    """Return the same economy and shocks with a Taylor rule in charge and no model."""
+    return config.model_copy(
+        update={
+            "name": "Taylor rule",
+            "nations": (NationConfig(name="Taylor rule", kind="taylor"),),
+            "validator": config.validator.model_copy(update={"kind": "always_valid"}),
+        }
+    )
+
+
+def demo(
+    *, turns: int, nations: int, model: str, seed: int, start: str, out: Path, host: str | None
+) -> None:
+    """Run the demo and write its results.
+
+    Raises:
+        LabError: it cannot start, or a model call failed; what was played until then is written.
+    """
+    config = demo_config(turns=turns, nations=nations, model=model, seed=seed, start=start)
+    shadow = Simulation(shadow_config(config))
+    out = open_folder(out)
+    client = client_for(config, host=host)
+    simulation = Simulation(config, llm_client=client)
+    names = ", ".join(agent.name for agent in simulation.agents)
+    console.print(
+        f"Playing {turns} quarters from {simulation.state.period}: {names}; "
+        f"beside it a Taylor rule in the same economy with the same shocks (seed {seed})."
+    )
+    failure: BaseException | None = None
+    try:
+        play(simulation, turns)
+    except (LabError, KeyboardInterrupt) as error:
+        failure = error
+    finally:
+        if client is not None:
+            run_sync(client.aclose())
+    shadow.run(simulation.turn)
+    _report(simulation, shadow, out)
+    if failure is not None:
+        console.print(f"The run ended early, at turn {simulation.turn} of {turns}.", style="red")
+        raise failure
+
+
+def _report(simulation: Simulation, shadow: Simulation, out: Path) -> None:
+    console.print(turns_table(simulation))
+    console.print()
+    console.print(
+        "'Taylor' is what the rule (Taylor 1993) asks for on that row's data; a proposal sets the "
+        "rate of its own row, on the data of the row before.",
+        style="dim",
+    )
+    console.print(summary(simulation))
+    first = simulation.turns[0].state.period
+    frame, ruled = simulation.to_frame(), shadow.to_frame()
+    past = history(first, len(frame)) if first else None
+    name = "model" if simulation.config.needs_model else "rule"
+    figure = rate_figure(
+        {name: frame, "Taylor rule, same shocks": ruled},
+        history=past,
+        rule_of=name,
+        title=f"Policy rate from {first}",
+    )
+    chart = out / "rates.png"
+    figure.savefig(chart, dpi=120)
+    paths = [chart, *write_results(simulation, out, {"taylor_rule": ruled})]
+    console.print("Written:", ", ".join(str(path) for path in paths), soft_wrap=True)
+    console.print(
+        "Next: 'make lab' in the project's folder opens the tutorials in JupyterLab, "
+        "notebooks/01_first_run.ipynb first.",
+        soft_wrap=True,
+    )

@@ -1,0 +1,172 @@
+"""Every exception the package raises on purpose.
+
+```
+LabError
+├── ConfigError            a wrong argument, option, file or environment (also a ValueError)
+│   └── PromptError        a template's slots and the values given do not match
+├── DataError              a data file lacks what was asked for (also a ValueError)
+├── EconomyError           a macro model was driven where it has no meaning
+├── ModelFileError         model weights are missing, damaged, or do not fit this machine
+├── BackendError           one request to a model failed; the client turns it into the next one
+├── LLMFailureException    a model call failed for good, after its retry
+└── TapeError              a recording cannot be used
+    └── TapeMiss           a replay asked for a call that was never recorded
+```
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, get_args
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+__all__ = [
+    "BackendError",
+    "ConfigError",
+    "DataError",
+    "EconomyError",
+    "FailureReason",
+    "LLMFailureException",
+    "LabError",
+    "ModelFileError",
+    "PromptError",
+    "TapeError",
+    "TapeMiss",
+]
+
+FailureReason = Literal[
+    "timeout",
+    "connection_error",
+    "rate_limited",
+    "server_error",
+    "client_error",
+    "model_not_found",
+    "invalid_response",
+    "context_overflow",
+]
+"""Why a model call failed."""
+
+
+class LabError(Exception):
+    """Base of all errors of this package."""
+
+
+class ConfigError(LabError, ValueError):
+    """An argument, option, file or environment variable is wrong; the message says which."""
+
+
+class PromptError(ConfigError):
+    """A prompt's slots and the values given for them do not match."""
+
+
+class DataError(LabError, ValueError):
+    """A data file lacks what was asked for."""
+
+
+class EconomyError(LabError):
+    """A macro model was driven where it has no meaning, such as negative unemployment."""
+
+
+class ModelFileError(LabError):
+    """Model weights are missing, damaged, or do not fit this machine."""
+
+
+class BackendError(LabError):
+    """One request to a model failed.
+
+    Backends raise it; ``LLMClient`` retries where that can help and otherwise raises
+    ``LLMFailureException`` with the same reason.
+
+    Attributes:
+        reason: one of ``FailureReason``.
+        status_code: the HTTP status, where there was one.
+        retry: whether the same request may succeed a moment later.
+        rejected: the reply, if it had the right form but its content was refused.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        reason: FailureReason,
+        status_code: int | None = None,
+        retry: bool = False,
+        rejected: BaseModel | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.reason: FailureReason = reason
+        self.status_code = status_code
+        self.retry = retry
+        self.rejected = rejected
+
+
+class LLMFailureException(LabError):  # noqa: N818 - the contracts' public name
+    """A model call failed for good: the retry, where one was due, did not help.
+
+    Attributes:
+        reason: one of ``FailureReason``.
+        attempts: how many requests were made, 1 or 2 (0 if the prompt could not be sent at all).
+        status_code: the last HTTP status, where there was one.
+        component: who called: ``agent``, ``validator``, ``engine`` …
+        detail: what the server or the validation said.
+        rejected: the last reply, if it had the right form but its content was refused.
+    """
+
+    def __init__(
+        self,
+        reason: FailureReason,
+        attempts: int = 1,
+        status_code: int | None = None,
+        component: str | None = None,
+        *,
+        detail: str = "",
+        rejected: BaseModel | None = None,
+    ) -> None:
+        if reason not in get_args(FailureReason):
+            raise ConfigError(
+                f"reason={reason!r} is not one of {', '.join(get_args(FailureReason))}"
+            )
+        who = f"{component}: " if component else ""
+        status = f" (HTTP {status_code})" if status_code else ""
+        tries = "1 attempt" if attempts == 1 else f"{attempts} attempts"
+        what = f": {detail}" if detail else ""
+        super().__init__(f"{who}{reason} after {tries}{status}{what}")
+        self.reason: FailureReason = reason
+        self.attempts = attempts
+        self.status_code = status_code
+        self.component = component
+        self.detail = detail
+        self.rejected = rejected
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Survive pickling, which passes positional arguments only."""
+        return _rebuild_failure, (
+            self.reason,
+            self.attempts,
+            self.status_code,
+            self.component,
+            self.detail,
+            self.rejected,
+        )
+
+
+def _rebuild_failure(
+    reason: FailureReason,
+    attempts: int,
+    status_code: int | None,
+    component: str | None,
+    detail: str,
+    rejected: BaseModel | None,
+) -> LLMFailureException:
+    return LLMFailureException(
+        reason, attempts, status_code, component, detail=detail, rejected=rejected
+    )
+
+
+class TapeError(LabError):
+    """A recording cannot be opened, read or continued."""
+
+
+class TapeMiss(TapeError):  # noqa: N818 - the design's public name
+    """A replay asked for a call that was never recorded."""

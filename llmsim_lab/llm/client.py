@@ -1,0 +1,330 @@
+"""The one way to ask a model: bounded, retried once, validated, recorded.
+
+What ``call_with_retry`` promises: the reply fits the response model, or an ``LLMFailureException``
+says why not. One retry, after a jittered wait, where it may help: after a timeout, a lost
+connection, status 429 or 5xx, and after an invalid reply, which the model is then shown together
+with the complaint. Never after another 4xx, nor where the server has said that the request itself
+is wrong.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+import tenacity
+from pydantic import BaseModel
+
+from llmsim_lab.calls import (
+    Attempt,
+    CallRecord,
+    CallSite,
+    ChatBackend,
+    ChatReply,
+    ChatRequest,
+    Message,
+    ModelInfo,
+)
+from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
+from llmsim_lab.llm.config import LLMConfig
+from llmsim_lab.llm.extract import InvalidReply, parse_reply
+from llmsim_lab.llm.faults import as_backend_error
+from llmsim_lab.logs import log_event
+from llmsim_lab.models import Decision, reply_schema
+from llmsim_lab.prompts import RenderedPrompt
+
+__all__ = ["LLMClient"]
+
+logger = logging.getLogger(__name__)
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+_LEAST_CHARS_PER_CONTEXT_TOKEN = 16
+"""Far above what any tokenizer packs into a token on average: beyond it nothing can fit."""
+
+
+class LLMClient:
+    """A model and how to talk to it; share one among all agents of a run.
+
+    Usable from any number of event loops and threads; each loop has its own limit of requests in
+    flight.
+
+    Args:
+        config: settings; the defaults suit a small local model.
+        backend: what answers; an ``OllamaBackend`` where none is given.
+        chosen: one line on why this backend, where ``connect`` chose it.
+    """
+
+    def __init__(
+        self,
+        config: LLMConfig | None = None,
+        backend: ChatBackend | None = None,
+        *,
+        chosen: str = "",
+    ) -> None:
+        self.config = config or LLMConfig()
+        if backend is None:
+            from llmsim_lab.llm.ollama import OllamaBackend
+
+            backend = OllamaBackend(None if self.config.model == "auto" else self.config.model)
+        self.backend = backend
+        self.chosen = chosen
+        self._concurrency = self.config.concurrency
+        self._limiters: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = (
+            WeakKeyDictionary()
+        )
+        self._lock = threading.Lock()
+        shortest, longest = self.config.retry_wait_s
+        self._wait = tenacity.wait_random_exponential(multiplier=longest, min=shortest, max=longest)
+
+    async def call_with_retry(
+        self,
+        *,
+        prompt: str,
+        response_model: type[ModelT],
+        choices: Mapping[str, tuple[Any, ...]] | None = None,
+        check: Callable[[ModelT], str | None] | None = None,
+        site: CallSite | None = None,
+    ) -> ModelT:
+        """Ask for a structured decision; a ``Decision`` has the record of the call as ``.call``.
+
+        Args:
+            prompt: a text, or a ``RenderedPrompt``, whose parts go out as system and user message.
+            response_model: what the reply must be.
+            choices: for some fields of the response model, the only values allowed here; they
+                go into the schema the model is held to, and are not checked again.
+            check: says what is wrong with the content of a well-formed reply, or None; a complaint
+                makes the reply invalid.
+            site: where in the run the call is made.
+
+        Raises:
+            LLMFailureException: the call failed for good.
+        """
+        request = self._request(prompt, response_model, choices, site)
+        self._check_size(request)
+        history: list[Attempt] = []
+        outcome = await self._attempt(request, response_model, check, history)
+        repaired = False
+        if isinstance(outcome, BackendError) and outcome.retry:
+            await self._back_off()
+            repaired = outcome.reason == "invalid_response"
+            request = self._repair(request, history[-1]) if repaired else request
+            request = replace(request, attempt=2)
+            outcome = await self._attempt(request, response_model, check, history)
+        if isinstance(outcome, BackendError):
+            raise self._failure(outcome, history, site)
+        decision = outcome
+        if isinstance(decision, Decision):
+            decision.with_call(
+                CallRecord(history=tuple(history), status="repaired" if repaired else "ok")
+            )
+        return decision
+
+    async def model_info(self) -> ModelInfo:
+        """Say which model answers.
+
+        Raises:
+            LLMFailureException: the backend cannot be reached, or lacks the model.
+        """
+        try:
+            return await self.backend.model_info()
+        except Exception as error:
+            fault = as_backend_error(error, timeout_s=self.config.timeout_s)
+            if fault is None:
+                raise
+            raise LLMFailureException(
+                fault.reason, 1, fault.status_code, detail=str(fault)
+            ) from error
+
+    async def aclose(self) -> None:
+        """Let go of the backend's connections and processes."""
+        await self.backend.aclose()
+
+    async def __aenter__(self) -> LLMClient:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        why = f": {self.chosen}" if self.chosen else ""
+        return f"<LLMClient {self.config.model!r} on {type(self.backend).__name__}{why}>"
+
+    def _request(
+        self,
+        prompt: str,
+        response_model: type[BaseModel],
+        choices: Mapping[str, tuple[Any, ...]] | None,
+        site: CallSite | None,
+    ) -> ChatRequest:
+        config = self.config
+        if not prompt.strip():
+            raise ConfigError("the prompt is empty; give the model something to answer")
+        messages: tuple[Message, ...]
+        if isinstance(prompt, RenderedPrompt) and prompt.system:
+            messages = (Message("system", prompt.system), Message("user", prompt.user))
+        else:
+            messages = (Message("user", str(prompt)),)
+        narrowed = tuple(choices.items()) if choices else ()
+        schema = _schema_of(response_model, config.max_text_chars, narrowed)
+        return ChatRequest(
+            model=config.model,
+            messages=messages,
+            schema=schema,
+            options=config.sampling,
+            think=config.think,
+            keep_alive=config.keep_alive,
+            timeout_s=config.timeout_s,
+            site=site,
+        )
+
+    def _check_size(self, request: ChatRequest) -> None:
+        """Refuse a prompt that cannot fit by any count; backends judge the close cases."""
+        chars = sum(len(message.content) for message in request.messages)
+        limit = self.config.num_ctx * _LEAST_CHARS_PER_CONTEXT_TOKEN
+        if chars > limit:
+            fault = BackendError(
+                f"the prompt has {chars:,} characters, more than {limit:,}, which "
+                f"num_ctx={self.config.num_ctx} can never hold; shorten the prompt or raise "
+                "LLMConfig.num_ctx",
+                reason="context_overflow",
+            )
+            raise self._failure(fault, [], request.site)
+
+    async def _attempt(
+        self,
+        request: ChatRequest,
+        response_model: type[ModelT],
+        check: Callable[[ModelT], str | None] | None,
+        history: list[Attempt],
+    ) -> ModelT | BackendError:
+        """Make one request; whatever becomes of it goes into the history."""
+        reply: ChatReply | None = None
+        async with self._limiter():
+            began = time.perf_counter()
+            try:
+                async with asyncio.timeout(request.timeout_s):
+                    reply = await self.backend.chat(request)
+            except Exception as error:
+                known = as_backend_error(error, timeout_s=request.timeout_s)
+                if known is None:
+                    raise
+                fault = known
+            seconds = time.perf_counter() - began
+        if reply is not None:
+            try:
+                decision = parse_reply(reply.text, response_model, check)
+            except InvalidReply as error:
+                fault = self._invalid(reply, error)
+                fault.__cause__ = error
+            else:
+                history.append(Attempt(request=request, reply=reply, seconds=seconds))
+                return decision
+        history.append(
+            Attempt(
+                request=request,
+                reply=reply,
+                seconds=seconds,
+                reason=fault.reason,
+                detail=str(fault),
+            )
+        )
+        return fault
+
+    def _invalid(self, reply: ChatReply, error: InvalidReply) -> BackendError:
+        detail = str(error)
+        if reply.done_reason == "length":
+            used = (reply.prompt_tokens or 0) + (reply.reply_tokens or 0)
+            if used >= self.config.num_ctx:
+                limit = f"prompt and reply filled num_ctx={self.config.num_ctx}; raise it"
+            else:
+                limit = f"max_tokens={self.config.max_tokens} was reached; raise it"
+            detail = f"the reply was cut off: {limit}, or ask for less ({detail})"
+        return BackendError(detail, reason="invalid_response", retry=True, rejected=error.rejected)
+
+    @staticmethod
+    def _repair(request: ChatRequest, failed: Attempt) -> ChatRequest:
+        """Show the model its own reply and what is wrong with it."""
+        answer = failed.reply.text if failed.reply else ""
+        complaint = (
+            f"That reply was not valid: {failed.detail}.\n"
+            "Reply again with one complete JSON object of the required form and nothing else."
+        )
+        messages = (
+            *request.messages,
+            Message("assistant", answer[:2000]),
+            Message("user", complaint),
+        )
+        return replace(request, messages=messages)
+
+    async def _back_off(self) -> None:
+        state = tenacity.RetryCallState(_NO_RETRYING, None, (), {})
+        seconds = self._wait(state)
+        if seconds > 0:
+            await asyncio.sleep(seconds)
+
+    def _limiter(self) -> asyncio.Semaphore:
+        loop = asyncio.get_running_loop()
+        limiter = self._limiters.get(loop)
+        if limiter is None:
+            with self._lock:
+                limiter = self._limiters.setdefault(loop, asyncio.Semaphore(self._concurrency))
+        return limiter
+
+    def _failure(
+        self, fault: BackendError, history: list[Attempt], site: CallSite | None
+    ) -> LLMFailureException:
+        """Log the one ERROR line of a failed call and return the exception for it."""
+        component = site.component if site else None
+        detail = str(fault)
+        log_event(
+            logger,
+            logging.ERROR,
+            "LLM_FAILURE",
+            component=component,
+            agent=site.agent if site else None,
+            turn=site.turn if site else None,
+            reason=fault.reason,
+            attempts=len(history),
+            status_code=fault.status_code,
+            model=self.config.model,
+            detail=detail,
+        )
+        failure = LLMFailureException(
+            fault.reason,
+            len(history),
+            fault.status_code,
+            component,
+            detail=detail,
+            rejected=fault.rejected,
+        )
+        failure.__cause__ = fault
+        return failure
+
+
+_NO_RETRYING = tenacity.AsyncRetrying()
+
+
+@lru_cache(maxsize=1024)
+def _schema_of(
+    response_model: type[BaseModel],
+    max_text: int | None,
+    choices: tuple[tuple[str, tuple[Any, ...]], ...],
+) -> Mapping[str, Any]:
+    """The schema a model is held to; shared by all its requests, not to be changed."""
+    schema = reply_schema(response_model, max_text=max_text)
+    for field, values in choices:
+        if field not in schema.get("properties", {}):
+            raise ConfigError(
+                f"choices name {field!r}, which {response_model.__name__} lacks; "
+                f"its fields are {', '.join(schema.get('properties', {}))}"
+            )
+        schema["properties"][field] = {"enum": list(values)}
+    return schema

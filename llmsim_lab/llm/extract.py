@@ -1,0 +1,105 @@
+"""Find the JSON in a reply and say what is wrong with it in words a model can act on."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+__all__ = ["InvalidReply", "parse_reply"]
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+_THINKING = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
+_DECODER = json.JSONDecoder()
+_MAX_CANDIDATES = 50
+_MAX_FAULTS = 5
+
+
+class InvalidReply(ValueError):  # noqa: N818 - it is a finding, shown to the model
+    """A reply that is not what was asked for.
+
+    Attributes:
+        rejected: the reply as a model instance where only its content was refused.
+    """
+
+    def __init__(self, complaint: str, rejected: BaseModel | None = None) -> None:
+        super().__init__(complaint)
+        self.rejected = rejected
+
+
+def parse_reply(
+    text: str, response_model: type[ModelT], check: Callable[[ModelT], str | None] | None = None
+) -> ModelT:
+    """Return the reply as an instance of the response model.
+
+    The JSON may stand alone, in prose, in a code fence, or after ``<think>``. Where several pieces
+    fit, the last one counts: models that think aloud give drafts first.
+
+    Args:
+        text: the reply.
+        response_model: what it must be.
+        check: says what is wrong with the content of a well-formed reply, or None.
+
+    Raises:
+        InvalidReply: nothing in the text fits.
+    """
+    try:
+        decision = response_model.model_validate_json(text)
+    except ValidationError as error:
+        decision = _search(text, response_model, error)
+    if check is not None and (complaint := check(decision)):
+        raise InvalidReply(complaint, rejected=decision)
+    return decision
+
+
+def _search(text: str, response_model: type[ModelT], first_error: ValidationError) -> ModelT:
+    if not text.strip():
+        raise InvalidReply("the reply is empty")
+    spoken = _THINKING.sub("", text)
+    # An opening tag may be missing (the chat template wrote it) or never closed.
+    spoken = re.split(r"</think(?:ing)?>", spoken, flags=re.IGNORECASE)[-1]
+    found: ModelT | None = None
+    complaint = ""
+    for value in _json_values(spoken):
+        try:
+            found = response_model.model_validate(value)
+        except ValidationError as error:
+            complaint = _describe(error)
+    if found is not None:
+        return found
+    if complaint:
+        raise InvalidReply(complaint)
+    reason = first_error.errors()[0]["msg"] if "{" in spoken else "there is no JSON object in it"
+    raise InvalidReply(f"the reply is not valid JSON: {reason}")
+
+
+def _json_values(text: str) -> Iterator[dict[str, Any]]:
+    """Yield the outermost JSON objects in a text, in order."""
+    position = 0
+    for _ in range(_MAX_CANDIDATES):
+        position = text.find("{", position)
+        if position < 0:
+            return
+        try:
+            value, position = _DECODER.raw_decode(text, position)
+        except (ValueError, RecursionError):
+            position += 1
+            continue
+        yield value
+
+
+def _describe(error: ValidationError) -> str:
+    faults = []
+    for fault in error.errors(include_url=False)[:_MAX_FAULTS]:
+        where = ".".join(str(part) for part in fault["loc"]) or "the reply"
+        if fault["type"] == "missing":
+            faults.append(f"{where}: is missing")
+        else:
+            given = repr(fault["input"])
+            shown = given if len(given) <= 80 else given[:77] + "..."
+            faults.append(f"{where}: {fault['msg']} (it was {shown})")
+    return "; ".join(faults)

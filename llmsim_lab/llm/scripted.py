@@ -1,0 +1,113 @@
+"""A backend that answers from a script: for tests, lessons and rule-based players."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from llmsim_lab.calls import ChatReply, ChatRequest, ModelInfo
+from llmsim_lab.errors import ConfigError
+
+__all__ = ["ScriptedBackend"]
+
+Reply = str | Mapping[str, Any] | BaseModel | ChatReply | BaseException | type[BaseException]
+
+
+class ScriptedBackend:
+    """Answers each request with the next reply of a script.
+
+    Args:
+        replies: a list of replies, used once each in the order of the requests; or one reply or one
+            function, used for every request. A reply is a text, a dict or pydantic model (sent as
+            JSON), a ``ChatReply``, an exception to raise, or a function of the request that
+            returns one of these (it may be ``async``).
+        delay_s: how long each answer takes, seconds.
+        name: the model's name in recordings.
+
+    Attributes:
+        requests: every request seen, oldest first.
+
+    Example:
+        >>> backend = ScriptedBackend([TimeoutError(), {"action": "Hold", "reasoning": "Calm."}])
+    """
+
+    def __init__(
+        self,
+        replies: Iterable[Any] | Reply | Callable[[ChatRequest], Any],
+        *,
+        delay_s: float = 0.0,
+        name: str = "scripted",
+    ) -> None:
+        self.requests: list[ChatRequest] = []
+        self._delay_s = delay_s
+        self._name = name
+        self._every: Any = None
+        self._script: Iterator[Any] | None = None
+        self._length: int | None = None
+        single = isinstance(replies, str | Mapping | BaseModel | ChatReply | BaseException)
+        if single or callable(replies):
+            self._every = replies
+        else:
+            if isinstance(replies, list | tuple):
+                self._length = len(replies)
+            self._script = iter(replies)  # type: ignore[arg-type]
+
+    async def chat(self, request: ChatRequest) -> ChatReply:
+        """Answer with the next reply of the script.
+
+        Raises:
+            ConfigError: the script has come to its end.
+        """
+        self.requests.append(request)
+        reply = self._every if self._script is None else next(self._script, _END)
+        if reply is _END:
+            made = f" of {self._length} replies" if self._length is not None else ""
+            raise ConfigError(
+                f"the script{made} has come to its end: request {len(self.requests)} came from "
+                f"{request.site or 'an unnamed place'}; give it more replies, or one function"
+            )
+        if self._delay_s:
+            await asyncio.sleep(self._delay_s)
+        if callable(reply) and not isinstance(reply, type):
+            reply = reply(request)
+            if inspect.isawaitable(reply):
+                reply = await reply
+        return _as_reply(reply)
+
+    async def model_info(self) -> ModelInfo:
+        """Say that a script answers."""
+        return ModelInfo(name=self._name, backend="scripted", capabilities=("completion", "tools"))
+
+    async def aclose(self) -> None:
+        """Nothing to let go of."""
+
+    def __repr__(self) -> str:
+        length = "one for all" if self._script is None else str(self._length or "several")
+        return f"<ScriptedBackend {self._name!r}, replies: {length}, {len(self.requests)} requests>"
+
+
+_END = object()
+
+
+def _as_reply(reply: Any) -> ChatReply:
+    if isinstance(reply, ChatReply):
+        return reply
+    if isinstance(reply, str):
+        return ChatReply(text=reply)
+    if isinstance(reply, BaseModel):
+        return ChatReply(text=reply.model_dump_json())
+    if isinstance(reply, Mapping):
+        return ChatReply(text=json.dumps(dict(reply)))
+    if isinstance(reply, BaseException) or (
+        isinstance(reply, type) and issubclass(reply, BaseException)
+    ):
+        raise reply
+    raise ConfigError(
+        f"a scripted reply must be text, a dict, a pydantic model, a ChatReply, an exception or a "
+        f"function of the request, not {type(reply).__name__}"
+    )

@@ -1,0 +1,5 @@
+"""Prompts as files: one Markdown file each, with slots for what changes."""
+
+from llmsim_lab.prompts.prompt import Prompt, PromptDiff, RenderedPrompt
+
+__all__ = ["Prompt", "PromptDiff", "RenderedPrompt"]

@@ -1,0 +1,323 @@
+"""A prompt: two Jinja2 templates, for the system and the user message, and where they came from.
+
+A prompt file is Markdown: an optional first paragraph about the prompt, then the headings
+``## System`` and ``## User``, each followed by a template. What a run never changes belongs under
+``## System``, which servers read once and keep; what changes each turn belongs under ``## User``.
+Templates run in Jinja2's immutable sandbox: a stranger's prompt file can print its slots, no more.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import html
+import re
+from collections.abc import Iterator
+from functools import cache, cached_property
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from jinja2 import meta
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from llmsim_lab.errors import PromptError
+
+__all__ = ["Prompt", "PromptDiff", "RenderedPrompt"]
+
+_HEADING = re.compile(r"^## (System|User)[ \t]*$", re.MULTILINE)
+_MAX_CACHED_SYSTEM_TEXTS = 4096
+
+
+@cache
+def _environment() -> ImmutableSandboxedEnvironment:
+    return ImmutableSandboxedEnvironment(undefined=jinja2.StrictUndefined, autoescape=False)
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+class RenderedPrompt(str):
+    """A prompt with its slots filled: a plain string that remembers its parts.
+
+    Attributes:
+        system: the system message, empty if there is none.
+        user: the user message.
+        template: the prompt it was rendered from.
+    """
+
+    __slots__ = ("system", "template", "user")
+
+    system: str
+    user: str
+    template: Prompt
+
+    def __new__(cls, *, system: str, user: str, template: Prompt) -> RenderedPrompt:
+        """Join the parts with an empty line."""
+        self = super().__new__(cls, f"{system}\n\n{user}" if system else user)
+        self.system = system
+        self.user = user
+        self.template = template
+        return self
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the text, hexadecimal: the same for the same prompt in any process."""
+        return _digest(self.system, self.user)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (self.system, self.user, self.template)
+
+    def _repr_markdown_(self) -> str:
+        return _fenced(system=self.system, user=self.user)
+
+
+def _rebuild(system: str, user: str, template: Prompt) -> RenderedPrompt:
+    return RenderedPrompt(system=system, user=user, template=template)
+
+
+class PromptDiff(str):
+    """A word diff of two texts: ``[-gone-]`` and ``{+new+}``, coloured in a notebook."""
+
+    __slots__ = ("_html",)
+
+    _html: str
+
+    def __new__(cls, before: str, after: str) -> PromptDiff:
+        """Compare word by word; line breaks count as words of their own."""
+        plain, marked = [], []
+        for change, words in _word_changes(before, after):
+            text = "".join(words)
+            if change == "=":
+                plain.append(text)
+                marked.append(html.escape(text))
+            elif change == "-":
+                plain.append(f"[-{text}-]")
+                marked.append(f"<del>{html.escape(text)}</del>")
+            else:
+                plain.append("{+" + text + "+}")
+                marked.append(f"<ins>{html.escape(text)}</ins>")
+        self = super().__new__(cls, "".join(plain))
+        self._html = f'<pre style="white-space:pre-wrap">{"".join(marked)}</pre>'
+        return self
+
+    def _repr_html_(self) -> str:
+        return self._html
+
+
+def _word_changes(before: str, after: str) -> Iterator[tuple[str, list[str]]]:
+    old, new = (re.findall(r"\s+|[^\s]+", text) for text in (before, after))
+    matcher = difflib.SequenceMatcher(a=old, b=new, autojunk=False)
+    for tag, old_from, old_to, new_from, new_to in matcher.get_opcodes():
+        if tag == "equal":
+            yield "=", old[old_from:old_to]
+            continue
+        if old_to > old_from:
+            yield "-", old[old_from:old_to]
+        if new_to > new_from:
+            yield "+", new[new_from:new_to]
+
+
+class Prompt:
+    """A prompt's templates. Immutable: ``edit`` returns a new one that knows its parent.
+
+    Attributes:
+        name: what it is called in recordings.
+        system: the system message's template, may be empty.
+        user: the user message's template.
+        parent: digest of the prompt it was edited from, else None.
+
+    Example:
+        >>> prompt = Prompt("Greet {{ name }}.", name="greeting")
+        >>> str(prompt.render(name="Ada"))
+        'Greet Ada.'
+    """
+
+    def __init__(
+        self, user: str, *, system: str = "", name: str = "unnamed", parent: str | None = None
+    ) -> None:
+        if not user.strip():
+            raise PromptError(f"prompt {name!r} has an empty user message; give it some text")
+        self.name = name
+        self.system = system
+        self.user = user
+        self.parent = parent
+        self._system_slots = self._find_slots(system, "System")
+        self._user_slots = self._find_slots(user, "User")
+        self.slots: tuple[str, ...] = tuple(dict.fromkeys(self._system_slots + self._user_slots))
+        """Names of the values that ``render`` wants, in order of first use."""
+        self._wanted = frozenset(self.slots)
+        self._system_texts: dict[tuple[object, ...], str] = {}
+
+    def _find_slots(self, text: str, part: str) -> tuple[str, ...]:
+        try:
+            names = meta.find_undeclared_variables(_environment().parse(text))
+        except jinja2.TemplateSyntaxError as error:
+            raise PromptError(
+                f"prompt {self.name!r}, {part} message, line {error.lineno}: {error.message}"
+            ) from error
+        return tuple(sorted(names, key=lambda name: _first_use(name, text)))
+
+    @cached_property
+    def _templates(self) -> tuple[jinja2.Template, jinja2.Template]:
+        return _environment().from_string(self.system), _environment().from_string(self.user)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of both templates, hexadecimal."""
+        return _digest(self.system, self.user)
+
+    @classmethod
+    def load(cls, name: str | Path) -> Prompt:
+        """Read a prompt file: one shipped with the package, by name, or any other, by path.
+
+        Raises:
+            PromptError: there is no such file, or it lacks ``## User``.
+        """
+        if isinstance(name, str) and not name.endswith(".md"):
+            return _load_shipped(name)
+        path = Path(name)
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise PromptError(f"cannot read the prompt file {path}: {error}") from error
+        return cls._parse(text, name=path.stem)
+
+    @classmethod
+    def shipped(cls) -> list[str]:
+        """Return the names of the prompts that come with the package."""
+        folder = resources.files("llmsim_lab.prompts")
+        names = (file.name for file in folder.iterdir())
+        return sorted(name.removesuffix(".md") for name in names if name.endswith(".md"))
+
+    @classmethod
+    def _parse(cls, text: str, *, name: str, parent: str | None = None) -> Prompt:
+        parts = _HEADING.split(text)
+        found = dict(zip(parts[1::2], parts[2::2], strict=True))
+        if len(found) * 2 != len(parts) - 1:
+            raise PromptError(f"prompt {name!r} has one of '## System', '## User' twice")
+        if "User" not in found:
+            raise PromptError(f"prompt {name!r} has no line '## User'; its template goes below one")
+        system = found.get("System", "").strip()
+        return cls(found["User"].strip(), system=system, name=name, parent=parent)
+
+    @property
+    def text(self) -> str:
+        """The prompt as a file's text; ``edit`` takes it back."""
+        system = f"## System\n\n{self.system}\n\n" if self.system else ""
+        return f"{system}## User\n\n{self.user}\n"
+
+    def edit(self, text: str) -> Prompt:
+        """Return a prompt with another text, which knows that it came from this one.
+
+        Args:
+            text: a whole prompt with ``## System`` and ``## User``, or only a user message.
+
+        Raises:
+            PromptError: a syntax error, or nothing left.
+        """
+        if _HEADING.search(text):
+            return self._parse(text, name=self.name, parent=self.digest)
+        return Prompt(text.strip(), system=self.system, name=self.name, parent=self.digest)
+
+    def replace(self, old: str, new: str) -> Prompt:
+        """Return a prompt in which a piece of text is another; it must be there.
+
+        Raises:
+            PromptError: the prompt does not contain ``old``.
+        """
+        if not old or old not in self.text:
+            raise PromptError(f"prompt {self.name!r} does not contain {old!r}; see prompt.text")
+        return self.edit(self.text.replace(old, new))
+
+    def render(self, **values: object) -> RenderedPrompt:
+        """Fill the slots; texts go in as they are, never as templates.
+
+        Raises:
+            PromptError: a value is missing, or one was given that no slot uses.
+        """
+        if values.keys() != self._wanted:
+            raise PromptError(self._mismatch(values))
+        system_template, user_template = self._templates
+        system = self._render_system(system_template, values)
+        try:
+            user = user_template.render(values)
+        except (jinja2.TemplateError, TypeError, ValueError, ArithmeticError) as error:
+            raise PromptError(f"prompt {self.name!r}, User message: {error}") from error
+        return RenderedPrompt(system=system, user=user, template=self)
+
+    def _render_system(self, template: jinja2.Template, values: dict[str, Any]) -> str:
+        """Render the system message, once for each set of values."""
+        if not self.system:
+            return ""
+        key = tuple([repr(values[slot]) for slot in self._system_slots])
+        text = self._system_texts.get(key)
+        if text is None:
+            try:
+                text = template.render(values)
+            except (jinja2.TemplateError, TypeError, ValueError, ArithmeticError) as error:
+                raise PromptError(f"prompt {self.name!r}, System message: {error}") from error
+            if len(self._system_texts) < _MAX_CACHED_SYSTEM_TEXTS:
+                self._system_texts[key] = text
+        return text
+
+    def _mismatch(self, values: dict[str, object]) -> str:
+        missing = sorted(self._wanted - values.keys())
+        unused = sorted(values.keys() - self._wanted)
+        faults = []
+        if missing:
+            faults.append(f"no value for {', '.join(missing)}")
+        if unused:
+            faults.append(f"no slot for {', '.join(unused)}")
+        slots = ", ".join(self.slots) or "none"
+        return f"prompt {self.name!r}: {'; '.join(faults)}; its slots are: {slots}"
+
+    def diff(self, other: Prompt) -> PromptDiff:
+        """Return what changed from this prompt to the other, word by word."""
+        return PromptDiff(self.text, other.text)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Prompt) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __repr__(self) -> str:
+        return f"Prompt({self.name!r}, slots={list(self.slots)}, digest={self.digest[:12]!r})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = self.__dict__.copy()
+        state.pop("_templates", None)
+        return state
+
+    def _repr_markdown_(self) -> str:
+        heading = f"**{self.name}** `{self.digest[:12]}`"
+        return f"{heading}\n\n{_fenced(system=self.system, user=self.user)}"
+
+
+def _first_use(name: str, text: str) -> int:
+    match = re.search(rf"\b{re.escape(name)}\b", text)
+    return match.start() if match else len(text)
+
+
+def _fenced(**parts: str) -> str:
+    blocks = []
+    for title, text in parts.items():
+        if text:
+            longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+            fence = "`" * max(3, longest + 1)
+            blocks.append(f"*{title}*\n\n{fence}text\n{text}\n{fence}")
+    return "\n\n".join(blocks)
+
+
+@cache
+def _load_shipped(name: str) -> Prompt:
+    file = resources.files("llmsim_lab.prompts") / f"{name}.md"
+    if not re.fullmatch(r"\w+", name) or not file.is_file():
+        raise PromptError(
+            f"there is no prompt {name!r}; shipped are {', '.join(Prompt.shipped())}; "
+            "a file of your own is named by its path, ending in .md"
+        )
+    return Prompt._parse(file.read_text(encoding="utf-8"), name=name)

@@ -1,0 +1,92 @@
+"""Make a run's parts from its configuration."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+from llmsim_lab.agents import Agent, NationAgent, TaylorRuleAgent
+from llmsim_lab.economy import data
+from llmsim_lab.economy.macro import MacroModel, RudebuschSvensson, StaticEconomy
+from llmsim_lab.economy.rules import TaylorRule
+from llmsim_lab.economy.shocks import ShockGenerator
+from llmsim_lab.engines import EconomicEngine
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.llm import LLMClient
+from llmsim_lab.models import SimulationState
+from llmsim_lab.prompts import Prompt
+from llmsim_lab.simulation.config import NationConfig, SimulationConfig
+from llmsim_lab.validators import AlwaysValid, EconLLMValidator, Validator
+
+__all__ = ["agents", "check_names", "engine", "initial_state", "validator"]
+
+
+def agents(config: SimulationConfig, llm_client: LLMClient | None) -> list[Agent]:
+    """Return the configured nations' agents, in order."""
+    return [_agent(nation, config, llm_client) for nation in config.nations]
+
+
+def _agent(nation: NationConfig, config: SimulationConfig, llm_client: LLMClient | None) -> Agent:
+    if nation.kind == "taylor":
+        return TaylorRuleAgent(
+            nation.name,
+            rule=TaylorRule(inflation_target=nation.inflation_target),
+            limits=config.engine.limits,
+        )
+    client = _needed(llm_client, f"nation {nation.name!r} (kind: llm)")
+    return NationAgent(nation.name, client, profile=nation.profile, prompt=_prompt(nation.prompt))
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Refuse two agents of one name.
+
+    Raises:
+        ConfigError: it names them.
+    """
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
+    if twice:
+        raise ConfigError(f"agents must have different names; twice: {', '.join(twice)}")
+
+
+def validator(config: SimulationConfig, llm_client: LLMClient | None) -> Validator:
+    """Return the configured validator."""
+    if config.validator.kind == "always_valid":
+        return AlwaysValid()
+    return EconLLMValidator(
+        _needed(llm_client, "the validator (kind: llm)"),
+        config.validator.domain,
+        permissive=config.validator.permissive,
+        prompt=_prompt(config.validator.prompt),
+    )
+
+
+def engine(config: SimulationConfig, llm_client: LLMClient | None) -> EconomicEngine:
+    """Return the economic engine with the configured economy behind it."""
+    macro: MacroModel = StaticEconomy() if config.economy.model == "static" else RudebuschSvensson()
+    scale = config.economy.shock_scale
+    return EconomicEngine(
+        config,
+        llm_client,
+        macro=macro,
+        shocks=ShockGenerator(config.seed, scale=scale) if scale else None,
+        prompt=_prompt(config.engine_prompt),
+    )
+
+
+def initial_state(config: SimulationConfig) -> SimulationState:
+    """Return the configured quarter's real data, or the steady state."""
+    return SimulationState() if config.start is None else data.initial_state(config.start)
+
+
+def _prompt(path: Path | None) -> Prompt | None:
+    return Prompt.load(path) if path else None
+
+
+def _needed(llm_client: LLMClient | None, who: str) -> LLMClient:
+    if llm_client is None:
+        raise ConfigError(
+            f"{who} needs a model: Simulation(config, llm_client=connect('auto')). For a run "
+            "without one: nations of kind 'taylor' and validator kind 'always_valid'"
+        )
+    return llm_client

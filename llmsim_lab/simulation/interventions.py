@@ -1,0 +1,83 @@
+"""What an experimenter does to a run from outside: set a variable, or add a shock."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from llmsim_lab.economy.shocks import Shocks
+from llmsim_lab.models import GlobalState, MacroLags
+
+__all__ = ["Intervention", "ShockName", "Variable"]
+
+Variable = Literal[
+    "interest_rate",
+    "inflation",
+    "output_gap",
+    "unemployment",
+    "gdp_growth",
+    "total_economic_value",
+]
+ShockName = Literal["supply", "demand"]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+_LAGGED = {"interest_rate", "inflation", "output_gap"}
+
+
+class Intervention(BaseModel):
+    """Something done at one turn; it shows in that turn's state, before anyone acts on it.
+
+    Attributes:
+        turn: the number of the state that is changed.
+        set_to: variables and their new values, in their own units. Inflation, the output gap and
+            the interest rate are set with their recent past, as if they had long been there.
+        shock: percentage points added to the quarter's inflation (``supply``) or output gap
+            (``demand``) while the macro model leads to that state.
+        note: why, for the record.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    turn: Annotated[int, Field(ge=0)]
+    set_to: dict[Variable, Finite] = Field(default_factory=dict, alias="set")
+    shock: dict[ShockName, Finite] = Field(default_factory=dict)
+    note: str = ""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if not self.set_to and not self.shock:
+            raise ValueError(
+                "an intervention needs 'set' or 'shock', for example shock: {supply: 2}"
+            )
+        if self.shock and self.turn == 0:
+            raise ValueError(
+                "a shock at turn 0 would hit before the run begins; use turn 1, or 'set'"
+            )
+        # The values must make a state: fail here, not in the middle of a run.
+        self.apply(GlobalState())
+        return self
+
+    @property
+    def shocks(self) -> Shocks:
+        """The shock as the macro model takes it."""
+        return Shocks(supply=self.shock.get("supply", 0.0), demand=self.shock.get("demand", 0.0))
+
+    def apply(self, economy: GlobalState) -> GlobalState:
+        """Return the economy with the variables set."""
+        if not self.set_to:
+            return economy
+        values: dict[str, Any] = dict(economy) | dict(self.set_to)
+        lags = economy.lags
+        for name in _LAGGED & self.set_to.keys():
+            value = self.set_to[name]  # type: ignore[index]
+            past = {key: getattr(lags, key) for key in MacroLags.__slots__}
+            past[name] = (value,) * len(past[name])
+            lags = MacroLags(**past)
+        return GlobalState(**values | {"lags": lags})
+
+    def __str__(self) -> str:
+        parts = [f"{name}={value:g}" for name, value in self.set_to.items()]
+        parts += [f"{name} shock {value:+g}" for name, value in self.shock.items()]
+        note = f" ({self.note})" if self.note else ""
+        return f"turn {self.turn}: {', '.join(parts)}{note}"

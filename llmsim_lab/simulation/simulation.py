@@ -1,0 +1,281 @@
+"""The turn loop: agents propose at once, the validator marks, the engine applies in order."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from llmsim_lab.agents import Agent
+from llmsim_lab.calls import Status
+from llmsim_lab.concurrency import gather_all, run_sync
+from llmsim_lab.economy.rules import TaylorRule
+from llmsim_lab.engines import EconomicEngine, Engine
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.llm import LLMClient
+from llmsim_lab.models import AgentState, LLMReasoningChain, SimulationState
+from llmsim_lab.simulation import build
+from llmsim_lab.simulation.config import SimulationConfig
+from llmsim_lab.simulation.frames import chains_frame, turns_frame
+from llmsim_lab.simulation.interventions import Intervention, ShockName, Variable
+from llmsim_lab.simulation.turn import Turn
+from llmsim_lab.validators import Validator
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Simulation"]
+
+
+class Simulation:
+    """A run of the economic simulation, one quarter a turn.
+
+    A turn that fails changes nothing: the turns before it stay, and ``step`` may be called again.
+
+    Args:
+        config: what to run; the defaults need a model.
+        llm_client: the model, where the configuration calls for one.
+        agents: instead of those the configuration describes.
+        validator: instead of the configured one.
+        engine: instead of the configured one.
+        state: the initial state instead of the configured one.
+
+    Attributes:
+        turns: the record so far; ``turns[0]`` holds the initial state.
+
+    Example:
+        >>> from llmsim_lab.simulation import Simulation, SimulationConfig
+        >>> config = SimulationConfig(
+        ...     nations=[{"name": "Rule", "kind": "taylor"}], validator={"kind": "always_valid"}
+        ... )
+        >>> Simulation(config).run(4).interest_rate.tolist()
+        [4.0, 4.0, 4.0, 4.0, 4.0]
+    """
+
+    def __init__(
+        self,
+        config: SimulationConfig | None = None,
+        *,
+        llm_client: LLMClient | None = None,
+        agents: Sequence[Agent] | None = None,
+        validator: Validator | None = None,
+        engine: Engine | None = None,
+        state: SimulationState | None = None,
+    ) -> None:
+        self.config = config or SimulationConfig()
+        self.llm_client = llm_client
+        if agents is None:
+            agents = build.agents(self.config, llm_client)
+        self.agents = tuple(agents)
+        build.check_names(agent.name for agent in self.agents)
+        self.validator = validator or build.validator(self.config, llm_client)
+        self.engine = engine or build.engine(self.config, llm_client)
+        if state is None:
+            state = build.initial_state(self.config)
+        missing = {
+            a.name: AgentState(name=a.name) for a in self.agents if a.name not in state.agents
+        }
+        if missing:
+            state = state.model_copy(update={"agents": {**state.agents, **missing}})
+        self.turns: list[Turn] = [Turn(number=state.turn, state=state)]
+        self._planned: dict[int, list[Intervention]] = {}
+        self._stepping = False
+        self._rule = TaylorRule()
+        for intervention in self.config.interventions:
+            self._plan(intervention)
+
+    @property
+    def state(self) -> SimulationState:
+        """The latest state."""
+        return self.turns[-1].state
+
+    @property
+    def turn(self) -> int:
+        """The latest turn's number; 0 before the first step."""
+        return self.turns[-1].number
+
+    @property
+    def chains(self) -> list[LLMReasoningChain]:
+        """Every decision so far and why, oldest first."""
+        return [chain for turn in self.turns for chain in turn.chains]
+
+    @property
+    def statuses(self) -> Mapping[Status, float]:
+        """Share of the model decisions so far by status; empty if no model was asked."""
+        counts: Counter[Status] = sum((turn.statuses for turn in self.turns), Counter())
+        total = counts.total()
+        return {status: count / total for status, count in counts.items()}
+
+    def intervene(
+        self,
+        turn: int,
+        *,
+        set: Mapping[Variable, float] | None = None,  # noqa: A002 - the word of the YAML files
+        shock: Mapping[ShockName, float] | None = None,
+        note: str = "",
+    ) -> Intervention:
+        """Change the state of a turn from outside, now or when the run gets there.
+
+        Args:
+            turn: the number of the state that is changed: the latest one, or one to come.
+            set: variables and their new values, in their own units.
+            shock: percentage points on inflation (``supply``) or the output gap (``demand``) of a
+                turn to come.
+            note: why, for the record.
+
+        Raises:
+            ConfigError: the turn has passed, or a name or value is wrong.
+        """
+        try:
+            intervention = Intervention.model_validate(
+                {"turn": turn, "set": dict(set or {}), "shock": dict(shock or {}), "note": note}
+            )
+        except ValidationError as error:
+            faults = "; ".join(
+                f"{'.'.join(map(str, fault['loc'])) or 'intervention'}: {fault['msg']}"
+                for fault in error.errors(include_url=False)
+            )
+            raise ConfigError(f"intervention at turn {turn}: {faults}") from error
+        self._plan(intervention)
+        return intervention
+
+    def _plan(self, intervention: Intervention) -> None:
+        at, now = intervention.turn, self.turn
+        if at < now:
+            raise ConfigError(
+                f"turn {at} has been played (the run is at turn {now}); intervene at turn {now} or "
+                "later, or start a new run"
+            )
+        if intervention.shock:
+            if at == now:
+                raise ConfigError(
+                    f"a shock hits on the way to a turn, and turn {at} is reached; use "
+                    f"turn={at + 1}, or set=..."
+                )
+            if not isinstance(self.engine, EconomicEngine):
+                raise ConfigError(
+                    f"{type(self.engine).__name__} has no economy for a shock to hit; use an "
+                    "EconomicEngine, or set=..."
+                )
+        if at == now:
+            latest = self.turns[-1]
+            self.turns[-1] = Turn(
+                number=latest.number,
+                state=self._intervened(latest.state, [intervention]),
+                actions=latest.actions,
+                interventions=(*latest.interventions, str(intervention)),
+                seconds=latest.seconds,
+            )
+            return
+        self._planned.setdefault(at, []).append(intervention)
+        if isinstance(self.engine, EconomicEngine) and intervention.shock:
+            engine = self.engine
+            known = engine.extra_shocks.get(at)
+            engine.extra_shocks[at] = known + intervention.shocks if known else intervention.shocks
+
+    @staticmethod
+    def _intervened(
+        state: SimulationState, interventions: Sequence[Intervention]
+    ) -> SimulationState:
+        economy = state.global_state
+        for intervention in interventions:
+            economy = intervention.apply(economy)
+        return state.model_copy(update={"global_state": economy})
+
+    async def step(self) -> Turn:
+        """Play one turn and return its record.
+
+        Raises:
+            LLMFailureException: a model call failed; the run is where it was before.
+            ConfigError: a step is already under way.
+        """
+        if self._stepping:
+            raise ConfigError("a step of this run is under way; wait for it before the next")
+        self._stepping = True
+        try:
+            return await self._step()
+        finally:
+            self._stepping = False
+
+    async def _step(self) -> Turn:
+        began = time.perf_counter()
+        before = self.state
+        proposed = await gather_all([agent.decide_action(before) for agent in self.agents])
+        actions = await self.validator.validate_actions(proposed, before)
+        self.engine.current_state = before
+        state = await self.engine.run_turn(actions)
+        chains = [action.chain for action in actions if action.chain]
+        chains += [
+            action.validation_result.chain
+            for action in actions
+            if action.validation_result and action.validation_result.chain
+        ]
+        planned = self._planned.get(state.turn, [])
+        state = self._intervened(state, planned).model_copy(
+            update={"reasoning_chains": (*chains, *state.reasoning_chains)}
+        )
+        self.engine.current_state = state
+        turn = Turn(
+            number=state.turn,
+            state=state,
+            actions=tuple(actions),
+            interventions=tuple(str(intervention) for intervention in planned),
+            seconds=time.perf_counter() - began,
+        )
+        self.turns.append(turn)
+        return turn
+
+    async def arun(
+        self, turns: int | None = None, *, on_turn: Callable[[Turn], object] | None = None
+    ) -> pd.DataFrame:
+        """Play turns and return the whole run as a frame, as ``to_frame`` does.
+
+        Args:
+            turns: how many more; the configuration's number if not given.
+            on_turn: called with each turn's record as it is done.
+
+        Raises:
+            ConfigError: a negative number of turns.
+            LLMFailureException: a model call failed; the turns before it are kept.
+        """
+        for _ in range(self._how_many(turns)):
+            turn = await self.step()
+            if on_turn is not None:
+                on_turn(turn)
+            await asyncio.sleep(0)
+        return self.to_frame()
+
+    def run(
+        self, turns: int | None = None, *, on_turn: Callable[[Turn], object] | None = None
+    ) -> pd.DataFrame:
+        """Do what ``arun`` does from plain code: in a script, or in a notebook cell."""
+        self._how_many(turns)
+        return run_sync(self.arun(turns, on_turn=on_turn))
+
+    def _how_many(self, turns: int | None) -> int:
+        number = self.config.turns if turns is None else turns
+        if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+            raise ConfigError(f"turns={number!r} must be a whole number, 0 or more")
+        return number
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the run as a frame, one row a turn; see ``frames.turns_frame`` for the columns."""
+        return turns_frame(self.turns, self._rule)
+
+    def chains_frame(self) -> pd.DataFrame:
+        """Return the run's decisions as a frame, one row each; see ``frames.chains_frame``."""
+        return chains_frame(self.turns)
+
+    def __repr__(self) -> str:
+        names = ", ".join(agent.name for agent in self.agents[:3])
+        more = f" and {len(self.agents) - 3} more" if len(self.agents) > 3 else ""
+        where = f" ({self.state.period})" if self.state.period else ""
+        rate = self.state.global_state.interest_rate
+        return (
+            f"<Simulation {self.config.name!r}: turn {self.turn}{where}, rate {rate:.2f}%, "
+            f"agents {names}{more}>"
+        )

@@ -1,0 +1,159 @@
+"""Validators that ask a language model whether an action belongs to the domain."""
+
+from __future__ import annotations
+
+import logging
+from abc import abstractmethod
+from collections.abc import Sequence
+
+from llmsim_lab.calls import CallSite
+from llmsim_lab.concurrency import gather_all
+from llmsim_lab.llm import LLMClient
+from llmsim_lab.logs import log_event
+from llmsim_lab.models import (
+    Action,
+    LLMReasoningChain,
+    SimulationState,
+    ValidationDecision,
+    ValidationResult,
+)
+from llmsim_lab.prompts import Prompt
+from llmsim_lab.validators.base import Validator
+
+__all__ = ["EconLLMValidator", "LLMValidator"]
+
+logger = logging.getLogger(__name__)
+
+_PERMISSIVE = (
+    "Be permissive: accept an action if it has any significant impact on this domain, "
+    "also an indirect one."
+)
+_STRICT = (
+    "Be strict: accept an action only if it is a measure of this domain itself and could be "
+    "carried out as described."
+)
+
+
+class LLMValidator(Validator):
+    """Asks a model about each action, all of a turn's at once.
+
+    Args:
+        llm_client: the model.
+        domain: the domain's name.
+        permissive: whether an indirect effect on the domain is enough.
+    """
+
+    def __init__(
+        self, llm_client: LLMClient, domain: str = "economic", *, permissive: bool = True
+    ) -> None:
+        super().__init__()
+        self.llm_client = llm_client
+        self.domain = domain
+        self.permissive = permissive
+
+    @abstractmethod
+    def _construct_validation_prompt(self, action: Action) -> str:
+        """Write the prompt about one action."""
+
+    @abstractmethod
+    def _get_domain_description(self) -> str:
+        """Say in a sentence what belongs to the domain."""
+
+    def _rule(self) -> str:
+        """How strict to be, in words for the model."""
+        return _PERMISSIVE if self.permissive else _STRICT
+
+    async def validate_actions(
+        self, actions: Sequence[Action], state: SimulationState
+    ) -> list[Action]:
+        """Return the actions marked, in the same order; none is dropped.
+
+        An action of status ``failed`` is rejected without asking.
+
+        Raises:
+            LLMFailureException: the model failed on one of them; nothing is counted then.
+        """
+        results = await gather_all([self._judge(action, state) for action in actions])
+        return self._mark(actions, results)
+
+    async def _judge(self, action: Action, state: SimulationState) -> ValidationResult:
+        if action.status == "failed":
+            return ValidationResult(
+                is_valid=False,
+                reasoning="The agent's own check found the action outside its domain.",
+                action_evaluated=action.action_string,
+            )
+        turn = state.turn + 1
+        prompt = self._construct_validation_prompt(action)
+        decision = await self.llm_client.call_with_retry(
+            prompt=prompt,
+            response_model=ValidationDecision,
+            site=CallSite(component="validator", agent=action.agent_name, turn=turn),
+        )
+        call = decision.call
+        chain = LLMReasoningChain(
+            component="validator",
+            agent=action.agent_name,
+            turn=turn,
+            reasoning=decision.reasoning,
+            confidence=decision.confidence,
+            status=call.status if call else "ok",
+            call=call,
+            prompt_text="" if call else str(prompt),
+        )
+        log_event(
+            logger,
+            logging.DEBUG,
+            "llm_reasoning_chain",
+            component="validator",
+            agent_id=action.agent_name,
+            turn=turn,
+            status=chain.status,
+            is_valid=decision.is_valid,
+            reasoning=decision.reasoning,
+            confidence=decision.confidence,
+        )
+        return ValidationResult(
+            is_valid=decision.is_valid,
+            reasoning=decision.reasoning,
+            confidence=decision.confidence,
+            action_evaluated=action.action_string,
+            status=chain.status,
+            chain=chain,
+        )
+
+
+class EconLLMValidator(LLMValidator):
+    """Asks whether an action is economic policy.
+
+    Args:
+        llm_client: the model.
+        domain: the domain's name.
+        permissive: whether any significant economic effect is enough.
+        prompt: a prompt with the slots of the shipped ``validator_economic``.
+    """
+
+    def __init__(
+        self,
+        llm_client: LLMClient,
+        domain: str = "economic",
+        *,
+        permissive: bool = True,
+        prompt: Prompt | None = None,
+    ) -> None:
+        super().__init__(llm_client, domain, permissive=permissive)
+        self.prompt = prompt or Prompt.load("validator_economic")
+
+    def _get_domain_description(self) -> str:
+        return (
+            f"{self.domain} policy: interest rates, money and credit, taxes, public spending, "
+            "trade, wages, prices, regulation of business, and whatever else moves output, jobs or "
+            "prices."
+        )
+
+    def _construct_validation_prompt(self, action: Action) -> str:
+        return self.prompt.render(
+            domain_description=self._get_domain_description(),
+            rule=self._rule(),
+            action=action.action_string,
+        )

@@ -1,0 +1,182 @@
+"""What holds for every test: no live model, no network, no writing outside temporary folders.
+
+A test marked ``live`` may connect anywhere; such tests run only with ``-m live``. Child processes
+are not watched: the embedded model is fetched and run by some.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+import pytest
+
+REPO = Path(__file__).resolve().parents[1]
+OLLAMA_PORT = 11434
+MODEL_VARIABLES = ("OLLAMA_HOST", "OLLAMA_NUM_PARALLEL", "LLMSIM_MODEL")
+
+os.environ["MPLBACKEND"] = "Agg"
+
+
+# Live tests
+
+
+def _live_asked(config: pytest.Config) -> bool:
+    return "live" in config.option.markexpr
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    if _live_asked(config):
+        return "live tests: may connect to real models"
+    return "live tests: left out, they need a real model server (run them with -m live)"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if _live_asked(config):
+        return
+    live = [item for item in items if item.get_closest_marker("live")]
+    if live:
+        config.hook.pytest_deselected(items=live)
+        items[:] = [item for item in items if item not in live]
+
+
+# Network
+
+
+class Watch:
+    """What the test that runs now may do, and what it did all the same."""
+
+    running = False
+    live = False
+    faults: list[str] = []  # noqa: RUF012 - one watch per process, shared on purpose
+
+
+def _is_here(host: object) -> bool:
+    if host in (None, "", "localhost", "0.0.0.0", "::", b"localhost"):
+        return True
+    text = host.decode() if isinstance(host, bytes) else str(host)
+    try:
+        return ipaddress.ip_address(text.split("%")[0]).is_loopback
+    except ValueError:
+        return False
+
+
+def _refuse(what: str) -> None:
+    fault = (
+        f"{what}; tests must not reach a live model or the network. Use ScriptedBackend, "
+        "or FakeOllama on its own port (OLLAMA_HOST is not set here); a test that is about "
+        "a real server is marked pytest.mark.live."
+    )
+    Watch.faults.append(fault)
+    # Not an Exception: the code under test must not be able to swallow it.
+    pytest.fail(fault)
+
+
+def _check_address(sock: socket.socket, address: Any) -> None:
+    if Watch.live or sock.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    host, port = address[0], address[1]
+    if not _is_here(host):
+        _refuse(f"connection attempt to {host}:{port}")
+    if port == OLLAMA_PORT:
+        _refuse(f"connection attempt to the default Ollama port {OLLAMA_PORT}")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _guarded_sockets() -> Iterator[None]:
+    """Refuse connections that leave this machine, and those to the usual Ollama port."""
+    connect, connect_ex = socket.socket.connect, socket.socket.connect_ex
+    getaddrinfo = socket.getaddrinfo
+
+    def guarded_connect(self: socket.socket, address: Any) -> None:
+        _check_address(self, address)
+        connect(self, address)
+
+    def guarded_connect_ex(self: socket.socket, address: Any) -> int:
+        _check_address(self, address)
+        return connect_ex(self, address)
+
+    def guarded_getaddrinfo(host: Any, *args: Any, **kwargs: Any) -> Any:
+        if not Watch.live and not _is_here(host):
+            name = host.decode() if isinstance(host, bytes) else str(host)
+            if name.rstrip(".").endswith(".invalid"):  # by RFC 6761 it never exists
+                raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+            _refuse(f"look-up of the host {name}")
+        return getaddrinfo(host, *args, **kwargs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket.socket, "connect", guarded_connect)
+        patch.setattr(socket.socket, "connect_ex", guarded_connect_ex)
+        patch.setattr(socket, "getaddrinfo", guarded_getaddrinfo)
+        yield
+
+
+# Files
+
+
+_TEMPORARY = Path(tempfile.gettempdir()).resolve()
+_WRITABLE = (
+    _TEMPORARY,
+    Path("/dev"),
+    Path("/proc"),
+    platformdirs.user_cache_path().resolve(),
+    platformdirs.user_config_path("matplotlib").resolve(),
+    REPO / ".pytest_cache",
+)
+_WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+
+
+def _may_write(path: Path) -> bool:
+    if "__pycache__" in path.parts or path.name.startswith(".coverage"):
+        return True
+    # A checkout may itself lie in a temporary folder; its own files are out of bounds even so.
+    in_repo = path.is_relative_to(REPO)
+    return any(
+        path.is_relative_to(root) and not (in_repo and REPO.is_relative_to(root))
+        for root in _WRITABLE
+    )
+
+
+def _on_audit_event(event: str, args: tuple[Any, ...]) -> None:
+    if not Watch.running or event not in ("open", "os.mkdir", "sqlite3.connect"):
+        return
+    target = args[0]
+    if event == "open" and not (isinstance(args[2], int) and args[2] & _WRITE_FLAGS):
+        return
+    if not isinstance(target, str | bytes | os.PathLike):
+        return
+    name = os.fsdecode(target)
+    if name == ":memory:" or name.startswith("file:") or (event == "os.mkdir" and args[2] != -1):
+        return
+    path = Path(os.path.realpath(name))
+    if not _may_write(path) and not (event == "os.mkdir" and path.is_dir()):
+        Watch.faults.append(
+            f"{event} wrote to {path}; tests write to tmp_path only (pass it on, "
+            "or use monkeypatch.chdir(tmp_path))"
+        )
+
+
+sys.addaudithook(_on_audit_event)
+
+
+@pytest.fixture(autouse=True)
+def _isolated(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Hide the user's model settings, and fail the test that broke a rule of this module."""
+    live = request.node.get_closest_marker("live") is not None
+    with pytest.MonkeyPatch.context() as patch:
+        if not live:
+            for name in MODEL_VARIABLES:
+                patch.delenv(name, raising=False)
+        Watch.live, Watch.running = live, True
+        yield
+        Watch.live, Watch.running = False, False
+    faults, Watch.faults = Watch.faults, []
+    if faults:
+        pytest.fail("\n".join(dict.fromkeys(faults)), pytrace=False)

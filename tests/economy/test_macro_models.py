@@ -1,0 +1,417 @@
+"""What an economist would ask of the macro models before trusting a run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from llmsim_lab.economy import (
+    NO_SHOCKS,
+    STEADY_STATE,
+    MacroModel,
+    RudebuschSvensson,
+    ShockGenerator,
+    Shocks,
+    StaticEconomy,
+    TaylorRule,
+    initial_state,
+    set_levels,
+)
+from llmsim_lab.errors import ConfigError, EconomyError
+from llmsim_lab.models import GlobalState, MacroLags
+
+MODEL = RudebuschSvensson()
+TAYLOR = TaylorRule(lower_bound=-math.inf)
+PASSIVE = TaylorRule(inflation_weight=0.8, lower_bound=-math.inf)
+
+
+def follow(
+    rule: TaylorRule,
+    quarters: int,
+    *,
+    start: GlobalState = STEADY_STATE,
+    first: Shocks = NO_SHOCKS,
+    shocks: ShockGenerator | None = None,
+) -> list[GlobalState]:
+    """Run the model under a rule; ``first`` hits the first quarter only."""
+    path = [start]
+    for turn in range(1, quarters + 1):
+        now = path[-1]
+        rate = rule.rate(
+            inflation=now.inflation, output_gap=now.output_gap, previous_rate=now.interest_rate
+        )
+        hit = (first if turn == 1 else NO_SHOCKS) + (shocks.at(turn) if shocks else NO_SHOCKS)
+        path.append(MODEL.advance(now, interest_rate=rate, shocks=hit))
+    return path
+
+
+def hold(rates: Iterator[float] | list[float], model: MacroModel = MODEL) -> list[GlobalState]:
+    path = [STEADY_STATE]
+    for rate in rates:
+        path.append(model.advance(path[-1], interest_rate=rate))
+    return path
+
+
+def as_vector(state: GlobalState) -> np.ndarray:
+    lags = state.lags
+    return np.array([*lags.inflation, *lags.output_gap, *lags.interest_rate])
+
+
+def as_state(vector: np.ndarray) -> GlobalState:
+    pi, y, i = vector[:4].tolist(), vector[4:6].tolist(), vector[6:].tolist()
+    return GlobalState(
+        inflation=sum(pi) / 4,
+        output_gap=y[0],
+        interest_rate=i[0],
+        lags=MacroLags(tuple(pi), tuple(y), tuple(i)),
+    )
+
+
+def dominant_root(rule: TaylorRule) -> float:
+    """Largest eigenvalue of the code itself: one step from each unit vector, less the constant."""
+
+    def step(vector: np.ndarray) -> np.ndarray:
+        return as_vector(follow(rule, 1, start=as_state(vector))[-1])
+
+    constant = step(np.zeros(10))
+    companion = np.column_stack([step(unit) - constant for unit in np.eye(10)])
+    return float(max(abs(np.linalg.eigvals(companion))))
+
+
+# --- the steady state -------------------------------------------------------------------------
+
+
+def test_the_steady_state_is_what_a_default_state_holds() -> None:
+    assert STEADY_STATE == GlobalState()
+    assert (
+        STEADY_STATE.interest_rate,
+        STEADY_STATE.inflation,
+        STEADY_STATE.output_gap,
+        STEADY_STATE.unemployment,
+        STEADY_STATE.gdp_growth,
+    ) == (4.0, 2.0, 0.0, 5.0, 2.2)
+
+
+def test_the_steady_state_stays_put_for_fifty_years() -> None:
+    for state in hold([4.0] * 200):
+        assert state.interest_rate == 4.0
+        assert state.inflation == pytest.approx(2.0, abs=1e-12)
+        assert state.output_gap == pytest.approx(0.0, abs=1e-12)
+        assert state.unemployment == pytest.approx(5.0, abs=1e-12)
+        assert state.gdp_growth == pytest.approx(2.2, abs=1e-12)
+
+
+def test_the_taylor_rule_keeps_the_steady_state_where_it_is() -> None:
+    assert follow(TAYLOR, 40)[-1].output_gap == pytest.approx(0.0, abs=1e-12)
+
+
+def test_in_the_steady_state_output_grows_at_potential() -> None:
+    path = hold([4.0] * 4)
+    assert path[-1].total_economic_value == pytest.approx(1000 * math.exp(0.022), rel=1e-12)
+
+
+def test_any_inflation_can_last_if_the_real_rate_is_neutral() -> None:
+    at_ten = GlobalState(inflation=10.0, interest_rate=12.0)
+    assert MODEL.advance(at_ten, interest_rate=12.0).inflation == pytest.approx(10.0, abs=1e-12)
+
+
+# --- stability --------------------------------------------------------------------------------
+
+
+def test_a_demand_shock_under_the_taylor_rule_dies_out() -> None:
+    path = follow(TAYLOR, 200, first=Shocks(demand=2.0))
+    assert path[1].output_gap == pytest.approx(2.0)
+    assert abs(path[-1].output_gap) < 0.01
+    assert abs(path[-1].inflation - 2.0) < 0.01
+
+
+def test_a_supply_shock_under_the_taylor_rule_dies_out() -> None:
+    path = follow(TAYLOR, 250, first=Shocks(supply=4.0))
+    assert abs(path[-1].output_gap) < 0.01
+    assert abs(path[-1].inflation - 2.0) < 0.01
+
+
+def test_under_a_passive_rule_a_demand_shock_does_not_die_out() -> None:
+    path = follow(PASSIVE, 80, first=Shocks(demand=1.0))
+    inflation = [state.inflation for state in path]
+    assert inflation[80] > inflation[60] > inflation[40] > 3.0
+
+
+def test_a_pegged_rate_lets_inflation_run_away() -> None:
+    started = MODEL.advance(STEADY_STATE, interest_rate=4.0, shocks=Shocks(demand=0.5))
+    path = [started]
+    for _ in range(39):
+        path.append(MODEL.advance(path[-1], interest_rate=4.0))
+    gaps = [state.output_gap for state in path]
+    assert gaps[-1] > gaps[20] > 0.5
+    assert path[-1].inflation > path[20].inflation > 2.5
+
+
+def test_the_dominant_root_is_below_one_under_the_taylor_rule() -> None:
+    assert dominant_root(TAYLOR) == pytest.approx(0.946, abs=0.001)
+
+
+def test_the_dominant_root_is_above_one_under_a_passive_rule() -> None:
+    assert dominant_root(PASSIVE) == pytest.approx(1.0115, abs=0.0005)
+
+
+def test_answering_exactly_one_for_one_without_the_gap_is_not_enough() -> None:
+    edge = TaylorRule(inflation_weight=1.0, output_gap_weight=0.0, lower_bound=-math.inf)
+    assert dominant_root(edge) >= 1 - 1e-6
+
+
+def test_the_rule_the_paper_found_best_is_best_in_these_equations() -> None:
+    # Table 5.4 has i = 2.34 mean inflation + 1.03 gap + 0.30 i[-1]; coefficients there and here are
+    # rounded to two digits, so its loss may exceed the least one a little.
+    published = published_loss(2.34, 1.03, 0.30)
+    around = [
+        published_loss(2.34 + a, 1.03 + b, 0.30 + c)
+        for a in (-0.4, -0.2, 0.0, 0.2, 0.4)
+        for b in (-0.2, -0.1, 0.0, 0.1, 0.2)
+        for c in (-0.1, -0.05, 0.0, 0.05, 0.1)
+    ]
+    assert published == min(around)
+
+
+def published_loss(to_inflation: float, to_gap: float, smoothing: float) -> float:
+    """Loss var π̄ + 0.2 var y + 0.5 var Δi of a rule, with the paper's timing (answers at once)."""
+    a, (b1, b2), r = MODEL.inflation_lags, MODEL.gap_lags, MODEL.real_rate_to_gap
+    move = np.zeros((10, 10))  # π ×4, y ×2, i ×4
+    move[0, :4], move[0, 4] = a, MODEL.gap_to_inflation
+    move[4, :4], move[4, 4:6], move[4, 6:] = r / 4, (b1, b2), -r / 4
+    for row, column in ((1, 0), (2, 1), (3, 2), (5, 4), (7, 6), (8, 7), (9, 8)):
+        move[row, column] = 1
+    hit = np.zeros((10, 2))
+    hit[0, 0], hit[4, 1] = ShockGenerator(0).supply_std, ShockGenerator(0).demand_std
+    answer = np.array([to_inflation / 4] * 4 + [to_gap] + [0.0] * 5)
+    move[6] = answer @ move
+    move[6, 6] += smoothing
+    hit[6] = answer @ hit
+    spread, power = hit @ hit.T, move
+    for _ in range(14):
+        spread, power = spread + power @ spread @ power.T, power @ power
+    mean = np.array([0.25] * 4 + [0.0] * 6)
+    change = np.array([0.0] * 6 + [1.0, -1.0, 0.0, 0.0])
+    return float(mean @ spread @ mean + 0.2 * spread[4, 4] + 0.5 * change @ spread @ change)
+
+
+# --- impulse responses ------------------------------------------------------------------------
+
+
+def test_one_quarter_follows_the_published_equations_to_the_digit() -> None:
+    lags = MacroLags((4.0, 3.0, 2.0, 1.0), (1.0, -0.5), (6.0, 5.0, 4.0, 3.0))
+    now = GlobalState(interest_rate=6.0, inflation=2.5, output_gap=1.0, lags=lags)
+    then = MODEL.advance(now, interest_rate=7.0, shocks=Shocks(supply=0.1, demand=-0.2))
+    # 0.70*4 - 0.10*3 + 0.28*2 + 0.12*1 + 0.14*1 + 0.1 and 1.16*1 + 0.25*0.5 - 0.10*(4.5-2.5-2) - 0.2
+    assert then.lags.inflation[0] == pytest.approx(3.42, abs=1e-12)
+    assert then.output_gap == pytest.approx(1.085, abs=1e-12)
+    assert then.interest_rate == 7.0
+
+
+def test_the_new_quarter_comes_first_in_the_lags() -> None:
+    lags = MacroLags((4.0, 3.0, 2.0, 1.0), (1.0, -0.5), (6.0, 5.0, 4.0, 3.0))
+    now = GlobalState(interest_rate=6.0, inflation=2.5, output_gap=1.0, lags=lags)
+    then = MODEL.advance(now, interest_rate=7.0).lags
+    assert then.inflation[1:] == (4.0, 3.0, 2.0)
+    assert then.output_gap[1] == 1.0
+    assert then.interest_rate == (7.0, 6.0, 5.0, 4.0)
+
+
+def test_a_decision_touches_the_gap_two_quarters_later_and_inflation_three() -> None:
+    base, tight = hold([4.0] * 4), hold([5.0] * 4)
+    gaps = [a.output_gap - b.output_gap for a, b in zip(tight, base, strict=True)]
+    inflation = [a.inflation - b.inflation for a, b in zip(tight, base, strict=True)]
+    assert gaps[:2] == [0, 0]
+    assert gaps[2] == pytest.approx(-0.025)
+    assert inflation[:3] == [0, 0, 0]
+    assert inflation[3] < 0
+
+
+def test_a_higher_rate_lowers_output_and_inflation_and_raises_unemployment() -> None:
+    after = hold([5.0] * 12)[-1]
+    assert after.output_gap < -0.3
+    assert after.inflation < 2.0
+    assert after.unemployment > 5.15
+
+
+def test_an_average_fall_of_the_gap_is_a_tenth_of_the_real_rate_a_quarter() -> None:
+    path = hold([5.0] * 5)
+    persistence = 1.16 * path[4].output_gap - 0.25 * path[3].output_gap
+    real_rate = 5.0 - path[4].inflation
+    assert path[5].output_gap - persistence == pytest.approx(-0.10 * (real_rate - 2.0))
+
+
+def test_a_supply_shock_raises_inflation_at_once_and_then_costs_output() -> None:
+    path = follow(TAYLOR, 12, first=Shocks(supply=2.0))
+    assert path[1].lags.inflation[0] == pytest.approx(4.0)
+    assert path[1].output_gap == pytest.approx(0.0, abs=1e-12)
+    assert path[12].output_gap < -0.1
+
+
+def test_a_demand_shock_raises_inflation_a_quarter_later_and_lowers_unemployment() -> None:
+    path = follow(TAYLOR, 2, first=Shocks(demand=1.0))
+    assert path[1].lags.inflation[0] == pytest.approx(2.0)
+    assert path[2].lags.inflation[0] == pytest.approx(2.14)
+    assert path[1].unemployment == pytest.approx(4.5)
+
+
+def test_the_taylor_rule_answers_a_supply_shock_with_a_higher_real_rate() -> None:
+    path = follow(TAYLOR, 5, first=Shocks(supply=2.0))
+    assert all(now.interest_rate - now.inflation > 2.0 for now in path[3:])
+
+
+def test_without_links_gap_and_inflation_only_remember() -> None:
+    cut = RudebuschSvensson(gap_to_inflation=0, real_rate_to_gap=0)
+    start = GlobalState(output_gap=1.0)
+    then = cut.advance(cut.advance(start, interest_rate=20.0), interest_rate=20.0)
+    assert then.inflation == 2.0
+    assert then.output_gap == pytest.approx(1.16 * (1.16 - 0.25) - 0.25)
+
+
+# --- identities -------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def rough_ride() -> list[GlobalState]:
+    start = initial_state("1979Q3").global_state
+    return follow(TaylorRule(), 60, start=start, shocks=ShockGenerator(11))
+
+
+def test_inflation_is_always_the_mean_of_its_four_quarters(rough_ride: list[GlobalState]) -> None:
+    for now in rough_ride:
+        assert now.inflation == pytest.approx(sum(now.lags.inflation) / 4, abs=1e-12)
+
+
+def test_unemployment_moves_half_a_point_against_the_gap(rough_ride: list[GlobalState]) -> None:
+    for before, now in zip(rough_ride, rough_ride[1:], strict=False):
+        change = -0.5 * (now.output_gap - before.output_gap)
+        assert now.unemployment - before.unemployment == pytest.approx(change, abs=1e-12)
+
+
+def test_growth_is_potential_plus_the_annualised_change_of_the_gap(
+    rough_ride: list[GlobalState],
+) -> None:
+    for before, now in zip(rough_ride, rough_ride[1:], strict=False):
+        expected = 2.2 + 4 * (now.output_gap - before.output_gap)
+        assert now.gdp_growth == pytest.approx(expected, abs=1e-12)
+
+
+def test_output_departs_from_its_trend_by_the_change_of_the_gap(
+    rough_ride: list[GlobalState],
+) -> None:
+    first, last = rough_ride[0], rough_ride[-1]
+    log_change = 100 * math.log(last.total_economic_value / first.total_economic_value)
+    trend = 60 * 2.2 / 4
+    assert log_change - trend == pytest.approx(last.output_gap - first.output_gap, abs=1e-9)
+
+
+def test_two_policies_meet_the_same_shocks() -> None:
+    shocks = ShockGenerator(5)
+    differences = []
+    for rule in (TAYLOR, PASSIVE):
+        quiet, shaken = follow(rule, 1), follow(rule, 1, shocks=shocks)
+        differences.append(shaken[1].output_gap - quiet[1].output_gap)
+    assert differences[0] == pytest.approx(differences[1]) == pytest.approx(shocks.at(1).demand)
+
+
+# --- bad input --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", [MODEL, StaticEconomy()])
+@pytest.mark.parametrize("rate", [math.nan, math.inf])
+def test_a_rate_that_is_no_number_is_refused(model: MacroModel, rate: float) -> None:
+    with pytest.raises(ConfigError, match="interest_rate="):
+        model.advance(STEADY_STATE, interest_rate=rate)
+
+
+@pytest.mark.parametrize("name", ["interest_rate", "output_gap", "inflation"])
+def test_a_level_changed_behind_the_lags_back_is_refused_with_the_way_out(name: str) -> None:
+    state = STEADY_STATE.model_copy(update={name: 9.0})
+    with pytest.raises(ConfigError, match=f"{name}=9.0 but .*set_levels"):
+        MODEL.advance(state, interest_rate=4.0)
+
+
+def test_a_boom_beyond_full_employment_stops_with_both_limits_named() -> None:
+    with pytest.raises(EconomyError, match=r"unemployment -1 percent \(limits 0 and 100\)"):
+        MODEL.advance(STEADY_STATE, interest_rate=4.0, shocks=Shocks(demand=12.0))
+
+
+def test_a_slump_beyond_everybody_stops_too() -> None:
+    with pytest.raises(EconomyError, match="limits 0 and 100"):
+        MODEL.advance(STEADY_STATE, interest_rate=4.0, shocks=Shocks(demand=-200.0))
+
+
+def test_an_economy_that_explodes_stops_with_a_clear_error() -> None:
+    without_okun = RudebuschSvensson(okun=0.0)
+    with pytest.raises(EconomyError, match="one for one"):
+        without_okun.advance(STEADY_STATE, interest_rate=4.0, shocks=Shocks(demand=1e300))
+
+
+def test_a_pegged_rate_ends_in_an_error_not_in_impossible_numbers() -> None:
+    state = MODEL.advance(STEADY_STATE, interest_rate=4.0, shocks=Shocks(demand=1.0))
+    with pytest.raises(EconomyError):
+        for _ in range(400):
+            state = MODEL.advance(state, interest_rate=4.0)
+
+
+def test_inflation_lags_that_do_not_sum_to_one_are_refused() -> None:
+    with pytest.raises(ConfigError, match="sum to 0.9"):
+        RudebuschSvensson(inflation_lags=(0.6, -0.1, 0.28, 0.12))
+
+
+@pytest.mark.parametrize("name", ["gap_to_inflation", "okun", "potential_growth"])
+def test_a_coefficient_that_is_no_number_is_refused_by_name(name: str) -> None:
+    with pytest.raises(ConfigError, match=name):
+        RudebuschSvensson(**{name: math.nan})
+
+
+def test_a_lag_that_is_no_number_is_refused() -> None:
+    with pytest.raises(ConfigError, match="gap_lags"):
+        RudebuschSvensson(gap_lags=(1.16, math.inf))
+
+
+# --- a second model, and changing levels ------------------------------------------------------
+
+
+def test_in_the_static_economy_only_the_rate_moves() -> None:
+    start = initial_state("1979Q3").global_state
+    then = StaticEconomy().advance(start, interest_rate=12.0)
+    assert then.interest_rate == 12.0
+    assert then.lags.interest_rate[:2] == (12.0, start.interest_rate)
+    frozen = {"interest_rate", "lags"}
+    assert then.model_dump(exclude=frozen) == start.model_dump(exclude=frozen)
+
+
+def test_the_static_economy_can_be_driven_for_many_quarters() -> None:
+    last = hold([float(rate) for rate in range(1, 9)], StaticEconomy())[-1]
+    assert last.lags.interest_rate == (8.0, 7.0, 6.0, 5.0)
+
+
+def test_the_static_economy_refuses_shocks_it_would_have_to_ignore() -> None:
+    with pytest.raises(ConfigError, match="scale 0"):
+        StaticEconomy().advance(STEADY_STATE, interest_rate=4.0, shocks=Shocks(demand=1.0))
+
+
+def test_set_levels_changes_a_level_and_its_lags_together() -> None:
+    start = initial_state("1979Q3").global_state
+    new = set_levels(start, interest_rate=12.0, inflation=6.0, output_gap=-2.0, unemployment=8.0)
+    assert (new.interest_rate, new.inflation, new.output_gap, new.unemployment) == (12, 6, -2, 8)
+    assert sum(new.lags.inflation) / 4 == pytest.approx(6.0)
+    assert new.lags.output_gap == (-2.0, start.lags.output_gap[1])
+    assert new.lags.interest_rate == (12.0, *start.lags.interest_rate[1:])
+    assert MODEL.advance(new, interest_rate=12.0).unemployment > 0
+
+
+def test_set_levels_keeps_the_shape_of_recent_inflation() -> None:
+    start = initial_state("1979Q3").global_state
+    new = set_levels(start, inflation=start.inflation + 1)
+    moved = [a - b for a, b in zip(new.lags.inflation, start.lags.inflation, strict=True)]
+    assert moved == pytest.approx([1.0] * 4)
+
+
+def test_set_levels_without_levels_changes_nothing() -> None:
+    start = initial_state("1979Q3").global_state
+    assert set_levels(start) == start

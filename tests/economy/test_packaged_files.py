@@ -1,0 +1,44 @@
+"""Where packaged files are found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from llmsim_lab import files
+from llmsim_lab.errors import ConfigError, DataError
+from llmsim_lab.files import data_path
+
+
+def test_a_packaged_file_is_found_by_name() -> None:
+    assert data_path("us_macro_quarterly.csv").is_file()
+
+
+def test_an_installed_copy_comes_before_the_checkout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for place in ("installed", "checkout"):
+        (tmp_path / place / "tapes").mkdir(parents=True)
+        (tmp_path / place / "tapes" / "one.db").touch()
+    monkeypatch.setattr(files, "_ROOTS", (tmp_path / "installed", tmp_path / "checkout"))
+    assert data_path("tapes/one.db") == tmp_path / "installed" / "tapes" / "one.db"
+
+
+def test_a_missing_file_is_an_error_that_names_what_there_is() -> None:
+    with pytest.raises(DataError, match=r"no data file 'mars\.csv'.*us_macro_quarterly\.csv"):
+        data_path("mars.csv")
+
+
+def test_a_package_without_any_data_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "_ROOTS", (tmp_path / "nowhere",))
+    with pytest.raises(DataError, match="reinstall"):
+        data_path("us_macro_quarterly.csv")
+
+
+@pytest.mark.parametrize("name", ["../pyproject.toml", "/etc/passwd", "", "a/../../b"])
+def test_a_path_out_of_the_data_folder_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="inside the data folder"):
+        data_path(name)

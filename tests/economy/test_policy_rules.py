@@ -1,0 +1,85 @@
+"""The Taylor rule, against its source and by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from llmsim_lab.economy import TaylorRule, initial_state
+from llmsim_lab.errors import ConfigError
+
+
+def ask(rule: TaylorRule, inflation: float = 2.0, gap: float = 0.0, previous: float = 4.0) -> float:
+    return rule.rate(inflation=inflation, output_gap=gap, previous_rate=previous)
+
+
+def test_at_target_and_potential_the_rule_asks_for_the_neutral_nominal_rate() -> None:
+    assert ask(TaylorRule()) == 4.0
+
+
+def test_the_defaults_are_the_formula_printed_in_the_1993_article() -> None:
+    p, y = 5.3, -1.7
+    assert ask(TaylorRule(), p, y) == pytest.approx(p + 0.5 * y + 0.5 * (p - 2) + 2, abs=1e-12)
+
+
+def test_the_response_to_inflation_is_more_than_one_for_one() -> None:
+    assert ask(TaylorRule(), 3.0) - ask(TaylorRule(), 2.0) == pytest.approx(1.5, abs=1e-12)
+
+
+def test_a_gap_of_one_percent_moves_the_rate_by_half_a_point() -> None:
+    assert ask(TaylorRule(), gap=1.0) - ask(TaylorRule()) == pytest.approx(0.5, abs=1e-12)
+
+
+def test_zero_weights_leave_the_neutral_rate_whatever_happens() -> None:
+    rule = TaylorRule(inflation_weight=0, output_gap_weight=0)
+    assert ask(rule, inflation=9.0, gap=-7.0) == 4.0
+
+
+def test_the_lower_bound_holds_in_a_deep_slump() -> None:
+    assert ask(TaylorRule(), inflation=-1.0, gap=-8.0) == 0.0
+
+
+def test_without_a_bound_the_rule_can_ask_for_a_negative_rate() -> None:
+    assert ask(TaylorRule(lower_bound=-math.inf), inflation=-1.0, gap=-8.0) == -4.5
+
+
+def test_inertia_moves_only_part_of_the_way_from_the_previous_rate() -> None:
+    assert ask(TaylorRule(inertia=0.8), 4.0, previous=2.0) == pytest.approx(0.8 * 2 + 0.2 * 7)
+
+
+def test_without_inertia_the_previous_rate_does_not_matter() -> None:
+    assert ask(TaylorRule(), previous=0.0) == ask(TaylorRule(), previous=15.0)
+
+
+def test_in_1979q3_the_rule_asks_for_nineteen_percent() -> None:
+    # By hand: 2 + 11.0853 + 0.5 * (11.0853 - 2) + 0.5 * 2.6063 = 18.931
+    now = initial_state("1979Q3").global_state
+    assert ask(TaylorRule(), now.inflation, now.output_gap) == pytest.approx(18.931, abs=0.001)
+
+
+@pytest.mark.parametrize("inertia", [-0.1, 1.0, 1.5, math.nan])
+def test_inertia_outside_zero_to_one_is_refused_by_name(inertia: float) -> None:
+    with pytest.raises(ConfigError, match="inertia="):
+        TaylorRule(inertia=inertia)
+
+
+@pytest.mark.parametrize(
+    "name", ["neutral_real_rate", "inflation_target", "inflation_weight", "output_gap_weight"]
+)
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_parameter_that_is_no_finite_number_is_refused_by_name(name: str, value: float) -> None:
+    with pytest.raises(ConfigError, match=name):
+        TaylorRule(**{name: value})
+
+
+@pytest.mark.parametrize("bound", [math.nan, math.inf])
+def test_a_lower_bound_that_nothing_can_meet_is_refused(bound: float) -> None:
+    with pytest.raises(ConfigError, match="lower_bound"):
+        TaylorRule(lower_bound=bound)
+
+
+@pytest.mark.parametrize("name", ["inflation", "gap", "previous"])
+def test_a_missing_number_in_the_data_is_an_error_rather_than_a_rate(name: str) -> None:
+    with pytest.raises(ConfigError, match="finite"):
+        ask(TaylorRule(inertia=0.5), **{name: math.nan})

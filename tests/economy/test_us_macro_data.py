@@ -1,0 +1,276 @@
+"""The committed data: recomputed from their raw columns, and read by the package."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import math
+from types import ModuleType
+
+import pandas as pd
+import pytest
+
+from llmsim_lab.economy import (
+    FIRST_START,
+    LAST_QUARTER,
+    RudebuschSvensson,
+    history,
+    initial_state,
+    load_us_macro,
+    next_quarter,
+)
+from llmsim_lab.errors import ConfigError, DataError
+from llmsim_lab.files import data_path
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("make_us_macro", data_path("make_us_macro.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def table() -> pd.DataFrame:
+    return load_us_macro()
+
+
+def months() -> list[tuple[str, float, float]]:
+    with data_path("us_macro_monthly.csv").open(encoding="utf-8", newline="") as lines:
+        return [
+            (row["month"], float(row["cpi"]), float(row["tbill_3m"]))
+            for row in csv.DictReader(lines)
+        ]
+
+
+# --- the file ---------------------------------------------------------------------------------
+
+
+def test_the_table_has_203_quarters_from_1959q1_to_2009q3(table: pd.DataFrame) -> None:
+    assert table.shape == (203, 8)
+    assert isinstance(table.index, pd.PeriodIndex)
+    assert table.index.name == "quarter"
+    assert (str(table.index[0]), str(table.index[-1])) == ("1959Q1", "2009Q3")
+    assert (table.index == pd.period_range("1959Q1", "2009Q3", freq="Q")).all()
+
+
+def test_only_quarters_without_lags_are_blank(table: pd.DataFrame) -> None:
+    blanks = table.isna().sum()
+    assert blanks[blanks > 0].to_dict() == {
+        "gdp_growth": 1,
+        "inflation_qoq_annualised": 1,
+        "inflation": 4,
+    }
+    assert not table.loc[FIRST_START:].isna().any(axis=None)
+
+
+def test_growth_is_the_annualised_log_change_of_gdp(table: pd.DataFrame) -> None:
+    for before, now in zip(table.index, table.index[1:], strict=False):
+        change = 400 * math.log(table.real_gdp[now] / table.real_gdp[before])
+        assert table.gdp_growth[now] == pytest.approx(change, abs=1e-5)
+
+
+def test_quarterly_inflation_is_the_annualised_log_change_of_prices(table: pd.DataFrame) -> None:
+    for before, now in zip(table.index, table.index[1:], strict=False):
+        change = 400 * math.log(table.cpi[now] / table.cpi[before])
+        assert table.inflation_qoq_annualised[now] == pytest.approx(change, abs=1e-4)
+
+
+def test_four_quarter_inflation_is_the_mean_of_the_quarterly_rates(table: pd.DataFrame) -> None:
+    mean = table.inflation_qoq_annualised.rolling(4).mean()
+    assert (table.inflation - mean).abs().max() < 1e-5
+
+
+def test_quarterly_prices_and_rates_are_the_means_of_their_own_months(table: pd.DataFrame) -> None:
+    by_month = {month: values for month, *values in months()}
+    for quarter in table.index:
+        own = [by_month[f"{quarter.year}-{3 * quarter.quarter - back:02}"] for back in range(3)]
+        assert table.cpi[quarter] == pytest.approx(sum(m[0] for m in own) / 3, abs=1e-6)
+        assert table.interest_rate[quarter] == pytest.approx(sum(m[1] for m in own) / 3, abs=1e-6)
+
+
+def test_the_committed_table_is_what_the_script_makes(
+    script: ModuleType, table: pd.DataFrame
+) -> None:
+    means = script.quarter_means(months())[: len(table)]
+    rows = script.derive(
+        [str(quarter) for quarter in table.index],
+        real_gdp=table.real_gdp.tolist(),
+        cpi=[mean[0] for mean in means],
+        unemployment=table.unemployment.tolist(),
+        interest_rate=[mean[1] for mean in means],
+    )
+    made = pd.DataFrame(rows).set_index("quarter")
+    assert tuple(rows[0]) == script.COLUMNS
+    assert (made.to_numpy(dtype=float) - table.to_numpy())[4:] == pytest.approx(0, abs=1e-5)
+
+
+def test_the_script_notices_prices_dated_one_month_late(script: ModuleType) -> None:
+    raw = [("1959-01", 10.0, 1.0), ("1959-02", 11.0, 2.0), ("1959-03", 12.0, 3.0)]
+    raw.append(("1959-04", 13.0, 4.0))
+    late = {"year": "1959", "quarter": "1", "cpi": "13.0", "tbilrate": "3.0"}
+    script.check_dating(raw, [late])
+    with pytest.raises(SystemExit, match="cpi"):
+        script.check_dating(raw, [late | {"cpi": "12.0"}])
+    with pytest.raises(SystemExit, match="tbilrate"):
+        script.check_dating(raw, [late | {"tbilrate": "2.0"}])
+
+
+def test_a_straight_line_is_its_own_trend(script: ModuleType) -> None:
+    line = [2.0 + 0.5 * t for t in range(40)]
+    assert script.hp_trend(line) == pytest.approx(line, abs=1e-8)
+
+
+def test_the_trend_solves_the_filters_first_order_condition(script: ModuleType) -> None:
+    series = [math.sin(t) + 0.1 * t for t in range(12)]
+    trend = script.hp_trend(series)
+
+    def loss(candidate: list[float]) -> float:
+        bends = (candidate[t + 1] - 2 * candidate[t] + candidate[t - 1] for t in range(1, 11))
+        misses = (y - x for y, x in zip(series, candidate, strict=True))
+        return sum(miss**2 for miss in misses) + 1600 * sum(bend**2 for bend in bends)
+
+    for position in range(12):
+        for nudge in (-0.01, 0.01):
+            moved = trend.copy()
+            moved[position] += nudge
+            assert loss(moved) > loss(trend)
+
+
+# --- plausible history ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("quarter", "low", "high"),
+    [
+        ("1973Q2", 2, 5),
+        ("1975Q1", -5, -2),
+        ("1978Q4", 2, 5),
+        ("1982Q4", -6, -3),
+        ("2000Q2", 1, 4),
+        ("2009Q2", -5, -2),
+    ],
+)
+def test_the_output_gap_has_the_sign_historians_give_it(
+    table: pd.DataFrame, quarter: str, low: float, high: float
+) -> None:
+    assert low < table.output_gap[quarter] < high
+
+
+def test_1979q3_has_the_published_figures(table: pd.DataFrame) -> None:
+    # CPI July to September 1979: 73.0, 73.7, 74.4; bill rate 9.24, 9.52, 10.26.
+    row = table.loc["1979Q3"]
+    assert row.cpi == pytest.approx(73.7)
+    assert row.interest_rate == pytest.approx(9.6733, abs=1e-3)
+    assert row.unemployment == 5.9
+    assert row.real_gdp == 5873.335
+
+
+def test_high_inflation_and_high_unemployment_are_where_they_were(table: pd.DataFrame) -> None:
+    assert str(table.inflation.idxmax()) == "1980Q2"
+    assert str(table.unemployment.idxmax()) == "1982Q4"
+    assert table.interest_rate.idxmax().year == 1981
+    assert table.inflation.idxmin().year == 2009
+
+
+def test_unemployment_follows_the_gap_about_as_okuns_law_has_it(
+    table: pd.DataFrame, script: ModuleType
+) -> None:
+    away = table.unemployment - script.hp_trend(table.unemployment.tolist())
+    slope = (away * table.output_gap).sum() / (table.output_gap**2).sum()
+    assert -RudebuschSvensson().okun - 0.1 < slope < -0.35
+
+
+# --- reading it -------------------------------------------------------------------------------
+
+
+def test_a_changed_table_does_not_change_the_next_one() -> None:
+    mine = load_us_macro()
+    mine.loc["1979Q3", "cpi"] = 0
+    assert load_us_macro().loc["1979Q3", "cpi"] > 70
+
+
+@pytest.mark.parametrize("text", ["1979Q3", "1979q3", " 1979-Q3 ", pd.Period("1979Q3", freq="Q")])
+def test_a_quarter_may_be_written_in_several_ways(text: object) -> None:
+    assert initial_state(text).period == "1979Q3"
+
+
+def test_the_initial_state_is_turn_zero_with_no_agents() -> None:
+    state = initial_state("1979Q3")
+    assert (state.turn, state.agents, state.reasoning_chains) == (0, {}, ())
+    assert state.global_state.total_economic_value == 1000.0
+
+
+def test_the_initial_state_holds_the_data_and_their_real_lags(table: pd.DataFrame) -> None:
+    now = initial_state("1979Q3").global_state
+    row = table.loc["1979Q3"]
+    assert now.interest_rate == row.interest_rate
+    assert now.inflation == pytest.approx(row.inflation, abs=1e-5)
+    assert (now.unemployment, now.gdp_growth) == (row.unemployment, row.gdp_growth)
+    back = table.loc["1978Q4":"1979Q3"].iloc[::-1]
+    assert now.lags.inflation == tuple(back.inflation_qoq_annualised)
+    assert now.lags.interest_rate == tuple(back.interest_rate)
+    assert now.lags.output_gap == tuple(back.output_gap.iloc[:2])
+
+
+def test_every_quarter_from_1960_on_can_start_a_run(table: pd.DataFrame) -> None:
+    model = RudebuschSvensson()
+    for quarter in table.index[4:]:
+        state = initial_state(quarter).global_state
+        assert model.advance(state, interest_rate=state.interest_rate).unemployment > 0
+
+
+@pytest.mark.parametrize("quarter", ["1959Q4", "2009Q4", "1850Q1"])
+def test_a_start_outside_the_data_names_the_first_and_last_quarter(quarter: str) -> None:
+    with pytest.raises(DataError, match=f"{quarter} is outside .* {FIRST_START} to {LAST_QUARTER}"):
+        initial_state(quarter)
+
+
+@pytest.mark.parametrize("text", ["1979", "1979Q5", "Q3 1979", "", None, 1979.5])
+def test_text_that_is_no_quarter_is_refused_with_the_right_form(text: object) -> None:
+    with pytest.raises(ConfigError, match="1979Q3"):
+        initial_state(text)
+
+
+def test_history_starts_with_the_quarter_asked_for() -> None:
+    rows = history("1979Q3", 8)
+    assert [str(rows.index[0]), str(rows.index[-1]), len(rows)] == ["1979Q3", "1981Q2", 8]
+
+
+def test_history_ends_where_the_data_end() -> None:
+    assert [str(quarter) for quarter in history("2009Q2", 20).index] == ["2009Q2", "2009Q3"]
+
+
+def test_history_may_start_before_a_run_can() -> None:
+    assert str(history("1959Q1", 1).index[0]) == "1959Q1"
+
+
+def test_history_before_the_data_is_refused() -> None:
+    with pytest.raises(DataError, match="1959Q1 to 2009Q3"):
+        history("1958Q4", 4)
+
+
+@pytest.mark.parametrize("quarters", [0, -3])
+def test_history_of_no_quarters_is_refused(quarters: int) -> None:
+    with pytest.raises(ConfigError, match="at least 1"):
+        history("1979Q3", quarters)
+
+
+@pytest.mark.parametrize(
+    ("quarter", "steps", "expected"),
+    [
+        ("1979Q3", 1, "1979Q4"),
+        ("1979Q4", 1, "1980Q1"),
+        ("1980Q1", -1, "1979Q4"),
+        ("1979Q3", 8, "1981Q3"),
+    ],
+)
+def test_quarters_count_on_across_years(quarter: str, steps: int, expected: str) -> None:
+    assert next_quarter(quarter, steps=steps) == expected
+
+
+def test_one_quarter_later_is_the_default() -> None:
+    assert next_quarter("1999Q4") == "2000Q1"

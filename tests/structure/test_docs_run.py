@@ -1,0 +1,148 @@
+"""What README and the other pages tell people to type works.
+
+Python blocks of one page run in order in one namespace, in an empty folder, without a network;
+``connect("auto")`` finds a fake Ollama. Commands in shell blocks are checked, not run.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from llmsim_lab.testing import FakeOllama
+
+REPO = Path(__file__).resolve().parents[2]
+PAGES = [REPO / "README.md", REPO / "CONTRIBUTING.md", *sorted((REPO / "docs").rglob("*.md"))]
+FENCE = re.compile(r"^( *)```(\w+)[^\n]*\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
+
+NO_NETWORK = """
+import socket as _socket
+def _only_here(self, address, _connect=_socket.socket.connect):
+    internet = self.family in (_socket.AF_INET, _socket.AF_INET6)
+    if internet and address[0] not in ("127.0.0.1", "::1"):
+        raise SystemExit(f"a documented example connects to {address}")
+    return _connect(self, address)
+_socket.socket.connect = _only_here
+"""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: where it stands, its language, its text."""
+
+    page: Path
+    line: int
+    language: str
+    code: str
+
+
+def blocks(page: Path, *languages: str) -> list[Block]:
+    text = page.read_text(encoding="utf-8")
+    found = [
+        Block(page, text.count("\n", 0, match.start()) + 2, match[2], dedent(match[3]))
+        for match in FENCE.finditer(text)
+    ]
+    return [block for block in found if block.language in languages]
+
+
+def commands(page: Path) -> list[list[str]]:
+    """Return the commands of a page's shell blocks, split into words; comments are left out."""
+    return [
+        words
+        for block in blocks(page, "bash", "sh", "shell", "console")
+        for line in block.code.replace("\\\n", " ").splitlines()
+        for command in re.split(r"&&|;|\|", line.removeprefix("$ "))
+        if (words := shlex.split(command, comments=True))
+    ]
+
+
+def page_id(page: Path) -> str:
+    return str(page.relative_to(REPO))
+
+
+with_python = pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.exists() and blocks(page, "python")], ids=page_id
+)
+every_page = pytest.mark.parametrize("page", [p for p in PAGES if p.exists()], ids=page_id)
+
+
+def test_readme_shows_code_and_the_two_commands() -> None:
+    readme = REPO / "README.md"
+    assert blocks(readme, "python"), "README.md has no python block"
+    assert {"demo", "test"} <= {words[1] for words in commands(readme) if words[0] == "make"}
+
+
+@with_python
+def test_the_python_of_a_page_runs(page: Path, tmp_path: Path) -> None:
+    # Each block stands at its own line, so that a traceback points into the page.
+    code = ""
+    for block in blocks(page, "python"):
+        code += "\n" * (block.line - 1 - code.count("\n")) + block.code
+    script = (
+        f"{NO_NETWORK}\nexec(compile({code!r}, {page_id(page)!r}, 'exec'), "
+        "{'__name__': '__main__'})"
+    )
+    environment = {name: value for name, value in os.environ.items() if "LLMSIM" not in name}
+    with FakeOllama() as server:
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", script],
+            cwd=tmp_path,
+            env=environment | {"OLLAMA_HOST": server.url, "MPLBACKEND": "Agg"},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+
+
+@every_page
+def test_make_targets_on_a_page_exist(page: Path) -> None:
+    rules = set(re.findall(r"^([a-z-]+):", (REPO / "Makefile").read_text(), re.MULTILINE))
+    named = {word for words in commands(page) if words[0] == "make" for word in words[1:]}
+    named |= set(re.findall(r"`make ([a-z-]+)", page.read_text(encoding="utf-8")))
+    assert {word for word in named if "=" not in word and not word.startswith("-")} <= rules
+
+
+@every_page
+def test_commands_on_a_page_are_understood(page: Path) -> None:
+    for words in commands(page):
+        program, *arguments = words
+        if Path(program).name != "llmsim-lab":
+            continue
+        options = [word.partition("=")[0] for word in arguments if word.startswith("-")]
+        known = _help_for(arguments)
+        assert [option for option in options if not re.search(rf"(?<!\S){option}\b", known)] == []
+
+
+def _help_for(arguments: list[str]) -> str:
+    """Return the help text of the deepest subcommand that the arguments name."""
+    path: list[str] = []
+    text = _run_help(path)
+    for word in arguments:
+        if word.startswith("-") or not re.search(rf"^\W*{re.escape(word)}\s", text, re.MULTILINE):
+            break
+        path.append(word)
+        text = _run_help(path)
+    assert path or not arguments or arguments[0].startswith("-"), f"no such command: {arguments[0]}"
+    return text
+
+
+def _run_help(path: list[str]) -> str:
+    done = subprocess.run(
+        [str(Path(sys.executable).parent / "llmsim-lab"), *path, "--help"],
+        env=os.environ | {"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    return done.stdout

@@ -1,0 +1,79 @@
+"""The rules that tests/conftest.py holds every test to do bite."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+
+@pytest.fixture
+def watch(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """The watch of tests/conftest.py; what it noted in this test is expected, and forgotten."""
+    conftest = request.config.pluginmanager.get_plugin(
+        str(Path(__file__).parents[1] / "conftest.py")
+    )
+    assert conftest is not None
+    yield conftest.Watch
+    conftest.Watch.faults = []
+
+
+refused = pytest.raises(pytest.fail.Exception, match="tests must not reach a live model")
+
+
+def test_a_connection_to_another_machine_is_refused(watch: Any) -> None:
+    with refused, socket.socket() as sock:
+        sock.connect(("192.0.2.1", 80))
+    assert "192.0.2.1:80" in watch.faults[0]
+
+
+def test_the_usual_ollama_port_is_refused_even_here(watch: Any) -> None:
+    with refused, socket.socket() as sock:
+        sock.connect_ex(("127.0.0.1", 11434))
+    assert "default Ollama port 11434" in watch.faults[0]
+
+
+async def test_code_under_test_cannot_swallow_the_refusal(watch: Any) -> None:
+    with refused:
+        try:
+            async with httpx.AsyncClient() as client:
+                await client.get("http://example.org")
+        except Exception as error:
+            raise AssertionError("the refusal was an Exception") from error
+    assert "example.org" in watch.faults[0]
+
+
+def test_a_name_that_never_exists_is_not_looked_up_but_not_found(watch: Any) -> None:
+    with pytest.raises(socket.gaierror):
+        socket.create_connection(("no-such-host.invalid", 80))
+    assert watch.faults == []
+
+
+def test_a_server_on_this_machine_can_be_reached(watch: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        socket.create_connection(server.getsockname()).close()
+    assert watch.faults == []
+
+
+def test_writing_into_the_checkout_is_noted(watch: Any, repo: Path) -> None:
+    stray = repo / "a-stray-file-of-the-tests"
+    try:
+        stray.write_text("")
+    finally:
+        stray.unlink()
+    assert "a-stray-file-of-the-tests; tests write to tmp_path only" in watch.faults[0]
+
+
+def test_writing_into_tmp_path_is_fine(watch: Any, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "file").write_text("")
+    assert watch.faults == []
+
+
+def test_the_users_model_settings_are_hidden() -> None:
+    assert not {"OLLAMA_HOST", "LLMSIM_MODEL"} & set(os.environ)

@@ -1,0 +1,99 @@
+"""Importing the package does nothing: no file, connection, logging set-up or heavy library."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HEAVY = ("IPython", "ipywidgets", "jupyter_client", "matplotlib", "mcp", "nest_asyncio", "pandas")
+HEAVY += ("xllamacpp", "typer")
+
+WATCHED = """
+import json, logging, os, sys, threading, warnings
+
+seen = []
+def hook(event, args):
+    if event == "open":
+        path, _, flags = args
+        if isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+            seen.append(f"{event} {path}")
+    elif event in ("os.mkdir", "os.rename", "os.remove", "sqlite3.connect", "subprocess.Popen",
+                   "os.fork", "os.exec", "os.posix_spawn", "os.putenv", "os.unsetenv",
+                   "socket.bind", "socket.connect", "socket.getaddrinfo", "signal.signal"):
+        seen.append(f"{event} {args}")
+sys.addaudithook(hook)
+before = {"path": list(sys.path), "filters": len(warnings.filters), "environ": dict(os.environ)}
+
+import llmsim_lab
+for name in llmsim_lab.__all__ if LOAD_ALL else ():
+    getattr(llmsim_lab, name)
+
+logger = logging.getLogger("llmsim_lab")
+loggers = [logging.getLogger(), *(
+    item for name, item in logging.root.manager.loggerDict.items()
+    if name.startswith("llmsim_lab") and isinstance(item, logging.Logger))]
+json.dump({
+    "seen": seen,
+    "modules": sorted({name.partition(".")[0] for name in sys.modules}),
+    "handlers": [repr(h) for item in loggers for h in item.handlers
+                 if not isinstance(h, logging.NullHandler)],
+    "levels": [item.name for item in loggers[1:] if item.level],
+    "threads": threading.active_count(),
+    "path": sys.path == before["path"],
+    "environ": dict(os.environ) == before["environ"],
+}, sys.__stdout__)
+"""
+
+
+def _import(folder: Path, *, load_all: bool) -> dict[str, Any]:
+    """Import in a new interpreter with an empty home, and return what it did."""
+    keep = ("PATH", "SYSTEMROOT", "LD_LIBRARY_PATH")
+    environment = {name: os.environ[name] for name in keep if name in os.environ}
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-B", "-c", f"LOAD_ALL = {load_all}\n{WATCHED}"],
+        cwd=folder,
+        env=environment | {"HOME": str(folder)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    report: dict[str, Any] = json.loads(done.stdout)  # also fails if anything was printed
+    report["files"] = [str(path) for path in folder.rglob("*")]
+    return report
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return _import(tmp_path_factory.mktemp("home"), load_all=False)
+
+
+def test_importing_writes_nothing_and_starts_nothing(report: dict[str, Any]) -> None:
+    assert report["files"] == []
+    assert report["seen"] == []
+    assert report["threads"] == 1
+
+
+def test_importing_leaves_the_interpreter_as_it_was(report: dict[str, Any]) -> None:
+    assert (report["path"], report["environ"]) == (True, True)
+
+
+def test_importing_does_not_configure_logging(report: dict[str, Any]) -> None:
+    assert (report["handlers"], report["levels"]) == ([], [])
+
+
+def test_importing_loads_no_heavy_library(report: dict[str, Any]) -> None:
+    assert "llmsim_lab" in report["modules"]
+    assert [name for name in HEAVY if name in report["modules"]] == []
+
+
+def test_loading_every_public_name_does_nothing_either(tmp_path: Path) -> None:
+    report = _import(tmp_path, load_all=True)
+    assert (report["files"], report["seen"], report["handlers"]) == ([], [], [])

@@ -1,0 +1,188 @@
+"""Imports point downwards only, and never in a circle."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import llmsim_lab
+
+PACKAGE = Path(llmsim_lab.__file__).parent
+
+# Lowest first; the parts on one line do not know each other.
+LAYERS: tuple[tuple[str, ...], ...] = (
+    ("errors",),
+    ("calls", "concurrency", "files", "logs", "text"),
+    ("models",),
+    ("prompts", "economy"),
+    ("llm",),
+    ("agents", "validators", "engines"),
+    ("simulation",),
+    ("lab", "testing"),
+    ("cli",),
+)
+LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
+
+
+@dataclass(frozen=True)
+class Import:
+    """One import of a module of ours by another."""
+
+    source: str
+    target: str
+    line: int
+    where: str
+
+    def __str__(self) -> str:
+        return f"{self.source}, line {self.line}, imports {self.target}{self.where}"
+
+
+def module_name(path: Path, root: Path) -> str:
+    parts = path.relative_to(root.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _where(parents: list[ast.AST]) -> str:
+    for node in parents:
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            return " (under TYPE_CHECKING)"
+    if any(isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) for node in parents):
+        return " (inside a function)"
+    return ""
+
+
+def imports_of(root: Path) -> list[Import]:
+    """Return all imports among the modules of the package at ``root``."""
+    paths = {module_name(path, root): path for path in sorted(root.rglob("*.py"))}
+    found: list[Import] = []
+
+    def visit(node: ast.AST, parents: list[ast.AST], source: str) -> None:
+        targets: list[str] = []
+        if isinstance(node, ast.Import):
+            targets = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                is_package = paths[source].name == "__init__.py"
+                parts = source.split(".")
+                parts = parts[: len(parts) - node.level + is_package]
+                base = ".".join([*parts, base] if base else parts)
+            # `from package import name` means a submodule, where there is one of that name.
+            targets = [
+                full if (full := f"{base}.{alias.name}") in paths else base for alias in node.names
+            ]
+        found.extend(
+            Import(source, target, node.lineno, _where(parents))
+            for target in dict.fromkeys(targets)
+            if target in paths and target != source
+        )
+        for child in ast.iter_child_nodes(node):
+            visit(child, [*parents, node], source)
+
+    for source, path in paths.items():
+        visit(ast.parse(path.read_text(encoding="utf-8")), [], source)
+    return found
+
+
+def part_of(module: str) -> str:
+    """Return the part of the package a module belongs to; empty for the package itself."""
+    return module.split(".")[1] if "." in module else ""
+
+
+def wrong_way(imports: list[Import]) -> list[str]:
+    """Return the imports that do not point to a lower layer, in words."""
+    faults = []
+    for item in imports:
+        source, target = part_of(item.source), part_of(item.target)
+        if source == target or source == "cli":
+            continue
+        if target == "":
+            faults.append(f"{item}: below the command line, import from the module itself")
+        elif source == "":
+            if target in ("cli", "testing"):
+                faults.append(f"{item}: the package does not import {target}")
+        elif source in LEVEL and target in LEVEL and LEVEL[target] >= LEVEL[source]:
+            faults.append(f"{item}: {target} is not below {source}")
+    return faults
+
+
+def circle(imports: list[Import]) -> list[str]:
+    """Return the modules of an import cycle, or nothing; type-checking imports do not count."""
+    graph: dict[str, set[str]] = {}
+    for item in imports:
+        if "TYPE_CHECKING" not in item.where:
+            graph.setdefault(item.source, set()).add(item.target)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_every_part_of_the_package_has_a_place_in_the_layers() -> None:
+    parts = {part_of(module_name(path, PACKAGE)) for path in PACKAGE.rglob("*.py")} - {""}
+    assert parts, "no modules found"
+    assert parts <= set(LEVEL), f"add to LAYERS: {sorted(parts - set(LEVEL))}"
+
+
+def test_imports_point_downwards() -> None:
+    imports = imports_of(PACKAGE)
+    assert len(imports) > 10, "the parser found next to nothing"
+    assert wrong_way(imports) == []
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    assert circle(imports_of(PACKAGE)) == []
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Path:
+    """A package of our name with one good import, to which tests add bad ones."""
+    root = tmp_path / "llmsim_lab"
+    for part in ("llm", "agents"):
+        (root / part).mkdir(parents=True)
+        (root / part / "__init__.py").write_text("")
+    (root / "__init__.py").write_text("")
+    (root / "errors.py").write_text("")
+    (root / "llm" / "client.py").write_text("from llmsim_lab.errors import LabError\n")
+    return root
+
+
+def test_a_sound_tree_has_no_faults(toy: Path) -> None:
+    assert [str(item) for item in imports_of(toy)] == [
+        "llmsim_lab.llm.client, line 1, imports llmsim_lab.errors"
+    ]
+    assert wrong_way(imports_of(toy)) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("import llmsim_lab.agents", "imports llmsim_lab.agents: agents is not below llm"),
+        ("from ..agents import x", "imports llmsim_lab.agents: agents is not below llm"),
+        (
+            "def f():\n    from llmsim_lab import agents",
+            "imports llmsim_lab.agents (inside a function): agents is not below llm",
+        ),
+        (
+            "if TYPE_CHECKING:\n    import llmsim_lab.agents",
+            "imports llmsim_lab.agents (under TYPE_CHECKING): agents is not below llm",
+        ),
+        ("from llmsim_lab import Agent", "imports llmsim_lab: below the command line"),
+    ],
+)
+def test_an_import_upwards_is_named(toy: Path, code: str, message: str) -> None:
+    (toy / "llm" / "bad.py").write_text(code)
+    [fault] = wrong_way(imports_of(toy))
+    assert fault.startswith("llmsim_lab.llm.bad, line ")
+    assert message in fault
+
+
+def test_a_circle_is_named_even_if_it_is_closed_inside_a_function(toy: Path) -> None:
+    (toy / "llm" / "one.py").write_text("from llmsim_lab.llm import two\n")
+    (toy / "llm" / "two.py").write_text("def f():\n    from .one import g\n")
+    assert set(circle(imports_of(toy))) == {"llmsim_lab.llm.one", "llmsim_lab.llm.two"}

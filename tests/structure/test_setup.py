@@ -1,0 +1,158 @@
+"""``make`` on a new machine: it sets itself up, or says plainly what is missing."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+make = shutil.which("make")
+pytestmark = pytest.mark.skipif(make is None, reason="make is not installed")
+
+# What the set-up needs of the machine besides Python.
+TOOLS = ("awk", "cat", "dirname", "find", "mkdir", "rm", "sh", "touch")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A folder to use as the whole PATH: the usual small tools and no Python."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for tool in TOOLS:
+        found = shutil.which(tool)
+        assert found, f"{tool} is not installed"
+        (folder / tool).symlink_to(found)
+    return folder
+
+
+def program(path: Path, code: str) -> None:
+    path.write_text(f"#!/bin/sh\n{code}\n")
+    path.chmod(0o755)
+
+
+def run_make(checkout: Path, path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    assert make
+    return subprocess.run(
+        [make, *arguments],
+        cwd=checkout,
+        env={"HOME": str(path.parent), "PATH": str(path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def assert_refused(done: subprocess.CompletedProcess[str], checkout: Path, *words: str) -> None:
+    assert done.returncode != 0
+    assert [word for word in words if word not in done.stderr] == [], done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (checkout / ".venv").exists()
+
+
+def test_make_alone_lists_the_targets(checkout: Path, path: Path) -> None:
+    done = run_make(checkout, path)
+    assert done.returncode == 0, done.stderr
+    listed = [line.split()[1] for line in done.stdout.splitlines()]
+    assert {"demo", "test", "check", "notebooks", "lab", "bench", "clean"} <= set(listed)
+
+
+@pytest.mark.parametrize("target", ["demo", "test", "check", "notebooks", "lab", "bench"])
+def test_every_target_sets_up_before_it_runs(checkout: Path, path: Path, target: str) -> None:
+    done = run_make(checkout, path, "--dry-run", target)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0].startswith("sh scripts/setup-venv.sh install")
+
+
+def test_arguments_reach_the_demo(checkout: Path, path: Path) -> None:
+    done = run_make(checkout, path, "--dry-run", "demo", "ARGS=--turns 4")
+    assert done.stdout.splitlines()[-1] == ".venv/bin/llmsim-lab demo --turns 4"
+
+
+def test_a_machine_without_python_is_told_so(checkout: Path, path: Path) -> None:
+    assert_refused(run_make(checkout, path, "test"), checkout, "3.11", "none was found", "apt")
+
+
+def test_a_python_too_old_is_named_with_its_version(checkout: Path, path: Path) -> None:
+    program(path / "python3", "echo 3.9")
+    assert_refused(
+        run_make(checkout, path, "demo"), checkout, "3.11", "python3 is 3.9", "make PYTHON="
+    )
+
+
+def test_a_python_without_venv_is_told_the_debian_package(checkout: Path, path: Path) -> None:
+    program(path / "python3", 'case "$2" in *ensurepip*) exit 1 ;; *) echo 3.12 ;; esac')
+    assert_refused(
+        run_make(checkout, path, "demo"), checkout, "python3 (3.12)", "apt install python3-venv"
+    )
+
+
+def test_a_half_made_environment_is_removed(checkout: Path, path: Path) -> None:
+    halfway = 'mkdir -p .venv/bin; echo "venv broke" >&2; exit 1'
+    program(path / "python3", f'case "$1$2" in -mvenv) {halfway} ;; *) echo 3.12 ;; esac')
+    assert_refused(run_make(checkout, path, "demo"), checkout, "venv broke", "could not make")
+
+
+def test_a_later_python_is_used_where_the_first_is_too_old(checkout: Path, path: Path) -> None:
+    program(path / "python3", "echo 3.9")
+    program(path / "python3.12", "echo 3.12")
+    done = subprocess.run(
+        [str(path / "sh"), "scripts/setup-venv.sh", "python"],
+        cwd=checkout,
+        env={"PATH": str(path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "python3.12\n"
+
+
+def test_a_folder_of_someone_elses_is_not_removed(checkout: Path, path: Path) -> None:
+    (checkout / ".venv").mkdir()
+    (checkout / ".venv" / "precious").touch()
+    done = run_make(checkout, path, "demo")
+    assert done.returncode != 0
+    assert "not a virtual environment" in done.stderr
+    assert (checkout / ".venv" / "precious").exists()
+
+
+@pytest.fixture
+def offline(checkout: Path, path: Path) -> Path:
+    """A checkout with a real Python and no package to be had."""
+    (path / "python3").symlink_to(Path(sys.executable).resolve())
+    (checkout / "pip.conf").write_text("[global]\nno-index = true\nfind-links = nowhere\n")
+    return checkout
+
+
+def make_offline(checkout: Path, path: Path) -> subprocess.CompletedProcess[str]:
+    return run_make(checkout, path, "demo", f"PIP_CONFIG_FILE={checkout / 'pip.conf'}")
+
+
+@pytest.mark.slow
+def test_without_a_network_the_way_on_is_named_and_the_next_try_goes_on(
+    offline: Path, path: Path
+) -> None:
+    for _ in range(2):
+        done = make_offline(offline, path)
+        assert done.returncode != 0
+        assert "run the same command again" in done.stderr
+        assert (offline / ".venv" / "bin" / "python").exists()
+        assert not list((offline / ".venv").glob(".ready-*"))
+
+
+@pytest.mark.slow
+def test_an_environment_that_was_moved_is_made_anew(offline: Path, path: Path) -> None:
+    make_offline(offline, path)
+    moved = offline.rename(offline.with_name("moved"))
+    done = make_offline(moved, path)
+    assert "making it anew" in done.stderr
+    assert (moved / ".venv" / ".folder").read_text().strip() == str(moved.resolve())
+
+
+def test_conda_takes_its_packages_from_pyproject(repo: Path) -> None:
+    environment = yaml.safe_load((repo / "environment.yml").read_text())
+    assert environment["dependencies"] == ["python>=3.11", "pip", {"pip": ["-e .[all]"]}]

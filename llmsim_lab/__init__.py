@@ -1,3 +1,25 @@
-"""llmsim_lab."""
+"""Simulations whose agents are language models, in a notebook, on your own machine.
 
-__all__: list[str] = []
+Importing this package does nothing else: no network, no files, no logging set-up.
+"""
+
+from llmsim_lab.agents import NationAgent, TaylorRuleAgent
+from llmsim_lab.economy import initial_state, load_us_macro
+from llmsim_lab.lab import rate_figure
+from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
+from llmsim_lab.prompts import Prompt
+from llmsim_lab.simulation import Simulation, SimulationConfig
+
+__all__ = [
+    "LLMClient",
+    "LLMConfig",
+    "NationAgent",
+    "Prompt",
+    "ScriptedBackend",
+    "Simulation",
+    "SimulationConfig",
+    "TaylorRuleAgent",
+    "initial_state",
+    "load_us_macro",
+    "rate_figure",
+]

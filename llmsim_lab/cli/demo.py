@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from llmsim_lab.cli.output import console, open_folder, summary, turns_table, write_results
+from llmsim_lab.cli.output import console, end, open_folder, report
 from llmsim_lab.cli.play import client_for, play
-from llmsim_lab.concurrency import run_sync
-from llmsim_lab.economy import history
-from llmsim_lab.errors import LabError
-from llmsim_lab.lab import rate_figure
 from llmsim_lab.llm import LLMConfig
 from llmsim_lab.simulation import NationConfig, Simulation, SimulationConfig
 
@@ -31,7 +27,7 @@ def demo_config(*, turns: int, nations: int, model: str, seed: int, start: str) 
     """Return the demo's configuration: short answers, so that a laptop keeps up."""
     rule = model == "rule"
     return SimulationConfig(
-        name="demo",
+        name="rule" if rule else "model",
         seed=seed,
         turns=turns,
         start=start,
@@ -51,7 +47,7 @@ def shadow_config(config: SimulationConfig) -> SimulationConfig:
     """Return the same economy and shocks with a Taylor rule in charge and no model."""
     return config.model_copy(
         update={
-            "name": "Taylor rule",
+            "name": "Taylor rule, same shocks",
             "nations": (NationConfig(name="Taylor rule", kind="taylor"),),
             "validator": config.validator.model_copy(update={"kind": "always_valid"}),
         }
@@ -76,46 +72,12 @@ def demo(
         f"Playing {turns} quarters from {simulation.state.period}: {names}; "
         f"beside it a Taylor rule in the same economy with the same shocks (seed {seed})."
     )
-    failure: BaseException | None = None
-    try:
-        play(simulation, turns)
-    except (LabError, KeyboardInterrupt) as error:
-        failure = error
-    finally:
-        if client is not None:
-            run_sync(client.aclose())
+    failure = play(simulation, turns)
     shadow.run(simulation.turn)
-    _report(simulation, shadow, out)
-    if failure is not None:
-        console.print(f"The run ended early, at turn {simulation.turn} of {turns}.", style="red")
-        raise failure
-
-
-def _report(simulation: Simulation, shadow: Simulation, out: Path) -> None:
-    console.print(turns_table(simulation))
-    console.print()
-    console.print(
-        "'Taylor' is what the rule (Taylor 1993) asks for on that row's data; a proposal sets the "
-        "rate of its own row, on the data of the row before.",
-        style="dim",
-    )
-    console.print(summary(simulation))
-    first = simulation.turns[0].state.period
-    frame, ruled = simulation.to_frame(), shadow.to_frame()
-    past = history(first, len(frame)) if first else None
-    name = "model" if simulation.config.needs_model else "rule"
-    figure = rate_figure(
-        {name: frame, "Taylor rule, same shocks": ruled},
-        history=past,
-        rule_of=name,
-        title=f"Policy rate from {first}",
-    )
-    chart = out / "rates.png"
-    figure.savefig(chart, dpi=120)
-    paths = [chart, *write_results(simulation, out, {"taylor_rule": ruled})]
-    console.print("Written:", ", ".join(str(path) for path in paths), soft_wrap=True)
+    report(simulation, out, shadow=shadow)
     console.print(
         "Next: 'make lab' in the project's folder opens the tutorials in JupyterLab, "
         "notebooks/01_first_run.ipynb first.",
         soft_wrap=True,
     )
+    end(simulation, turns, failure)

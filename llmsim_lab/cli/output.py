@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import yaml
 from rich.console import Console
 from rich.table import Table
 
+from llmsim_lab.economy import history
 from llmsim_lab.errors import ConfigError
+from llmsim_lab.lab import rate_figure
 from llmsim_lab.simulation import Simulation, Turn
 from llmsim_lab.text import clip, number
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-__all__ = ["console", "errors", "open_folder", "summary", "turns_table", "write_results"]
+__all__ = ["console", "end", "errors", "open_folder", "report", "summary", "turns_table"]
 
 console = Console()
 errors = Console(stderr=True)
@@ -96,19 +94,58 @@ def summary(simulation: Simulation) -> str:
     return f"{calls} model calls: {shares}; {tokens:,} tokens; {number(seconds)} s"
 
 
-def write_results(
-    simulation: Simulation, out: Path, extra: Mapping[str, pd.DataFrame]
-) -> list[Path]:
-    """Write a run's frames and configuration; returns the files' paths."""
-    import yaml
+def report(simulation: Simulation, out: Path, *, shadow: Simulation | None = None) -> None:
+    """Print a run's table and summary; write its chart, frames and configuration.
 
-    frames = {"turns": simulation.to_frame(), "decisions": simulation.chains_frame(), **extra}
+    Args:
+        simulation: the run.
+        out: the folder for the files.
+        shadow: another run of the same economy, to chart beside it.
+    """
+    console.print(turns_table(simulation))
+    console.print()
+    console.print(
+        "'Taylor' is what the rule (Taylor 1993) asks for on that row's data; a proposal sets the "
+        "rate of its own row, on the data of the row before.",
+        style="dim",
+    )
+    console.print(summary(simulation))
+    name = simulation.config.name
+    frames = {name: simulation.to_frame()}
+    if shadow is not None:
+        frames[shadow.config.name] = shadow.to_frame()
+    first = simulation.turns[0].state.period
+    figure = rate_figure(
+        frames,
+        history=history(first, len(simulation.turns)) if first else None,
+        rule_of=name,
+        title=f"Policy rate from {first}" if first else "Policy rate",
+    )
+    paths = [out / "rates.png", *_write_tables(simulation, shadow, out)]
+    figure.savefig(paths[0], dpi=120)
+    console.print("Written:", ", ".join(str(path) for path in paths), soft_wrap=True)
+
+
+def _write_tables(simulation: Simulation, shadow: Simulation | None, out: Path) -> list[Path]:
+    frames = {"turns": simulation.to_frame(), "decisions": simulation.chains_frame()}
+    if shadow is not None:
+        frames["shadow"] = shadow.to_frame()
     paths = []
     for name, frame in frames.items():
-        path = out / f"{name}.csv"
-        frame.to_csv(path, index=False)
-        paths.append(path)
-    path = out / "config.yaml"
-    config = simulation.config.model_dump(mode="json", by_alias=True)
-    path.write_text(yaml.safe_dump(config, sort_keys=False, allow_unicode=True), encoding="utf-8")
-    return [*paths, path]
+        paths.append(out / f"{name}.csv")
+        frame.to_csv(paths[-1], index=False)
+    paths.append(out / "config.yaml")
+    values = simulation.config.model_dump(mode="json", by_alias=True)
+    text = yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
+    paths[-1].write_text(text, encoding="utf-8")
+    return paths
+
+
+def end(simulation: Simulation, wanted: int, failure: BaseException | None) -> None:
+    """Raise what ended a run early, after saying how far it got."""
+    if failure is not None:
+        errors.print(
+            f"The run ended early: {simulation.turn} of {wanted} turns were played and written.",
+            style="red",
+        )
+        raise failure

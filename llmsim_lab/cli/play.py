@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from llmsim_lab.calls import ChatReply, ChatRequest, ModelInfo
 from llmsim_lab.cli.output import console
 from llmsim_lab.concurrency import run_sync
-from llmsim_lab.errors import ConfigError
+from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.llm import ChatBackend, LLMClient, connect
 from llmsim_lab.simulation import Simulation, SimulationConfig
 
@@ -59,8 +59,11 @@ def client_for(config: SimulationConfig, *, host: str | None) -> LLMClient | Non
     return client
 
 
-def play(simulation: Simulation, turns: int) -> None:
-    """Play turns; a failure or an interrupt leaves the turns before it in the simulation."""
+def play(simulation: Simulation, turns: int) -> BaseException | None:
+    """Play turns, let go of the model, and return what ended the run early, if anything did.
+
+    The turns played until then stay in the simulation.
+    """
     progress = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -70,8 +73,15 @@ def play(simulation: Simulation, turns: int) -> None:
         console=console,
         transient=True,
     )
-    with progress:
-        run_sync(_play(simulation, turns, progress))
+    try:
+        with progress:
+            run_sync(_play(simulation, turns, progress))
+    except (LabError, KeyboardInterrupt) as error:
+        return error
+    finally:
+        if simulation.llm_client is not None:
+            run_sync(simulation.llm_client.aclose())
+    return None
 
 
 async def _play(simulation: Simulation, turns: int, progress: Progress) -> None:

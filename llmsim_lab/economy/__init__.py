@@ -14,6 +14,7 @@ from llmsim_lab.economy.data import (
     load_us_macro,
     next_quarter,
 )
+from llmsim_lab.economy.limits import RateLimits
 from llmsim_lab.economy.macro import (
     STEADY_STATE,
     MacroModel,
@@ -30,6 +31,7 @@ __all__ = [
     "NO_SHOCKS",
     "STEADY_STATE",
     "MacroModel",
+    "RateLimits",
     "RudebuschSvensson",
     "ShockGenerator",
     "Shocks",

@@ -59,7 +59,7 @@ class RudebuschSvensson:
       ``US_RS99_rep.mod``: all eight coefficients, both standard errors (1.009 and 0.819), timing;
     - the rule which that file quotes from the paper's Table 5.4, ``2.34 π̄ + 1.03 y + 0.30 i[t-1]``:
       up to rounding it is what minimises var π̄ + 0.2 var y + 0.5 var Δi in the equations above (a
-      test computes it; with a wrong coefficient it would not be);
+      test computes it: 0.14, 1.16 and -0.25 are pinned well, 0.10 roughly, the lags of π little);
     - an n-player central-bank game (module ``financial/dynamic_game.py`` of the project moirai),
       which quotes 0.14, 0.10 and gap lags summing to 0.91 from the paper. Another code, with
       1.1597, -0.2588, -0.0908 and 1.013, uses a different estimate of these equations; not taken.

@@ -5,7 +5,9 @@ Colours: Okabe and Ito's palette, which colour-blind readers can tell apart; lin
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -39,11 +41,10 @@ def rate_figure(
         title: above the chart.
 
     Returns:
-        A figure of four panels; ``figure.savefig("rates.png")`` writes it.
+        A figure of four panels, which a notebook shows when a cell ends in it;
+        ``figure.savefig("rates.png")`` writes it.
     """
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 6.4), layout="constrained")
+    figure: Figure = _chart_class()(figsize=(9, 6.4), layout="constrained")
     axes = figure.subplot_mosaic(
         [["rate"] * 3, [name for name, _ in _PANELS]], height_ratios=(2, 1)
     )
@@ -84,6 +85,22 @@ def rate_figure(
     rate.grid(alpha=0.3)
     rate.legend(fontsize="small")
     return figure
+
+
+@cache
+def _chart_class() -> type[Figure]:
+    """A figure that notebooks show although pyplot does not know it; made when first needed."""
+    from matplotlib.figure import Figure
+
+    class Chart(Figure):
+        """A matplotlib figure with a face of its own in notebooks."""
+
+        def _repr_png_(self) -> bytes:
+            buffer = io.BytesIO()
+            self.savefig(buffer, format="png", dpi=96)
+            return buffer.getvalue()
+
+    return Chart
 
 
 def _label_quarters(axis: Any, frame: pd.DataFrame) -> None:

@@ -68,6 +68,15 @@ class EconomyConfig(_Strict):
     model: Literal["rudebusch_svensson", "static"] = "rudebusch_svensson"
     shock_scale: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = 0.0
 
+    @model_validator(mode="after")
+    def _check_shocks(self) -> Self:
+        if self.model == "static" and self.shock_scale:
+            raise ValueError(
+                f"shock_scale={self.shock_scale:g} hits nothing in the static economy; "
+                "set it to 0 or choose rudebusch_svensson"
+            )
+        return self
+
 
 class SimulationConfig(_Strict):
     """Everything that defines a run, apart from the model's own whims.

@@ -22,6 +22,20 @@ _ECONOMY = (
     "total_economic_value",
 )
 
+_CHAIN_COLUMNS = (
+    "turn",
+    "component",
+    "agent",
+    "status",
+    "confidence",
+    "reasoning",
+    "model",
+    "attempts",
+    "prompt_tokens",
+    "reply_tokens",
+    "seconds",
+)
+
 
 def turns_frame(turns: Sequence[Turn], rule: TaylorRule) -> pd.DataFrame:
     """Return one row a turn, the initial state first.
@@ -65,7 +79,6 @@ def chains_frame(turns: Iterable[Turn]) -> pd.DataFrame:
     """
     import pandas as pd
 
-    columns = ["turn", "component", "agent", "status", "confidence", "reasoning", "model", "attempts", "prompt_tokens", "reply_tokens", "seconds"]
     rows = []
     for turn in turns:
         for chain in turn.chains:
@@ -85,4 +98,4 @@ def chains_frame(turns: Iterable[Turn]) -> pd.DataFrame:
                     call.seconds if call else 0.0,
                 )
             )
-    return pd.DataFrame(rows, columns=columns)
+    return pd.DataFrame(rows, columns=list(_CHAIN_COLUMNS))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from llmsim_lab.economy.macro import set_levels
 from llmsim_lab.economy.shocks import Shocks
-from llmsim_lab.models import GlobalState, MacroLags
+from llmsim_lab.models import GlobalState
 
 __all__ = ["Intervention", "ShockName", "Variable"]
 
@@ -22,7 +23,7 @@ Variable = Literal[
 ShockName = Literal["supply", "demand"]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
-_LAGGED = {"interest_rate", "inflation", "output_gap"}
+_LEVELS = {"interest_rate", "inflation", "output_gap", "unemployment"}
 
 
 class Intervention(BaseModel):
@@ -30,8 +31,9 @@ class Intervention(BaseModel):
 
     Attributes:
         turn: the number of the state that is changed.
-        set_to: variables and their new values, in their own units. Inflation, the output gap and
-            the interest rate are set with their recent past, as if they had long been there.
+        set_to: variables and their new values, in their own units. Inflation's last four quarters
+            move together, so that the four-quarter figure is the one given; the interest rate and
+            the output gap change in this quarter only.
         shock: percentage points added to the quarter's inflation (``supply``) or output gap
             (``demand``) while the macro model leads to that state.
         note: why, for the record.
@@ -64,17 +66,14 @@ class Intervention(BaseModel):
         return Shocks(supply=self.shock.get("supply", 0.0), demand=self.shock.get("demand", 0.0))
 
     def apply(self, economy: GlobalState) -> GlobalState:
-        """Return the economy with the variables set."""
-        if not self.set_to:
-            return economy
-        values: dict[str, Any] = dict(economy) | dict(self.set_to)
-        lags = economy.lags
-        for name in _LAGGED & self.set_to.keys():
-            value = self.set_to[name]  # type: ignore[index]
-            past = {key: getattr(lags, key) for key in MacroLags.__slots__}
-            past[name] = (value,) * len(past[name])
-            lags = MacroLags(**past)
-        return GlobalState(**values | {"lags": lags})
+        """Return the economy with the variables set, and its recent past in agreement."""
+        levels = {name: value for name, value in self.set_to.items() if name in _LEVELS}
+        others = {name: value for name, value in self.set_to.items() if name not in _LEVELS}
+        if levels:
+            economy = set_levels(economy, **levels)
+        if others:
+            economy = GlobalState(**dict(economy) | others)
+        return economy
 
     def __str__(self) -> str:
         parts = [f"{name}={value:g}" for name, value in self.set_to.items()]

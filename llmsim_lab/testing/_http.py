@@ -121,8 +121,12 @@ class Connection(asyncio.Protocol):
         )
 
     async def _serve(self, request: Request) -> None:
-        response = await self._answer(request)
-        if response.cut and not response.chunks:
+        try:
+            response = await self._answer(request)
+        except BaseException:
+            self._transport.abort()
+            raise
+        if response.cut and not response.chunks and not response.chunked:
             self._transport.abort()
             return
         await self._send(request, response)

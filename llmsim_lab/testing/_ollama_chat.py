@@ -178,9 +178,10 @@ class Answer:
 
     def stream(self) -> Response:
         """Answer with a line a token."""
-        lines = []
-        for piece in pieces_of(self.thinking):
-            lines.append(self._line(self._message("") | {"thinking": piece}) | {"done": False})
+        lines = [
+            self._line(self._message("") | {"thinking": piece}) | {"done": False}
+            for piece in pieces_of(self.thinking)
+        ]
         for piece in self.pieces:
             line = self._line(self._message(piece)) | {"done": False}
             more = {"logprobs": [self._probability(piece)]} if self.top is not None else {}

@@ -24,12 +24,10 @@ _FIELDS: dict[str, tuple[type | tuple[type, ...], str]] = {
     "logprobs": (bool, "bool"),
     "top_logprobs": (int, "int"),
 }
-_INTEGERS = frozenset(
-    "num_ctx num_predict num_keep seed top_k repeat_last_n num_batch num_gpu main_gpu num_thread".split()
-)
-_FLOATS = frozenset(
-    "temperature top_p min_p typical_p repeat_penalty presence_penalty frequency_penalty".split()
-)
+_INTEGERS = {"num_ctx", "num_predict", "num_keep", "num_batch", "num_gpu", "num_thread"}
+_INTEGERS |= {"main_gpu", "seed", "top_k", "repeat_last_n"}
+_FLOATS = {"temperature", "top_p", "min_p", "typical_p"}
+_FLOATS |= {"repeat_penalty", "presence_penalty", "frequency_penalty"}
 _THINK = (None, True, False, "high", "medium", "low", "max")
 _BASE64 = re.compile(r"[A-Za-z0-9+/\r\n]*={0,2}[\r\n]*")
 

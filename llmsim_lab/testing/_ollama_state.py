@@ -146,9 +146,7 @@ class FakeState:
             raise GoError(f"{quote(name)} does not support chat")
         return model
 
-    def _answer_chat(
-        self, request: Request, body: dict[str, Any], model: FakeModel
-    ) -> Response:
+    def _answer_chat(self, request: Request, body: dict[str, Any], model: FakeModel) -> Response:
         options = body.get("options") or {}
         messages = body.get("messages") or []
         keep_alive = body.get("keep_alive")
@@ -179,7 +177,7 @@ class FakeState:
 def _is_local(url: str) -> bool:
     """Whether a Host or Origin header names this machine (or is absent)."""
     host = url.rpartition("://")[2].rsplit(":", 1)[0].strip("[]")
-    return host in ("", "localhost", "0.0.0.0", "::1") or host.startswith("127.")  # noqa: S104
+    return host in ("", "localhost", "0.0.0.0", "::1") or host.startswith("127.")
 
 
 def _plain(status: int, text: str, charset: str = "", **headers: str) -> Response:

@@ -162,8 +162,8 @@ class FakeOllama:
         fault: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._loop.call_soon_threadsafe(self._stop.set)
         if self._thread:
+            self._loop.call_soon_threadsafe(self._stop.set)
             self._thread.join()
         self._thread, self._host = None, ""
 
@@ -174,7 +174,7 @@ class FakeOllama:
         server = await self._loop.create_server(
             lambda: Connection(self._answer, connections), "127.0.0.1", 0, backlog=1024
         )
-        self._host = "http://127.0.0.1:{}".format(server.sockets[0].getsockname()[1])
+        self._host = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         ready.set()
         await self._stop.wait()
         server.close()
@@ -186,8 +186,9 @@ class FakeOllama:
         is_chat = (request.method, request.path) == ("POST", "/api/chat")
         with self._changed:
             self._lines.append(f"{request.method} {request.path}")
-            if not is_chat:
-                return self._state.answer(request)
+        if not is_chat:
+            return self._state.answer(request)
+        with self._changed:
             self._requests.append(_recorded(request))
             fault = self._faults.popleft() if self._faults else None
             self._active += 1

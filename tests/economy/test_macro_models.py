@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,17 +13,15 @@ import pytest
 from llmsim_lab.economy import (
     NO_SHOCKS,
     STEADY_STATE,
-    MacroModel,
     RudebuschSvensson,
     ShockGenerator,
     Shocks,
-    StaticEconomy,
     TaylorRule,
     initial_state,
-    set_levels,
 )
-from llmsim_lab.errors import ConfigError, EconomyError
 from llmsim_lab.models import GlobalState, MacroLags
+
+Vector = np.ndarray[Any, np.dtype[np.float64]]
 
 MODEL = RudebuschSvensson()
 TAYLOR = TaylorRule(lower_bound=-math.inf)
@@ -48,19 +48,19 @@ def follow(
     return path
 
 
-def hold(rates: Iterator[float] | list[float], model: MacroModel = MODEL) -> list[GlobalState]:
+def hold(rates: Iterable[float]) -> list[GlobalState]:
     path = [STEADY_STATE]
     for rate in rates:
-        path.append(model.advance(path[-1], interest_rate=rate))
+        path.append(MODEL.advance(path[-1], interest_rate=rate))
     return path
 
 
-def as_vector(state: GlobalState) -> np.ndarray:
+def as_vector(state: GlobalState) -> Vector:
     lags = state.lags
     return np.array([*lags.inflation, *lags.output_gap, *lags.interest_rate])
 
 
-def as_state(vector: np.ndarray) -> GlobalState:
+def as_state(vector: Vector) -> GlobalState:
     pi, y, i = vector[:4].tolist(), vector[4:6].tolist(), vector[6:].tolist()
     return GlobalState(
         inflation=sum(pi) / 4,
@@ -73,7 +73,7 @@ def as_state(vector: np.ndarray) -> GlobalState:
 def dominant_root(rule: TaylorRule) -> float:
     """Largest eigenvalue of the code itself: one step from each unit vector, less the constant."""
 
-    def step(vector: np.ndarray) -> np.ndarray:
+    def step(vector: Vector) -> Vector:
         return as_vector(follow(rule, 1, start=as_state(vector))[-1])
 
     constant = step(np.zeros(10))
@@ -85,7 +85,7 @@ def dominant_root(rule: TaylorRule) -> float:
 
 
 def test_the_steady_state_is_what_a_default_state_holds() -> None:
-    assert STEADY_STATE == GlobalState()
+    assert GlobalState() == STEADY_STATE
     assert (
         STEADY_STATE.interest_rate,
         STEADY_STATE.inflation,
@@ -137,7 +137,7 @@ def test_a_supply_shock_under_the_taylor_rule_dies_out() -> None:
 def test_under_a_passive_rule_a_demand_shock_does_not_die_out() -> None:
     path = follow(PASSIVE, 80, first=Shocks(demand=1.0))
     inflation = [state.inflation for state in path]
-    assert inflation[80] > inflation[60] > inflation[40] > 3.0
+    assert inflation[80] > inflation[60] > inflation[40] > inflation[20] > 2.5
 
 
 def test_a_pegged_rate_lets_inflation_run_away() -> None:
@@ -146,8 +146,9 @@ def test_a_pegged_rate_lets_inflation_run_away() -> None:
     for _ in range(39):
         path.append(MODEL.advance(path[-1], interest_rate=4.0))
     gaps = [state.output_gap for state in path]
-    assert gaps[-1] > gaps[20] > 0.5
-    assert path[-1].inflation > path[20].inflation > 2.5
+    inflation = [state.inflation for state in path]
+    assert gaps[39] > gaps[30] > gaps[20] > 0.4
+    assert inflation[39] - inflation[30] > inflation[30] - inflation[21] > 0.3
 
 
 def test_the_dominant_root_is_below_one_under_the_taylor_rule() -> None:
@@ -179,7 +180,7 @@ def test_the_rule_the_paper_found_best_is_best_in_these_equations() -> None:
 def published_loss(to_inflation: float, to_gap: float, smoothing: float) -> float:
     """Loss var π̄ + 0.2 var y + 0.5 var Δi of a rule, with the paper's timing (answers at once)."""
     a, (b1, b2), r = MODEL.inflation_lags, MODEL.gap_lags, MODEL.real_rate_to_gap
-    move = np.zeros((10, 10))  # π ×4, y ×2, i ×4
+    move = np.zeros((10, 10))  # four π, two y, four i
     move[0, :4], move[0, 4] = a, MODEL.gap_to_inflation
     move[4, :4], move[4, 4:6], move[4, 6:] = r / 4, (b1, b2), -r / 4
     for row, column in ((1, 0), (2, 1), (3, 2), (5, 4), (7, 6), (8, 7), (9, 8)):
@@ -205,7 +206,8 @@ def test_one_quarter_follows_the_published_equations_to_the_digit() -> None:
     lags = MacroLags((4.0, 3.0, 2.0, 1.0), (1.0, -0.5), (6.0, 5.0, 4.0, 3.0))
     now = GlobalState(interest_rate=6.0, inflation=2.5, output_gap=1.0, lags=lags)
     then = MODEL.advance(now, interest_rate=7.0, shocks=Shocks(supply=0.1, demand=-0.2))
-    # 0.70*4 - 0.10*3 + 0.28*2 + 0.12*1 + 0.14*1 + 0.1 and 1.16*1 + 0.25*0.5 - 0.10*(4.5-2.5-2) - 0.2
+    # 0.70*4 - 0.10*3 + 0.28*2 + 0.12*1 + 0.14*1 + 0.1 = 3.42
+    # 1.16*1 + 0.25*0.5 - 0.10*(4.5 - 2.5 - 2) - 0.2 = 1.085
     assert then.lags.inflation[0] == pytest.approx(3.42, abs=1e-12)
     assert then.output_gap == pytest.approx(1.085, abs=1e-12)
     assert then.interest_rate == 7.0
@@ -286,7 +288,7 @@ def test_inflation_is_always_the_mean_of_its_four_quarters(rough_ride: list[Glob
 
 
 def test_unemployment_moves_half_a_point_against_the_gap(rough_ride: list[GlobalState]) -> None:
-    for before, now in zip(rough_ride, rough_ride[1:], strict=False):
+    for before, now in pairwise(rough_ride):
         change = -0.5 * (now.output_gap - before.output_gap)
         assert now.unemployment - before.unemployment == pytest.approx(change, abs=1e-12)
 
@@ -294,7 +296,7 @@ def test_unemployment_moves_half_a_point_against_the_gap(rough_ride: list[Global
 def test_growth_is_potential_plus_the_annualised_change_of_the_gap(
     rough_ride: list[GlobalState],
 ) -> None:
-    for before, now in zip(rough_ride, rough_ride[1:], strict=False):
+    for before, now in pairwise(rough_ride):
         expected = 2.2 + 4 * (now.output_gap - before.output_gap)
         assert now.gdp_growth == pytest.approx(expected, abs=1e-12)
 
@@ -315,103 +317,3 @@ def test_two_policies_meet_the_same_shocks() -> None:
         quiet, shaken = follow(rule, 1), follow(rule, 1, shocks=shocks)
         differences.append(shaken[1].output_gap - quiet[1].output_gap)
     assert differences[0] == pytest.approx(differences[1]) == pytest.approx(shocks.at(1).demand)
-
-
-# --- bad input --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("model", [MODEL, StaticEconomy()])
-@pytest.mark.parametrize("rate", [math.nan, math.inf])
-def test_a_rate_that_is_no_number_is_refused(model: MacroModel, rate: float) -> None:
-    with pytest.raises(ConfigError, match="interest_rate="):
-        model.advance(STEADY_STATE, interest_rate=rate)
-
-
-@pytest.mark.parametrize("name", ["interest_rate", "output_gap", "inflation"])
-def test_a_level_changed_behind_the_lags_back_is_refused_with_the_way_out(name: str) -> None:
-    state = STEADY_STATE.model_copy(update={name: 9.0})
-    with pytest.raises(ConfigError, match=f"{name}=9.0 but .*set_levels"):
-        MODEL.advance(state, interest_rate=4.0)
-
-
-def test_a_boom_beyond_full_employment_stops_with_both_limits_named() -> None:
-    with pytest.raises(EconomyError, match=r"unemployment -1 percent \(limits 0 and 100\)"):
-        MODEL.advance(STEADY_STATE, interest_rate=4.0, shocks=Shocks(demand=12.0))
-
-
-def test_a_slump_beyond_everybody_stops_too() -> None:
-    with pytest.raises(EconomyError, match="limits 0 and 100"):
-        MODEL.advance(STEADY_STATE, interest_rate=4.0, shocks=Shocks(demand=-200.0))
-
-
-def test_an_economy_that_explodes_stops_with_a_clear_error() -> None:
-    without_okun = RudebuschSvensson(okun=0.0)
-    with pytest.raises(EconomyError, match="one for one"):
-        without_okun.advance(STEADY_STATE, interest_rate=4.0, shocks=Shocks(demand=1e300))
-
-
-def test_a_pegged_rate_ends_in_an_error_not_in_impossible_numbers() -> None:
-    state = MODEL.advance(STEADY_STATE, interest_rate=4.0, shocks=Shocks(demand=1.0))
-    with pytest.raises(EconomyError):
-        for _ in range(400):
-            state = MODEL.advance(state, interest_rate=4.0)
-
-
-def test_inflation_lags_that_do_not_sum_to_one_are_refused() -> None:
-    with pytest.raises(ConfigError, match="sum to 0.9"):
-        RudebuschSvensson(inflation_lags=(0.6, -0.1, 0.28, 0.12))
-
-
-@pytest.mark.parametrize("name", ["gap_to_inflation", "okun", "potential_growth"])
-def test_a_coefficient_that_is_no_number_is_refused_by_name(name: str) -> None:
-    with pytest.raises(ConfigError, match=name):
-        RudebuschSvensson(**{name: math.nan})
-
-
-def test_a_lag_that_is_no_number_is_refused() -> None:
-    with pytest.raises(ConfigError, match="gap_lags"):
-        RudebuschSvensson(gap_lags=(1.16, math.inf))
-
-
-# --- a second model, and changing levels ------------------------------------------------------
-
-
-def test_in_the_static_economy_only_the_rate_moves() -> None:
-    start = initial_state("1979Q3").global_state
-    then = StaticEconomy().advance(start, interest_rate=12.0)
-    assert then.interest_rate == 12.0
-    assert then.lags.interest_rate[:2] == (12.0, start.interest_rate)
-    frozen = {"interest_rate", "lags"}
-    assert then.model_dump(exclude=frozen) == start.model_dump(exclude=frozen)
-
-
-def test_the_static_economy_can_be_driven_for_many_quarters() -> None:
-    last = hold([float(rate) for rate in range(1, 9)], StaticEconomy())[-1]
-    assert last.lags.interest_rate == (8.0, 7.0, 6.0, 5.0)
-
-
-def test_the_static_economy_refuses_shocks_it_would_have_to_ignore() -> None:
-    with pytest.raises(ConfigError, match="scale 0"):
-        StaticEconomy().advance(STEADY_STATE, interest_rate=4.0, shocks=Shocks(demand=1.0))
-
-
-def test_set_levels_changes_a_level_and_its_lags_together() -> None:
-    start = initial_state("1979Q3").global_state
-    new = set_levels(start, interest_rate=12.0, inflation=6.0, output_gap=-2.0, unemployment=8.0)
-    assert (new.interest_rate, new.inflation, new.output_gap, new.unemployment) == (12, 6, -2, 8)
-    assert sum(new.lags.inflation) / 4 == pytest.approx(6.0)
-    assert new.lags.output_gap == (-2.0, start.lags.output_gap[1])
-    assert new.lags.interest_rate == (12.0, *start.lags.interest_rate[1:])
-    assert MODEL.advance(new, interest_rate=12.0).unemployment > 0
-
-
-def test_set_levels_keeps_the_shape_of_recent_inflation() -> None:
-    start = initial_state("1979Q3").global_state
-    new = set_levels(start, inflation=start.inflation + 1)
-    moved = [a - b for a, b in zip(new.lags.inflation, start.lags.inflation, strict=True)]
-    assert moved == pytest.approx([1.0] * 4)
-
-
-def test_set_levels_without_levels_changes_nothing() -> None:
-    start = initial_state("1979Q3").global_state
-    assert set_levels(start) == start

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from statistics import fmean, pstdev
 
 import pytest
@@ -51,9 +52,7 @@ def test_supply_and_demand_shocks_and_neighbouring_turns_are_uncorrelated() -> N
     supply = [draw.supply / 1.009 for draw in DRAWS]
     demand = [draw.demand / 0.819 for draw in DRAWS]
     assert fmean(s * d for s, d in zip(supply, demand, strict=True)) == pytest.approx(0, abs=0.04)
-    assert fmean(a * b for a, b in zip(supply, supply[1:], strict=False)) == pytest.approx(
-        0, abs=0.04
-    )
+    assert fmean(a * b for a, b in pairwise(supply)) == pytest.approx(0, abs=0.04)
 
 
 def test_shocks_have_the_tails_of_a_normal_distribution() -> None:

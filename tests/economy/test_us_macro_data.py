@@ -172,8 +172,8 @@ def test_1979q3_has_the_published_figures(table: pd.DataFrame) -> None:
 def test_high_inflation_and_high_unemployment_are_where_they_were(table: pd.DataFrame) -> None:
     assert str(table.inflation.idxmax()) == "1980Q2"
     assert str(table.unemployment.idxmax()) == "1982Q4"
-    assert table.interest_rate.idxmax().year == 1981
-    assert table.inflation.idxmin().year == 2009
+    assert str(table.interest_rate.idxmax()) == "1981Q3"
+    assert str(table.inflation.idxmin()) == "2009Q3"
 
 
 def test_unemployment_follows_the_gap_about_as_okuns_law_has_it(
@@ -190,7 +190,7 @@ def test_unemployment_follows_the_gap_about_as_okuns_law_has_it(
 def test_a_changed_table_does_not_change_the_next_one() -> None:
     mine = load_us_macro()
     mine.loc["1979Q3", "cpi"] = 0
-    assert load_us_macro().loc["1979Q3", "cpi"] > 70
+    assert load_us_macro().cpi["1979Q3"] > 70
 
 
 @pytest.mark.parametrize("text", ["1979Q3", "1979q3", " 1979-Q3 ", pd.Period("1979Q3", freq="Q")])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -77,3 +79,44 @@ def test_writing_into_tmp_path_is_fine(watch: Any, tmp_path: Path) -> None:
 
 def test_the_users_model_settings_are_hidden() -> None:
     assert not {"OLLAMA_HOST", "LLMSIM_MODEL"} & set(os.environ)
+
+
+@pytest.fixture
+def suite(tmp_path: Path, repo: Path) -> Path:
+    """A small suite of its own under this suite's rules, with one live test and one other."""
+    tests = tmp_path / "suite" / "tests"
+    tests.mkdir(parents=True)
+    (tests / "conftest.py").write_bytes((repo / "tests" / "conftest.py").read_bytes())
+    (tests.parent / "pytest.ini").write_text("[pytest]\nmarkers = live: real servers\n")
+    (tests / "test_both.py").write_text(
+        "import os, pytest\n"
+        "@pytest.mark.live\n"
+        "def test_live(): assert os.environ['OLLAMA_HOST'] == 'http://gpu-box'\n"
+        "def test_other(): assert 'OLLAMA_HOST' not in os.environ\n"
+    )
+    return tests.parent
+
+
+def run_suite(suite: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *arguments],
+        cwd=suite,
+        env=os.environ | {"OLLAMA_HOST": "http://gpu-box"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return done.stdout
+
+
+def test_live_tests_are_left_out_and_the_header_says_so(suite: Path) -> None:
+    output = run_suite(suite)
+    assert "live tests: left out" in output
+    assert "1 passed, 1 deselected" in output
+
+
+def test_live_tests_run_when_asked_for_and_see_the_users_server(suite: Path) -> None:
+    output = run_suite(suite, "-m", "live")
+    assert "live tests: may connect to real models" in output
+    assert "1 passed, 1 deselected" in output

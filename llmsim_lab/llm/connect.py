@@ -1,0 +1,180 @@
+"""Choose a model and say which one it is, and why."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+from pydantic import ValidationError
+
+from llmsim_lab.calls import ChatBackend
+from llmsim_lab.errors import ConfigError, ModelFileError
+from llmsim_lab.llm.client import LLMClient
+from llmsim_lab.llm.config import LLMConfig
+from llmsim_lab.llm.embedded import (
+    EmbeddedBackend,
+    default_model,
+    get_model,
+    installed_models,
+    rich_progress,
+    runtime_installed,
+)
+from llmsim_lab.llm.ollama import OllamaBackend
+from llmsim_lab.llm.ollama_models import OllamaProbe, full_name, probe
+from llmsim_lab.llm.ollama_wire import parse_host
+
+__all__ = ["connect"]
+
+_SPECS = (
+    "'auto', 'ollama', 'ollama:NAME', 'embedded', 'embedded:NAME' or 'embedded:/path/to/model.gguf'"
+)
+
+
+def connect(
+    model: str = "auto",
+    *,
+    host: str | None = None,
+    config: LLMConfig | None = None,
+    download: bool = False,
+    quiet: bool = False,
+    **settings: Any,
+) -> LLMClient:
+    """Return a client for a model; says in one line on standard error what was chosen and why.
+
+    ``auto`` takes ``$LLMSIM_MODEL`` if it is set; else Ollama, if it answers and has a model; else
+    the embedded model, if its runtime is installed and its weights are here.
+
+    Args:
+        model: ``auto``, ``ollama`` (the model in use there), ``ollama:NAME``, ``embedded`` (the one
+            that suits this machine), ``embedded:NAME``, or ``embedded:/path/to/model.gguf``.
+        host: Ollama's address; ``$OLLAMA_HOST`` if not given, else this machine.
+        config: further settings; its own ``model`` is not looked at.
+        download: whether to fetch an embedded model that is not here yet, with a progress bar.
+        quiet: whether to leave the line out; it is the client's ``chosen`` in any case.
+        settings: single settings of ``LLMConfig``, for example ``temperature=0, seed=7``.
+
+    Raises:
+        ConfigError: the text is not understood, no server answers, there is no such model, a
+            setting is wrong; the message has the ways out.
+        ModelFileError: the embedded model's weights are missing or cannot be fetched.
+    """
+    config = _settings(config, settings)
+    name, backend, chosen = _choose(model, host, config, download=download)
+    client = LLMClient(config.model_copy(update={"model": name}), backend, chosen=chosen)
+    if not quiet:
+        sys.stderr.write(f"{chosen}\n")
+    return client
+
+
+def _settings(config: LLMConfig | None, settings: dict[str, Any]) -> LLMConfig:
+    values = (config.model_dump() if config else {}) | settings
+    try:
+        return LLMConfig(**values)
+    except ValidationError as error:
+        faults = "; ".join(
+            f"{'.'.join(map(str, fault['loc'])) or 'settings'}: {fault['msg']}"
+            for fault in error.errors(include_url=False)
+        )
+        raise ConfigError(f"connect(): {faults}; see LLMConfig for what there is") from error
+
+
+def _choose(
+    model: str, host: str | None, config: LLMConfig, *, download: bool
+) -> tuple[str, ChatBackend, str]:
+    """Return the model's name, its backend, and why."""
+    kind, _, name = model.strip().partition(":")
+    if kind == "auto" and not name:
+        return _auto(host, config, download=download)
+    if kind == "ollama":
+        return _ollama(name, host, "")
+    if kind == "embedded":
+        return _embedded(name, config, "", download=download)
+    raise ConfigError(
+        f"model {model!r} is not understood; say {_SPECS}. For a model of Ollama's: "
+        f"'ollama:{model}'"
+    )
+
+
+def _auto(host: str | None, config: LLMConfig, *, download: bool) -> tuple[str, ChatBackend, str]:
+    wish = os.environ.get("LLMSIM_MODEL", "").strip()
+    if wish and wish != "auto":
+        name, backend, chosen = _choose(wish, host, config, download=download)
+        return name, backend, f"{chosen} (LLMSIM_MODEL={wish})"
+    found = probe(host)
+    if found and found.model:
+        return _ollama(found.model, host, "it answers and has a model", found)
+    where = parse_host(host)
+    why = f"Ollama at {where} has no model" if found else f"no Ollama answers at {where}"
+    if runtime_installed() and (download or installed_models()):
+        return _embedded("", config, why, download=download)
+    here = (
+        "fetch an embedded model: 'llmsim-lab model get', or connect(download=True)"
+        if runtime_installed()
+        else "install the embedded runtime: pip install 'llmsim-lab[embedded]'"
+    )
+    raise ConfigError(
+        f"there is no model to talk to: {why}. Three ways out: start Ollama and pull a model "
+        f"('ollama pull llama3.2'); {here}; or name a model in $LLMSIM_MODEL or connect(...), "
+        f"as {_SPECS}"
+    )
+
+
+def _ollama(
+    name: str, host: str | None, why: str, found: OllamaProbe | None = None
+) -> tuple[str, ChatBackend, str]:
+    where = parse_host(host)
+    found = found or probe(host)
+    if found is None:
+        raise ConfigError(
+            f"no Ollama answers at {where}; start it ('ollama serve'), give its address "
+            "(host=..., or $OLLAMA_HOST), or use connect('embedded')"
+        )
+    if not name:
+        if not found.model:
+            raise ConfigError(
+                f"Ollama at {where} has no model that can chat; 'ollama pull llama3.2' gets one"
+            )
+        name, why = found.model, why or "the one in use there"
+    elif full_name(name) not in {full_name(model) for model in found.models}:
+        there = ", ".join(found.models) or "none"
+        raise ConfigError(
+            f"Ollama at {where} has no model {name!r}; it has: {there}. "
+            f"'ollama pull {name}' gets it"
+        )
+    reason = f": {why}" if why else ""
+    return (
+        name,
+        OllamaBackend(name, host=host),
+        (f"Using {name} on Ollama {found.version} at {where}{reason}."),
+    )
+
+
+def _embedded(
+    name: str, config: LLMConfig, why: str, *, download: bool
+) -> tuple[str, ChatBackend, str]:
+    if not runtime_installed():
+        raise ConfigError(
+            "the embedded model needs its runtime: pip install 'llmsim-lab[embedded]'"
+        )
+    note = ""
+    if not name:
+        name, note = default_model()
+        here = installed_models()
+        if name not in here and here and not download:
+            name, note = here[0], f"{name} would suit this machine but is not here"
+    if not _is_file(name) and name not in installed_models():
+        if not download:
+            raise ModelFileError(
+                f"the weights of {name!r} are not on this machine; 'llmsim-lab model get {name}' "
+                "fetches them, or connect(..., download=True)"
+            )
+        with rich_progress() as progress:
+            get_model(name, progress=progress)
+    reasons = "; ".join(reason for reason in (why, note) if reason)
+    chosen = f"Using the embedded model {name}" + (f": {reasons}." if reasons else ".")
+    return name, EmbeddedBackend(name, num_ctx=config.num_ctx), chosen
+
+
+def _is_file(name: str) -> bool:
+    return name.endswith(".gguf") or os.sep in name

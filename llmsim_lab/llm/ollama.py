@@ -1,0 +1,316 @@
+"""The backend for Ollama servers, through the official client."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import aclosing, contextmanager
+from typing import Any, cast
+
+import httpx
+import ollama
+
+from llmsim_lab.calls import ChatReply, ChatRequest, Message, ModelInfo, ToolCall
+from llmsim_lab.errors import BackendError
+from llmsim_lab.llm.ollama_context import PromptGauge, texts_read
+from llmsim_lab.llm.ollama_faults import (
+    context_overflow,
+    fault_of,
+    lost_connection,
+    no_thinking,
+    not_understood,
+)
+from llmsim_lab.llm.ollama_models import (
+    InstalledModel,
+    OllamaProbe,
+    can_chat,
+    candidates,
+    full_name,
+    installed,
+    probe,
+)
+from llmsim_lab.llm.ollama_wire import Outgoing, clients_for, outgoing, parse_host, release
+from llmsim_lab.logs import log_event
+
+__all__ = ["InstalledModel", "OllamaBackend", "OllamaProbe", "probe"]
+
+logger = logging.getLogger(__name__)
+
+_LIST_TIMEOUT_S = 2.0
+_UNNAMED = ("", "auto")
+
+
+class OllamaBackend:
+    """Answers requests by an Ollama server.
+
+    May be used from several event loops and threads; all backends of one server share one client
+    per loop. Bounds neither time nor concurrency: ``LLMClient`` does.
+
+    Args:
+        model: taken where a request names none (or ``auto``); without one, a model that is loaded,
+            else the one pulled last, embedding models left out.
+        host: the server; by default ``$OLLAMA_HOST``, else ``127.0.0.1:11434``.
+        stream: fetch replies token by token; what comes out is the same.
+
+    Raises:
+        ConfigError: the host makes no sense.
+    """
+
+    def __init__(
+        self, model: str | None = None, *, host: str | None = None, stream: bool = False
+    ) -> None:
+        self.host = parse_host(host)
+        self._model = None if model in _UNNAMED else model
+        self._stream = stream
+        self._thinkless: set[str] = set()
+        self._gauges: dict[str, PromptGauge] = {}
+
+    def __repr__(self) -> str:
+        return f"OllamaBackend({self._model!r}, host={self.host!r})"
+
+    async def chat(self, request: ChatRequest) -> ChatReply:
+        """Answer one request.
+
+        Raises:
+            BackendError: the request failed; its ``reason`` says how.
+        """
+        model = await self._resolve(request.model)
+        gauge = self._gauges.setdefault(full_name(model), PromptGauge())
+        texts = texts_read(request.messages)
+        num_ctx = request.options.get("num_ctx")
+        if num_ctx is not None and (least := gauge.least_tokens(texts, limit=num_ctx)) > num_ctx:
+            raise context_overflow(f"at least {least} tokens", num_ctx)
+        think = None if full_name(model) in self._thinkless else request.think
+        try:
+            reply = await self._exchange(model, request, think)
+        except _NoThinkingError:
+            self._thinkless.add(full_name(model))
+            log_event(
+                logger,
+                logging.INFO,
+                "think_unsupported",
+                model=model,
+                host=self.host,
+                asked=request.think,
+                detail="going on without",
+            )
+            reply = await self._exchange(model, request, None)
+        self._check_whole(reply, gauge, texts, num_ctx)
+        return reply
+
+    async def model_info(self) -> ModelInfo:
+        """Say which model answers: digest, context length, capabilities, the server's version.
+
+        Raises:
+            BackendError: the server cannot be reached, or lacks the model.
+        """
+        name = await self._resolve("")
+        with self._translated(name):
+            clients = await clients_for(self.host, self)
+            shown = await self._show(name)
+            listing = await clients.chat.list()
+            version = await clients.http.get("/api/version")
+            known = {full_name(model.name): model for model in installed(listing)}
+            found = known.get(full_name(name))
+            lengths = [
+                int(value)
+                for key, value in (shown.modelinfo or {}).items()
+                if key.endswith(".context_length")
+            ]
+            return ModelInfo(
+                name=name,
+                backend="ollama",
+                digest=found.digest if found else None,
+                context_length=lengths[0] if lengths else None,
+                capabilities=tuple(shown.capabilities or ()),
+                version=version.json().get("version"),
+            )
+
+    async def list_models(self) -> list[InstalledModel]:
+        """Return the models on the server, the one pulled last first.
+
+        Raises:
+            BackendError: the server cannot be reached.
+        """
+        with self._translated(""):
+            clients = await clients_for(self.host, self)
+            return installed(await clients.chat.list())
+
+    async def aclose(self) -> None:
+        """Close the connections that no other backend uses."""
+        await release(self.host, self)
+
+    async def _resolve(self, asked: str) -> str:
+        """Return the model to ask; a choice, once made, stays."""
+        if asked not in _UNNAMED:
+            return asked
+        if self._model is None:
+            self._model = await self._choose()
+            log_event(logger, logging.INFO, "model_chosen", model=self._model, host=self.host)
+        return self._model
+
+    async def _choose(self) -> str:
+        with self._translated(""):
+            clients = await clients_for(self.host, self)
+            loaded = await clients.chat.ps()
+            for name in candidates(loaded, installed(await clients.chat.list())):
+                if can_chat(await clients.chat.show(name)):
+                    return name
+        raise BackendError(
+            f"Ollama at {self.host} has no model that can chat; get one with: ollama pull llama3.2",
+            reason="model_not_found",
+        )
+
+    async def _show(self, name: str) -> ollama.ShowResponse:
+        clients = await clients_for(self.host, self)
+        try:
+            return await clients.chat.show(name)
+        except ollama.ResponseError as error:
+            raise await self._explained(error, name) from error
+
+    async def _exchange(
+        self, model: str, request: ChatRequest, think: bool | str | None
+    ) -> ChatReply:
+        """Make one request over the wire."""
+        fields: dict[str, Any] = {"truncate": False, "shift": False}
+        if request.tools:
+            fields["tools"] = [dict(tool) for tool in request.tools]
+        extra = Outgoing(fields)
+        token = outgoing.set(extra)
+        began = time.perf_counter()
+        try:
+            clients = await clients_for(self.host, self)
+            answer = await clients.chat.chat(
+                model,
+                [_as_json(message) for message in request.messages],
+                stream=self._stream,  # type: ignore[call-overload]
+                think=think,
+                format=request.schema,
+                options=dict(request.options),
+                keep_alive=request.keep_alive,
+            )
+            parts = await _collect(answer) if self._stream else [answer]
+        except ollama.ResponseError as error:
+            if think is not None and no_thinking(error):
+                raise _NoThinkingError from error
+            raise await self._explained(error, model, request) from error
+        except (ConnectionError, httpx.TransportError) as error:
+            raise lost_connection(error, host=self.host) from error
+        except (ValueError, TypeError, AttributeError) as error:
+            if extra.sent:
+                raise not_understood(error, host=self.host) from error
+            raise BackendError(
+                f"the request for {model!r} cannot be sent: {error}", reason="client_error"
+            ) from error
+        finally:
+            outgoing.reset(token)
+        return _joined(parts, host=self.host, seconds=time.perf_counter() - began)
+
+    def _check_whole(
+        self, reply: ChatReply, gauge: PromptGauge, texts: list[str], num_ctx: int | None
+    ) -> None:
+        """Raise if the server has read less than the whole prompt; else learn from it."""
+        read = reply.prompt_tokens
+        if read is None:
+            return
+        if num_ctx is not None:
+            least = gauge.least_tokens(texts, limit=read)
+            if least > read or read >= num_ctx:
+                what = f"the server has read {read} tokens of it and cut the rest without a word"
+                raise context_overflow(f"at least {max(least, read)} tokens", num_ctx, what=what)
+        gauge.learn(texts, read)
+
+    async def _explained(
+        self, error: ollama.ResponseError, model: str, request: ChatRequest | None = None
+    ) -> BackendError:
+        """Return the failure behind a reported error; for a missing model, say which there are."""
+        fault = fault_of(
+            error,
+            model=model,
+            host=self.host,
+            num_ctx=request.options.get("num_ctx") if request else None,
+            chars=sum(len(message.content) for message in request.messages) if request else 0,
+        )
+        if fault.reason != "model_not_found":
+            return fault
+        try:
+            async with asyncio.timeout(_LIST_TIMEOUT_S):
+                names = ", ".join(known.name for known in await self.list_models())
+        except (BackendError, TimeoutError) as lost:
+            log_event(logger, logging.DEBUG, "no_listing", host=self.host, detail=repr(lost))
+            return fault
+        return BackendError(
+            f"{fault}; it has {names or 'none yet'}",
+            reason=fault.reason,
+            status_code=fault.status_code,
+        )
+
+    @contextmanager
+    def _translated(self, model: str) -> Iterator[None]:
+        """Turn what the clients raise in requests about models into failures of ours."""
+        try:
+            yield
+        except ollama.ResponseError as error:
+            raise fault_of(error, model=model, host=self.host, num_ctx=None, chars=0) from error
+        except (ConnectionError, httpx.TransportError) as error:
+            raise lost_connection(error, host=self.host) from error
+        except (ValueError, TypeError, AttributeError) as error:
+            raise not_understood(error, host=self.host) from error
+
+
+class _NoThinkingError(Exception):
+    """The model cannot think; ask again without."""
+
+
+def _as_json(message: Message) -> dict[str, Any]:
+    """Return a message as the protocol writes it."""
+    value: dict[str, Any] = {"role": message.role, "content": message.content}
+    if message.tool_calls:
+        value["tool_calls"] = [
+            {"function": {"name": call.name, "arguments": dict(call.arguments)}}
+            for call in message.tool_calls
+        ]
+    if message.tool_name is not None:
+        value["tool_name"] = message.tool_name
+    return value
+
+
+async def _collect(answer: AsyncIterator[ollama.ChatResponse]) -> list[ollama.ChatResponse]:
+    """Read a stream to its end, closing its connection whatever happens."""
+    async with aclosing(cast("Any", answer)) as lines:
+        return [line async for line in lines]
+
+
+def _joined(parts: list[ollama.ChatResponse], *, host: str, seconds: float) -> ChatReply:
+    """Put the parts of an answer together.
+
+    Raises:
+        BackendError: the closing part is missing.
+    """
+    last = parts[-1] if parts else None
+    if last is None or not last.done:
+        raise BackendError(
+            f"the reply of Ollama at {host} ended after {len(parts)} lines, before it was done",
+            reason="connection_error",
+            status_code=200,
+            retry=True,
+        )
+    messages = [part.message for part in parts]
+    calls = [call.function for message in messages for call in message.tool_calls or ()]
+    return ChatReply(
+        text="".join(message.content or "" for message in messages),
+        thinking="".join(message.thinking or "" for message in messages),
+        tool_calls=tuple(_tool_call(call.name, call.arguments) for call in calls),
+        done_reason=last.done_reason or "stop",
+        prompt_tokens=last.prompt_eval_count,
+        reply_tokens=last.eval_count,
+        seconds=seconds,
+        load_seconds=(last.load_duration or 0) / 1e9,
+    )
+
+
+def _tool_call(name: str, arguments: Mapping[str, Any]) -> ToolCall:
+    """Return a call the model wants made; the official client does not hand on its id."""
+    return ToolCall(name=name, arguments=dict(arguments))

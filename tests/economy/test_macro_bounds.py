@@ -1,0 +1,129 @@
+"""Macro models: bad input, explosions, the second model, and changing levels by hand."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from llmsim_lab.economy import (
+    STEADY_STATE,
+    MacroModel,
+    RudebuschSvensson,
+    Shocks,
+    StaticEconomy,
+    initial_state,
+    set_levels,
+)
+from llmsim_lab.errors import ConfigError, EconomyError
+from llmsim_lab.models import GlobalState
+
+MODEL = RudebuschSvensson()
+
+
+# --- bad input --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", [MODEL, StaticEconomy()])
+@pytest.mark.parametrize("rate", [math.nan, math.inf])
+def test_a_rate_that_is_no_number_is_refused(model: MacroModel, rate: float) -> None:
+    with pytest.raises(ConfigError, match="interest_rate="):
+        model.advance(STEADY_STATE, interest_rate=rate)
+
+
+@pytest.mark.parametrize("name", ["interest_rate", "output_gap", "inflation"])
+def test_a_level_changed_behind_the_lags_back_is_refused_with_the_way_out(name: str) -> None:
+    state = STEADY_STATE.model_copy(update={name: 9.0})
+    with pytest.raises(ConfigError, match=f"{name}=9.0 but .*set_levels"):
+        MODEL.advance(state, interest_rate=4.0)
+
+
+def test_a_boom_beyond_full_employment_stops_with_both_limits_named() -> None:
+    with pytest.raises(EconomyError, match=r"unemployment -1 percent \(limits 0 and 100\)"):
+        MODEL.advance(STEADY_STATE, interest_rate=4.0, shocks=Shocks(demand=12.0))
+
+
+def test_a_slump_beyond_everybody_stops_too() -> None:
+    with pytest.raises(EconomyError, match="limits 0 and 100"):
+        MODEL.advance(STEADY_STATE, interest_rate=4.0, shocks=Shocks(demand=-200.0))
+
+
+def test_an_economy_that_explodes_stops_with_a_clear_error() -> None:
+    without_okun = RudebuschSvensson(okun=0.0)
+    with pytest.raises(EconomyError, match="one for one"):
+        without_okun.advance(STEADY_STATE, interest_rate=4.0, shocks=Shocks(demand=1e300))
+
+
+def test_a_pegged_rate_ends_in_an_error_not_in_impossible_numbers() -> None:
+    state = MODEL.advance(STEADY_STATE, interest_rate=4.0, shocks=Shocks(demand=1.0))
+
+    def peg_for_a_century(now: GlobalState) -> None:
+        for _ in range(400):
+            now = MODEL.advance(now, interest_rate=4.0)
+
+    with pytest.raises(EconomyError):
+        peg_for_a_century(state)
+
+
+def test_inflation_lags_that_do_not_sum_to_one_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"sum to 0\.9"):
+        RudebuschSvensson(inflation_lags=(0.6, -0.1, 0.28, 0.12))
+
+
+@pytest.mark.parametrize("name", ["gap_to_inflation", "okun", "potential_growth"])
+def test_a_coefficient_that_is_no_number_is_refused_by_name(name: str) -> None:
+    with pytest.raises(ConfigError, match=name):
+        replace(MODEL, **cast("Any", {name: math.nan}))
+
+
+def test_a_lag_that_is_no_number_is_refused() -> None:
+    with pytest.raises(ConfigError, match="gap_lags"):
+        RudebuschSvensson(gap_lags=(1.16, math.inf))
+
+
+# --- a second model, and changing levels ------------------------------------------------------
+
+
+def test_in_the_static_economy_only_the_rate_moves() -> None:
+    start = initial_state("1979Q3").global_state
+    then = StaticEconomy().advance(start, interest_rate=12.0)
+    assert then.interest_rate == 12.0
+    assert then.lags.interest_rate[:2] == (12.0, start.interest_rate)
+    frozen = {"interest_rate", "lags"}
+    assert then.model_dump(exclude=frozen) == start.model_dump(exclude=frozen)
+
+
+def test_the_static_economy_can_be_driven_for_many_quarters() -> None:
+    last = STEADY_STATE
+    for rate in range(1, 9):
+        last = StaticEconomy().advance(last, interest_rate=float(rate))
+    assert last.lags.interest_rate == (8.0, 7.0, 6.0, 5.0)
+
+
+def test_the_static_economy_refuses_shocks_it_would_have_to_ignore() -> None:
+    with pytest.raises(ConfigError, match="scale 0"):
+        StaticEconomy().advance(STEADY_STATE, interest_rate=4.0, shocks=Shocks(demand=1.0))
+
+
+def test_set_levels_changes_a_level_and_its_lags_together() -> None:
+    start = initial_state("1979Q3").global_state
+    new = set_levels(start, interest_rate=12.0, inflation=6.0, output_gap=-2.0, unemployment=8.0)
+    assert (new.interest_rate, new.inflation, new.output_gap, new.unemployment) == (12, 6, -2, 8)
+    assert sum(new.lags.inflation) / 4 == pytest.approx(6.0)
+    assert new.lags.output_gap == (-2.0, start.lags.output_gap[1])
+    assert new.lags.interest_rate == (12.0, *start.lags.interest_rate[1:])
+    assert MODEL.advance(new, interest_rate=12.0).unemployment > 0
+
+
+def test_set_levels_keeps_the_shape_of_recent_inflation() -> None:
+    start = initial_state("1979Q3").global_state
+    new = set_levels(start, inflation=start.inflation + 1)
+    moved = [a - b for a, b in zip(new.lags.inflation, start.lags.inflation, strict=True)]
+    assert moved == pytest.approx([1.0] * 4)
+
+
+def test_set_levels_without_levels_changes_nothing() -> None:
+    start = initial_state("1979Q3").global_state
+    assert set_levels(start) == start

@@ -1,0 +1,372 @@
+"""The client's promises: one retry where it may help, validation always, everything on record."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from typing import Any
+
+import httpx
+import ollama
+import pytest
+from pydantic import BaseModel
+
+from llmsim_lab.calls import CallSite, ChatReply, ChatRequest
+from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
+from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
+from llmsim_lab.models import PolicyDecision
+from llmsim_lab.prompts import Prompt
+
+GOOD = {"action": "Raise the interest rate", "reasoning": "Prices rise fast.", "confidence": 0.8}
+SITE = CallSite(component="agent", agent="Atlantis", turn=3)
+
+
+def make_client(replies: Any, **settings: Any) -> tuple[LLMClient, ScriptedBackend]:
+    backend = ScriptedBackend(replies)
+    config = LLMConfig(**{"model": "test", "retry_wait_s": 0, **settings})
+    return LLMClient(config, backend), backend
+
+
+async def ask(client: LLMClient, prompt: str = "What now?", **more: Any) -> PolicyDecision:
+    return await client.call_with_retry(
+        prompt=prompt, response_model=PolicyDecision, **{"site": SITE, **more}
+    )
+
+
+async def failure_of(client: LLMClient, **more: Any) -> LLMFailureException:
+    with pytest.raises(LLMFailureException) as caught:
+        await ask(client, **more)
+    return caught.value
+
+
+async def test_a_valid_reply_becomes_a_decision_with_its_provenance() -> None:
+    reply = ChatReply(
+        text=PolicyDecision(**GOOD).model_dump_json(), prompt_tokens=120, reply_tokens=30
+    )
+    client, _ = make_client([reply])
+    decision = await ask(client)
+    assert decision == PolicyDecision(**GOOD)
+    assert decision.call is not None
+    assert decision.call.status == "ok"
+    assert decision.call.attempts == 1
+    assert decision.call.tokens == 150
+    assert decision.call.reply is reply
+    assert decision.call.request.site == SITE
+    assert decision.call.seconds > 0
+
+
+async def test_every_option_reaches_the_backend() -> None:
+    client, backend = make_client(
+        GOOD, temperature=0.3, seed=7, num_ctx=2048, max_tokens=99, options={"top_p": 0.5}
+    )
+    await ask(client)
+    assert dict(backend.requests[0].options) == {
+        "temperature": 0.3,
+        "seed": 7,
+        "num_ctx": 2048,
+        "num_predict": 99,
+        "top_p": 0.5,
+    }
+
+
+async def test_without_a_seed_none_is_sent() -> None:
+    client, backend = make_client(GOOD)
+    await ask(client)
+    assert "seed" not in backend.requests[0].options
+
+
+async def test_a_rendered_prompt_goes_out_as_system_and_user_message() -> None:
+    client, backend = make_client(GOOD)
+    prompt = Prompt("State: {{ x }}", system="You advise.").render(x=1)
+    await ask(client, prompt=prompt)
+    assert [(m.role, m.content) for m in backend.requests[0].messages] == [
+        ("system", "You advise."),
+        ("user", "State: 1"),
+    ]
+
+
+async def test_the_schema_bounds_texts_and_offers_a_grid_of_confidences() -> None:
+    client, backend = make_client(GOOD, max_text_chars=80)
+    await ask(client)
+    schema = backend.requests[0].schema
+    assert schema is not None
+    assert schema["properties"]["reasoning"]["maxLength"] == 80
+    assert schema["properties"]["confidence"]["enum"][:3] == [0.0, 0.05, 0.1]
+    assert schema["required"] == ["action", "reasoning", "confidence"]
+
+
+async def test_choices_narrow_a_field_of_the_schema() -> None:
+    client, backend = make_client(GOOD)
+    await ask(client, choices={"action": ("Raise", "Hold")})
+    schema = backend.requests[0].schema
+    assert schema is not None
+    assert schema["properties"]["action"] == {"enum": ["Raise", "Hold"]}
+
+
+async def test_choices_for_a_field_that_is_not_there_are_an_error_naming_it() -> None:
+    client, _ = make_client(GOOD)
+    with pytest.raises(ConfigError, match="'rate', which PolicyDecision lacks"):
+        await ask(client, choices={"rate": (1, 2)})
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason", "status_code"),
+    [
+        (TimeoutError(), "timeout", None),
+        (httpx.ReadTimeout("slow"), "timeout", None),
+        (ConnectionError("refused"), "connection_error", None),
+        (httpx.ConnectError("refused"), "connection_error", None),
+        (ollama.ResponseError("slow down", 429), "rate_limited", 429),
+        (ollama.ResponseError("busy", 503), "server_error", 503),
+        (BackendError("died", reason="server_error", retry=True), "server_error", None),
+    ],
+)
+async def test_a_passing_fault_is_retried_exactly_once(
+    fault: Exception, reason: str, status_code: int | None
+) -> None:
+    client, backend = make_client([fault, GOOD])
+    decision = await ask(client)
+    assert decision.call is not None
+    assert decision.call.attempts == 2
+    assert decision.call.status == "ok"
+    assert decision.call.history[0].reason == reason
+    assert backend.requests[0].messages == backend.requests[1].messages
+    assert [request.attempt for request in backend.requests] == [1, 2]
+
+    client, backend = make_client([fault, fault, GOOD])
+    failure = await failure_of(client)
+    assert (failure.reason, failure.attempts, failure.status_code) == (reason, 2, status_code)
+    assert failure.component == "agent"
+    assert len(backend.requests) == 2
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        (ollama.ResponseError("bad", 400), "client_error"),
+        (ollama.ResponseError("model 'x' not found", 404), "model_not_found"),
+        (ollama.ResponseError("no", 403), "client_error"),
+        (
+            BackendError("wrong option type", reason="client_error", status_code=500),
+            "client_error",
+        ),
+        (BackendError("too long", reason="context_overflow", status_code=400), "context_overflow"),
+    ],
+)
+async def test_a_fault_of_the_request_itself_is_not_retried(fault: Exception, reason: str) -> None:
+    client, backend = make_client([fault, GOOD])
+    failure = await failure_of(client)
+    assert (failure.reason, failure.attempts) == (reason, 1)
+    assert len(backend.requests) == 1
+
+
+async def test_the_retry_after_an_invalid_reply_shows_the_model_its_reply_and_the_complaint() -> (
+    None
+):
+    bad = {**GOOD, "confidence": 1.2}
+    client, backend = make_client([bad, GOOD])
+    decision = await ask(client)
+    assert decision.call is not None
+    assert decision.call.status == "repaired"
+    *first, own_reply, complaint = backend.requests[1].messages
+    assert tuple(first) == backend.requests[0].messages
+    assert own_reply.role == "assistant"
+    assert '"confidence": 1.2' in own_reply.content
+    assert complaint.role == "user"
+    assert "confidence: Input should be less than or equal to 1 (it was 1.2)" in complaint.content
+
+
+async def test_two_invalid_replies_fail_with_what_was_wrong() -> None:
+    client, _ = make_client(["I would rather not.", {"action": "Hold"}])
+    failure = await failure_of(client)
+    assert (failure.reason, failure.attempts) == ("invalid_response", 2)
+    assert "reasoning: is missing" in str(failure)
+    assert failure.rejected is None
+
+
+async def test_a_reply_whose_content_is_refused_is_repaired_or_handed_over() -> None:
+    def check(decision: PolicyDecision) -> str | None:
+        return None if "rate" in decision.action else "say something about rates"
+
+    off_topic = {**GOOD, "action": "Sing"}
+    client, backend = make_client([off_topic, GOOD])
+    decision = await ask(client, check=check)
+    assert decision.action == GOOD["action"]
+    assert "say something about rates" in backend.requests[1].messages[-1].content
+
+    client, _ = make_client([off_topic, off_topic])
+    failure = await failure_of(client, check=check)
+    assert failure.rejected == PolicyDecision(**off_topic)
+
+
+async def test_a_reply_cut_by_the_token_limit_is_invalid_and_says_so() -> None:
+    cut = ChatReply(
+        text='{"action": "Rai', done_reason="length", prompt_tokens=50, reply_tokens=512
+    )
+    client, _ = make_client([cut, cut])
+    failure = await failure_of(client)
+    assert failure.reason == "invalid_response"
+    assert "max_tokens=512 was reached; raise it" in failure.detail
+
+
+async def test_a_reply_cut_by_the_context_window_names_the_window() -> None:
+    cut = ChatReply(text="{", done_reason="length", prompt_tokens=1900, reply_tokens=148)
+    client, _ = make_client([cut, cut], num_ctx=2048)
+    assert "filled num_ctx=2048" in (await failure_of(client)).detail
+
+
+async def test_a_hundred_kilobyte_prompt_overflows_before_anything_is_sent() -> None:
+    client, backend = make_client(GOOD)
+    failure = await failure_of(client, prompt="rate " * 20_000)
+    assert failure.reason == "context_overflow"
+    assert failure.attempts == 0
+    assert "100,000 characters" in str(failure)
+    assert "num_ctx=4096" in str(failure)
+    assert backend.requests == []
+
+
+async def test_an_empty_prompt_is_refused() -> None:
+    client, _ = make_client(GOOD)
+    with pytest.raises(ConfigError, match="prompt is empty"):
+        await ask(client, prompt="  \n")
+
+
+async def test_a_slow_reply_times_out_and_is_stopped() -> None:
+    stopped = 0
+
+    async def hang(_: ChatRequest) -> str:
+        nonlocal stopped
+        try:
+            await asyncio.sleep(30)
+        except asyncio.CancelledError:
+            stopped += 1
+            raise
+        return ""
+
+    client, _ = make_client(hang, timeout_s=0.05)
+    failure = await failure_of(client)
+    assert (failure.reason, failure.attempts) == ("timeout", 2)
+    assert "0.05 s" in str(failure)
+    assert stopped == 2
+
+
+async def test_a_failed_call_logs_one_error_line(caplog: pytest.LogCaptureFixture) -> None:
+    client, _ = make_client([ollama.ResponseError("busy", 503)] * 2)
+    await failure_of(client)
+    lines = [r.getMessage() for r in caplog.records if r.levelno >= logging.ERROR]
+    assert len(lines) == 1
+    assert lines[0].startswith("LLM_FAILURE component=agent agent=Atlantis turn=3")
+    assert "reason=server_error attempts=2 status_code=503" in lines[0]
+
+
+async def test_a_bug_in_a_backend_is_not_hidden_behind_a_model_failure() -> None:
+    client, backend = make_client([KeyError("oops")])
+    with pytest.raises(KeyError, match="oops"):
+        await ask(client)
+    assert len(backend.requests) == 1
+
+
+async def test_no_more_requests_are_in_flight_than_allowed() -> None:
+    in_flight = highest = 0
+
+    async def answer(_: ChatRequest) -> dict[str, Any]:
+        nonlocal in_flight, highest
+        in_flight += 1
+        highest = max(highest, in_flight)
+        await asyncio.sleep(0.001)
+        in_flight -= 1
+        return GOOD
+
+    client, _ = make_client(answer, max_concurrency=3)
+    await asyncio.gather(*[ask(client) for _ in range(20)])
+    assert highest == 3
+
+
+def test_the_default_limit_comes_from_the_servers_own_setting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OLLAMA_NUM_PARALLEL", "2")
+    assert LLMConfig().concurrency == 2
+    monkeypatch.delenv("OLLAMA_NUM_PARALLEL")
+    assert LLMConfig().concurrency == 4
+    monkeypatch.setenv("OLLAMA_NUM_PARALLEL", "many")
+    with pytest.raises(ConfigError, match="OLLAMA_NUM_PARALLEL='many'"):
+        _ = LLMConfig().concurrency
+
+
+def test_one_client_serves_several_event_loops_at_once() -> None:
+    client, backend = make_client(GOOD, max_concurrency=1)
+
+    def work() -> None:
+        async def many() -> None:
+            await asyncio.gather(*[ask(client) for _ in range(5)])
+
+        asyncio.run(many())
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=10)
+    assert len(backend.requests) == 15
+
+
+async def test_the_wait_before_the_retry_lies_within_its_bounds() -> None:
+    client, _ = make_client([TimeoutError(), GOOD], retry_wait_s=(0.05, 0.1))
+    began = time.perf_counter()
+    await ask(client)
+    assert time.perf_counter() - began >= 0.05
+
+
+async def test_a_plain_pydantic_model_is_returned_as_it_is() -> None:
+    class Colour(BaseModel):
+        name: str
+
+    client, backend = make_client({"name": "blue"})
+    colour = await client.call_with_retry(prompt="Which?", response_model=Colour)
+    assert colour == Colour(name="blue")
+    assert backend.requests[0].schema == {
+        "properties": {"name": {"type": "string", "maxLength": 400}},
+        "required": ["name"],
+        "type": "object",
+        "additionalProperties": False,
+    }
+
+
+async def test_model_info_turns_a_fault_into_a_failure() -> None:
+    class Unreachable(ScriptedBackend):
+        async def model_info(self) -> Any:
+            raise ConnectionError("refused")
+
+    with pytest.raises(LLMFailureException, match="connection_error"):
+        await LLMClient(LLMConfig(), Unreachable("")).model_info()
+
+
+async def test_the_client_closes_its_backend() -> None:
+    closed = []
+
+    class Closing(ScriptedBackend):
+        async def aclose(self) -> None:
+            closed.append(True)
+
+    async with LLMClient(LLMConfig(), Closing("")) as client:
+        assert "Closing" in repr(client)
+    assert closed == [True]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"temperature": -1}, "greater than or equal to 0"),
+        ({"retry_wait_s": (5, 1)}, "0 <= shortest <= longest"),
+        ({"max_tokens": 4096}, "leaves no room for a prompt"),
+        ({"options": {"seed": 3}}, "options must not name seed"),
+        ({"timeout_s": 0}, "greater than 0"),
+        ({"tempreature": 1}, "Extra inputs are not permitted"),
+    ],
+)
+def test_wrong_settings_are_refused_with_the_reason(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        LLMConfig(**settings)

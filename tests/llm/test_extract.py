@@ -1,0 +1,73 @@
+"""Finding the JSON in what models really write."""
+
+from __future__ import annotations
+
+import pytest
+
+from llmsim_lab.llm.extract import InvalidReply, parse_reply
+from llmsim_lab.models import PolicyDecision
+
+GOOD = '{"action": "Cut taxes", "reasoning": "Demand is {weak}.", "confidence": 0.5}'
+WANTED = PolicyDecision(action="Cut taxes", reasoning="Demand is {weak}.", confidence=0.5)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        GOOD,
+        f"\n\n  {GOOD}\n",
+        f"Here you are:\n```json\n{GOOD}\n```\nAnything else?",
+        f"<think>Maybe {{1}} or {{}}? Let me see.</think>\n{GOOD}",
+        f"<thinking>{GOOD.replace('Cut', 'Raise')}</thinking> {GOOD}",
+        f"Hm, no opening tag.</think>{GOOD}",
+        f"First I thought {GOOD.replace('Cut', 'Raise')}, but finally: {GOOD}",
+        '{"confidence": 0.5, "extra": [1], "action": "Cut taxes", "reasoning": "Demand is {weak}."}',
+        f"A set {{a, b}} of things, then {GOOD} and {{an open end",
+    ],
+    ids=[
+        "plain",
+        "whitespace",
+        "fence",
+        "think",
+        "draft in thinking",
+        "no opening tag",
+        "draft",
+        "order",
+        "braces",
+    ],
+)
+def test_the_decision_is_found(text: str) -> None:
+    assert parse_reply(text, PolicyDecision) == WANTED
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", "empty"),
+        ("   ", "empty"),
+        ("No.", "no JSON object"),
+        ("<think>still thinking about it", "no JSON object"),
+        ('{"action": "Cut', "not valid JSON"),
+        ('{"action": "Cut taxes"}', "reasoning: is missing; confidence: is missing"),
+        (GOOD.replace("0.5", "NaN"), "confidence"),
+        (GOOD.replace("0.5", '"high"'), "valid number"),
+        (GOOD.replace("Cut taxes", " "), "action: String should have at least 1 character"),
+        ("[" * 100_000, "no JSON object"),
+        ('{"a":' * 5_000, "not valid JSON"),
+    ],
+)
+def test_what_is_wrong_is_said(text: str, complaint: str) -> None:
+    with pytest.raises(InvalidReply, match=complaint):
+        parse_reply(text, PolicyDecision)
+
+
+def test_a_long_wrong_value_is_shown_in_part() -> None:
+    text = GOOD.replace("0.5", '"' + "x" * 5_000 + '"')
+    with pytest.raises(InvalidReply) as caught:
+        parse_reply(text, PolicyDecision)
+    assert len(str(caught.value)) < 300
+
+
+def test_a_reply_of_braces_is_given_up_soon() -> None:
+    with pytest.raises(InvalidReply):
+        parse_reply("{" * 200_000, PolicyDecision)

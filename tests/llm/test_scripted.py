@@ -1,0 +1,77 @@
+"""The scripted backend, as tests and lessons use it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from llmsim_lab.calls import CallSite, ChatReply, ChatRequest, Message
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.llm import ScriptedBackend
+from llmsim_lab.models import PolicyDecision
+
+REQUEST = ChatRequest(
+    model="m", messages=(Message("user", "Hi"),), site=CallSite(component="agent", agent="A")
+)
+
+
+async def text_of(backend: ScriptedBackend) -> str:
+    return (await backend.chat(REQUEST)).text
+
+
+async def test_a_list_is_used_up_in_order_and_its_end_is_an_error() -> None:
+    backend = ScriptedBackend(["one", "two"])
+    assert [await text_of(backend), await text_of(backend)] == ["one", "two"]
+    with pytest.raises(ConfigError, match=r"script of 2 replies .* request 3 .*agent='A'"):
+        await backend.chat(REQUEST)
+
+
+async def test_an_endless_script_may_be_a_generator() -> None:
+    backend = ScriptedBackend(str(n) for n in range(10**9))
+    assert [await text_of(backend) for _ in range(3)] == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("reply", "text"),
+    [
+        ("plain", "plain"),
+        ({"a": 1}, '{"a": 1}'),
+        (
+            PolicyDecision(action="Hold", reasoning="Calm", confidence=1),
+            '{"action":"Hold","reasoning":"Calm","confidence":1.0}',
+        ),
+        (ChatReply(text="whole"), "whole"),
+        (lambda request: request.messages[0].content, "Hi"),
+    ],
+)
+async def test_a_single_reply_serves_every_request(reply: Any, text: str) -> None:
+    backend = ScriptedBackend(reply)
+    assert [await text_of(backend), await text_of(backend)] == [text, text]
+
+
+async def test_a_function_may_be_async_and_stand_in_a_list() -> None:
+    async def answer(request: ChatRequest) -> str:
+        return request.messages[0].content * 2
+
+    assert await text_of(ScriptedBackend([answer])) == "HiHi"
+
+
+@pytest.mark.parametrize("fault", [TimeoutError("late"), TimeoutError])
+async def test_exceptions_are_raised(fault: Any) -> None:
+    with pytest.raises(TimeoutError):
+        await ScriptedBackend([fault]).chat(REQUEST)
+
+
+async def test_what_cannot_be_a_reply_is_refused() -> None:
+    with pytest.raises(ConfigError, match="not int"):
+        await ScriptedBackend([42]).chat(REQUEST)
+
+
+async def test_requests_are_kept_and_the_model_says_what_it_is() -> None:
+    backend = ScriptedBackend("x", name="puppet")
+    await backend.chat(REQUEST)
+    assert backend.requests == [REQUEST]
+    assert (await backend.model_info()).name == "puppet"
+    assert repr(backend) == "<ScriptedBackend 'puppet', replies: one for all, 1 requests>"
+    await backend.aclose()

@@ -1,0 +1,399 @@
+"""FakeOllama as the official client sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import httpx
+import ollama
+import pytest
+from pydantic import BaseModel, Field
+
+from llmsim_lab.calls import ChatReply, ToolCall
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.models import PolicyDecision
+from llmsim_lab.testing import _go
+from llmsim_lab.testing._schemas import example, schema_faults
+from llmsim_lab.testing.fake_ollama import FakeModel, FakeOllama, Fault
+
+QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
+WEATHER = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "description": "Get the weather",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
+    },
+}
+
+
+def parts_of(server: FakeOllama, **more: Any) -> list[ollama.ChatResponse]:
+    """Ask through the official client; one part, or those of a stream."""
+    arguments: dict[str, Any] = {"model": "llama3.2", "messages": QUESTION} | more
+    with ollama.Client(server.host, trust_env=False) as client:
+        answer = client.chat(**arguments)
+        return list(answer) if more.get("stream") else [answer]
+
+
+def chat(server: FakeOllama, **more: Any) -> ollama.ChatResponse:
+    [answer] = parts_of(server, **more)
+    return answer
+
+
+def text_of(answer: ollama.ChatResponse) -> str:
+    return answer.message.content or ""
+
+
+def post(server: FakeOllama, **more: Any) -> httpx.Response:
+    body = {"model": "llama3.2", "messages": QUESTION, "stream": False} | more
+    return httpx.post(f"{server.host}/api/chat", json=body, trust_env=False)
+
+
+@pytest.fixture
+def server() -> Iterator[FakeOllama]:
+    with FakeOllama(reply="The capital of France is Paris.") as server:
+        yield server
+
+
+class TestReplies:
+    def test_a_text_is_sent_as_it_is(self, server: FakeOllama) -> None:
+        answer = chat(server)
+        assert text_of(answer) == "The capital of France is Paris."
+        assert (answer.done_reason, answer.eval_count) == ("stop", 8)
+
+    def test_a_stream_brings_the_same_text_in_pieces(self, server: FakeOllama) -> None:
+        parts = parts_of(server, stream=True)
+        pieces = [part.message.content for part in parts]
+        assert pieces == ["The", " capital", " of", " France", " is", " Paris", ".", ""]
+        assert [part.done for part in parts] == [False] * 7 + [True]
+
+    async def test_the_asynchronous_client_is_answered_too(self, server: FakeOllama) -> None:
+        async with ollama.AsyncClient(server.host, trust_env=False) as client:
+            answers = await asyncio.gather(*(client.chat("llama3.2", QUESTION) for _ in range(5)))
+        assert {text_of(answer) for answer in answers} == {"The capital of France is Paris."}
+
+    def test_a_dict_or_a_model_is_sent_as_json(self) -> None:
+        decision = PolicyDecision(action="Hold", reasoning="Calm.", confidence=0.5)
+        with FakeOllama(reply=[{"rate": 4.25}, decision]) as server:
+            assert text_of(chat(server)) == '{\n  "rate": 4.25\n}'
+            assert PolicyDecision.model_validate_json(text_of(chat(server))) == decision
+
+    def test_a_function_of_the_body_makes_the_reply(self) -> None:
+        with FakeOllama(reply=lambda body: body["model"].upper()) as server:
+            assert text_of(chat(server)) == "LLAMA3.2"
+
+    def test_a_list_that_is_used_up_is_an_error_that_says_so(self) -> None:
+        with FakeOllama(reply=["only one"]) as server:
+            chat(server)
+            with pytest.raises(ollama.ResponseError, match="list of replies is used up"):
+                chat(server)
+
+    def test_a_function_that_raises_is_an_error_that_says_so(self) -> None:
+        with (
+            FakeOllama(reply=lambda body: body["no such key"]) as server,
+            pytest.raises(ollama.ResponseError, match="no such key") as caught,
+        ):
+            chat(server)
+        assert caught.value.status_code == 500
+
+    @pytest.mark.parametrize("stream", [True, False])
+    def test_tool_calls_and_thinking_come_in_their_own_fields(self, stream: bool) -> None:
+        reply = ChatReply(
+            text="",
+            thinking="I need the weather.",
+            tool_calls=(ToolCall(name="get_weather", arguments={"city": "Paris"}),),
+        )
+        model = FakeModel(name="qwen3", capabilities=("completion", "tools", "thinking"))
+        with FakeOllama([model], reply=reply) as server:
+            more = {"stream": stream, "think": True, "tools": [WEATHER], "model": "qwen3"}
+            parts = parts_of(server, **more)
+        calls = [call for part in parts for call in part.message.tool_calls or ()]
+        assert [(c.function.name, c.function.arguments) for c in calls] == [
+            ("get_weather", {"city": "Paris"})
+        ]
+        thoughts = "".join(part.message.thinking or "" for part in parts)
+        assert thoughts == "I need the weather."
+        assert parts[-1].done_reason == "stop"
+
+    def test_thinking_is_left_out_where_it_was_not_wanted(self) -> None:
+        with FakeOllama(reply=ChatReply(text="Yes.", thinking="Hm.")) as server:
+            assert chat(server, think=False).message.thinking is None
+
+    def test_token_counts_can_be_made_up(self) -> None:
+        made_up = ChatReply(text="Yes.", prompt_tokens=1026, reply_tokens=5)
+        with FakeOllama(reply=made_up) as server:
+            answer = chat(server)
+        assert (answer.prompt_eval_count, answer.eval_count) == (1026, 5)
+
+
+class Item(BaseModel):
+    kind: Literal["bond", "bill"]
+    years: int = Field(ge=1, le=30)
+
+
+class Everything(BaseModel):
+    name: str = Field(min_length=6)
+    short: str = Field(max_length=2)
+    items: list[Item] = Field(min_length=2)
+    yes: bool
+    nothing: None
+    maybe: int | None
+    rate: float = Field(ge=-2.5, le=0)
+    above: float = Field(gt=3)
+    below: int = Field(lt=-3)
+
+
+class TestSchemas:
+    def test_a_schema_without_a_reply_is_answered_by_a_valid_value(self) -> None:
+        with FakeOllama() as server:
+            text = text_of(chat(server, format=Everything.model_json_schema()))
+        value = Everything.model_validate_json(text)
+        assert (value.items[0].kind, len(value.items)) == ("bond", 2)
+
+    @pytest.mark.parametrize(("wanted", "text"), [("json", "{}"), (None, "This is a fake answer.")])
+    def test_other_formats_are_answered_by_the_least_there_is(self, wanted: Any, text: str) -> None:
+        with FakeOllama() as server:
+            assert text_of(chat(server, format=wanted)) == text
+
+    @pytest.mark.parametrize(
+        ("schema", "value"),
+        [
+            ({"const": "A"}, "A"),
+            ({"type": "integer", "default": 3}, 3),
+            ({"type": ["string", "null"], "enum": ["b", "c"]}, "b"),
+            ({"oneOf": [{"type": "boolean"}, {"type": "null"}]}, True),
+            (
+                {
+                    "allOf": [
+                        {"properties": {"a": {"const": 1}}},
+                        {"properties": {"b": {"const": 2}}},
+                    ]
+                },
+                {"a": 1, "b": 2},
+            ),
+            ({"type": "integer", "exclusiveMinimum": 3}, 4),
+            ({"type": "number", "maximum": 0.25}, 0.25),
+            ({"type": ["string", "null"]}, "text"),
+        ],
+    )
+    def test_an_example_is_made_of(self, schema: dict[str, Any], value: Any) -> None:
+        assert example(schema) == value
+        assert schema_faults(schema) == []
+
+    def test_faults_deep_in_a_schema_are_found(self) -> None:
+        schema = {"type": "object", "properties": {"a": {"anyOf": [{"type": "date"}]}}}
+        assert schema_faults(schema) == ['Unrecognized schema: {"type":"date"}']
+
+
+class TestContext:
+    LONG = " ".join(f"sentence number {n} of a long prompt." for n in range(400))
+
+    @pytest.mark.parametrize(
+        ("version", "text"),
+        [
+            ("0.32.15", "exceeds the available context size (2048 tokens)"),
+            ("0.24.0", "the input length exceeds the context length"),
+        ],
+    )
+    def test_a_prompt_that_must_not_be_cut_is_refused(self, version: str, text: str) -> None:
+        messages = [{"role": "user", "content": self.LONG}]
+        with FakeOllama(version=version) as server:
+            answer = post(server, messages=messages, truncate=False, options={"num_ctx": 2048})
+        assert answer.status_code == 400
+        assert text in answer.json()["error"]
+
+    @pytest.mark.parametrize(("version", "read"), [("0.32.15", 1026), ("0.24.0", 2048)])
+    def test_a_prompt_is_cut_silently_otherwise(self, version: str, read: int) -> None:
+        messages = [{"role": "user", "content": self.LONG}]
+        with FakeOllama(version=version) as server:
+            answer = chat(server, messages=messages, options={"num_ctx": 2048})
+        assert answer.prompt_eval_count == read
+
+    def test_old_messages_go_first_the_system_message_stays(self) -> None:
+        short = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}]
+        old = {"role": "user", "content": self.LONG}
+        with FakeOllama() as server:
+            wanted = chat(server, messages=short).prompt_eval_count
+            got = chat(server, messages=[short[0], old, short[1]], options={"num_ctx": 2048})
+        assert got.prompt_eval_count == wanted
+
+    def test_num_predict_cuts_the_reply(self, server: FakeOllama) -> None:
+        answer = chat(server, options={"num_predict": 5})
+        assert text_of(answer) == "The capital of France is"
+        assert (answer.done_reason, answer.eval_count) == ("length", 5)
+
+    def test_a_reply_ends_with_the_context_unless_it_may_shift(self) -> None:
+        with FakeOllama(reply="word " * 500) as server:
+            stopped = post(server, shift=False, options={"num_ctx": 64}).json()
+            shifted = post(server, options={"num_ctx": 64}).json()
+            limited = post(server, shift=False, options={"num_ctx": 64, "num_predict": 9}).json()
+        assert stopped["prompt_eval_count"] + stopped["eval_count"] == 64
+        assert stopped["done_reason"] == "length"
+        assert shifted["eval_count"] > 64
+        assert limited["eval_count"] == 9
+
+
+class TestModels:
+    def test_models_are_listed_shown_and_loaded(self) -> None:
+        models = ["llama3.2", FakeModel(name="nomic-embed:v1", capabilities=("embedding",))]
+        with (
+            FakeOllama(models) as server,
+            ollama.Client(server.host, trust_env=False) as client,
+        ):
+            assert [m.model for m in client.list().models] == ["llama3.2:latest", "nomic-embed:v1"]
+            assert client.show("nomic-embed:v1").capabilities == ["embedding"]
+            assert client.ps().models == []
+            chat(server, options={"num_ctx": 1024})
+            [loaded] = client.ps().models
+            assert (loaded.name, loaded.context_length) == ("llama3.2:latest", 1024)
+            with pytest.raises(ollama.ResponseError, match="does not support chat"):
+                chat(server, model="nomic-embed:v1")
+
+    def test_a_model_is_unloaded_after_its_time(self, server: FakeOllama) -> None:
+        chat(server, keep_alive="1ms")
+        time.sleep(0.01)
+        assert httpx.get(f"{server.host}/api/ps", trust_env=False).json() == {"models": []}
+
+    def test_a_missing_model_is_404_for_the_client(self, server: FakeOllama) -> None:
+        with pytest.raises(ollama.ResponseError, match="model 'nope' not found") as caught:
+            chat(server, model="nope")
+        assert caught.value.status_code == 404
+
+    @pytest.mark.parametrize(
+        ("body", "text"),
+        [
+            (b'{"model": "llama3.2" "x"}', "invalid character '\"' looking for beginning of value"),
+            (b'{"model": 5}', "cannot unmarshal number into Go struct field ChatRequest.model"),
+            (b'{"messages": ["hi"]}', "field ChatRequest.messages of type api.Message"),
+            (b'{"top_logprobs": true}', "cannot unmarshal bool"),
+            (b'{"think": 1}', "invalid think value: 1"),
+            (b'{"keep_alive": "5x"}', 'time: unknown unit \\"x\\" in duration \\"5x\\"'),
+        ],
+    )
+    def test_what_was_not_recorded_is_refused_in_the_same_manner(
+        self, server: FakeOllama, body: bytes, text: str
+    ) -> None:
+        answer = httpx.post(f"{server.host}/api/chat", content=body, trust_env=False)
+        assert answer.status_code == 400
+        assert text in answer.text
+
+
+class TestFaults:
+    def test_faults_come_in_order_and_then_it_works_again(self, server: FakeOllama) -> None:
+        server.fail_next(Fault.status(429), Fault.status(500), Fault.status(418, "teapot"))
+        answers = [post(server) for _ in range(4)]
+        assert [answer.status_code for answer in answers] == [429, 500, 418, 200]
+        assert answers[2].json() == {"error": "teapot"}
+
+    def test_a_fault_can_be_repeated(self, server: FakeOllama) -> None:
+        server.fail_next(Fault.overflow(), times=2)
+        assert [post(server).status_code for _ in range(3)] == [400, 400, 200]
+
+    @pytest.mark.parametrize("stream", [True, False])
+    @pytest.mark.parametrize(
+        "fault", [Fault.cut_connection(), Fault.cut_stream(), Fault.cut_stream(after=0)]
+    )
+    def test_a_cut_is_a_broken_connection(
+        self, server: FakeOllama, fault: Fault, stream: bool
+    ) -> None:
+        server.fail_next(fault)
+        with pytest.raises((httpx.RemoteProtocolError, httpx.ReadError)):
+            post(server, stream=stream)
+
+    def test_a_stream_can_end_without_its_closing_line(self, server: FakeOllama) -> None:
+        server.fail_next(Fault.end_stream(after=3))
+        assert post(server, stream=True).text.count('"done":false') == 3
+
+    @pytest.mark.parametrize("stream", [True, False])
+    def test_invalid_json_has_status_200(self, server: FakeOllama, stream: bool) -> None:
+        server.fail_next(Fault.invalid_json())
+        answer = post(server, stream=stream)
+        assert answer.status_code == 200
+        with pytest.raises(ValueError, match="line 1"):
+            answer.json()
+
+    def test_a_delay_is_kept(self, server: FakeOllama) -> None:
+        server.fail_next(Fault.delay(0.05))
+        began = time.perf_counter()
+        assert post(server).status_code == 200
+        assert time.perf_counter() - began >= 0.05
+
+    def test_a_hanging_request_ends_when_its_client_goes(self, server: FakeOllama) -> None:
+        server.fail_next(Fault.hang())
+        with pytest.raises(httpx.ReadTimeout):
+            httpx.post(
+                f"{server.host}/api/chat",
+                json={"model": "llama3.2", "messages": QUESTION},
+                timeout=0.1,
+                trust_env=False,
+            )
+        server.wait_for(active=0)
+        assert post(server).status_code == 200
+
+    def test_a_hanging_request_ends_when_the_server_stops(self) -> None:
+        async def run() -> None:
+            with FakeOllama() as server:
+                server.fail_next(Fault.hang())
+                async with ollama.AsyncClient(server.host, trust_env=False) as client:
+                    asking = asyncio.create_task(client.chat("llama3.2", QUESTION))
+                    await asyncio.to_thread(server.wait_for, active=1)
+                    server.__exit__(None, None, None)
+                    with pytest.raises((httpx.RemoteProtocolError, httpx.ReadError)):
+                        await asking
+
+        asyncio.run(run())
+
+    def test_a_status_that_is_no_error_is_refused(self) -> None:
+        with pytest.raises(ConfigError, match="status_code=200 is no error"):
+            Fault.status(200)
+
+    def test_waiting_for_what_does_not_come_says_so(self, server: FakeOllama) -> None:
+        with pytest.raises(TimeoutError, match="0 chat requests are active .* not 3"):
+            server.wait_for(active=3, timeout_s=0.01)
+
+
+class TestServer:
+    def test_requests_are_kept_with_body_and_headers(self, server: FakeOllama) -> None:
+        chat(server, options={"seed": 7})
+        httpx.post(f"{server.host}/api/chat", content=b"nonsense", trust_env=False)
+        first, second = server.requests
+        assert first.body["options"] == {"seed": 7}
+        assert first.headers["content-type"] == "application/json"
+        assert (second.body, second.content) == ({}, b"nonsense")
+
+    def test_other_requests_are_kept_as_lines(self, server: FakeOllama) -> None:
+        httpx.get(f"{server.host}/api/tags", trust_env=False)
+        assert server.request_lines == ["GET /api/tags"]
+        assert server.requests == []
+
+    def test_every_answer_can_take_its_time(self) -> None:
+        with FakeOllama(delay_s=0.03) as server:
+            began = time.perf_counter()
+            post(server)
+        assert time.perf_counter() - began >= 0.03
+
+    def test_a_connection_is_closed_where_the_client_asks(self, server: FakeOllama) -> None:
+        answer = httpx.get(
+            f"{server.host}/api/version", headers={"Connection": "close"}, trust_env=False
+        )
+        assert answer.json() == {"version": "0.32.15"}
+
+    def test_the_address_is_known_only_while_it_runs(self) -> None:
+        server = FakeOllama()
+        with pytest.raises(ConfigError, match="not running"):
+            _ = server.host
+        with server, pytest.raises(ConfigError, match="runs already"):
+            server.__enter__()
+        with pytest.raises(ConfigError, match="not running"):
+            _ = server.host
+
+
+def test_durations_are_read_as_go_does() -> None:
+    texts = ("1h30m", "1.5s", "-5m", "0s", "250ms")
+    seconds = [_go.parse_duration(text).total_seconds() for text in texts]
+    assert seconds[:2] == [5400, 1.5]
+    assert seconds[2] > 290 * 365 * 86400
+    assert seconds[3:] == [0, 0.25]

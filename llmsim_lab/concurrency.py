@@ -8,9 +8,14 @@ import threading
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
+from llmsim_lab.errors import ConfigError
+
 __all__ = ["gather_all", "run_sync"]
 
 T = TypeVar("T")
+
+_PATIENCE_S = 10.0
+"""How long an interrupted caller waits for cancelled work to stop."""
 
 
 async def gather_all(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
@@ -26,14 +31,11 @@ async def gather_all(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
         for task in tasks:
             task.cancel()
         done = await asyncio.gather(*tasks, return_exceptions=True)
-        failures = [
-            outcome
-            for outcome in done
-            if isinstance(outcome, Exception) and not isinstance(outcome, asyncio.CancelledError)
-        ]
-        if failures and not _being_cancelled():
-            raise failures[0] from None
-        raise
+        failures = [outcome for outcome in done if isinstance(outcome, Exception)]
+        if not failures or _being_cancelled():
+            raise
+    # Out here, since "from None" would wipe out the failure's own cause.
+    raise failures[0]
 
 
 def _being_cancelled() -> bool:
@@ -51,31 +53,52 @@ class _PrivateLoop:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
 
     def get(self) -> asyncio.AbstractEventLoop:
         with self._lock:
-            if self._loop is None:
+            # A forked process has the loop but not the thread that ran it.
+            if self._loop is None or self._thread is None or not self._thread.is_alive():
                 loop = asyncio.new_event_loop()
                 thread = threading.Thread(
                     target=self._serve, args=(loop,), name="llmsim-lab", daemon=True
                 )
                 thread.start()
                 atexit.register(self._stop, loop, thread)
-                self._loop = loop
+                self._loop, self._thread = loop, thread
             return self._loop
+
+    def is_here(self) -> bool:
+        """Say whether the caller runs on this very loop."""
+        return threading.current_thread() is self._thread
 
     @staticmethod
     def _serve(loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)
         try:
-            loop.run_forever()
+            _run_until_stopped(loop)
         finally:
             loop.close()
 
     @staticmethod
     def _stop(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(timeout=2)
+        if thread.is_alive():
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join(timeout=2)
+
+
+def _run_until_stopped(loop: asyncio.AbstractEventLoop) -> None:
+    """Serve the loop; a task's SystemExit or KeyboardInterrupt ends the task, not the loop.
+
+    asyncio gives such an exception to whoever waits for the task and raises it out of the loop as
+    well; without its loop the waiting caller would never hear of it.
+    """
+    while True:
+        try:
+            loop.run_forever()
+        except (KeyboardInterrupt, SystemExit):
+            continue
+        return
 
 
 _private_loop = _PrivateLoop()
@@ -86,21 +109,22 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
 
     A KeyboardInterrupt cancels the work, waits until it has stopped, and is raised again.
     """
-    loop = _private_loop.get()
-    if threading.current_thread().name == "llmsim-lab":
+    if _private_loop.is_here():
         work.close()
-        raise RuntimeError("run() inside async code would wait for itself; await arun() instead")
-    future = asyncio.run_coroutine_threadsafe(work, loop)
+        raise ConfigError("run() inside async code would wait for itself; await arun() instead")
+    loop = _private_loop.get()
+    ended = threading.Event()
+
+    async def tell_the_end() -> T:
+        task = asyncio.ensure_future(work)
+        task.add_done_callback(lambda _: ended.set())
+        return await task
+
+    future = asyncio.run_coroutine_threadsafe(tell_the_end(), loop)
     try:
         return future.result()
     except BaseException:
         if not future.done():
             future.cancel()
-            asyncio.run_coroutine_threadsafe(_settle(), loop).result(timeout=10)
+            ended.wait(_PATIENCE_S)
         raise
-
-
-async def _settle() -> None:
-    """Give cancelled tasks the turns of the loop that they need to end."""
-    for _ in range(3):
-        await asyncio.sleep(0)

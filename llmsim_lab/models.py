@@ -7,14 +7,13 @@ All of them are immutable. Rates are percent per year, confidence runs from 0 to
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import (
     AliasChoices,
     BaseModel,
     ConfigDict,
     Field,
-    PrivateAttr,
     StringConstraints,
     model_validator,
 )
@@ -50,38 +49,61 @@ Confidence = Annotated[
 """0 to 1. The schema names a grid of 0.05, since servers do not hold numbers to a range."""
 
 
-class Value(BaseModel):
+class Immutable(BaseModel):
+    """Base of all models here.
+
+    Which fields were given and which were left to their defaults is forgotten: all count as given.
+    One set per instance for that would be a third of what a run keeps in memory.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    _every_field: ClassVar[set[str]] = set()
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        cls._every_field = set(cls.model_fields)
+
+    def model_post_init(self, _context: Any, /) -> None:
+        """Share the set of given fields among all instances of the class."""
+        object.__setattr__(self, "__pydantic_fields_set__", self._every_field)
+
+    def __copy__(self) -> Self:
+        copied = super().__copy__()
+        object.__setattr__(copied, "__pydantic_fields_set__", self._every_field)
+        return copied
+
+
+class Value(Immutable):
     """Base of the immutable values here: unknown fields are errors."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(extra="forbid")
 
 
-class Decision(BaseModel):
+class Decision(Immutable):
     """Base of what a model is asked for; carries the record of the call that produced it.
 
     Unknown fields in a reply are dropped, since small models add them; missing or wrong ones are
     errors. Two decisions are equal if the model said the same, whatever the call cost.
     """
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    _call: CallRecord | None = PrivateAttr(default=None)
+    model_config = ConfigDict(extra="ignore")
 
     @property
     def call(self) -> CallRecord | None:
         """The request, reply, tokens, seconds, attempts and status; None if no model was called."""
-        return self._call
+        return self.__dict__.get("_call")
 
     def with_call(self, call: CallRecord) -> Self:
-        """Attach the record of the call; returns this same decision."""
-        self._call = call
+        """Attach the record of the call, which is no field; returns this same decision."""
+        self.__dict__["_call"] = call
         return self
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self.__dict__ == other.__dict__
+        return type(self) is type(other) and dict(self) == dict(other)
 
     def __hash__(self) -> int:
-        return hash((type(self), tuple(self.__dict__.values())))
+        return hash((type(self), *dict(self).values()))
 
 
 def reply_schema(model: type[BaseModel], *, max_text: int | None = None) -> dict[str, Any]:
@@ -157,7 +179,7 @@ class LLMReasoningChain(Value):
         call: the model call, or None where a rule decided.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(populate_by_name=True)
 
     component: str
     agent: str
@@ -274,18 +296,22 @@ class GlobalState(Value):
 
     @model_validator(mode="before")
     @classmethod
-    def _fill_lags(cls, values: Any) -> Any:
-        if isinstance(values, dict) and values.get("lags") is None:
-            levels = {
-                key: values.get(key, cls.model_fields[key].default)
-                for key in ("inflation", "output_gap", "interest_rate")
-            }
-            if all(isinstance(level, int | float) for level in levels.values()):
-                return {**values, "lags": MacroLags.constant(**levels)}
-            return {key: value for key, value in values.items() if key != "lags"} | {
-                "lags": MacroLags.constant(inflation=0, output_gap=0, interest_rate=0)
-            }
+    def _none_means_left_out(cls, values: Any) -> Any:
+        if isinstance(values, dict) and "lags" in values and values["lags"] is None:
+            return {key: value for key, value in values.items() if key != "lags"}
         return values
+
+    @model_validator(mode="after")
+    def _fill_lags(self) -> Self:
+        # After, since only then all levels are floats, whatever they were given as.
+        if self.lags is None:
+            lags = MacroLags.constant(
+                inflation=self.inflation,
+                output_gap=self.output_gap,
+                interest_rate=self.interest_rate,
+            )
+            object.__setattr__(self, "lags", lags)
+        return self
 
 
 class SimulationState(Value):

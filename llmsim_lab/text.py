@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 __all__ = ["clip", "number"]
 
 
+@lru_cache(maxsize=1024)
 def number(value: float) -> str:
     """Write a number with at most two decimals, none of them idle: 9.375 as 9.38, 2.0 as 2."""
     text = f"{value:.2f}".rstrip("0").rstrip(".")

@@ -20,7 +20,7 @@ class Agent(ABC):
     def __init__(self, name: str) -> None:
         if not name.strip():
             raise ConfigError("an agent needs a name that is not empty")
-        self.name = name
+        self.name = name.strip()
 
     @abstractmethod
     async def decide_action(self, state: SimulationState) -> Action:

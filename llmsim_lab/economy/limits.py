@@ -9,7 +9,8 @@ from llmsim_lab.errors import ConfigError
 
 __all__ = ["RateLimits"]
 
-_TOLERANCE = 1e-9
+_TOLERANCE = 1e-6
+"""Rates are told apart to a millionth of a percentage point."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,16 +51,16 @@ class RateLimits:
         """Return the rates a model may choose from, lowest first; the current one is among them.
 
         Args:
-            current: the rate before the action, percent per year.
+            current: the rate before the action, percent per year. Where something else has put it
+                outside the bounds, the closest bound stands in for it.
         """
-        low = max(self.lower, current - self.max_move)
-        high = min(self.upper, current + self.max_move)
+        here = self._inside(current)
+        low = max(self.lower, here - self.max_move)
+        high = min(self.upper, here + self.max_move)
         first = math.ceil(low / self.step - _TOLERANCE)
         last = math.floor(high / self.step + _TOLERANCE)
         rates = {round(number * self.step, 6) for number in range(first, last + 1)}
-        if self.lower - _TOLERANCE <= current <= self.upper + _TOLERANCE:
-            rates.add(round(current, 6))
-        return sorted(rates) or [round(min(max(current, self.lower), self.upper), 6)]
+        return sorted(rates | {round(here, 6)})
 
     def problem(self, rate: float, *, current: float) -> str | None:
         """Say what is wrong with a new rate, or None.
@@ -73,13 +74,18 @@ class RateLimits:
                 f"the new interest rate {rate:g}% is outside the bounds "
                 f"{self.lower:g}% to {self.upper:g}%"
             )
-        move = abs(rate - current)
-        if move > self.max_move + 1e-6:
+        here = self._inside(current)
+        move = abs(rate - here)
+        if move > self.max_move + _TOLERANCE:
+            where = "the current" if here == current else "the bound at"
             return (
-                f"the new interest rate {rate:g}% is {move:g} percentage points from the current "
-                f"{current:g}%; one action may move it by {self.max_move:g} at most"
+                f"the new interest rate {rate:g}% is {move:g} percentage points from {where} "
+                f"{here:g}%; one action may move it by {self.max_move:g} at most"
             )
         return None
+
+    def _inside(self, rate: float) -> float:
+        return min(max(rate, self.lower), self.upper)
 
     def nearest(self, rate: float, *, current: float) -> float:
         """Return the offered rate closest to a wished one; the lower of two equally close."""

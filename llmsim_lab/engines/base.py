@@ -14,7 +14,8 @@ class Engine(ABC):
     """Moves the world one turn at a time.
 
     Attributes:
-        current_state: the state the next turn starts from; a failed turn leaves it untouched.
+        current_state: the state the next turn starts from. Who runs the engine sets it; a turn
+            leaves it untouched.
     """
 
     def __init__(self, initial_state: SimulationState | None = None) -> None:
@@ -22,4 +23,4 @@ class Engine(ABC):
 
     @abstractmethod
     async def run_turn(self, validated_actions: Sequence[Action]) -> SimulationState:
-        """Apply the actions and return the next state, which becomes the current one."""
+        """Apply the actions to the current state and return the next one."""

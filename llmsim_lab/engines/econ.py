@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+from llmsim_lab.calls import Status
 from llmsim_lab.economy.data import next_quarter
 from llmsim_lab.economy.limits import RateLimits
 from llmsim_lab.economy.macro import MacroModel, RudebuschSvensson
@@ -86,22 +87,35 @@ class EconLLMEngine(LLMEngine):
     async def _decide(
         self, action: Action, current_state: GlobalState, turn: int
     ) -> tuple[StateUpdateDecision, LLMReasoningChain]:
-        """Take an action that names its rate at its word; ask the model about any other."""
+        """Take an action that names its rate at its word; ask the model about any other.
+
+        A rate within reach at the turn's start, but no longer after another agent's action, is
+        approached as far as one action may go; the chain's status is then ``fallback``.
+        """
         if action.proposed_rate is None:
             return await super()._decide(action, current_state, turn)
-        problem = self.limits.problem(action.proposed_rate, current=current_state.interest_rate)
-        if problem:
-            raise ConfigError(
-                f"action of {action.agent_name!r}: {problem}; propose a rate within the limits, or "
-                "widen EngineConfig's rate_bounds or max_move"
+        asked, here = action.proposed_rate, current_state.interest_rate
+        rate = asked
+        status: Status = "ok"
+        reasoning = f"The action names the rate: {number(asked)}%."
+        if problem := self.limits.problem(asked, current=here):
+            if self.limits.problem(asked, current=self.current_state.global_state.interest_rate):
+                raise ConfigError(
+                    f"action of {action.agent_name!r}: {problem}; propose a rate within the "
+                    "limits, or widen EngineConfig's rate_bounds or max_move"
+                )
+            rate, status = self.limits.nearest(asked, current=here), "fallback"
+            reasoning += (
+                f" Actions before it moved the rate to {number(here)}%, from where one action "
+                f"reaches {number(rate)}%."
             )
         decision = StateUpdateDecision(
-            new_interest_rate=action.proposed_rate,
-            reasoning=f"The action names the rate: {number(action.proposed_rate)}%.",
+            new_interest_rate=rate,
+            reasoning=reasoning,
             confidence=1.0,
             action_applied=action.action_string,
         )
-        return decision, self._chain(action, decision, turn, "")
+        return decision, self._chain(action, decision, turn, "", status=status)
 
 
 @lru_cache(maxsize=1024)

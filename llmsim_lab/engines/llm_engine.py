@@ -9,7 +9,7 @@ from typing import Annotated, Any, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from llmsim_lab.calls import CallSite
+from llmsim_lab.calls import CallSite, Status
 from llmsim_lab.economy.limits import RateLimits
 from llmsim_lab.engines.base import Engine
 from llmsim_lab.errors import ConfigError, LLMFailureException
@@ -83,7 +83,7 @@ class LLMEngine(Engine):
     """An engine that asks a language model what each accepted action does.
 
     Actions are applied in order, each seeing what the one before left. Unvalidated actions are
-    skipped. If the model fails, the current state stays as it was.
+    skipped. The current state stays as it is, whether the model fails or not.
 
     Args:
         config: the engine's limits, or a whole simulation's configuration.
@@ -130,7 +130,7 @@ class LLMEngine(Engine):
         """Apply the validated actions in order and return the next state.
 
         Raises:
-            LLMFailureException: the model failed; the current state is the one before the turn.
+            LLMFailureException: the model failed.
         """
         start = self.current_state
         state = start
@@ -143,9 +143,7 @@ class LLMEngine(Engine):
             chains.append(chain)
             state = self._apply_state_update(decision, state)
         state = self._finish_turn(state)
-        state = state.model_copy(update={"turn": start.turn + 1, "reasoning_chains": tuple(chains)})
-        self.current_state = state
-        return state
+        return state.model_copy(update={"turn": start.turn + 1, "reasoning_chains": tuple(chains)})
 
     async def _decide(
         self, action: Action, current_state: GlobalState, turn: int
@@ -173,7 +171,13 @@ class LLMEngine(Engine):
         return decision, self._chain(action, decision, turn, prompt)
 
     def _chain(
-        self, action: Action, decision: StateUpdateDecision, turn: int, prompt: str
+        self,
+        action: Action,
+        decision: StateUpdateDecision,
+        turn: int,
+        prompt: str,
+        *,
+        status: Status = "ok",
     ) -> LLMReasoningChain:
         call = decision.call
         chain = LLMReasoningChain(
@@ -182,7 +186,7 @@ class LLMEngine(Engine):
             turn=turn,
             reasoning=decision.reasoning,
             confidence=decision.confidence,
-            status=call.status if call else "ok",
+            status=call.status if call else status,
             call=call,
             prompt_text="" if call else str(prompt),
         )

@@ -77,6 +77,8 @@ class LLMClient:
         self.backend = backend
         self.chosen = chosen
         self._concurrency = self.config.concurrency
+        self._options = dict(self.config.sampling)
+        """Shared by all requests, not to be changed."""
         self._limiters: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = (
             WeakKeyDictionary()
         )
@@ -169,7 +171,7 @@ class LLMClient:
             raise ConfigError("the prompt is empty; give the model something to answer")
         messages: tuple[Message, ...]
         if isinstance(prompt, RenderedPrompt) and prompt.system:
-            messages = (Message("system", prompt.system), Message("user", prompt.user))
+            messages = (_system_message(prompt.system), Message("user", prompt.user))
         else:
             messages = (Message("user", str(prompt)),)
         narrowed = tuple(choices.items()) if choices else ()
@@ -178,7 +180,7 @@ class LLMClient:
             model=config.model,
             messages=messages,
             schema=schema,
-            options=config.sampling,
+            options=self._options,
             think=config.think,
             keep_alive=config.keep_alive,
             timeout_s=config.timeout_s,
@@ -284,6 +286,8 @@ class LLMClient:
         """Log the one ERROR line of a failed call and return the exception for it."""
         component = site.component if site else None
         detail = str(fault)
+        if isinstance(fault.rejected, Decision):
+            fault.rejected.with_call(CallRecord(history=tuple(history), status="failed"))
         log_event(
             logger,
             logging.ERROR,
@@ -310,6 +314,12 @@ class LLMClient:
 
 
 _NO_RETRYING = tenacity.AsyncRetrying()
+
+
+@lru_cache(maxsize=1024)
+def _system_message(text: str) -> Message:
+    """One message for all requests of a run that share it."""
+    return Message("system", text)
 
 
 @lru_cache(maxsize=1024)

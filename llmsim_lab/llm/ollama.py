@@ -97,7 +97,11 @@ class OllamaBackend:
                 detail="going on without",
             )
             reply = await self._exchange(model, request, None)
-        self._check_whole(reply, gauge, texts, num_ctx)
+        if reply.prompt_tokens is not None:
+            fits = not request.tools and gauge.surely_fits(texts, num_ctx=num_ctx or 0)
+            if num_ctx is not None and not fits:
+                _check_whole(reply.prompt_tokens, gauge, texts, num_ctx)
+            gauge.learn(texts, reply.prompt_tokens)
         return reply
 
     async def model_info(self) -> ModelInfo:
@@ -208,20 +212,6 @@ class OllamaBackend:
             outgoing.reset(token)
         return _joined(parts, host=self.host, seconds=time.perf_counter() - began)
 
-    def _check_whole(
-        self, reply: ChatReply, gauge: PromptGauge, texts: list[str], num_ctx: int | None
-    ) -> None:
-        """Raise if the server has read less than the whole prompt; else learn from it."""
-        read = reply.prompt_tokens
-        if read is None:
-            return
-        if num_ctx is not None:
-            least = gauge.least_tokens(texts, limit=read)
-            if least > read or read >= num_ctx:
-                what = f"the server has read {read} tokens of it and cut the rest without a word"
-                raise context_overflow(f"at least {max(least, read)} tokens", num_ctx, what=what)
-        gauge.learn(texts, read)
-
     async def _explained(
         self, error: ollama.ResponseError, model: str, request: ChatRequest | None = None
     ) -> BackendError:
@@ -262,6 +252,14 @@ class OllamaBackend:
 
 class _NoThinkingError(Exception):
     """The model cannot think; ask again without."""
+
+
+def _check_whole(read: int, gauge: PromptGauge, texts: list[str], num_ctx: int) -> None:
+    """Raise if the server has read fewer tokens than the whole prompt must have."""
+    least = gauge.least_tokens(texts, limit=read)
+    if least > read or read >= num_ctx:
+        what = f"the server has read {read} tokens of it and cut the rest without a word"
+        raise context_overflow(f"at least {max(least, read)} tokens", num_ctx, what=what)
 
 
 def _as_json(message: Message) -> dict[str, Any]:

@@ -15,11 +15,13 @@ from llmsim_lab.calls import Message
 
 __all__ = ["PromptGauge", "countable"]
 
-_START, _FLOOR, _MARGIN = 8.0, 5.0, 1.3
+_START, _FLOOR, _MARGIN = 8.0, 6.0, 1.3
 """Characters per token: at first, and at the least once some were seen (a model that has been shown
 Chinese or JSON will be shown English), and the factor of safety on top."""
 _LEAST_TOKENS = 64
 """Shorter prompts say little: they are mostly the chat template."""
+_TEMPLATE_TOKENS, _TEMPLATE_TOKENS_PER_MESSAGE = 128, 16
+"""Generous: what chat templates and their default system messages add."""
 
 _SPACES = re.compile(r"\s+")
 _RUNS = re.compile(r"(\S)\1{3,}")
@@ -59,6 +61,12 @@ class PromptGauge:
         if rough <= limit:
             return rough
         return int(sum(map(countable, texts)) / per_token)
+
+    @staticmethod
+    def surely_fits(texts: list[str], *, num_ctx: int) -> bool:
+        """Whether not even a token a byte, with room for the chat template, fills the window."""
+        size = sum(len(text) if text.isascii() else len(text.encode()) for text in texts)
+        return size + _TEMPLATE_TOKENS + _TEMPLATE_TOKENS_PER_MESSAGE * len(texts) < num_ctx
 
     def learn(self, texts: list[str], tokens: int) -> None:
         """Take note of a prompt that was read whole."""

@@ -59,7 +59,8 @@ def parse_host(host: str | None = None) -> str:
         name = split.hostname or "127.0.0.1"
         address = _connectable(name) if _ADDRESS.fullmatch(name) else name
         url = f"{scheme}://{address}:{port}{split.path.rstrip('/')}"
-        if not httpx.URL(url).host or any(sign.isspace() for sign in url):
+        extra = split.username or split.query or split.fragment
+        if extra or not httpx.URL(url).host or any(sign.isspace() for sign in url):
             raise wrong
     except (ValueError, httpx.InvalidURL) as error:
         raise wrong from error
@@ -110,14 +111,9 @@ class FieldsTransport(httpx.AsyncBaseTransport):
         ):
             extra.sent = True
             body = json.loads(await request.aread()) | extra.fields
-            headers = [pair for pair in request.headers.raw if pair[0].lower() != b"content-length"]
-            request = httpx.Request(
-                request.method,
-                request.url,
-                headers=headers,
-                content=json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode(),
-                extensions=request.extensions,
-            )
+            content = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+            request.stream = httpx.ByteStream(content)
+            request.headers["Content-Length"] = str(len(content))
         return await self._inner.handle_async_request(request)
 
     async def aclose(self) -> None:

@@ -23,6 +23,7 @@ from jinja2 import meta
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from llmsim_lab.errors import PromptError
+from llmsim_lab.prompts.fill import Fill, compile_template
 
 __all__ = ["Prompt", "PromptDiff", "RenderedPrompt"]
 
@@ -32,7 +33,11 @@ _MAX_CACHED_SYSTEM_TEXTS = 4096
 
 @cache
 def _environment() -> ImmutableSandboxedEnvironment:
-    return ImmutableSandboxedEnvironment(undefined=jinja2.StrictUndefined, autoescape=False)
+    environment = ImmutableSandboxedEnvironment(undefined=jinja2.StrictUndefined, autoescape=False)
+    # No built-in names, which a slot of the same name would silently become, and no chance.
+    environment.globals.clear()
+    del environment.filters["random"]
+    return environment
 
 
 def _digest(*parts: str) -> str:
@@ -161,8 +166,9 @@ class Prompt:
         return tuple(sorted(names, key=lambda name: _first_use(name, text)))
 
     @cached_property
-    def _templates(self) -> tuple[jinja2.Template, jinja2.Template]:
-        return _environment().from_string(self.system), _environment().from_string(self.user)
+    def _templates(self) -> tuple[Fill, Fill]:
+        environment = _environment()
+        return compile_template(self.system, environment), compile_template(self.user, environment)
 
     @cached_property
     def digest(self) -> str:
@@ -240,15 +246,15 @@ class Prompt:
         """
         if values.keys() != self._wanted:
             raise PromptError(self._mismatch(values))
-        system_template, user_template = self._templates
-        system = self._render_system(system_template, values)
+        fill_system, fill_user = self._templates
+        system = self._render_system(fill_system, values)
         try:
-            user = user_template.render(values)
+            user = fill_user(values)
         except (jinja2.TemplateError, TypeError, ValueError, ArithmeticError) as error:
             raise PromptError(f"prompt {self.name!r}, User message: {error}") from error
         return RenderedPrompt(system=system, user=user, template=self)
 
-    def _render_system(self, template: jinja2.Template, values: dict[str, Any]) -> str:
+    def _render_system(self, fill: Fill, values: dict[str, Any]) -> str:
         """Render the system message, once for each set of values."""
         if not self.system:
             return ""
@@ -256,7 +262,7 @@ class Prompt:
         text = self._system_texts.get(key)
         if text is None:
             try:
-                text = template.render(values)
+                text = fill(values)
             except (jinja2.TemplateError, TypeError, ValueError, ArithmeticError) as error:
                 raise PromptError(f"prompt {self.name!r}, System message: {error}") from error
             if len(self._system_texts) < _MAX_CACHED_SYSTEM_TEXTS:

@@ -7,7 +7,15 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from llmsim_lab.agents import NationProfile
 from llmsim_lab.engines import EngineConfig
@@ -16,6 +24,21 @@ from llmsim_lab.llm import LLMConfig
 from llmsim_lab.simulation.interventions import Intervention
 
 __all__ = ["EconomyConfig", "NationConfig", "SimulationConfig", "ValidatorConfig"]
+
+
+class _NoKeyTwice(yaml.SafeLoader):
+    """YAML's own rule, which PyYAML does not keep: it would let the last one win in silence."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    raise yaml.constructor.ConstructorError(
+                        None, None, f"the key {key.value!r} stands there twice", key.start_mark
+                    )
+                seen.add(key.value)
+        return super().construct_mapping(node, deep)
 
 
 class _Strict(BaseModel):
@@ -31,7 +54,7 @@ class NationConfig(NationProfile):
         prompt: a prompt file instead of the shipped one; only for ``llm``.
     """
 
-    name: Annotated[str, Field(min_length=1)]
+    name: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
     kind: Literal["llm", "taylor"] = "llm"
     prompt: Path | None = None
 
@@ -100,9 +123,7 @@ class SimulationConfig(_Strict):
     seed: Annotated[int, Field(ge=0)] = 0
     turns: Annotated[int, Field(ge=0, le=100_000)] = 8
     start: str | None = None
-    nations: Annotated[tuple[NationConfig, ...], Field(min_length=1)] = (
-        NationConfig(name="United States"),
-    )
+    nations: tuple[NationConfig, ...] = (NationConfig(name="United States"),)
     llm: LLMConfig = Field(default_factory=LLMConfig)
     validator: ValidatorConfig = Field(default_factory=ValidatorConfig)
     engine: EngineConfig = Field(default_factory=EngineConfig)
@@ -119,11 +140,18 @@ class SimulationConfig(_Strict):
         return value
 
     @model_validator(mode="after")
-    def _check_names(self) -> Self:
+    def _check(self) -> Self:
+        if not self.nations:
+            raise ValueError("nations is empty; name at least one, such as nations: [Aland]")
         counts = Counter(nation.name for nation in self.nations)
         twice = sorted(name for name, count in counts.items() if count > 1)
         if twice:
             raise ValueError(f"nations must have different names; twice: {', '.join(twice)}")
+        if self.economy.model == "static" and (hit := [i for i in self.interventions if i.shock]):
+            raise ValueError(
+                f"economy.model 'static' has no equation for the shock at {hit[0]}; use 'set', or "
+                "model 'rudebusch_svensson'"
+            )
         return self
 
     @property
@@ -145,9 +173,9 @@ class SimulationConfig(_Strict):
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"cannot read the configuration {path}: {error}") from error
         try:
-            values = yaml.safe_load(text)
+            values = yaml.load(text, Loader=_NoKeyTwice)
             tree = yaml.compose(text, Loader=yaml.SafeLoader)
-        except yaml.YAMLError as error:
+        except (yaml.YAMLError, ValueError, RecursionError) as error:
             raise ConfigError(f"{path} is not valid YAML: {error}") from error
         if values is None:
             values = {}
@@ -189,7 +217,7 @@ def _explain(error: ValidationError, path: Path, tree: yaml.Node | None) -> str:
         if fault["type"] == "extra_forbidden":
             what = f"unknown key; known here are {', '.join(_known_keys(location[:-1]))}"
         else:
-            what = f"{fault['msg']} (it is {_shown(fault['input'])})"
+            what = f"{fault['msg'].removeprefix('Value error, ')} (it is {_shown(fault['input'])})"
         faults.append(f"{path}, line {line}: {key}: {what}")
     return "\n".join(faults)
 

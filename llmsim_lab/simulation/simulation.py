@@ -42,7 +42,8 @@ class Simulation:
         agents: instead of those the configuration describes.
         validator: instead of the configured one.
         engine: instead of the configured one.
-        state: the initial state instead of the configured one.
+        state: the initial state; if not given, the one ``config.start`` names, else that of the
+            engine given.
 
     Attributes:
         turns: the record so far; ``turns[0]`` holds the initial state.
@@ -74,7 +75,9 @@ class Simulation:
         build.check_names(agent.name for agent in self.agents)
         self.validator = validator or build.validator(self.config, llm_client)
         self.engine = engine or build.engine(self.config, llm_client)
-        if state is None:
+        if state is None and engine is not None and self.config.start is None:
+            state = engine.current_state
+        elif state is None:
             state = build.initial_state(self.config)
         missing = {
             a.name: AgentState(name=a.name) for a in self.agents if a.name not in state.agents
@@ -136,7 +139,8 @@ class Simulation:
             )
         except ValidationError as error:
             faults = "; ".join(
-                f"{'.'.join(map(str, fault['loc'])) or 'intervention'}: {fault['msg']}"
+                f"{'.'.join(str(part) for part in fault['loc'] if part != '[key]') or 'fault'}: "
+                f"{fault['msg'].removeprefix('Value error, ')}"
                 for fault in error.errors(include_url=False)
             )
             raise ConfigError(f"intervention at turn {turn}: {faults}") from error

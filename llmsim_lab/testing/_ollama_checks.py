@@ -124,9 +124,7 @@ def bad_format(wanted: Any, content: bytes) -> str | None:
     if wanted in (None, "", "json") or isinstance(wanted, dict):
         return None
     text, decoder = content.decode(), json.JSONDecoder()
-    for match in re.finditer(r'"format"\s*:\s*', text):
-        value, end = decoder.raw_decode(text, match.end())
-        if value == wanted:
-            raw = text[match.end() : end]
-            return f'invalid format: {quote(raw)}; expected "json" or a valid JSON Schema object'
-    raise AssertionError("the body has the format it was read from")
+    starts = [match.end() for match in re.finditer(r'"format"\s*:\s*', text)]
+    found = [(start, *decoder.raw_decode(text, start)) for start in starts]
+    raw = next(text[start:end] for start, value, end in found if value == wanted)
+    return f'invalid format: {quote(raw)}; expected "json" or a valid JSON Schema object'

@@ -44,6 +44,7 @@ class FakeState:
     models: tuple[FakeModel, ...]
     version: str
     reply: Callable[[dict[str, Any]], Any]
+    knows_truncate: bool = True
     loaded: dict[str, tuple[datetime, int]] = field(default_factory=dict)
     """By full name: when it is unloaded, and the context it was loaded with."""
 
@@ -109,6 +110,8 @@ class FakeState:
     def _chat(self, request: Request) -> Response:
         try:
             body = parse_body(request.content)
+            if not self.knows_truncate:
+                body = {key: body[key] for key in body if key not in ("truncate", "shift")}
             model = self._model_for(body)
             return self._answer_chat(request, body, model)
         except GoError as fault:

@@ -94,10 +94,10 @@ def _example_of(kind: str, schema: Mapping[str, Any], root: Mapping[str, Any]) -
 
 
 def _example_number(schema: Mapping[str, Any], *, step: float) -> float:
-    if "minimum" in schema:
-        return float(schema["minimum"]) if step < 1 else int(schema["minimum"])
-    if "exclusiveMinimum" in schema:
-        return schema["exclusiveMinimum"] + step  # type: ignore[no-any-return]
+    """Return a bound, or what lies one step inside an exclusive one, else the step itself."""
+    value: float = min(step, schema.get("maximum", step))
     if "exclusiveMaximum" in schema:
-        return min(step, schema["exclusiveMaximum"] - step)
-    return min(step, schema.get("maximum", step))
+        value = min(step, schema["exclusiveMaximum"] - step)
+    if "exclusiveMinimum" in schema:
+        value = schema["exclusiveMinimum"] + step
+    return float(schema.get("minimum", value))

@@ -59,6 +59,8 @@ class FakeOllama:
             is the least that fits the request's ``format``.
         version: ``0.32.15`` or ``0.24.0``, the two that were recorded.
         delay_s: how long each chat answer takes, seconds.
+        knows_truncate: False for a server that ignores ``truncate`` and ``shift``, as older ones
+            do: it cuts what is too long without a word.
 
     Example:
         >>> import ollama
@@ -78,6 +80,7 @@ class FakeOllama:
         reply: Replies = None,
         version: str = "0.32.15",
         delay_s: float = 0.0,
+        knows_truncate: bool = True,
     ) -> None:
         now = datetime.now(UTC)
         self._state = FakeState(
@@ -89,6 +92,7 @@ class FakeOllama:
             ),
             version=version,
             reply=self._reply,
+            knows_truncate=knows_truncate,
         )
         self._script = deque(reply) if isinstance(reply, list) else None
         self._every = reply

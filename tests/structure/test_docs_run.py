@@ -95,7 +95,7 @@ def test_the_python_of_a_page_runs(page: Path, tmp_path: Path) -> None:
         done = subprocess.run(
             [sys.executable, "-W", "error", "-c", script],
             cwd=tmp_path,
-            env=environment | {"OLLAMA_HOST": server.url, "MPLBACKEND": "Agg"},
+            env=environment | {"OLLAMA_HOST": server.host, "MPLBACKEND": "Agg"},
             capture_output=True,
             text=True,
             timeout=120,
@@ -146,3 +146,11 @@ def _run_help(path: list[str]) -> str:
         check=True,
     )
     return done.stdout
+
+
+@every_page
+def test_links_and_files_named_on_a_page_lead_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text(encoding="utf-8"))
+    named = {page.parent / link for link in links if "://" not in link}
+    named |= {REPO / word for words in commands(page) for word in words if word.endswith(".yaml")}
+    assert sorted(str(path) for path in named if not path.exists()) == []

@@ -30,7 +30,8 @@ def path(tmp_path: Path) -> Path:
 
 
 def program(path: Path, code: str) -> None:
-    path.write_text(f"#!/bin/sh\n{code}\n")
+    with path.open("x") as file:  # never through a link to the machine's own
+        file.write(f"#!/bin/sh\n{code}\n")
     path.chmod(0o755)
 
 

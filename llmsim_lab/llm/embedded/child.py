@@ -1,0 +1,97 @@
+"""The process that runs the model: started as a script, reads its settings from standard input.
+
+It says on standard output, in one line of JSON, that it is ready and where, or what went wrong.
+It ends when its standard input does, which is when its parent ends, however that came about.
+Only the standard library and the runtime are imported here: a crash of native code ends this
+process and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from typing import Any, NoReturn, TextIO
+
+__all__ = ["main"]
+
+_PR_SET_PDEATHSIG = 1
+_PROBE = {"type": "boolean"}
+_LOG_WARNINGS = 2
+_BATCH_TOKENS = 256
+"""Between batches the runtime looks whether the request was given up."""
+
+
+def main() -> NoReturn:
+    """Load the model, serve it, and end with the parent."""
+    settings = json.loads(sys.stdin.readline())
+    _end_with_parent(settings["parent"])
+    # Jupyter's and the terminal's interrupts are for the parent.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    out = _take_stdout()
+    try:
+        import xllamacpp
+    except ImportError as error:
+        _fail(out, "runtime", str(error))
+    grammar = xllamacpp.json_schema_to_grammar(_PROBE)
+    expected = f"%llguidance {{}}\nstart: %json {json.dumps(_PROBE)}"
+    if "".join(grammar.split()) != "".join(expected.split()):
+        _fail(out, "grammar", grammar)
+    try:
+        server = xllamacpp.Server(_parameters(xllamacpp, settings))
+    except Exception as error:  # noqa: BLE001 - whatever it is, the parent has to hear of it
+        _fail(out, "load", str(error))
+    ready = {"ready": server.listening_address, "version": xllamacpp.__version__}
+    out.write(json.dumps(ready) + "\n")
+    out.flush()
+    sys.stdin.read()
+    os._exit(0)  # a destructor would wait for a generation that nobody waits for any more
+
+
+def _parameters(runtime: Any, settings: dict[str, Any]) -> Any:
+    parameters = runtime.CommonParams()
+    parameters.model.path = settings["model"]
+    parameters.n_ctx = settings["num_ctx"]
+    parameters.n_parallel = 1
+    parameters.n_batch = parameters.n_ubatch = _BATCH_TOKENS
+    parameters.cpuparams.n_threads = settings["threads"]
+    parameters.cpuparams_batch.n_threads = settings["threads"]
+    parameters.cache_ram_mib = settings["cache_ram_mib"]
+    parameters.fit_params = False
+    parameters.hostnames = ["127.0.0.1"]
+    parameters.port = 0
+    parameters.n_threads_http = 4
+    parameters.api_keys = [settings["api_key"]]
+    parameters.ui = False
+    parameters.verbosity = _LOG_WARNINGS
+    return parameters
+
+
+def _take_stdout() -> TextIO:
+    """Keep standard output for ourselves; what native code prints goes to standard error."""
+    sys.stdout.flush()
+    own = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    return own
+
+
+def _end_with_parent(parent: int) -> None:
+    """Have the system kill this process when its parent ends; Linux only, the rest reads on."""
+    if not sys.platform.startswith("linux"):
+        return
+    import ctypes
+
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended before we asked
+        os._exit(0)
+
+
+def _fail(out: TextIO, what: str, detail: str) -> NoReturn:
+    out.write(json.dumps({"error": what, "detail": detail}) + "\n")
+    out.flush()
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,193 @@
+"""Where models are kept on this machine, and which of them are here.
+
+A model's file counts as here once its hash was found right. That is noted beside it, with the
+file's size and time, so that a gigabyte is not read again at each start.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+
+from llmsim_lab.errors import ModelFileError
+from llmsim_lab.llm.embedded.catalogue import CATALOGUE, CatalogueModel, find_model
+from llmsim_lab.llm.embedded.machine import available_memory_bytes
+
+__all__ = [
+    "ModelRow",
+    "default_model",
+    "file_sha256",
+    "free_space_bytes",
+    "installed_models",
+    "is_verified",
+    "list_models",
+    "models_folder",
+    "note_verified",
+    "remove_model",
+    "verified_path",
+]
+
+_MEMORY_MARGIN = 1.15
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRow:
+    """One line of the list of models: what it is, and whether it is here."""
+
+    name: str
+    size_bytes: int
+    licence: str
+    installed: bool
+    path: Path
+    note: str
+
+
+def models_folder() -> Path:
+    """Return the folder that holds the models: ``$LLMSIM_MODELS``, else the user's cache."""
+    chosen = os.environ.get("LLMSIM_MODELS", "").strip()
+    if chosen:
+        return Path(chosen).expanduser()
+    return platformdirs.user_cache_path("llmsim_lab") / "models"
+
+
+def list_models() -> list[ModelRow]:
+    """Return the catalogue, and which of it is on this machine."""
+    return [
+        ModelRow(
+            name=model.name,
+            size_bytes=model.size_bytes,
+            licence=model.licence,
+            installed=is_verified(model),
+            path=models_folder() / model.file_name,
+            note=model.note,
+        )
+        for model in CATALOGUE
+    ]
+
+
+def installed_models() -> list[str]:
+    """Return the names of the models that are on this machine, the better one first."""
+    return [model.name for model in CATALOGUE if is_verified(model)]
+
+
+def default_model() -> tuple[str, str]:
+    """Return the name of the model that suits this machine, and why."""
+    best, small = CATALOGUE[0], CATALOGUE[-1]
+    warning = f"note that {small.name} is {small.note}"
+    needed, free = best.memory_bytes * _MEMORY_MARGIN, available_memory_bytes()
+    if free < needed:
+        return small.name, (
+            f"{free / 1e9:.1f} GB of memory is free and {best.name} needs "
+            f"{needed / 1e9:.1f} GB; {warning}"
+        )
+    if is_verified(best):
+        return best.name, "the best one here, and it fits into memory"
+    space = free_space_bytes(models_folder())
+    if space < best.size_bytes * 1.25:
+        return small.name, (
+            f"{space / 1e9:.1f} GB of disk is free and {best.name} needs "
+            f"{best.size_bytes * 1.25 / 1e9:.1f} GB; {warning}"
+        )
+    return best.name, "it fits into this machine's memory and disk"
+
+
+def remove_model(name: str) -> int:
+    """Remove a model's weights, also half-fetched ones; return how many bytes that frees.
+
+    Raises:
+        ConfigError: no model has that name.
+        ModelFileError: it is not here, or cannot be removed.
+    """
+    model = find_model(name)
+    path = models_folder() / model.file_name
+    freed = 0
+    found = False
+    for file in (path, _note_path(path), path.with_name(f"{path.name}.part")):
+        try:
+            size = file.stat().st_size
+            file.unlink()
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise ModelFileError(
+                f"cannot remove {file}: {error.strerror}; a program that runs the model may have "
+                "it open"
+            ) from error
+        found, freed = True, freed + size
+    if not found:
+        raise ModelFileError(f"{name} is not on this machine: there is no {path}")
+    return freed
+
+
+def verified_path(model: CatalogueModel) -> Path | None:
+    """Return where the model is, or None if it is not here; reads the whole file if need be.
+
+    Raises:
+        ModelFileError: the file is here but is not what it should be.
+    """
+    path = models_folder() / model.file_name
+    if is_verified(model):
+        return path
+    if not path.exists():
+        return None
+    found = file_sha256(path)
+    if found != model.sha256:
+        raise ModelFileError(
+            f"{path} is damaged: its sha256 is {found} but should be {model.sha256}; "
+            f"'llmsim-lab model get {model.name}' fetches it again"
+        )
+    note_verified(model)
+    return path
+
+
+def is_verified(model: CatalogueModel) -> bool:
+    """Say whether the model's file is here and unchanged since its hash was found right."""
+    path = models_folder() / model.file_name
+    try:
+        note = json.loads(_note_path(path).read_text(encoding="utf-8"))
+        stat = path.stat()
+    except (OSError, ValueError):
+        return False
+    return bool(note == _note(model, stat))
+
+
+def note_verified(model: CatalogueModel) -> None:
+    """Note beside the model's file that its hash is right."""
+    path = models_folder() / model.file_name
+    note = json.dumps(_note(model, path.stat()))
+    fresh = _note_path(path).with_suffix(f".{os.getpid()}")
+    fresh.write_text(note, encoding="utf-8")
+    fresh.replace(_note_path(path))
+
+
+def file_sha256(path: Path) -> str:
+    """Return a file's sha256, hexadecimal.
+
+    Raises:
+        ModelFileError: the file cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise ModelFileError(f"cannot read the model file {path}: {error.strerror}") from error
+
+
+def free_space_bytes(folder: Path) -> int:
+    """Return the free space where a folder is, or will be."""
+    there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    return shutil.disk_usage(there).free
+
+
+def _note_path(path: Path) -> Path:
+    return path.with_name(f"{path.name}.ok")
+
+
+def _note(model: CatalogueModel, stat: os.stat_result) -> dict[str, object]:
+    return {"size": stat.st_size, "mtime_ns": stat.st_mtime_ns, "sha256": model.sha256}

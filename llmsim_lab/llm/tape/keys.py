@@ -1,0 +1,113 @@
+"""What identifies a call: the whole request, its place in the run, and which sample it is."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from llmsim_lab.calls import ChatRequest, Message
+
+__all__ = ["Settings", "SettingsCache", "call_key", "encode_message", "plain", "settings_texts"]
+
+_MAX_KNOWN_SETTINGS = 10_000
+
+
+def plain(value: Any) -> Any:
+    """Return JSON-ready copies of mappings and tuples, as deep as they go."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return value
+
+
+def encode_message(message: Message) -> list[Any]:
+    """Return a message as a short JSON list: role, content, and what else it has."""
+    parts: list[Any] = [message.role, message.content]
+    if message.tool_calls or message.tool_name is not None:
+        calls = [[call.name, plain(call.arguments), call.id] for call in message.tool_calls]
+        parts += [calls, message.tool_name]
+    return parts
+
+
+def settings_texts(request: ChatRequest) -> tuple[str, str]:
+    """Return what a request holds besides its messages, as JSON: all of it, and what is in its key.
+
+    The key leaves out how long one waits and how long the model stays loaded.
+    """
+    values = {
+        "model": request.model,
+        "schema": plain(request.schema),
+        "tools": plain(request.tools),
+        "options": plain(request.options),
+        "think": request.think,
+    }
+    waiting = {"keep_alive": request.keep_alive, "timeout_s": request.timeout_s}
+    return _dumps(values | waiting), _dumps(values)
+
+
+def _dumps(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """A request's settings as text, the text's digest, and their digest in keys."""
+
+    text: str
+    digest: bytes
+    key_digest: bytes
+    held: tuple[object, ...]
+
+
+class SettingsCache:
+    """Settings that many requests share, turned into text once per combination.
+
+    Schemas and options are made once and handed to every request, so that the objects' identities
+    tell the combinations apart; the objects are kept alive as long as their identities are in use.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[Any, ...], Settings] = {}
+
+    def of(self, request: ChatRequest) -> Settings:
+        """Return the request's settings."""
+        key = (
+            request.model,
+            id(request.schema),
+            id(request.tools),
+            id(request.options),
+            request.think,
+            request.keep_alive,
+            request.timeout_s,
+        )
+        found = self._known.get(key)
+        if found is None:
+            text, key_text = settings_texts(request)
+            found = Settings(
+                text,
+                hashlib.sha256(text.encode()).digest(),
+                hashlib.sha256(key_text.encode()).digest(),
+                (request.schema, request.tools, request.options),
+            )
+            if len(self._known) < _MAX_KNOWN_SETTINGS:
+                self._known[key] = found
+        return found
+
+
+def call_key(request: ChatRequest, settings: Settings) -> bytes:
+    """Return the call's key, 32 bytes; equal for equal calls in any process.
+
+    It covers model, messages, schema, tools, options and thinking; component, agent, turn and
+    replicate; and the attempt.
+    """
+    site = request.site
+    place = (
+        [site.component, site.agent, site.turn, site.replicate] if site else [None, None, None, 0]
+    )
+    messages = [encode_message(message) for message in request.messages]
+    text = json.dumps([place, request.attempt, messages], ensure_ascii=False)
+    return hashlib.sha256(settings.key_digest + text.encode("utf-8", "surrogatepass")).digest()

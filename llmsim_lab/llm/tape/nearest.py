@@ -1,0 +1,88 @@
+"""Say how a request differs from the closest one that was recorded."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable
+
+from llmsim_lab.calls import Attempt, ChatRequest
+from llmsim_lab.llm.tape.keys import settings_texts
+from llmsim_lab.prompts import PromptDiff
+from llmsim_lab.text import clip
+
+__all__ = ["explain_miss"]
+
+_MAX_DIFF = 2_000
+
+
+def explain_miss(request: ChatRequest, recorded: Iterable[Attempt], *, run: int) -> str:
+    """Return a message about a request that is not on the tape.
+
+    Args:
+        request: what was asked for.
+        recorded: what the run recorded in that turn.
+        run: the run's number, for the message.
+    """
+    site = request.site
+    where = (
+        f"{site.component} of {site.agent}, turn {site.turn}, attempt {request.attempt}"
+        if site
+        else "a call outside a turn"
+    )
+    nearest = _nearest(request, list(recorded))
+    if nearest is None:
+        return (
+            f"run {run} has no recorded call for {where}: nothing of that turn is on the tape; "
+            "replay only as many turns as were recorded, or fork the run to go on"
+        )
+    return (
+        f"run {run} has no recorded call for {where}. From the nearest recorded one, "
+        f"{_differences(nearest, request)}\n"
+        "A replay takes the prompts, the configuration and the code of the recording; "
+        "to go on with other ones, fork the run."
+    )
+
+
+def _nearest(request: ChatRequest, recorded: list[Attempt]) -> ChatRequest | None:
+    if not recorded:
+        return None
+    site = request.site
+
+    def likeness(attempt: Attempt) -> tuple[bool, bool, bool, float]:
+        other = attempt.request
+        there = other.site
+        same_component = bool(site and there and site.component == there.component)
+        same_agent = bool(site and there and site.agent == there.agent)
+        ratio = difflib.SequenceMatcher(
+            a=other.prompt.split(), b=request.prompt.split(), autojunk=False
+        ).quick_ratio()
+        return same_component, same_agent, other.attempt == request.attempt, ratio
+
+    return max(recorded, key=likeness).request
+
+
+def _differences(old: ChatRequest, new: ChatRequest) -> str:
+    faults = []
+    if old.site != new.site:
+        faults.append(f"the place differs: recorded {old.site}, asked {new.site}")
+    before, after = (json.loads(settings_texts(request)[1]) for request in (old, new))
+    for name in before:
+        if before[name] != after[name]:
+            was, now = (clip(json.dumps(value[name]), 200) for value in (before, after))
+            faults.append(f"{name} differs: recorded {was}, asked {now}")
+    if old.messages != new.messages:
+        diff = str(PromptDiff(old.prompt, new.prompt))
+        faults.append(f"the prompt differs:\n{_around_changes(diff)}")
+    if not faults:
+        faults.append("nothing differs: it was asked once more than was recorded")
+    return "; ".join(faults)
+
+
+def _around_changes(diff: str) -> str:
+    """Keep the lines of a word diff that changed, each with the one before and after."""
+    lines = diff.splitlines()
+    changed = {n for n, line in enumerate(lines) if "[-" in line or "{+" in line}
+    kept = [line for n, line in enumerate(lines) if {n - 1, n, n + 1} & changed]
+    text = "\n".join(kept)
+    return text if len(text) <= _MAX_DIFF else text[:_MAX_DIFF] + " …"

@@ -1,0 +1,60 @@
+"""The agent that follows the Taylor rule."""
+
+from __future__ import annotations
+
+import pytest
+from builders import make_state
+
+from llmsim_lab.agents import TaylorRuleAgent
+from llmsim_lab.economy import TaylorRule
+from llmsim_lab.economy.limits import RateLimits
+
+
+async def test_at_the_steady_state_it_proposes_the_rate_that_is() -> None:
+    action = await TaylorRuleAgent().decide_action(make_state())
+    assert action.proposed_rate == 4.0
+    assert action.action_string == "Set the interest rate to 4%"
+
+
+async def test_it_proposes_the_grid_rate_closest_to_what_the_rule_asks() -> None:
+    action = await TaylorRuleAgent().decide_action(make_state(inflation=2.4))
+    assert action.proposed_rate == 4.5  # the rule asks for 4.6
+    assert action.chain is not None
+    assert "asks for 4.6%" in action.chain.reasoning
+
+
+async def test_it_goes_no_further_than_one_action_may_and_says_so() -> None:
+    agent = TaylorRuleAgent(limits=RateLimits(max_move=0.5))
+    action = await agent.decide_action(make_state(inflation=12))
+    assert action.proposed_rate == 4.5
+    assert action.policy_decision is not None
+    assert "One step from 4% goes no further." in action.policy_decision.reasoning
+
+
+async def test_it_stays_at_the_lower_bound_in_a_slump() -> None:
+    action = await TaylorRuleAgent().decide_action(
+        make_state(interest_rate=0.5, inflation=-1, output_gap=-8)
+    )
+    assert action.proposed_rate == 0.0
+
+
+async def test_an_odd_current_rate_is_not_moved_by_rounding_alone() -> None:
+    rate = 9.673333333333334
+    gapless = make_state(interest_rate=rate, inflation=2 + (rate - 4) / 1.5)
+    action = await TaylorRuleAgent().decide_action(gapless)
+    assert action.proposed_rate == pytest.approx(rate, abs=1e-6)
+
+
+async def test_it_uses_the_rule_it_was_given() -> None:
+    agent = TaylorRuleAgent("Hawk", rule=TaylorRule(inflation_target=1.0))
+    action = await agent.decide_action(make_state())
+    assert action.proposed_rate == 4.5
+    assert action.agent_name == "Hawk"
+
+
+async def test_no_model_call_stands_behind_its_action() -> None:
+    action = await TaylorRuleAgent().decide_action(make_state(turn=3))
+    assert action.chain is not None
+    assert action.chain.call is None
+    assert action.chain.prompt == ""
+    assert action.reasoning_chain_id == "4/agent/Taylor rule"

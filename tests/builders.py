@@ -1,0 +1,116 @@
+"""Small builders for tests: states, actions, decisions, clients that answer from a script."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llmsim_lab.calls import ChatRequest
+from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
+from llmsim_lab.models import (
+    Action,
+    AgentState,
+    GlobalState,
+    PolicyDecision,
+    SimulationState,
+    StateUpdateDecision,
+    ValidationDecision,
+    ValidationResult,
+)
+from llmsim_lab.simulation import Simulation, SimulationConfig
+
+__all__ = [
+    "answer",
+    "make_action",
+    "make_client",
+    "make_config",
+    "make_simulation",
+    "make_state",
+    "policy",
+    "rate_update",
+    "requests_of",
+    "verdict",
+]
+
+
+def make_state(turn: int = 0, *, names: tuple[str, ...] = ("Aland",), **economy: Any) -> Any:
+    """A state with these agents and these levels of the economy."""
+    return SimulationState(
+        turn=turn,
+        agents={name: AgentState(name=name) for name in names},
+        global_state=GlobalState(**economy),
+    )
+
+
+def make_action(text: str = "Raise taxes", *, name: str = "Aland", **fields: Any) -> Action:
+    """An action that a validator accepted, unless told otherwise."""
+    fields.setdefault("validated", True)
+    fields.setdefault("validation_result", ValidationResult(is_valid=fields["validated"]))
+    return Action(agent_name=name, action_string=text, **fields)
+
+
+def policy(
+    action: str = "Raise the interest rate by 0.25",
+    *,
+    reasoning: str = "Inflation is high.",
+    confidence: float = 0.8,
+) -> PolicyDecision:
+    """What an agent's model says."""
+    return PolicyDecision(action=action, reasoning=reasoning, confidence=confidence)
+
+
+def verdict(
+    is_valid: bool = True, *, reasoning: str = "It is economic.", confidence: float = 0.9
+) -> ValidationDecision:
+    """What a validator's model says."""
+    return ValidationDecision(is_valid=is_valid, reasoning=reasoning, confidence=confidence)
+
+
+def rate_update(
+    rate: float, *, reasoning: str = "A higher rate cools demand.", confidence: float = 0.7
+) -> StateUpdateDecision:
+    """What an engine's model says."""
+    return StateUpdateDecision(new_interest_rate=rate, reasoning=reasoning, confidence=confidence)
+
+
+def answer(request: ChatRequest) -> Any:
+    """Answer any request of a run sensibly: raise the rate by the smallest step offered."""
+    assert request.site is not None
+    if request.site.component == "agent":
+        return policy(reasoning=f"{request.site.agent} sees turn {request.site.turn}.")
+    if request.site.component == "validator":
+        return verdict()
+    assert request.schema is not None
+    offered = request.schema["properties"]["new_interest_rate"]["enum"]
+    middle = sum(offered) / len(offered)
+    return rate_update(min(rate for rate in offered if rate > middle))
+
+
+def make_client(replies: Any = answer, *, delay_s: float = 0.0, **config: Any) -> LLMClient:
+    """A client that retries without waiting; its backend has the requests it saw."""
+    config.setdefault("retry_wait_s", 0)
+    return LLMClient(LLMConfig(**config), ScriptedBackend(replies, delay_s=delay_s))
+
+
+def requests_of(client: LLMClient, component: str | None = None) -> list[ChatRequest]:
+    """What a scripted client was asked, by one component or by all."""
+    backend = client.backend
+    assert isinstance(backend, ScriptedBackend)
+    return [
+        request
+        for request in backend.requests
+        if component is None or (request.site is not None and request.site.component == component)
+    ]
+
+
+def make_config(**fields: Any) -> SimulationConfig:
+    """A run of Taylor rules that needs no model, unless told otherwise."""
+    fields.setdefault("nations", [{"name": "Aland", "kind": "taylor"}])
+    fields.setdefault("validator", {"kind": "always_valid"})
+    return SimulationConfig(**fields)
+
+
+def make_simulation(
+    replies: Any = answer, *, names: tuple[str, ...] = ("Aland", "Borduria"), **config: Any
+) -> Simulation:
+    """A run of model-driven nations on scripted replies."""
+    return Simulation(SimulationConfig(nations=names, **config), llm_client=make_client(replies))

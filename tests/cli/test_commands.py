@@ -1,0 +1,209 @@
+"""The command line as its user meets it: what it prints, writes, and how it ends."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import yaml
+
+from llmsim_lab.cli import main
+from llmsim_lab.testing import FakeOllama, Fault
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def llmsim_lab(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> Run:
+    """Run the command in an empty folder; returns its status, output and errors."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "160")
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["llmsim-lab", *arguments])
+        try:
+            main()
+            status = 0
+        except SystemExit as end:
+            status = end.code if isinstance(end.code, int) else 1
+        out, err = capfd.readouterr()
+        return status, out, err
+
+    return run
+
+
+def reply(body: dict[str, Any]) -> dict[str, Any]:
+    """Answer as a model would that always wants half a point more."""
+    fields = body["format"]["properties"]
+    if "is_valid" in fields:
+        return {"is_valid": True, "reasoning": "It is monetary.", "confidence": 0.9}
+    if "new_interest_rate" in fields:
+        rates = fields["new_interest_rate"]["enum"]
+        return {
+            "new_interest_rate": rates[len(rates) // 2 + 2],
+            "reasoning": "Up.",
+            "confidence": 0.9,
+        }
+    return {
+        "action": "Raise the interest rate [bold]now[/bold]",
+        "reasoning": "Prices rise.",
+        "confidence": 0.8,
+    }
+
+
+def test_the_demo_with_a_rule_needs_no_model_and_writes_chart_and_tables(llmsim_lab: Run) -> None:
+    status, out, _ = llmsim_lab("demo", "--model", "rule", "--turns", "3")
+    assert status == 0
+    assert "Playing 3 quarters from 1979Q3: United States" in out
+    assert "no model was called" in out
+    assert "Set the interest rate to 11.5%" in out
+    assert "make lab" in out
+    frame = pd.read_csv("out/demo/turns.csv")
+    assert frame["period"].tolist() == ["1979Q3", "1979Q4", "1980Q1", "1980Q2"]
+    assert Path("out/demo/rates.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_demo_plays_on_ollama_and_shows_what_was_proposed_and_why(llmsim_lab: Run) -> None:
+    with FakeOllama(reply=reply) as server:
+        status, out, err = llmsim_lab(
+            "demo", "--turns", "2", "--nations", "2", "--host", server.host, "--out", "here"
+        )
+    assert (status, err) == (0, "")
+    assert f"Using llama3.2 on Ollama 0.32.15 at {server.host}" in out
+    assert "Raise the interest rate [bold]now[/bold]: Prices rise." in out
+    assert "Germany" in out
+    assert "12 model calls: ok 100%" in out
+    assert "tokens" in out
+    frame = pd.read_csv("here/decisions.csv")
+    assert frame["component"].tolist() == (["agent"] * 2 + ["validator"] * 2 + ["engine"] * 2) * 2
+    bodies = [request.body for request in server.requests]
+    assert len(bodies) == 12
+    assert all(body["options"]["num_ctx"] == 2048 for body in bodies)
+    assert all(body["truncate"] is False for body in bodies)
+
+
+def test_a_demo_whose_model_fails_keeps_the_turns_before_and_ends_with_status_1(
+    llmsim_lab: Run,
+) -> None:
+    def then_fail(body: dict[str, Any]) -> dict[str, Any]:
+        if len(server.requests) >= 4:
+            server.fail_next(Fault.status(400, "no more"), times=9)
+        return reply(body)
+
+    with FakeOllama(reply=then_fail) as server:
+        status, out, err = llmsim_lab("demo", "--turns", "4", "--host", server.host)
+    assert status == 1
+    assert "Written: " in out
+    assert "The run ended early: 1 of 4 turns were played and written." in err
+    assert "client_error" in err
+    assert len(pd.read_csv("out/demo/turns.csv")) == 2
+
+
+def test_a_run_from_a_file_obeys_the_file(llmsim_lab: Run) -> None:
+    Path("run.yaml").write_text(
+        yaml.safe_dump(
+            {
+                "name": "mine",
+                "start": "2007Q4",
+                "turns": 2,
+                "nations": [{"name": "Rule", "kind": "taylor"}],
+                "validator": {"kind": "always_valid"},
+                "interventions": [{"turn": 1, "set": {"inflation": 9}, "note": "war"}],
+            }
+        )
+    )
+    status, out, _ = llmsim_lab("run", "run.yaml", "--out", "res")
+    assert status == 0
+    assert "2008Q2" in out
+    frame = pd.read_csv("res/turns.csv")
+    assert frame["inflation"][1] == pytest.approx(9)
+    assert frame["interventions"][1] == "turn 1: inflation=9 (war)"
+
+
+def test_the_configuration_written_beside_a_run_runs_again_to_the_same_rates(
+    llmsim_lab: Run,
+) -> None:
+    llmsim_lab("demo", "--model", "rule", "--turns", "3", "--out", "first")
+    status, _, err = llmsim_lab("run", "first/config.yaml", "--out", "second")
+    assert (status, err) == (0, "")
+    first, second = (pd.read_csv(f"{folder}/turns.csv") for folder in ("first", "second"))
+    pd.testing.assert_frame_equal(first.drop(columns="seconds"), second.drop(columns="seconds"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("demo", "--start", "1850Q1", "--model", "rule"), "1850Q1"),
+        (("demo", "--model", "llama3.2"), "'ollama:llama3.2'"),
+        (("demo", "--model", "ollama", "--host", "127.0.0.1:9"), "no Ollama answers"),
+        (("run", "nowhere.yaml"), "cannot read the configuration nowhere.yaml"),
+        (("model", "get", "gpt-9"), "gpt-9"),
+        (("model", "rm", "gpt-9"), "gpt-9"),
+    ],
+)
+def test_bad_input_ends_with_one_message_and_status_1(
+    llmsim_lab: Run, arguments: tuple[str, ...], message: str
+) -> None:
+    status, _, err = llmsim_lab(*arguments)
+    assert status == 1
+    assert err.startswith("error: ")
+    assert message in err
+    assert "Traceback" not in err
+
+
+def test_a_folder_that_cannot_be_written_to_is_named(llmsim_lab: Run) -> None:
+    Path("file").write_text("in the way")
+    status, _, err = llmsim_lab("demo", "--model", "rule", "--out", "file/out")
+    assert status == 1
+    assert "cannot write to the folder file/out" in err
+
+
+def test_a_bad_key_in_a_configuration_is_named_with_its_line(llmsim_lab: Run) -> None:
+    Path("bad.yaml").write_text("turns: 2\nengine:\n  max_moves: 1\n")
+    status, _, err = llmsim_lab("run", "bad.yaml")
+    assert status == 1
+    assert "bad.yaml, line 3: engine.max_moves: unknown key; known here are max_move" in err
+
+
+@pytest.mark.parametrize("arguments", [("demo", "--turns", "-1"), ("demo", "--nations", "0")])
+def test_numbers_out_of_range_are_refused_by_name(
+    llmsim_lab: Run, arguments: tuple[str, ...]
+) -> None:
+    status, _, err = llmsim_lab(*arguments)
+    assert status == 2
+    assert arguments[1] in err
+
+
+def test_the_version_is_said(llmsim_lab: Run) -> None:
+    status, out, _ = llmsim_lab("--version")
+    assert status == 0
+    assert out.startswith("llmsim-lab 0.")
+
+
+def test_the_doctor_asks_the_model_and_says_how_it_did(llmsim_lab: Run) -> None:
+    with FakeOllama(models=["llama3.2", "other"], reply=reply) as server:
+        status, out, _ = llmsim_lab("doctor", "--host", server.host, "--model", "ollama:llama3.2")
+    assert status == 0
+    assert "yes: Raise the interest rate" in out
+    assert "tokens/s" in out
+    assert f"connect('auto') says: Using llama3.2 on Ollama 0.32.15 at {server.host}" in out
+
+
+def test_the_doctor_says_what_is_wrong_and_ends_with_status_1(llmsim_lab: Run) -> None:
+    with FakeOllama(reply="I would rather not.") as server:
+        status, out, _ = llmsim_lab("doctor", "--host", server.host, "--model", "ollama:llama3.2")
+    assert status == 1
+    assert "invalid_response" in out
+
+
+def test_the_catalogue_is_listed(llmsim_lab: Run) -> None:
+    status, out, _ = llmsim_lab("model", "ls")
+    assert status == 0
+    assert "qwen2.5-coder-1.5b" in out
+    assert "smollm2-135m" in out

@@ -1,0 +1,474 @@
+"""OllamaBackend against FakeOllama: what goes out, what comes back, what failures mean."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import logging
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import ollama
+import pytest
+
+from llmsim_lab.calls import ChatBackend, ChatReply, ChatRequest, Message, ToolCall
+from llmsim_lab.errors import BackendError, ConfigError, FailureReason
+from llmsim_lab.llm.ollama import OllamaBackend, probe
+from llmsim_lab.testing.fake_ollama import FakeModel, FakeOllama, Fault
+
+TEXT = "The capital of France is Paris."
+TOOL: dict[str, Any] = {
+    "type": "function",
+    "function": {
+        "name": "set_rate",
+        "description": "Set the policy rate",
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "path": {
+                    "type": "array",
+                    "items": {"type": "object", "properties": {"rate": {"type": "number"}}},
+                },
+                "options": {"type": "object", "properties": {"dry": {"type": "boolean"}}},
+            },
+            "additionalProperties": False,
+        },
+    },
+}
+
+
+EMBEDDER = FakeModel(name="embed", capabilities=("embedding",))
+
+
+def ask(text: str = "What is the capital of France?", **changes: Any) -> ChatRequest:
+    request = ChatRequest(
+        model="llama3.2", messages=(Message("user", text),), options={"num_ctx": 4096}
+    )
+    return replace(request, **changes)
+
+
+@pytest.fixture
+def server() -> Iterator[FakeOllama]:
+    with FakeOllama(reply=TEXT) as server:
+        yield server
+
+
+@pytest.fixture(params=[False, True], ids=["plain", "stream"])
+async def backend(
+    server: FakeOllama, request: pytest.FixtureRequest
+) -> AsyncIterator[OllamaBackend]:
+    backend = OllamaBackend("llama3.2", host=server.host, stream=request.param)
+    yield backend
+    await backend.aclose()
+
+
+@asynccontextmanager
+async def answering(status: str, body: str) -> AsyncIterator[str]:
+    """Run a server that says one thing, whatever it is asked; gives its address."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(4096)
+        writer.write(f"HTTP/1.1 {status}\r\nConnection: close\r\n\r\n{body}".encode())
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+async def failure(backend: OllamaBackend, request: ChatRequest | None = None) -> BackendError:
+    with pytest.raises(BackendError) as caught:
+        await backend.chat(request or ask())
+    return caught.value
+
+
+class TestReplies:
+    async def test_a_reply_has_text_tokens_and_times(self, backend: OllamaBackend) -> None:
+        reply = await backend.chat(ask())
+        assert (reply.text, reply.done_reason) == (TEXT, "stop")
+        assert (reply.prompt_tokens, reply.reply_tokens) == (14, 8)
+        assert reply.load_seconds == 0.25
+        assert reply.seconds > 0
+        assert isinstance(backend, ChatBackend)
+
+    async def test_tool_calls_and_thinking_are_told_apart(self, backend: OllamaBackend) -> None:
+        call = ToolCall(name="set_rate", arguments={"path": [{"rate": 4.25}]})
+        made = ChatReply(text="Done.", thinking="Hm, rates.", tool_calls=(call,))
+        model = FakeModel(name="llama3.2", capabilities=("completion", "tools", "thinking"))
+        with FakeOllama([model], reply=made) as server:
+            other = OllamaBackend(host=server.host, stream=backend._stream)
+            reply = await other.chat(ask(think=True, tools=(TOOL,)))
+            await other.aclose()
+        assert (reply.text, reply.thinking, reply.tool_calls) == ("Done.", "Hm, rates.", (call,))
+
+    async def test_a_cut_reply_says_length(self, backend: OllamaBackend) -> None:
+        reply = await backend.chat(ask(options={"num_ctx": 4096, "num_predict": 3}))
+        assert (reply.text, reply.done_reason) == ("The capital of", "length")
+
+
+class TestWire:
+    async def test_the_prompt_is_never_to_be_cut_by_the_server(
+        self, server: FakeOllama, backend: OllamaBackend
+    ) -> None:
+        await backend.chat(ask())
+        [request] = server.requests
+        assert (request.body["truncate"], request.body["shift"]) == (False, False)
+        assert int(request.headers["content-length"]) == len(request.content)
+
+    def test_the_client_still_lacks_truncate(self) -> None:
+        """When this fails, pass ``truncate`` and ``shift`` to ``chat``, without the transport."""
+        known = inspect.signature(ollama.AsyncClient.chat).parameters
+        assert not {"truncate", "shift"} & set(known)
+
+    async def test_a_request_arrives_as_it_was_made(
+        self, server: FakeOllama, backend: OllamaBackend
+    ) -> None:
+        call = ToolCall(name="set_rate", arguments={"path": []})
+        request = ask(
+            messages=(
+                Message("system", "Be brief."),
+                Message("assistant", "", tool_calls=(call,)),
+                Message("tool", "done", tool_name="set_rate"),
+                Message("user", "Grüße & <x> 中"),
+            ),
+            schema={"type": "object", "properties": {"z": {"const": 1}, "a": {"const": 2}}},
+            tools=(TOOL,),
+            options={"num_ctx": 4096, "temperature": 0.7, "seed": 0, "stop": ["\n\n"]},
+            keep_alive="10m",
+        )
+        await backend.chat(request)
+        body = server.requests[0].body
+        assert body["messages"] == [
+            {"role": "system", "content": "Be brief."},
+            {
+                "role": "assistant",
+                "tool_calls": [{"function": {"name": "set_rate", "arguments": {"path": []}}}],
+            },
+            {"role": "tool", "content": "done", "tool_name": "set_rate"},
+            {"role": "user", "content": "Grüße & <x> 中"},
+        ]
+        assert json.dumps(body["format"]) == json.dumps(request.schema)
+        assert body["tools"] == [TOOL]
+        assert body["options"] == request.options
+        assert (body["keep_alive"], body["think"]) == ("10m", False)
+
+    async def test_what_is_not_set_is_not_sent(
+        self, server: FakeOllama, backend: OllamaBackend
+    ) -> None:
+        await backend.chat(ask(think=None))
+        assert not {"think", "keep_alive", "format"} & set(server.requests[0].body)
+
+    async def test_a_think_level_reaches_a_model_that_thinks(self) -> None:
+        model = FakeModel(name="gpt-oss", capabilities=("completion", "thinking"))
+        with FakeOllama([model]) as server:
+            backend = OllamaBackend(host=server.host)
+            await backend.chat(ask(model="gpt-oss", think="low"))
+            await backend.aclose()
+        assert server.requests[0].body["think"] == "low"
+
+    async def test_a_model_that_cannot_think_is_asked_again_without_it_once_and_for_all(
+        self, server: FakeOllama, backend: OllamaBackend, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        with caplog.at_level(logging.INFO, "llmsim_lab"):
+            for _ in range(2):
+                assert (await backend.chat(ask(think=True))).text == TEXT
+        assert [request.body.get("think") for request in server.requests] == [True, None, None]
+        [record] = [r for r in caplog.records if "think_unsupported" in r.getMessage()]
+        assert (record.levelname, "model=llama3.2" in record.getMessage()) == ("INFO", True)
+
+
+FAULTS: list[tuple[Fault, FailureReason, int | None, bool]] = [
+    (Fault.status(429), "rate_limited", 429, True),
+    (Fault.status(500), "server_error", 500, True),
+    (Fault.status(502, "<html>Bad Gateway</html>"), "server_error", 502, True),
+    (Fault.status(503), "server_error", 503, True),
+    (Fault.status(400, "no such thing"), "client_error", 400, False),
+    (Fault.status(401, "unauthorized"), "client_error", 401, False),
+    (Fault.status(403, ""), "client_error", 403, False),
+    (Fault.status(404, "page not found"), "client_error", 404, False),
+    (Fault.status(404, "model 'llama3.2' not found"), "model_not_found", 404, False),
+    (Fault.status(500, 'option "seed" must be of type integer'), "client_error", 500, False),
+    (Fault.status(500, "invalid JSON schema in format"), "client_error", 500, False),
+    (Fault.status(500, "{not JSON"), "server_error", 500, True),
+    (Fault.status(500, '{"error": {"code": 7}}'), "server_error", 500, True),
+    (Fault.overflow(), "context_overflow", 400, False),
+    (Fault.cut_connection(), "connection_error", None, True),
+    (Fault.cut_stream(), "connection_error", None, True),
+    (Fault.invalid_json(), "server_error", 200, True),
+]
+
+
+class TestFailures:
+    @pytest.mark.parametrize(("fault", "reason", "status", "retry"), FAULTS)
+    async def test_every_fault_has_its_reason(
+        self,
+        server: FakeOllama,
+        backend: OllamaBackend,
+        fault: Fault,
+        reason: str,
+        status: int | None,
+        retry: bool,
+    ) -> None:
+        server.fail_next(fault)
+        error = await failure(backend)
+        assert (error.reason, error.status_code, error.retry) == (reason, status, retry)
+        assert (await backend.chat(ask())).text == TEXT
+
+    async def test_an_error_line_in_a_stream_is_the_servers_fault(self, server: FakeOllama) -> None:
+        backend = OllamaBackend(host=server.host, stream=True)
+        server.fail_next(Fault.error_line())
+        error = await failure(backend)
+        await backend.aclose()
+        assert (error.reason, error.retry) == ("server_error", True)
+        assert "unexpected EOF" in str(error)
+
+    async def test_a_stream_without_its_end_is_a_lost_connection(self, server: FakeOllama) -> None:
+        backend = OllamaBackend(host=server.host, stream=True)
+        server.fail_next(Fault.end_stream(after=3), Fault.end_stream(after=0))
+        first, second = await failure(backend), await failure(backend)
+        await backend.aclose()
+        assert (first.reason, first.retry, second.reason) == (
+            "connection_error",
+            True,
+            "connection_error",
+        )
+        assert "ended after 3 lines, before it was done" in str(first)
+
+    async def test_a_missing_model_is_named_with_those_there_are(
+        self, server: FakeOllama, backend: OllamaBackend
+    ) -> None:
+        error = await failure(backend, ask(model="nope"))
+        assert (error.reason, error.status_code) == ("model_not_found", 404)
+        assert "model 'nope' is not on Ollama at http://127.0.0.1" in str(error)
+        assert "ollama pull nope" in str(error)
+        assert "it has llama3.2:latest" in str(error)
+
+    async def test_a_missing_model_is_named_alone_where_no_listing_is_to_be_had(self) -> None:
+        async with answering("404 Not Found", '{"error": "model \'llama3.2\' not found"}') as host:
+            backend = OllamaBackend(host=host)
+            error = await failure(backend)
+            await backend.aclose()
+        assert str(error).endswith("get it with: ollama pull llama3.2")
+
+    @pytest.mark.parametrize(
+        ("changes", "text"),
+        [
+            ({"options": {"temperature": "hot"}}, 'option "temperature" must be of type float32'),
+            ({"schema": {"type": "nonsense"}}, "Unrecognized schema"),
+            ({"schema": {"type": "string", "pattern": "x"}}, "Pattern must start with '^'"),
+            ({"keep_alive": "banana"}, 'invalid duration "banana"'),
+        ],
+    )
+    async def test_a_wrong_request_is_explained_and_not_worth_repeating(
+        self, backend: OllamaBackend, changes: dict[str, Any], text: str
+    ) -> None:
+        error = await failure(backend, ask(**changes))
+        assert (error.reason, error.retry) == ("client_error", False)
+        assert text in str(error)
+        assert '\\"' not in str(error), "the JSON inside the text was not taken apart"
+
+    @pytest.mark.parametrize(
+        ("version", "text"),
+        [
+            ("0.32.15", r"the prompt has 592 tokens, more than num_ctx=256"),
+            ("0.24.0", r"the prompt has 2400 characters, more than num_ctx=256"),
+        ],
+    )
+    async def test_an_overflow_names_prompt_window_and_way_out(
+        self, version: str, text: str
+    ) -> None:
+        with FakeOllama(version=version) as server:
+            backend = OllamaBackend(host=server.host)
+            with pytest.raises(BackendError, match=text) as caught:
+                await backend.chat(ask("A b c d e f g h i j. " * 34 + "x" * 1686, **_window(256)))
+            await backend.aclose()
+        assert (caught.value.reason, caught.value.retry) == ("context_overflow", False)
+        assert "raise LLMConfig.num_ctx" in str(caught.value)
+
+    @pytest.mark.parametrize(
+        "changes", [{"options": {"x": float("nan")}}, {"keep_alive": object()}]
+    )
+    async def test_what_cannot_be_sent_is_the_callers_fault(
+        self, server: FakeOllama, backend: OllamaBackend, changes: dict[str, Any]
+    ) -> None:
+        error = await failure(backend, ask(**changes))
+        assert (error.reason, error.retry) == ("client_error", False)
+        assert "cannot be sent" in str(error)
+        assert server.requests == []
+
+    async def test_no_server_is_a_connection_error_that_says_what_to_do(self) -> None:
+        with FakeOllama() as server:
+            host = server.host
+        for stream in (False, True):
+            backend = OllamaBackend("llama3.2", host=host, stream=stream)
+            error = await failure(backend)
+            assert (error.reason, error.retry) == ("connection_error", True)
+            assert f"no Ollama server answers at {host}; start it with: ollama serve" in str(error)
+            with pytest.raises(BackendError, match="ollama serve"):
+                await backend.model_info()
+            await backend.aclose()
+
+    def test_a_host_that_makes_no_sense_is_a_wrong_setting(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("OLLAMA_HOST", "http://:bad")
+        with pytest.raises(ConfigError, match=r"OLLAMA_HOST='http://:bad' is not a server"):
+            OllamaBackend()
+
+
+def _window(num_ctx: int) -> dict[str, Any]:
+    return {"options": {"num_ctx": num_ctx}}
+
+
+class TestCancelling:
+    async def test_a_cancelled_request_frees_the_server(
+        self, server: FakeOllama, backend: OllamaBackend
+    ) -> None:
+        server.fail_next(Fault.hang())
+        asking = asyncio.create_task(backend.chat(ask()))
+        await asyncio.to_thread(server.wait_for, active=1)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        await asyncio.to_thread(server.wait_for, active=0)
+        assert (await backend.chat(ask())).text == TEXT
+
+    async def test_a_time_limit_of_the_caller_frees_the_server_too(
+        self, server: FakeOllama, backend: OllamaBackend
+    ) -> None:
+        server.fail_next(Fault.hang())
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await backend.chat(ask())
+        await asyncio.to_thread(server.wait_for, active=0)
+
+
+class TestLoops:
+    def test_one_backend_serves_one_loop_after_the_other(self, server: FakeOllama) -> None:
+        backend = OllamaBackend(host=server.host)
+        for _ in range(3):
+            assert asyncio.run(backend.chat(ask())).text == TEXT
+        asyncio.run(backend.aclose())
+
+    def test_one_backend_serves_loops_in_several_threads(self, server: FakeOllama) -> None:
+        backend = OllamaBackend(host=server.host)
+        replies: list[str] = []
+
+        async def several() -> None:
+            made = await asyncio.gather(*(backend.chat(ask()) for _ in range(5)))
+            replies.extend(reply.text for reply in made)
+
+        threads = [threading.Thread(target=lambda: asyncio.run(several())) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert replies == [TEXT] * 15
+
+    async def test_many_requests_are_in_flight_at_once(self) -> None:
+        with FakeOllama() as server:
+            server.fail_next(Fault.hang(), times=150)
+            backend = OllamaBackend(host=server.host)
+            asking = [asyncio.create_task(backend.chat(ask())) for _ in range(150)]
+            await asyncio.to_thread(server.wait_for, active=150)
+            for task in asking:
+                task.cancel()
+            await asyncio.wait(asking)
+            await asyncio.to_thread(server.wait_for, active=0)
+            await backend.aclose()
+
+
+class TestModels:
+    async def test_the_models_details_are_told(self) -> None:
+        model = FakeModel(name="Llama3.2", capabilities=("completion",), context_length=131072)
+        with FakeOllama([model]) as server:
+            backend = OllamaBackend("llama3.2:latest", host=server.host)
+            info = await backend.model_info()
+            await backend.aclose()
+        assert (info.name, info.backend, info.version) == ("llama3.2:latest", "ollama", "0.32.15")
+        assert (info.digest, info.context_length) == (model.digest, 131072)
+        assert info.capabilities == ("completion",)
+
+    async def test_details_of_a_missing_model_are_a_failure(self, server: FakeOllama) -> None:
+        backend = OllamaBackend("nope", host=server.host)
+        with pytest.raises(BackendError, match=r"ollama pull nope; it has llama3\.2:latest") as no:
+            await backend.model_info()
+        await backend.aclose()
+        assert no.value.reason == "model_not_found"
+
+    async def test_without_a_name_the_chat_model_pulled_last_is_taken(self) -> None:
+        models: list[str | FakeModel] = [EMBEDDER, "phi4", "llama3.2"]
+        with FakeOllama(models) as server:
+            backend = OllamaBackend(host=server.host)
+            for name in ("auto", ""):
+                await backend.chat(ask(model=name))
+            listed = [model.name for model in await backend.list_models()]
+            await backend.aclose()
+        assert [request.body["model"] for request in server.requests] == ["phi4:latest"] * 2
+        assert listed == ["embed:latest", "phi4:latest", "llama3.2:latest"]
+
+    async def test_a_loaded_model_comes_first(self) -> None:
+        with FakeOllama(["phi4", "llama3.2"]) as server:
+            backend = OllamaBackend(host=server.host)
+            await backend.chat(ask(model="llama3.2"))
+            assert (await backend.model_info()).name == "llama3.2:latest"
+            await backend.aclose()
+
+    async def test_a_server_without_a_chat_model_says_how_to_get_one(self) -> None:
+        with FakeOllama([EMBEDDER]) as server:
+            backend = OllamaBackend(host=server.host)
+            error = await failure(backend, ask(model="auto"))
+            await backend.aclose()
+        assert error.reason == "model_not_found"
+        assert "no model that can chat; get one with: ollama pull" in str(error)
+
+    async def test_something_else_than_ollama_is_not_understood(self) -> None:
+        async with answering("200 OK", "[42]") as host:
+            backend = OllamaBackend("llama3.2", host=host)
+            with pytest.raises(BackendError, match="not valid JSON of Ollama's form"):
+                await backend.list_models()
+            assert (await failure(backend)).reason == "server_error"
+            assert await asyncio.to_thread(probe, host) is None
+            await backend.aclose()
+
+
+class TestProbe:
+    @pytest.mark.parametrize("version", ["0.32.15", "0.24.0"])
+    def test_a_server_is_found_with_its_models(self, version: str) -> None:
+        models: list[str | FakeModel] = [EMBEDDER, "phi4"]
+        with FakeOllama(models, version=version) as server:
+            found = probe(server.host)
+        assert found
+        assert (found.host, found.version, found.model) == (
+            server_url(found),
+            version,
+            "phi4:latest",
+        )
+        assert set(found.models) == {"embed:latest", "phi4:latest"}
+
+    def test_a_server_without_models_is_found_too(self) -> None:
+        with FakeOllama([]) as server:
+            found = probe(server.host)
+        assert found
+        assert (found.models, found.model) == ((), None)
+
+    def test_no_server_is_none(self) -> None:
+        with FakeOllama() as server:
+            host = server.host
+        assert probe(host, timeout_s=0.5) is None
+
+    def test_the_environment_names_the_server(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        with FakeOllama() as server:
+            monkeypatch.setenv("OLLAMA_HOST", server.host.removeprefix("http://"))
+            found = probe()
+        assert found
+        assert found.model == "llama3.2:latest"
+
+
+def server_url(found: Any) -> str:
+    assert found.host.startswith("http://127.0.0.1:")
+    return str(found.host)

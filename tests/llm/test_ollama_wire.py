@@ -1,0 +1,178 @@
+"""Addresses of servers, proxies, and clients shared per event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import httpx
+import pytest
+
+from llmsim_lab.calls import ChatRequest, Message
+from llmsim_lab.errors import BackendError, ConfigError
+from llmsim_lab.llm.ollama import OllamaBackend
+from llmsim_lab.llm.ollama_wire import (
+    Clients,
+    FieldsTransport,
+    Outgoing,
+    clients_for,
+    is_loopback,
+    outgoing,
+    parse_host,
+)
+from llmsim_lab.testing.fake_ollama import FakeOllama
+
+
+@pytest.mark.parametrize(
+    ("given", "url"),
+    [
+        ("gpu-box", "http://gpu-box:11434"),
+        ("gpu-box:8080/", "http://gpu-box:8080"),
+        (":8080", "http://127.0.0.1:8080"),
+        ("http://gpu-box", "http://gpu-box:80"),
+        ("https://gpu-box/ollama/", "https://gpu-box:443/ollama"),
+        (' "10.0.0.7" ', "http://10.0.0.7:11434"),
+        ("0.0.0.0", "http://127.0.0.1:11434"),
+        ("[::]:9", "http://[::1]:9"),
+        ("[fe80::1]", "http://[fe80::1]:11434"),
+        ("1box.example", "http://1box.example:11434"),
+        (None, "http://127.0.0.1:11434"),
+    ],
+)
+def test_an_address_is_read_as_ollama_does(given: str | None, url: str) -> None:
+    assert parse_host(given) == url
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "http://:bad",
+        "box:99999",
+        "ftp://box",
+        "http://[::1",
+        "1.2.3",
+        "a box",
+        "http://me:secret@box",
+        "box?x",
+    ],
+)
+def test_an_address_that_makes_no_sense_is_refused(given: str) -> None:
+    with pytest.raises(ConfigError, match=r"host=.* is not a server's address; write it as"):
+        parse_host(given)
+
+
+def test_the_environments_address_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OLLAMA_HOST", "gpu-box:8080")
+    assert parse_host() == "http://gpu-box:8080"
+    assert parse_host("other") == "http://other:11434"
+
+
+def test_this_machine_is_known_by_its_addresses() -> None:
+    here = ("http://127.0.0.1:1", "http://[::1]:1", "http://localhost:1", "http://a.localhost:1")
+    assert all(is_loopback(url) for url in here)
+    assert not any(is_loopback(url) for url in ("http://10.0.0.1:1", "http://gpu-box:1"))
+
+
+async def test_the_environments_proxy_is_used_for_other_machines_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    request = ChatRequest(model="llama3.2", messages=(Message("user", "Hello"),))
+    with FakeOllama(reply="from here") as server:
+        for name in ("HTTP_PROXY", "http_proxy"):
+            monkeypatch.setenv(name, server.host)
+        monkeypatch.setenv("NO_PROXY", "")
+        monkeypatch.setenv("no_proxy", "")
+        here = OllamaBackend(host=server.host)
+        assert (await here.chat(request)).text == "from here"
+        # The fake server, asked as a proxy, sees the foreign host's whole URL and refuses it.
+        there = OllamaBackend(host="http://gpu-box.invalid:11434")
+        with pytest.raises(BackendError, match="refuses this host name"):
+            await there.chat(request)
+        await there.aclose()
+        await here.aclose()
+    assert server.request_lines == [
+        "POST /api/chat",
+        "POST http://gpu-box.invalid:11434/api/chat",
+    ]
+
+
+async def test_a_host_excepted_from_the_proxy_is_asked_directly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("http_proxy", "127.0.0.1:9")
+    monkeypatch.setenv("no_proxy", "gpu-box.invalid")
+    backend = OllamaBackend(host="http://gpu-box.invalid:11434")
+    with pytest.raises(BackendError, match=r"no Ollama server answers at http://gpu-box\.invalid"):
+        await backend.chat(ChatRequest(model="m", messages=(Message("user", "Hello"),)))
+    await backend.aclose()
+
+
+def test_a_proxy_of_an_unknown_kind_is_a_wrong_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "gopher://proxy:70")
+    monkeypatch.setenv("no_proxy", "")
+    with pytest.raises(ConfigError, match="proxy 'gopher://proxy:70' cannot be used"):
+        Clients.open("http://gpu-box:11434")
+
+
+async def test_only_chat_requests_get_further_fields() -> None:
+    seen: list[bytes] = []
+
+    def note(request: httpx.Request) -> httpx.Response:
+        seen.append(request.content)
+        return httpx.Response(200)
+
+    transport = FieldsTransport(httpx.MockTransport(note))
+    token = outgoing.set(Outgoing({"truncate": False}))
+    async with httpx.AsyncClient(transport=transport, base_url="http://box") as client:
+        await client.post("/api/show", json={"model": "m"})
+        await client.post("/ollama/api/chat", json={"model": "m"})
+    outgoing.reset(token)
+    assert seen == [b'{"model":"m"}', b'{"model":"m","truncate":false}']
+
+
+class User:
+    """Something that uses a server; only its identity matters."""
+
+
+async def test_all_users_of_a_server_share_one_client_in_a_loop() -> None:
+    with FakeOllama() as server:
+        first, second = (OllamaBackend(host=server.host) for _ in range(2))
+        clients = await clients_for(server.host, first)
+        assert await clients_for(server.host, second) is clients
+        await first.aclose()
+        assert not clients.http.is_closed
+        await second.aclose()
+    assert clients.http.is_closed
+
+
+def test_a_loops_end_closes_its_clients() -> None:
+    user = User()
+    clients = asyncio.run(clients_for("http://127.0.0.1:9", user))
+    assert clients.http.is_closed
+
+
+def test_closing_reaches_the_clients_of_other_running_loops() -> None:
+    with FakeOllama() as server:
+        backend = OllamaBackend(host=server.host)
+        loop = asyncio.new_event_loop()
+        thread = threading.Thread(target=loop.run_forever)
+        thread.start()
+        started = asyncio.run_coroutine_threadsafe(clients_for(server.host, backend), loop)
+        clients = started.result(timeout=10)
+        asyncio.run(backend.aclose())
+        assert clients.http.is_closed
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+def test_closing_leaves_loops_alone_that_do_not_run() -> None:
+    with FakeOllama() as server:
+        backend = OllamaBackend(host=server.host)
+        loop = asyncio.new_event_loop()
+        clients = loop.run_until_complete(clients_for(server.host, backend))
+        asyncio.run(backend.aclose())
+        assert not clients.http.is_closed
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
+    assert clients.http.is_closed

@@ -1,0 +1,274 @@
+"""Prompts: files with slots, loud about every mismatch, safe with a stranger's text."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from pathlib import Path
+
+import pytest
+
+from llmsim_lab.errors import ConfigError, PromptError
+from llmsim_lab.prompts import Prompt, PromptDiff
+
+GREETING = Prompt("Greet {{ name }}.", system="You are {{ mood }}.", name="greeting")
+
+
+# Loading
+
+
+def test_the_shipped_prompts_are_listed_and_load() -> None:
+    assert {"agent_policy", "engine_interest_rate", "validator_economic"} <= set(Prompt.shipped())
+    for name in Prompt.shipped():
+        assert Prompt.load(name).name == name
+
+
+def test_a_shipped_prompt_is_read_once() -> None:
+    assert Prompt.load("agent_policy") is Prompt.load("agent_policy")
+
+
+@pytest.mark.parametrize("name", ["agent_polcy", "../models", "", "a b"])
+def test_an_unknown_prompt_names_those_there_are(name: str) -> None:
+    with pytest.raises(PromptError, match=r"shipped are agent_policy, .*ending in \.md"):
+        Prompt.load(name)
+
+
+def test_a_file_of_ones_own_is_loaded_by_its_path(tmp_path: Path) -> None:
+    path = tmp_path / "mine.md"
+    path.write_text("Why.\n\n## System\n\nBe {{ mood }}.\n\n## User\n\nHi {{ name }}!\n")
+    for given in (path, str(path)):
+        prompt = Prompt.load(given)
+        assert (prompt.name, prompt.system, prompt.user) == (
+            "mine",
+            "Be {{ mood }}.",
+            "Hi {{ name }}!",
+        )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("## System\n\nHi\n", "no line '## User'"),
+        ("Hi {{ name }}", "no line '## User'"),
+        ("## User\nA\n## User\nB\n", "twice"),
+        ("## User\n\n   \n", "empty user message; give it some text"),
+        ("## User\nA\nB {{ name }\n", "User message, line 2"),
+        ("## System\n{% if x %}\n## User\nA", "System message, line"),
+    ],
+)
+def test_a_faulty_file_says_what_is_wrong(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "faulty.md"
+    path.write_text(text)
+    with pytest.raises(PromptError, match=message) as caught:
+        Prompt.load(path)
+    assert "'faulty'" in str(caught.value)
+
+
+def test_a_missing_or_unreadable_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(PromptError, match=r"cannot read the prompt file .*none\.md"):
+        Prompt.load(tmp_path / "none.md")
+    (tmp_path / "latin.md").write_bytes(b"## User\n\xff")
+    with pytest.raises(PromptError, match=r"cannot read the prompt file .*latin\.md"):
+        Prompt.load(tmp_path / "latin.md")
+
+
+def test_a_prompt_error_is_a_config_error_and_a_value_error() -> None:
+    assert issubclass(PromptError, ConfigError)
+    assert issubclass(PromptError, ValueError)
+
+
+# Slots and rendering
+
+
+def test_slots_come_in_order_of_first_use_system_first() -> None:
+    prompt = Prompt("{{ zebra }} {{ ape }} {{ zebra }}", system="{{ dog }} {{ cat }}")
+    assert prompt.slots == ("dog", "cat", "zebra", "ape")
+
+
+def test_a_rendered_prompt_is_its_parts_and_their_sum() -> None:
+    rendered = GREETING.render(name="Ada", mood="kind")
+    assert (rendered.system, rendered.user) == ("You are kind.", "Greet Ada.")
+    assert rendered == "You are kind.\n\nGreet Ada."
+    assert rendered.template is GREETING
+
+
+def test_a_prompt_without_system_message_is_the_user_message() -> None:
+    rendered = Prompt("Hi").render()
+    assert (rendered, rendered.system) == ("Hi", "")
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"name": "Ada"}, r"'greeting': no value for mood; its slots are: mood, name"),
+        ({"name": "Ada", "mood": "kind", "age": 3}, r"no slot for age"),
+        ({"nmae": "Ada", "mood": "kind"}, r"no value for name; no slot for nmae"),
+    ],
+)
+def test_values_and_slots_must_match(values: dict[str, object], message: str) -> None:
+    with pytest.raises(PromptError, match=message):
+        GREETING.render(**values)
+
+
+def test_a_prompt_without_slots_takes_no_values() -> None:
+    with pytest.raises(PromptError, match="no slot for name; its slots are: none"):
+        Prompt("Hi").render(name="Ada")
+
+
+def test_a_value_with_template_marks_goes_in_as_it_is() -> None:
+    rendered = GREETING.render(name="{{ mood }}{% for x in y %}{# no #}", mood="{{ 6 * 7 }}")
+    assert rendered.system == "You are {{ 6 * 7 }}."
+    assert rendered.user == "Greet {{ mood }}{% for x in y %}{# no #}."
+
+
+def test_a_value_is_not_escaped_as_html() -> None:
+    assert Prompt("{{ x }}").render(x="a < b & c") == "a < b & c"
+
+
+def test_what_a_value_lacks_is_an_error_and_not_an_empty_text() -> None:
+    with pytest.raises(PromptError, match="User message: .*no attribute 'age'"):
+        Prompt("{{ person.age }}").render(person="Ada")
+    with pytest.raises(PromptError, match="System message: .*no attribute 'age'"):
+        Prompt("Hi", system="{{ person.age }}").render(person="Ada")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{ x.__class__.__mro__ }}",
+        "{{ x.append(1) }}",
+        "{{ x | attr('__class__') }}",
+        "{{ 1 / 0 }}{{ x }}",
+        "{% include 'other.md' %}{{ x }}",
+    ],
+)
+def test_a_template_can_print_its_slots_and_no_more(text: str) -> None:
+    with pytest.raises(PromptError):
+        Prompt(text).render(x=[1])
+
+
+@pytest.mark.parametrize("name", ["range", "dict", "lipsum", "cycler", "namespace"])
+def test_a_slot_may_have_any_name(name: str) -> None:
+    prompt = Prompt("{{ " + name + " }}")
+    assert prompt.slots == (name,)
+    assert prompt.render(**{name: "mine"}) == "mine"
+
+
+@pytest.mark.parametrize("text", ["{{ x | random }}", "{{ x | upppercase }}", "{{ x is odder }}"])
+def test_a_filter_that_does_not_exist_is_a_prompt_error(text: str) -> None:
+    with pytest.raises(PromptError, match="No (filter|test) named"):
+        Prompt(text).render(x="a")
+
+
+def test_equal_looking_values_of_different_kinds_do_not_share_a_system_message() -> None:
+    prompt = Prompt("Hi", system="{{ x + x }}")
+    assert prompt.render(x=1).system == "2"
+    assert prompt.render(x="1").system == "11"
+
+
+def test_system_messages_stay_right_beyond_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("llmsim_lab.prompts.prompt._MAX_CACHED_SYSTEM_TEXTS", 2)
+    prompt = Prompt("Hi", system="I am {{ x }}.")
+    for _ in range(2):
+        assert [prompt.render(x=x).system for x in range(4)] == [f"I am {x}." for x in range(4)]
+
+
+# Changing
+
+
+def test_an_edited_prompt_knows_its_parent() -> None:
+    edited = GREETING.edit("Hello {{ name }}")
+    assert (edited.user, edited.system) == ("Hello {{ name }}", GREETING.system)
+    assert (edited.parent, edited.name) == (GREETING.digest, "greeting")
+    assert GREETING.parent is None
+
+
+def test_a_prompts_text_edits_back_to_the_same_prompt() -> None:
+    for name in Prompt.shipped():
+        prompt = Prompt.load(name)
+        assert prompt.edit(prompt.text) == prompt
+
+
+def test_an_edit_can_change_both_messages() -> None:
+    edited = GREETING.edit("## System\nBe brief.\n## User\nGo.")
+    assert (edited.system, edited.user, edited.slots) == ("Be brief.", "Go.", ())
+
+
+def test_an_edit_that_leaves_nothing_is_refused() -> None:
+    with pytest.raises(PromptError, match="empty user message"):
+        GREETING.edit("  \n")
+
+
+def test_replacing_changes_every_place_in_both_messages() -> None:
+    prompt = Prompt("old {{ a }} old", system="old")
+    assert prompt.replace("old", "new").text == "## System\n\nnew\n\n## User\n\nnew {{ a }} new\n"
+
+
+@pytest.mark.parametrize("old", ["nowhere", ""])
+def test_replacing_what_is_not_there_is_refused(old: str) -> None:
+    with pytest.raises(PromptError, match=r"does not contain .*see prompt\.text"):
+        GREETING.replace(old, "new")
+
+
+def test_a_diff_marks_words_gone_and_new() -> None:
+    diff = GREETING.diff(GREETING.replace("Greet", "Salute"))
+    assert "[-Greet-]{+Salute+} {{ name }}." in diff
+    assert "<del>Greet</del><ins>Salute</ins>" in diff._repr_html_()
+
+
+def test_the_two_sides_of_a_diff_can_be_read_out_of_it() -> None:
+    assert PromptDiff("a b", "a b") == "a b"
+    assert PromptDiff("a", "") == "[-a-]"
+    assert PromptDiff("", "a") == "{+a+}"
+
+
+def test_a_diff_in_a_notebook_shows_markup_and_does_not_run_it() -> None:
+    page = PromptDiff("<b>hi</b>", "<script>x</script>")._repr_html_()
+    assert "<script>" not in page
+    assert "&lt;script&gt;" in page
+
+
+# Identity and looks
+
+
+def test_prompts_are_equal_if_their_templates_are() -> None:
+    same = Prompt("Greet {{ name }}.", system="You are {{ mood }}.", name="another")
+    assert same == GREETING
+    assert hash(same) == hash(GREETING)
+    assert GREETING != Prompt("Greet {{ name }}.")
+    assert GREETING != "Greet"
+
+
+def test_text_moved_from_one_message_to_the_other_changes_the_digest() -> None:
+    assert Prompt("b", system="a").digest != Prompt("a\n\nb").digest
+    assert Prompt("b", system="a").render().digest != Prompt("a\n\nb").render().digest
+
+
+def test_prompts_and_rendered_prompts_survive_pickle_and_copy() -> None:
+    rendered = GREETING.render(name="Ada", mood="kind")
+    for again in (pickle.loads(pickle.dumps(rendered)), copy.deepcopy(rendered)):
+        assert again == rendered
+        assert (again.system, again.user, again.digest) == (
+            rendered.system,
+            rendered.user,
+            rendered.digest,
+        )
+        assert again.template == GREETING
+        assert again.template.render(name="Bob", mood="calm").user == "Greet Bob."
+
+
+def test_markdown_shows_both_messages_in_fences() -> None:
+    shown = GREETING._repr_markdown_()
+    assert shown.startswith(f"**greeting** `{GREETING.digest[:12]}`")
+    assert "*system*\n\n```text\nYou are {{ mood }}.\n```" in shown
+
+
+def test_backticks_in_a_prompt_do_not_end_its_fence() -> None:
+    rendered = Prompt("{{ x }}").render(x="````\n# not a heading\n````")
+    shown = rendered._repr_markdown_()
+    assert "`````text\n````\n# not a heading\n````\n`````" in shown
+    assert "system" not in shown
+
+
+def test_the_repr_names_prompt_and_slots() -> None:
+    assert repr(GREETING).startswith("Prompt('greeting', slots=['mood', 'name'], digest='")

@@ -1,0 +1,249 @@
+"""The values a simulation is made of: immutable, checked, and the same after a round trip."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from builders import make_action, make_client, make_simulation, make_state, policy
+from pydantic import BaseModel, Field, ValidationError
+
+from llmsim_lab.agents import NationAgent
+from llmsim_lab.models import (
+    Action,
+    AgentState,
+    GlobalState,
+    LLMReasoningChain,
+    MacroLags,
+    PolicyDecision,
+    SimulationState,
+    StateUpdateDecision,
+    ValidationDecision,
+    ValidationResult,
+    reply_schema,
+)
+
+CHAIN = LLMReasoningChain(
+    component="engine", agent="Aland", turn=3, reasoning='A "hot" economy.', confidence=0.8
+)
+
+
+# Bad values
+
+
+@pytest.mark.parametrize("confidence", [1.2, -0.1, float("nan"), "high"])
+def test_a_confidence_outside_0_to_1_names_the_field(confidence: Any) -> None:
+    with pytest.raises(ValidationError, match="confidence") as caught:
+        PolicyDecision(action="Cut taxes", reasoning="Weak.", confidence=confidence)
+    assert str(confidence) in str(caught.value)
+
+
+def test_a_confidence_above_1_names_value_and_limit() -> None:
+    with pytest.raises(ValidationError, match=r"less than or equal to 1 .*input_value=1\.2"):
+        ValidationResult(is_valid=True, confidence=1.2)
+
+
+@pytest.mark.parametrize("field", ["interest_rate", "inflation", "gdp_growth", "output_gap"])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), None, "high"])
+def test_a_rate_that_is_no_finite_number_is_refused_by_name(field: str, value: Any) -> None:
+    with pytest.raises(ValidationError, match=f"1 validation error for GlobalState\n{field}"):
+        GlobalState(**{field: value})
+
+
+@pytest.mark.parametrize("rate", [float("nan"), float("-inf")])
+def test_a_decision_on_a_rate_that_is_no_number_is_refused(rate: float) -> None:
+    with pytest.raises(ValidationError, match="new_interest_rate"):
+        StateUpdateDecision(new_interest_rate=rate, reasoning="Why not.", confidence=0.5)
+
+
+@pytest.mark.parametrize("text", ["", "  ", "\n"])
+def test_an_empty_action_is_refused(text: str) -> None:
+    with pytest.raises(ValidationError, match="action"):
+        PolicyDecision(action=text, reasoning="Weak.", confidence=0.5)
+    with pytest.raises(ValidationError, match="action_string"):
+        Action(agent_name="Aland", action_string=text)
+
+
+@pytest.mark.parametrize(
+    ("model", "fields"),
+    [
+        (GlobalState, {"unemployment": -1}),
+        (GlobalState, {"unemployment": 101}),
+        (GlobalState, {"total_economic_value": -5}),
+        (GlobalState, {"intrest_rate": 4}),
+        (AgentState, {"name": " "}),
+        (AgentState, {"name": "Aland", "economic_strength": -1}),
+        (SimulationState, {"turn": -1}),
+        (SimulationState, {"period": "1979-08"}),
+    ],
+)
+def test_what_no_economy_can_be_is_refused(model: type[BaseModel], fields: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match=list(fields)[-1]):
+        model(**fields)
+
+
+# States
+
+
+def test_the_defaults_are_the_steady_state() -> None:
+    economy = GlobalState()
+    assert (economy.interest_rate, economy.inflation, economy.output_gap) == (4, 2, 0)
+    assert economy.lags == MacroLags.constant(inflation=2, output_gap=0, interest_rate=4)
+
+
+@pytest.mark.parametrize("rate", [5, 5.0, "5", Decimal(5)])
+def test_the_past_agrees_with_the_levels_however_they_were_given(rate: Any) -> None:
+    assert GlobalState(interest_rate=rate).lags.interest_rate == (5.0,) * 4
+
+
+def test_no_past_given_and_none_given_are_the_same() -> None:
+    assert GlobalState(inflation=3, lags=None) == GlobalState(inflation=3)  # type: ignore[arg-type]
+
+
+def test_a_past_that_was_given_is_kept() -> None:
+    lags = MacroLags((4, 3, 2, 1), (1, 0), (5, 5, 4, 4))
+    assert GlobalState(inflation=2.5, output_gap=1, interest_rate=5, lags=lags).lags == lags
+
+
+@pytest.mark.parametrize(
+    ("value", "field"),
+    [
+        (make_state(), "turn"),
+        (GlobalState(), "interest_rate"),
+        (AgentState(name="Aland"), "name"),
+        (make_action(), "validated"),
+        (policy(), "confidence"),
+        (ValidationResult(is_valid=True), "is_valid"),
+        (CHAIN, "reasoning"),
+    ],
+)
+def test_values_are_immutable(value: BaseModel, field: str) -> None:
+    with pytest.raises(ValidationError, match="frozen"):
+        setattr(value, field, getattr(value, field))
+
+
+def test_a_run_leaves_earlier_states_as_they_were() -> None:
+    simulation = make_simulation()
+    simulation.run(1)
+    first = simulation.state
+    before = first.model_dump_json()
+    simulation.run(3)
+    assert simulation.turns[1].state is first
+    assert first.model_dump_json() == before
+
+
+# Round trips
+
+
+def test_a_state_with_its_calls_comes_back_from_json_as_it_was() -> None:
+    simulation = make_simulation()
+    simulation.run(2)
+    state = simulation.state
+    assert SimulationState.model_validate_json(state.model_dump_json()) == state
+
+
+def test_a_state_with_its_calls_comes_back_from_pickle_as_it_was() -> None:
+    simulation = make_simulation()
+    simulation.run(1)
+    assert pickle.loads(pickle.dumps(simulation.state)) == simulation.state
+    assert copy.deepcopy(simulation.state) == simulation.state
+
+
+async def test_a_decision_keeps_its_call_when_pickled() -> None:
+    action = await NationAgent("Aland", make_client(policy())).decide_action(make_state())
+    decision = pickle.loads(pickle.dumps(action)).policy_decision
+    assert decision.call == action.chain.call  # type: ignore[union-attr]
+
+
+# Decisions
+
+
+def test_decisions_are_equal_if_the_model_said_the_same() -> None:
+    assert policy() == policy()
+    assert policy() != policy(confidence=0.1)
+    assert policy() != "Raise rates"
+    assert len({policy(), policy(), policy("Cut taxes")}) == 2
+
+
+def test_a_hand_made_decision_has_no_call() -> None:
+    assert policy().call is None
+
+
+def test_fields_that_a_small_model_adds_are_dropped() -> None:
+    reply = {"action": "Cut taxes", "reasoning": "Weak.", "confidence": 0.5, "mood": "sad"}
+    assert PolicyDecision.model_validate(reply) == policy(
+        "Cut taxes", reasoning="Weak.", confidence=0.5
+    )
+
+
+def test_blanks_around_texts_are_dropped() -> None:
+    assert policy("  Cut taxes\n").action == "Cut taxes"
+
+
+# Chains
+
+
+def test_a_chain_as_text_is_one_logfmt_line() -> None:
+    assert str(CHAIN) == (
+        'component=engine agent_id=Aland turn=3 status=ok confidence=0.8 '
+        'reasoning="A \\"hot\\" economy."'
+    )
+
+
+def test_a_hand_made_chain_has_the_prompt_it_was_given() -> None:
+    chain = LLMReasoningChain(
+        component="agent", agent="Aland", turn=1, reasoning="So.", prompt="Why?"
+    )
+    assert chain.prompt == "Why?"
+    assert LLMReasoningChain.model_validate_json(chain.model_dump_json()) == chain
+
+
+async def test_a_repaired_chain_shows_the_first_prompt() -> None:
+    client = make_client(["no", policy()])
+    action = await NationAgent("Aland", client).decide_action(make_state())
+    assert action.chain is not None
+    assert action.chain.status == "repaired"
+    assert "not valid" not in action.chain.prompt
+
+
+# The schema a reply is held to
+
+
+@pytest.mark.parametrize("model", [PolicyDecision, ValidationDecision, StateUpdateDecision])
+def test_every_field_is_required_and_no_other_allowed(model: type[BaseModel]) -> None:
+    schema = reply_schema(model)
+    assert schema["required"] == list(schema["properties"])
+    assert schema["additionalProperties"] is False
+    assert "description" not in schema
+    assert "title" not in str(schema)
+
+
+def test_the_engines_model_is_not_asked_which_action_it_applied() -> None:
+    assert "action_applied" not in reply_schema(StateUpdateDecision)["properties"]
+
+
+def test_confidence_is_a_choice_from_a_grid() -> None:
+    confidence = reply_schema(PolicyDecision)["properties"]["confidence"]
+    assert confidence["enum"] == [round(step / 20, 2) for step in range(21)]
+    assert "minimum" not in confidence
+
+
+def test_texts_are_bounded_where_asked_also_in_nested_models_and_lists() -> None:
+    class Step(BaseModel):
+        why: str
+        short: str = Field(default="", max_length=5)
+
+    class Plan(BaseModel):
+        steps: list[Step]
+        note: str | None = None
+
+    schema = reply_schema(Plan, max_text=50)
+    step = schema["$defs"]["Step"]
+    assert step["properties"]["why"]["maxLength"] == 50
+    assert step["properties"]["short"]["maxLength"] == 5
+    assert step["required"] == ["why", "short"]
+    assert schema["properties"]["note"]["anyOf"][0]["maxLength"] == 50
+    assert "maxLength" not in str(reply_schema(Plan)["properties"])

@@ -86,8 +86,8 @@ class ChatRequest:
     tools: tuple[Mapping[str, Any], ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
     think: bool | str | None = False
-    keep_alive: float | str | None = None
-    timeout_s: float = 60.0
+    keep_alive: float | str | None = field(default=None, compare=False)
+    timeout_s: float = field(default=60.0, compare=False)
     site: CallSite | None = None
     attempt: int = 1
 
@@ -145,13 +145,27 @@ class ModelInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One request of a call and what became of it: a reply, a fault, or a reply with a fault."""
+    """One request of a call and what became of it: a reply, a fault, or a reply with a fault.
+
+    Attributes:
+        request: what was asked.
+        reply: what was answered, if anything was.
+        seconds: how long it took.
+        reason: what was wrong, or None.
+        detail: the same in words.
+        status_code: the HTTP status of a fault, where there was one.
+        retry: whether the call may be tried once more.
+        number: of the request on the tape, where it was recorded.
+    """
 
     request: ChatRequest
     reply: ChatReply | None
     seconds: float
     reason: FailureReason | None = None
     detail: str = ""
+    status_code: int | None = None
+    retry: bool = False
+    number: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ import asyncio
 import atexit
 import threading
 from collections.abc import Coroutine, Sequence
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from llmsim_lab.errors import ConfigError
 
@@ -14,6 +14,8 @@ __all__ = ["gather_all", "run_sync"]
 
 T = TypeVar("T")
 
+_LISTEN_S = 1.0
+"""How often a waiting caller wakes up, since on Windows Ctrl-C is heard only then."""
 _PATIENCE_S = 10.0
 """How long an interrupted caller waits for cancelled work to stop."""
 
@@ -113,18 +115,37 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
         work.close()
         raise ConfigError("run() inside async code would wait for itself; await arun() instead")
     loop = _private_loop.get()
-    ended = threading.Event()
-
-    async def tell_the_end() -> T:
-        task = asyncio.ensure_future(work)
-        task.add_done_callback(lambda _: ended.set())
-        return await task
-
-    future = asyncio.run_coroutine_threadsafe(tell_the_end(), loop)
+    job = _Job(work)
     try:
-        return future.result()
+        loop.call_soon_threadsafe(job.start)
+        while not job.ended.wait(_LISTEN_S):
+            pass
     except BaseException:
-        if not future.done():
-            future.cancel()
-            ended.wait(_PATIENCE_S)
+        loop.call_soon_threadsafe(job.stop)
+        job.ended.wait(_PATIENCE_S)
         raise
+    return job.result()
+
+
+class _Job(Generic[T]):
+    """Work on another thread's loop; an interrupt may hit the caller even before it has started."""
+
+    def __init__(self, work: Coroutine[Any, Any, T]) -> None:
+        self.ended = threading.Event()
+        self._work = work
+        self._task: asyncio.Task[T] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.ensure_future(self._work)
+        self._task.add_done_callback(lambda _: self.ended.set())
+
+    def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+        else:
+            self._work.close()
+            self.ended.set()
+
+    def result(self) -> T:
+        assert self._task is not None
+        return self._task.result()

@@ -28,6 +28,7 @@ __all__ = [
     "Confidence",
     "Decision",
     "GlobalState",
+    "Immutable",
     "LLMReasoningChain",
     "MacroLags",
     "PolicyDecision",

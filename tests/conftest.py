@@ -11,6 +11,7 @@ import os
 import socket
 import sys
 import tempfile
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -127,6 +128,7 @@ _WRITABLE = (
     Path("/dev"),
     Path("/proc"),
     platformdirs.user_cache_path().resolve(),
+    Path(os.environ.get("LLMSIM_MODELS") or tempfile.gettempdir()).expanduser().resolve(),
     platformdirs.user_config_path("matplotlib").resolve(),
     REPO / ".pytest_cache",
 )
@@ -174,6 +176,9 @@ def _isolated(request: pytest.FixtureRequest) -> Iterator[None]:
         if not live:
             for name in MODEL_VARIABLES:
                 patch.delenv(name, raising=False)
+        if urllib.request.getproxies():  # the user's proxy is not for servers on this machine
+            for name in ("NO_PROXY", "no_proxy"):
+                patch.setenv(name, f"{os.environ.get(name, '')},127.0.0.1,localhost")
         Watch.live, Watch.running = live, True
         yield
         Watch.live, Watch.running = False, False

@@ -94,13 +94,13 @@ async def test_cancelling_the_caller_cancels_the_work() -> None:
 
 
 async def test_a_cancelled_caller_sees_the_cancellation_not_a_failure_it_brought_about() -> None:
-    async def fail_when_cancelled() -> None:
+    async def fail_when_cancelled() -> int:
         try:
-            await asyncio.sleep(60)
+            return await give(1, 60)
         except asyncio.CancelledError:
             raise ValueError("while stopping") from None
 
-    waiting = asyncio.create_task(gather_all([fail_when_cancelled()]))
+    waiting = asyncio.create_task(gather_all([give(1, 60), fail_when_cancelled()]))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     waiting.cancel()
@@ -218,9 +218,7 @@ def test_a_forked_process_gets_a_loop_of_its_own() -> None:
 
 
 def test_a_program_that_used_the_loop_ends_quietly() -> None:
-    code = (
-        "import asyncio; from llmsim_lab.concurrency import run_sync; run_sync(asyncio.sleep(0))"
-    )
+    code = "import asyncio; from llmsim_lab.concurrency import run_sync; run_sync(asyncio.sleep(0))"
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
         capture_output=True,

@@ -100,7 +100,7 @@ def test_the_past_agrees_with_the_levels_however_they_were_given(rate: Any) -> N
 
 
 def test_no_past_given_and_none_given_are_the_same() -> None:
-    assert GlobalState(inflation=3, lags=None) == GlobalState(inflation=3)  # type: ignore[arg-type]
+    assert GlobalState(inflation=3, lags=None) == GlobalState(inflation=3)
 
 
 def test_a_past_that_was_given_is_kept() -> None:
@@ -188,14 +188,14 @@ def test_blanks_around_texts_are_dropped() -> None:
 
 def test_a_chain_as_text_is_one_logfmt_line() -> None:
     assert str(CHAIN) == (
-        'component=engine agent_id=Aland turn=3 status=ok confidence=0.8 '
+        "component=engine agent_id=Aland turn=3 status=ok confidence=0.8 "
         'reasoning="A \\"hot\\" economy."'
     )
 
 
 def test_a_hand_made_chain_has_the_prompt_it_was_given() -> None:
-    chain = LLMReasoningChain(
-        component="agent", agent="Aland", turn=1, reasoning="So.", prompt="Why?"
+    chain = LLMReasoningChain.model_validate(
+        {"component": "agent", "agent": "Aland", "turn": 1, "reasoning": "So.", "prompt": "Why?"}
     )
     assert chain.prompt == "Why?"
     assert LLMReasoningChain.model_validate_json(chain.model_dump_json()) == chain

@@ -9,7 +9,11 @@ from llmsim_lab.cli.play import client_for, play
 from llmsim_lab.llm import LLMConfig
 from llmsim_lab.simulation import NationConfig, Simulation, SimulationConfig
 
-__all__ = ["demo"]
+__all__ = [
+    "demo",
+    "demo_config",
+    "shadow_config",
+]
 
 _NATIONS = (
     ("United States", "cautious"),
@@ -35,11 +39,11 @@ def demo_config(*, turns: int, nations: int, model: str, seed: int, start: str) 
             NationConfig(name=name, temperament=temperament, kind="taylor" if rule else "llm")
             for name, temperament in _NATIONS[:nations]
         ),
-        validator={"kind": "always_valid" if rule else "llm"},  # type: ignore[arg-type]
+        validator={"kind": "always_valid" if rule else "llm"},
         llm=LLMConfig(
             model=model, seed=seed, num_ctx=2048, max_tokens=256, max_text_chars=160, timeout_s=180
         ),
-        economy={"shock_scale": 1.0},  # type: ignore[arg-type]
+        economy={"shock_scale": 1.0},
     )
 
 

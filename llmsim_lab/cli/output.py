@@ -42,12 +42,12 @@ def open_folder(path: Path) -> Path:
 
 def turns_table(simulation: Simulation) -> Table:
     """Return a table of what was proposed each turn, why, and where it led."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("quarter" if simulation.state.period else "turn", no_wrap=True)
-    for heading in ("rate", "Taylor", "inflation", "unempl."):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("who", no_wrap=True)
-    table.add_column("what it proposed, and why", overflow="ellipsis", no_wrap=True, ratio=1)
+    table = Table(box=None, pad_edge=False, header_style="bold", expand=True)
+    table.add_column("quarter" if simulation.state.period else "turn", min_width=6)
+    for heading in ("rate", "Taylor", "infl.", "unem."):
+        table.add_column(heading, justify="right", min_width=6)
+    table.add_column("who", min_width=max(len(clip(a.name, 16)) for a in simulation.agents))
+    table.add_column("what it proposed, and why", ratio=1)
     asked = simulation.to_frame()["taylor_rate"]
     for turn, taylor in zip(simulation.turns, asked, strict=True):
         _add_turn(table, turn, float(taylor))
@@ -56,7 +56,7 @@ def turns_table(simulation: Simulation) -> Table:
 
 def _add_turn(table: Table, turn: Turn, taylor: float) -> None:
     economy = turn.state.global_state
-    figures = (
+    figures: tuple[str, ...] = (
         turn.state.period or str(turn.number),
         f"{economy.interest_rate:.2f}",
         f"{taylor:.2f}",
@@ -68,7 +68,7 @@ def _add_turn(table: Table, turn: Turn, taylor: float) -> None:
     for action in turn.actions:
         verdict = "" if action.validated else "REJECTED: "
         why = action.policy_decision.reasoning if action.policy_decision else ""
-        said = f"{verdict}{clip(action.action_string, 70)}: {clip(why, 160)}"
+        said = f"{verdict}{clip(action.action_string, 70)}: {clip(why, 120)}"
         style = "" if action.validated else "red"
         table.add_row(*figures, _escape(clip(action.agent_name, 16)), _escape(said), style=style)
         figures = ("",) * len(figures)

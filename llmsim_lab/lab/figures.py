@@ -83,7 +83,7 @@ def rate_figure(
         axes[column].set_xlabel("turn (quarters)", fontsize="small")
         axes[column].grid(alpha=0.3)
     rate.grid(alpha=0.3)
-    rate.legend(fontsize="small")
+    figure.legend(handles=rate.get_lines(), loc="outside lower center", ncols=2, fontsize="small")
     return figure
 
 

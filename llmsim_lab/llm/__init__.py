@@ -1,4 +1,4 @@
-"""Talking to models: one client, several backends."""
+"""Talking to models: one client, several backends, and the tape that records every call."""
 
 from llmsim_lab.calls import (
     Attempt,
@@ -13,7 +13,11 @@ from llmsim_lab.calls import (
 )
 from llmsim_lab.llm.client import LLMClient
 from llmsim_lab.llm.config import LLMConfig
+from llmsim_lab.llm.connect import connect
+from llmsim_lab.llm.embedded import EmbeddedBackend
+from llmsim_lab.llm.ollama import OllamaBackend
 from llmsim_lab.llm.scripted import ScriptedBackend
+from llmsim_lab.llm.tape import Tape
 
 __all__ = [
     "Attempt",
@@ -22,10 +26,14 @@ __all__ = [
     "ChatBackend",
     "ChatReply",
     "ChatRequest",
+    "EmbeddedBackend",
     "LLMClient",
     "LLMConfig",
     "Message",
     "ModelInfo",
+    "OllamaBackend",
     "ScriptedBackend",
+    "Tape",
     "ToolCall",
+    "connect",
 ]

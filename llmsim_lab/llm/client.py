@@ -19,7 +19,6 @@ from functools import lru_cache
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-import tenacity
 from pydantic import BaseModel
 
 from llmsim_lab.calls import (
@@ -36,6 +35,7 @@ from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
 from llmsim_lab.llm.config import LLMConfig
 from llmsim_lab.llm.extract import InvalidReply, parse_reply
 from llmsim_lab.llm.faults import as_backend_error
+from llmsim_lab.llm.recorder import current_recorder
 from llmsim_lab.logs import log_event
 from llmsim_lab.models import Decision, reply_schema
 from llmsim_lab.prompts import RenderedPrompt
@@ -83,8 +83,6 @@ class LLMClient:
             WeakKeyDictionary()
         )
         self._lock = threading.Lock()
-        shortest, longest = self.config.retry_wait_s
-        self._wait = tenacity.wait_random_exponential(multiplier=longest, min=shortest, max=longest)
 
     async def call_with_retry(
         self,
@@ -115,7 +113,6 @@ class LLMClient:
         outcome = await self._attempt(request, response_model, check, history)
         repaired = False
         if isinstance(outcome, BackendError) and outcome.retry:
-            await self._back_off()
             repaired = outcome.reason == "invalid_response"
             request = self._repair(request, history[-1]) if repaired else request
             request = replace(request, attempt=2)
@@ -207,38 +204,52 @@ class LLMClient:
         check: Callable[[ModelT], str | None] | None,
         history: list[Attempt],
     ) -> ModelT | BackendError:
-        """Make one request; whatever becomes of it goes into the history."""
-        reply: ChatReply | None = None
+        """Make one request, or take it from the tape; what becomes of it goes into the history."""
+        recorder = current_recorder()
+        known = recorder.find(request) if recorder is not None else None
+        outcome: ModelT | BackendError
+        attempt, fault = (known, None) if known is not None else await self._make(request)
+        if attempt.reply is None:
+            outcome = fault or _fault_of(attempt)
+        else:
+            try:
+                outcome = parse_reply(attempt.reply.text, response_model, check)
+            except InvalidReply as error:
+                outcome = self._invalid(attempt.reply, error)
+                outcome.__cause__ = error
+                if known is None:
+                    attempt = replace(
+                        attempt, reason=outcome.reason, detail=str(outcome), retry=True
+                    )
+        if recorder is not None and known is None:
+            attempt = recorder.keep(attempt)
+        history.append(attempt)
+        return outcome
+
+    async def _make(self, request: ChatRequest) -> tuple[Attempt, BackendError | None]:
+        """Ask the backend, within the limits of time and of requests in flight."""
+        if request.attempt > 1:
+            await self._back_off()
         async with self._limiter():
             began = time.perf_counter()
             try:
                 async with asyncio.timeout(request.timeout_s):
                     reply = await self.backend.chat(request)
             except Exception as error:
-                known = as_backend_error(error, timeout_s=request.timeout_s)
-                if known is None:
+                fault = as_backend_error(error, timeout_s=request.timeout_s)
+                if fault is None:
                     raise
-                fault = known
-            seconds = time.perf_counter() - began
-        if reply is not None:
-            try:
-                decision = parse_reply(reply.text, response_model, check)
-            except InvalidReply as error:
-                fault = self._invalid(reply, error)
-                fault.__cause__ = error
-            else:
-                history.append(Attempt(request=request, reply=reply, seconds=seconds))
-                return decision
-        history.append(
-            Attempt(
-                request=request,
-                reply=reply,
-                seconds=seconds,
-                reason=fault.reason,
-                detail=str(fault),
-            )
-        )
-        return fault
+                attempt = Attempt(
+                    request=request,
+                    reply=None,
+                    seconds=time.perf_counter() - began,
+                    reason=fault.reason,
+                    detail=str(fault),
+                    status_code=fault.status_code,
+                    retry=fault.retry,
+                )
+                return attempt, fault
+            return Attempt(request=request, reply=reply, seconds=time.perf_counter() - began), None
 
     def _invalid(self, reply: ChatReply, error: InvalidReply) -> BackendError:
         detail = str(error)
@@ -267,8 +278,11 @@ class LLMClient:
         return replace(request, messages=messages)
 
     async def _back_off(self) -> None:
-        state = tenacity.RetryCallState(_NO_RETRYING, None, (), {})
-        seconds = self._wait(state)
+        import tenacity  # here, since few runs need it and it takes long to import
+
+        shortest, longest = self.config.retry_wait_s
+        wait = tenacity.wait_random_exponential(multiplier=longest, min=shortest, max=longest)
+        seconds = wait(tenacity.RetryCallState(tenacity.AsyncRetrying(), None, (), {}))
         if seconds > 0:
             await asyncio.sleep(seconds)
 
@@ -313,7 +327,13 @@ class LLMClient:
         return failure
 
 
-_NO_RETRYING = tenacity.AsyncRetrying()
+def _fault_of(attempt: Attempt) -> BackendError:
+    return BackendError(
+        attempt.detail,
+        reason=attempt.reason or "connection_error",
+        status_code=attempt.status_code,
+        retry=attempt.retry,
+    )
 
 
 @lru_cache(maxsize=1024)

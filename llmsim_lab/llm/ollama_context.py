@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from llmsim_lab.calls import Message
 
-__all__ = ["PromptGauge", "countable"]
+__all__ = ["PromptGauge", "countable", "texts_read"]
 
 _START, _FLOOR, _MARGIN = 8.0, 6.0, 1.3
 """Characters per token: at first, and at the least once some were seen (a model that has been shown

@@ -14,7 +14,15 @@ import ollama
 from llmsim_lab.llm.ollama_wire import is_loopback, parse_host
 from llmsim_lab.logs import log_event
 
-__all__ = ["InstalledModel", "OllamaProbe", "can_chat", "candidates", "full_name", "probe"]
+__all__ = [
+    "InstalledModel",
+    "OllamaProbe",
+    "can_chat",
+    "candidates",
+    "full_name",
+    "installed",
+    "probe",
+]
 
 logger = logging.getLogger(__name__)
 

@@ -26,7 +26,16 @@ import ollama
 
 from llmsim_lab.errors import ConfigError
 
-__all__ = ["Clients", "FieldsTransport", "Outgoing", "is_loopback", "outgoing", "parse_host"]
+__all__ = [
+    "Clients",
+    "FieldsTransport",
+    "Outgoing",
+    "clients_for",
+    "is_loopback",
+    "outgoing",
+    "parse_host",
+    "release",
+]
 
 _DEFAULT_PORT = 11434
 _ADDRESS = re.compile(r"[\d.]+|.*:.*")
@@ -112,8 +121,14 @@ class FieldsTransport(httpx.AsyncBaseTransport):
             extra.sent = True
             body = json.loads(await request.aread()) | extra.fields
             content = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
-            request.stream = httpx.ByteStream(content)
-            request.headers["Content-Length"] = str(len(content))
+            headers = [pair for pair in request.headers.raw if pair[0].lower() != b"content-length"]
+            request = httpx.Request(
+                request.method,
+                request.url,
+                headers=headers,
+                content=content,
+                extensions=request.extensions,
+            )
         return await self._inner.handle_async_request(request)
 
     async def aclose(self) -> None:

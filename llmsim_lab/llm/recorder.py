@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Protocol
 
-from llmsim_lab.calls import Attempt, CallSite, ChatRequest
+from llmsim_lab.calls import Attempt, ChatRequest
 
 __all__ = ["Recorder", "current_recorder", "recording"]
 
@@ -27,12 +27,8 @@ class Recorder(Protocol):
         """
         ...
 
-    def keep(self, attempt: Attempt) -> None:
-        """Keep what became of a request, at once and for good."""
-        ...
-
-    def forget(self, site: CallSite | None) -> None:
-        """Take back the attempts of a call that failed for good: it may be tried anew."""
+    def keep(self, attempt: Attempt) -> Attempt:
+        """Keep what became of a request, at once and for good; returns it with its number."""
         ...
 
 

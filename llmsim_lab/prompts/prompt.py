@@ -189,7 +189,7 @@ class Prompt:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise PromptError(f"cannot read the prompt file {path}: {error}") from error
-        return cls._parse(text, name=path.stem)
+        return cls.parse(text, name=path.stem)
 
     @classmethod
     def shipped(cls) -> list[str]:
@@ -199,7 +199,17 @@ class Prompt:
         return sorted(name.removesuffix(".md") for name in names if name.endswith(".md"))
 
     @classmethod
-    def _parse(cls, text: str, *, name: str, parent: str | None = None) -> Prompt:
+    def parse(cls, text: str, *, name: str, parent: str | None = None) -> Prompt:
+        """Return the prompt that a file's text holds.
+
+        Args:
+            text: the file's text, with ``## User`` and, if it has one, ``## System``.
+            name: what the prompt is called in recordings.
+            parent: digest of the prompt it was edited from.
+
+        Raises:
+            PromptError: it lacks ``## User``, or a template is wrong.
+        """
         parts = _HEADING.split(text)
         found = dict(zip(parts[1::2], parts[2::2], strict=True))
         if len(found) * 2 != len(parts) - 1:
@@ -225,7 +235,7 @@ class Prompt:
             PromptError: a syntax error, or nothing left.
         """
         if _HEADING.search(text):
-            return self._parse(text, name=self.name, parent=self.digest)
+            return self.parse(text, name=self.name, parent=self.digest)
         return Prompt(text.strip(), system=self.system, name=self.name, parent=self.digest)
 
     def replace(self, old: str, new: str) -> Prompt:
@@ -326,4 +336,4 @@ def _load_shipped(name: str) -> Prompt:
             f"there is no prompt {name!r}; shipped are {', '.join(Prompt.shipped())}; "
             "a file of your own is named by its path, ending in .md"
         )
-    return Prompt._parse(file.read_text(encoding="utf-8"), name=name)
+    return Prompt.parse(file.read_text(encoding="utf-8"), name=name)

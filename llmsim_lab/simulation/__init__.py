@@ -9,6 +9,7 @@ from llmsim_lab.simulation.config import (
 from llmsim_lab.simulation.interventions import Intervention
 from llmsim_lab.simulation.simulation import Simulation
 from llmsim_lab.simulation.turn import Turn
+from llmsim_lab.simulation.verbs import fork, load, replay, rerun, resume, run
 
 __all__ = [
     "EconomyConfig",
@@ -18,4 +19,10 @@ __all__ = [
     "SimulationConfig",
     "Turn",
     "ValidatorConfig",
+    "fork",
+    "load",
+    "replay",
+    "rerun",
+    "resume",
+    "run",
 ]

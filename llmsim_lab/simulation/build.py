@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from llmsim_lab.agents import Agent, NationAgent, TaylorRuleAgent
@@ -22,12 +22,18 @@ from llmsim_lab.validators import AlwaysValid, EconLLMValidator, Validator
 __all__ = ["agents", "check_names", "engine", "initial_state", "validator"]
 
 
-def agents(config: SimulationConfig, llm_client: LLMClient | None) -> list[Agent]:
+Prompts = Mapping[str, Prompt]
+"""Prompts by the part that uses them: ``agent:NAME``, ``validator``, ``engine``."""
+
+
+def agents(config: SimulationConfig, llm_client: LLMClient | None, prompts: Prompts) -> list[Agent]:
     """Return the configured nations' agents, in order."""
-    return [_agent(nation, config, llm_client) for nation in config.nations]
+    return [_agent(nation, config, llm_client, prompts) for nation in config.nations]
 
 
-def _agent(nation: NationConfig, config: SimulationConfig, llm_client: LLMClient | None) -> Agent:
+def _agent(
+    nation: NationConfig, config: SimulationConfig, llm_client: LLMClient | None, prompts: Prompts
+) -> Agent:
     if nation.kind == "taylor":
         return TaylorRuleAgent(
             nation.name,
@@ -35,7 +41,12 @@ def _agent(nation: NationConfig, config: SimulationConfig, llm_client: LLMClient
             limits=config.engine.limits,
         )
     client = _needed(llm_client, f"nation {nation.name!r} (kind: llm)")
-    return NationAgent(nation.name, client, profile=nation.profile, prompt=_prompt(nation.prompt))
+    return NationAgent(
+        nation.name,
+        client,
+        profile=nation.profile,
+        prompt=prompts.get(f"agent:{nation.name}") or _prompt(nation.prompt),
+    )
 
 
 def check_names(names: Iterable[str]) -> None:
@@ -49,7 +60,9 @@ def check_names(names: Iterable[str]) -> None:
         raise ConfigError(f"agents must have different names; twice: {', '.join(twice)}")
 
 
-def validator(config: SimulationConfig, llm_client: LLMClient | None) -> Validator:
+def validator(
+    config: SimulationConfig, llm_client: LLMClient | None, prompts: Prompts
+) -> Validator:
     """Return the configured validator."""
     if config.validator.kind == "always_valid":
         return AlwaysValid()
@@ -57,11 +70,13 @@ def validator(config: SimulationConfig, llm_client: LLMClient | None) -> Validat
         _needed(llm_client, "the validator (kind: llm)"),
         config.validator.domain,
         permissive=config.validator.permissive,
-        prompt=_prompt(config.validator.prompt),
+        prompt=prompts.get("validator") or _prompt(config.validator.prompt),
     )
 
 
-def engine(config: SimulationConfig, llm_client: LLMClient | None) -> EconomicEngine:
+def engine(
+    config: SimulationConfig, llm_client: LLMClient | None, prompts: Prompts
+) -> EconomicEngine:
     """Return the economic engine with the configured economy behind it."""
     macro: MacroModel = StaticEconomy() if config.economy.model == "static" else RudebuschSvensson()
     scale = config.economy.shock_scale
@@ -70,7 +85,7 @@ def engine(config: SimulationConfig, llm_client: LLMClient | None) -> EconomicEn
         llm_client,
         macro=macro,
         shocks=ShockGenerator(config.seed, scale=scale) if scale else None,
-        prompt=_prompt(config.engine_prompt),
+        prompt=prompts.get("engine") or _prompt(config.engine_prompt),
     )
 
 

@@ -11,7 +11,7 @@ from llmsim_lab.simulation.turn import Turn
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["chains_frame", "turns_frame"]
+__all__ = ["chains_frame", "turn_row", "turns_frame"]
 
 _ECONOMY = (
     "interest_rate",
@@ -47,10 +47,11 @@ def turns_frame(turns: Sequence[Turn], rule: TaylorRule) -> pd.DataFrame:
     """
     import pandas as pd
 
-    return pd.DataFrame([_turn_row(turn, rule) for turn in turns])
+    return pd.DataFrame([turn_row(turn, rule) for turn in turns])
 
 
-def _turn_row(turn: Turn, rule: TaylorRule) -> dict[str, Any]:
+def turn_row(turn: Turn, rule: TaylorRule) -> dict[str, Any]:
+    """Return a turn's row of ``turns_frame``."""
     economy = turn.state.global_state
     row: dict[str, Any] = {"turn": turn.number, "period": turn.state.period}
     row |= {name: getattr(economy, name) for name in _ECONOMY}
@@ -66,7 +67,7 @@ def _turn_row(turn: Turn, rule: TaylorRule) -> dict[str, Any]:
     row |= {name: statuses[name] for name in ("ok", "repaired", "fallback", "failed")}
     row["tokens"] = turn.tokens
     row["seconds"] = turn.seconds
-    row["interventions"] = "; ".join(turn.interventions)
+    row["interventions"] = "; ".join(str(intervention) for intervention in turn.interventions)
     return row
 
 

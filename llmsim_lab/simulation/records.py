@@ -6,7 +6,7 @@ Calls are not written again: a chain names those of its decision by their number
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -20,33 +20,37 @@ from llmsim_lab.models import (
     SimulationState,
     ValidationResult,
 )
+from llmsim_lab.simulation.interventions import Intervention
 from llmsim_lab.simulation.turn import Turn
 
 __all__ = ["decode_turn", "encode_turn"]
 
 
-def encode_turn(turn: Turn, number_of: Callable[[Attempt], int | None]) -> str:
+def encode_turn(turn: Turn, planned: Sequence[Intervention]) -> str:
     """Return a turn as JSON.
 
     Args:
-        turn: the turn.
-        number_of: gives an attempt's number on the tape.
+        turn: the turn, its calls recorded.
+        planned: what is to be done from outside at later turns.
     """
     places = {id(chain): place for place, chain in enumerate(turn.chains)}
     rest = {
         "turn": turn.number,
         "seconds": turn.seconds,
-        "interventions": turn.interventions,
-        "chains": [_encode_chain(chain, number_of) for chain in turn.chains],
+        "interventions": [_encode_intervention(item) for item in turn.interventions],
+        "planned": [_encode_intervention(item) for item in planned],
+        "chains": [_encode_chain(chain) for chain in turn.chains],
         "actions": [_encode_action(action, places) for action in turn.actions],
     }
     state = turn.state.model_dump_json(exclude={"reasoning_chains"})
     return f'{{"state":{state},{json.dumps(rest, ensure_ascii=False)[1:]}'
 
 
-def _encode_chain(
-    chain: LLMReasoningChain, number_of: Callable[[Attempt], int | None]
-) -> dict[str, Any]:
+def _encode_intervention(intervention: Intervention) -> dict[str, Any]:
+    return intervention.model_dump(mode="json", by_alias=True)
+
+
+def _encode_chain(chain: LLMReasoningChain) -> dict[str, Any]:
     values: dict[str, Any] = {
         "component": chain.component,
         "agent": chain.agent,
@@ -58,7 +62,7 @@ def _encode_chain(
     if chain.prompt_text:
         values["prompt_text"] = chain.prompt_text
     if chain.call is not None:
-        numbers = [number_of(attempt) for attempt in chain.call.history]
+        numbers = [attempt.number for attempt in chain.call.history]
         values["call"] = [chain.call.status, numbers]
     return values
 
@@ -111,7 +115,7 @@ def _decode_turn(record: Mapping[str, Any], attempts: Callable[[int], Attempt]) 
         number=record["turn"],
         state=state.model_copy(update={"reasoning_chains": chains}),
         actions=tuple(_decode_action(values, chains) for values in record["actions"]),
-        interventions=tuple(record["interventions"]),
+        interventions=tuple(map(Intervention.model_validate, record["interventions"])),
         seconds=record["seconds"],
     )
 

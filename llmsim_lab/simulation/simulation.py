@@ -6,7 +6,10 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from contextlib import nullcontext, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import ValidationError
 
@@ -14,14 +17,19 @@ from llmsim_lab.agents import Agent
 from llmsim_lab.calls import Status
 from llmsim_lab.concurrency import gather_all, run_sync
 from llmsim_lab.economy.rules import TaylorRule
+from llmsim_lab.economy.shocks import NO_SHOCKS
 from llmsim_lab.engines import EconomicEngine, Engine
-from llmsim_lab.errors import ConfigError
-from llmsim_lab.llm import LLMClient
-from llmsim_lab.models import AgentState, LLMReasoningChain, SimulationState
+from llmsim_lab.errors import ConfigError, TapeError
+from llmsim_lab.llm import LLMClient, Tape
+from llmsim_lab.llm.recorder import recording
+from llmsim_lab.models import AgentState, GlobalState, LLMReasoningChain, SimulationState
+from llmsim_lab.prompts import Prompt
 from llmsim_lab.simulation import build
 from llmsim_lab.simulation.config import SimulationConfig
 from llmsim_lab.simulation.frames import chains_frame, turns_frame
 from llmsim_lab.simulation.interventions import Intervention, ShockName, Variable
+from llmsim_lab.simulation.manifest import make_manifest
+from llmsim_lab.simulation.taping import Recording, Taping, tape_turn
 from llmsim_lab.simulation.turn import Turn
 from llmsim_lab.validators import Validator
 
@@ -42,6 +50,9 @@ class Simulation:
         agents: instead of those the configuration describes.
         validator: instead of the configured one.
         engine: instead of the configured one.
+        tape: where to record the run: a tape, or a file that becomes or is one.
+        prompts: prompts instead of the configured ones, by the part that uses them:
+            ``agent:NAME``, ``validator``, ``engine``.
         state: the initial state; if not given, the one ``config.start`` names, else that of the
             engine given.
 
@@ -66,15 +77,20 @@ class Simulation:
         validator: Validator | None = None,
         engine: Engine | None = None,
         state: SimulationState | None = None,
+        tape: Tape | str | Path | None = None,
+        prompts: Mapping[str, Prompt] | None = None,
     ) -> None:
         self.config = config or SimulationConfig()
         self.llm_client = llm_client
+        parts = {"agents": agents, "validator": validator, "engine": engine}
+        self.given = frozenset(name for name, part in parts.items() if part is not None)
+        prompts = prompts or {}
         if agents is None:
-            agents = build.agents(self.config, llm_client)
+            agents = build.agents(self.config, llm_client, prompts)
         self.agents = tuple(agents)
         build.check_names(agent.name for agent in self.agents)
-        self.validator = validator or build.validator(self.config, llm_client)
-        self.engine = engine or build.engine(self.config, llm_client)
+        self.validator = validator or build.validator(self.config, llm_client, prompts)
+        self.engine = engine or build.engine(self.config, llm_client, prompts)
         if state is None and engine is not None and self.config.start is None:
             state = engine.current_state
         elif state is None:
@@ -88,8 +104,48 @@ class Simulation:
         self._planned: dict[int, list[Intervention]] = {}
         self._stepping = False
         self._rule = TaylorRule()
+        self._taping: Taping | None = None
         for intervention in self.config.interventions:
             self._plan(intervention)
+        if tape is not None:
+            self._record(tape if isinstance(tape, Tape) else Tape(tape))
+
+    def _record(self, tape: Tape) -> None:
+        """Begin a run on a tape."""
+        first = tape_turn(self.turns[0], self._planned)
+        run = tape.add_run(make_manifest(self), name=self.config.name, first=first)
+        self._taping = Recording(tape, run)
+
+    def take_over(
+        self, turns: Sequence[Turn], planned: Sequence[Intervention], taping: Taping | None
+    ) -> Self:
+        """Go on with another run's turns, what was planned for later ones, and a tape."""
+        self.turns = list(turns)
+        self._planned = {}
+        for intervention in planned:
+            self._planned.setdefault(intervention.turn, []).append(intervention)
+        self._taping = taping
+        self._recount()
+        return self
+
+    def _recount(self) -> None:
+        """Let the validator's counts be those of the whole turns."""
+        self.validator.recount(action for turn in self.turns for action in turn.actions)
+
+    @property
+    def planned(self) -> Mapping[int, Sequence[Intervention]]:
+        """What was or is to be done from outside, by turn."""
+        return self._planned
+
+    @property
+    def tape(self) -> Tape | None:
+        """The tape that the run is recorded on or replayed from, if any."""
+        return self._taping.tape if self._taping else None
+
+    @property
+    def run_id(self) -> int | None:
+        """The run's number on its tape."""
+        return self._taping.run if self._taping else None
 
     @property
     def state(self) -> SimulationState:
@@ -145,6 +201,8 @@ class Simulation:
             )
             raise ConfigError(f"intervention at turn {turn}: {faults}") from error
         self._plan(intervention)
+        if self._taping is not None:
+            self._taping.changed(self.turns[-1], self._planned)
         return intervention
 
     def _plan(self, intervention: Intervention) -> None:
@@ -167,19 +225,13 @@ class Simulation:
                 )
         if at == now:
             latest = self.turns[-1]
-            self.turns[-1] = Turn(
-                number=latest.number,
+            self.turns[-1] = replace(
+                latest,
                 state=self._intervened(latest.state, [intervention]),
-                actions=latest.actions,
-                interventions=(*latest.interventions, str(intervention)),
-                seconds=latest.seconds,
+                interventions=(*latest.interventions, intervention),
             )
-            return
-        self._planned.setdefault(at, []).append(intervention)
-        if isinstance(self.engine, EconomicEngine) and intervention.shock:
-            engine = self.engine
-            known = engine.extra_shocks.get(at)
-            engine.extra_shocks[at] = known + intervention.shocks if known else intervention.shocks
+        else:
+            self._planned.setdefault(at, []).append(intervention)
 
     @staticmethod
     def _intervened(
@@ -201,13 +253,26 @@ class Simulation:
             raise ConfigError("a step of this run is under way; wait for it before the next")
         self._stepping = True
         try:
-            return await self._step()
+            with recording(self._taping.recorder if self._taping else None):
+                return await self._step()
+        except BaseException:
+            self._recount()
+            if self._taping is not None:
+                self._taping.failed()
+            raise
         finally:
             self._stepping = False
 
     async def _step(self) -> Turn:
-        began = time.perf_counter()
         before = self.state
+        planned: Sequence[Intervention] = self._planned.get(before.turn + 1, [])
+        if self._taping is not None:
+            await self._taping.before_turn(self.llm_client)
+            planned = self._taping.planned(before.turn + 1, planned)
+        if isinstance(self.engine, EconomicEngine):
+            shocks = sum((item.shocks for item in planned), start=NO_SHOCKS)
+            self.engine.extra_shocks = {before.turn + 1: shocks}
+        began = time.perf_counter()
         proposed = await gather_all([agent.decide_action(before) for agent in self.agents])
         actions = await self.validator.validate_actions(proposed, before)
         self.engine.current_state = before
@@ -218,7 +283,6 @@ class Simulation:
             for action in actions
             if action.validation_result and action.validation_result.chain
         ]
-        planned = self._planned.get(state.turn, [])
         state = self._intervened(state, planned).model_copy(
             update={"reasoning_chains": (*chains, *state.reasoning_chains)}
         )
@@ -227,9 +291,11 @@ class Simulation:
             number=state.turn,
             state=state,
             actions=tuple(actions),
-            interventions=tuple(str(intervention) for intervention in planned),
+            interventions=tuple(planned),
             seconds=time.perf_counter() - began,
         )
+        if self._taping is not None:
+            turn = self._taping.done(turn, self._planned)
         self.turns.append(turn)
         return turn
 
@@ -246,12 +312,62 @@ class Simulation:
             ConfigError: a negative number of turns.
             LLMFailureException: a model call failed; the turns before it are kept.
         """
-        for _ in range(self._how_many(turns)):
-            turn = await self.step()
-            if on_turn is not None:
-                on_turn(turn)
-            await asyncio.sleep(0)
+        try:
+            for _ in range(self._how_many(turns)):
+                turn = await self.step()
+                if on_turn is not None:
+                    on_turn(turn)
+                await asyncio.sleep(0)
+        except Exception as error:
+            self._ended(f"failed: {error}")
+            raise
+        except BaseException:
+            self._ended("interrupted")
+            raise
+        self._ended("done")
         return self.to_frame()
+
+    def _ended(self, outcome: str) -> None:
+        """Note the outcome on the tape; an earlier failure weighs more than one to note it."""
+        if self._taping is not None:
+            with suppress(TapeError) if outcome != "done" else nullcontext():
+                self._taping.ended(outcome)
+
+    def fork(
+        self,
+        turn: int | None = None,
+        *,
+        prompt: Prompt | Sequence[Prompt] = (),
+        state: GlobalState | SimulationState | None = None,
+        intervene: Sequence[Mapping[str, Any]] = (),
+        llm_client: LLMClient | None = None,
+    ) -> Simulation:
+        """Return a simulation that goes on from one of this run's turns, with something changed.
+
+        The turns up to there are this run's, at no cost; those after are live. On a tape the fork
+        is a run of its own that knows where it came from.
+
+        Args:
+            turn: the turn to go on from; the latest if not given.
+            prompt: an edited prompt, or several; each takes the place of those of its name.
+            state: the state instead of that turn's.
+            intervene: interventions as dicts, as ``intervene`` takes them: ``{"turn": 3, "set":
+                {"inflation": 9}}``.
+            llm_client: another model; a replay's fork needs one.
+
+        Raises:
+            ConfigError: there is no such turn, or no part uses a prompt of that name.
+        """
+        from llmsim_lab.simulation.verbs import fork_of
+
+        return fork_of(
+            self, turn, prompt=prompt, state=state, intervene=intervene, llm_client=llm_client
+        )
+
+    def close(self) -> None:
+        """Let others write to this run on its tape; the simulation can still be looked at."""
+        if self._taping is not None:
+            self._taping.close()
 
     def run(
         self, turns: int | None = None, *, on_turn: Callable[[Turn], object] | None = None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from llmsim_lab.calls import Status
 from llmsim_lab.models import Action, LLMReasoningChain, SimulationState
+from llmsim_lab.simulation.interventions import Intervention
 
 __all__ = ["Turn"]
 
@@ -19,14 +20,14 @@ class Turn:
         number: 1 for the first turn played; 0 stands for the initial state.
         state: the state the turn led to, with the turn's chains.
         actions: what was proposed, as the validator marked it, in the agents' order.
-        interventions: what was done from outside, in words.
+        interventions: what was done from outside.
         seconds: wall time of the turn.
     """
 
     number: int
     state: SimulationState
     actions: tuple[Action, ...] = ()
-    interventions: tuple[str, ...] = ()
+    interventions: tuple[Intervention, ...] = ()
     seconds: float = 0.0
 
     @property

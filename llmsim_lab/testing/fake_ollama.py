@@ -64,12 +64,12 @@ class FakeOllama:
 
     Example:
         >>> import ollama
-        >>> with FakeOllama(reply="Raise the rate.") as server:
-        ...     answer = ollama.Client(server.host).chat("llama3.2", [
-        ...         {"role": "user", "content": "Inflation is at 6 percent. What now?"}])
+        >>> question = {"role": "user", "content": "Inflation is at 6 percent. What now?"}
+        >>> with FakeOllama(reply="Raise the rate.") as fake, ollama.Client(fake.host) as client:
+        ...     answer = client.chat("llama3.2", [question])
         >>> answer.message.content
         'Raise the rate.'
-        >>> server.requests[0].body["messages"][0]["content"]
+        >>> fake.requests[0].body["messages"][0]["content"]
         'Inflation is at 6 percent. What now?'
     """
 

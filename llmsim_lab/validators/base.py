@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypedDict
 
 from llmsim_lab.models import Action, SimulationState, ValidationResult
@@ -42,6 +42,12 @@ class Validator(ABC):
             rejected=self._rejected,
             rejection_rate=self._rejected / total if total else 0.0,
         )
+
+    def recount(self, actions: Iterable[Action]) -> None:
+        """Begin the counts anew, with these marked actions: those of a run's whole turns."""
+        marks = [action.validated for action in actions]
+        self._accepted = sum(marks)
+        self._rejected = len(marks) - self._accepted
 
     def _mark(self, actions: Sequence[Action], results: Sequence[ValidationResult]) -> list[Action]:
         """Return marked copies and count them."""

@@ -140,9 +140,7 @@ async def test_engine_skips_unvalidated_action(
 
     new_state = await engine.run_turn([action])
 
-    assert (
-        new_state.global_state.interest_rate == engine.current_state.global_state.interest_rate
-    )
+    assert new_state.global_state.interest_rate == engine.current_state.global_state.interest_rate
     info_logs = [r.message for r in caplog.records if r.levelname == "INFO"]
     assert any("SKIPPED Agent [TestNation] due to unvalidated Action" in msg for msg in info_logs)
     assert new_state.turn == 1
@@ -227,9 +225,7 @@ async def test_engine_processes_multiple_actions(
 
     new_state = await engine.run_turn(actions)
 
-    assert (
-        new_state.global_state.interest_rate != engine.current_state.global_state.interest_rate
-    )
+    assert new_state.global_state.interest_rate != engine.current_state.global_state.interest_rate
     assert len(new_state.reasoning_chains) >= 2
     # The decision of the document: sequential application, so the last one's rate stands.
     assert new_state.global_state.interest_rate == 1.8

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 import pytest
 
@@ -44,7 +45,7 @@ def test_the_rates_offered_rise_and_there_is_always_one() -> None:
     for limits, current in random_cases(3000):
         rates = limits.choices(current)
         assert rates
-        assert all(low < high for low, high in zip(rates, rates[1:], strict=False))
+        assert all(low < high for low, high in pairwise(rates))
 
 
 def test_staying_put_is_always_offered_within_the_bounds() -> None:

@@ -126,9 +126,9 @@ def test_a_value_is_not_escaped_as_html() -> None:
 
 
 def test_what_a_value_lacks_is_an_error_and_not_an_empty_text() -> None:
-    with pytest.raises(PromptError, match="User message: .*no attribute 'age'"):
+    with pytest.raises(PromptError, match=r"User message: .*no attribute 'age'"):
         Prompt("{{ person.age }}").render(person="Ada")
-    with pytest.raises(PromptError, match="System message: .*no attribute 'age'"):
+    with pytest.raises(PromptError, match=r"System message: .*no attribute 'age'"):
         Prompt("Hi", system="{{ person.age }}").render(person="Ada")
 
 
@@ -156,7 +156,7 @@ def test_a_slot_may_have_any_name(name: str) -> None:
 
 @pytest.mark.parametrize("text", ["{{ x | random }}", "{{ x | upppercase }}", "{{ x is odder }}"])
 def test_a_filter_that_does_not_exist_is_a_prompt_error(text: str) -> None:
-    with pytest.raises(PromptError, match="No (filter|test) named"):
+    with pytest.raises(PromptError, match=r"No (filter|test) named"):
         Prompt(text).render(x="a")
 
 
@@ -235,7 +235,7 @@ def test_prompts_are_equal_if_their_templates_are() -> None:
     same = Prompt("Greet {{ name }}.", system="You are {{ mood }}.", name="another")
     assert same == GREETING
     assert hash(same) == hash(GREETING)
-    assert GREETING != Prompt("Greet {{ name }}.")
+    assert Prompt("Greet {{ name }}.") != GREETING
     assert GREETING != "Greet"
 
 

@@ -12,6 +12,7 @@ import shlex
 import subprocess
 import sys
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from textwrap import dedent
 
@@ -126,17 +127,18 @@ def test_commands_on_a_page_are_understood(page: Path) -> None:
 def _help_for(arguments: list[str]) -> str:
     """Return the help text of the deepest subcommand that the arguments name."""
     path: list[str] = []
-    text = _run_help(path)
+    text = _run_help(*path)
     for word in arguments:
         if word.startswith("-") or not re.search(rf"^\W*{re.escape(word)}\s", text, re.MULTILINE):
             break
         path.append(word)
-        text = _run_help(path)
+        text = _run_help(*path)
     assert path or not arguments or arguments[0].startswith("-"), f"no such command: {arguments[0]}"
     return text
 
 
-def _run_help(path: list[str]) -> str:
+@cache
+def _run_help(*path: str) -> str:
     done = subprocess.run(
         [str(Path(sys.executable).parent / "llmsim-lab"), *path, "--help"],
         env=os.environ | {"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"},

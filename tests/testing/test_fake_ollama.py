@@ -54,7 +54,8 @@ def post(server: FakeOllama, **more: Any) -> httpx.Response:
 
 def post_impatiently(server: FakeOllama) -> None:
     body = {"model": "llama3.2", "messages": QUESTION}
-    httpx.post(f"{server.host}/api/chat", json=body, timeout=0.1, trust_env=False)
+    patience = httpx.Timeout(30, read=0.1)
+    httpx.post(f"{server.host}/api/chat", json=body, timeout=patience, trust_env=False)
 
 
 @pytest.fixture

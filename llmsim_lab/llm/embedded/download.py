@@ -12,7 +12,6 @@ from llmsim_lab.llm.embedded.partial import PartialFile
 __all__ = ["fetch_official"]
 
 _TIMEOUT = httpx.Timeout(30.0, connect=3.0)
-_CHUNK_BYTES = 1 << 18
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
 
 
@@ -55,7 +54,7 @@ def _fetch_rest(client: httpx.Client, partial: PartialFile) -> None:
             )
         if partial.size and not _goes_on_at(response, partial.size):
             partial.restart()
-        for chunk in response.iter_bytes(_CHUNK_BYTES):
+        for chunk in response.iter_bytes():
             partial.write(chunk)
 
 

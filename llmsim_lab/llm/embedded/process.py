@@ -25,7 +25,7 @@ __all__ = ["ChildProcess", "ChildSettings", "child_command"]
 T = TypeVar("T")
 
 _LAST_LINES = 60
-_SHOWN_LINES = 6
+_SHOWN_LINES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +123,11 @@ class ChildProcess:
                     pipe.close()
                 except BrokenPipeError:
                     continue  # what was still to be written has no reader any more
+
+    def complaint(self, sign: str) -> str:
+        """Return the last line the runtime printed that holds a sign, or that there is none."""
+        found = [line for line in self._lines if sign in line]
+        return found[-1] if found else "the runtime does not say why"
 
     def ending(self) -> str:
         """Say how the child ended, and what it printed last."""

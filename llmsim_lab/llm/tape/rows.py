@@ -125,6 +125,7 @@ def _attempt_of(row: sqlite3.Row) -> Attempt:
         detail=detail,
         status_code=status_code,
         retry=retry,
+        number=row["id"],
     )
 
 

@@ -8,7 +8,8 @@ import socket
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 import psutil
 
@@ -67,15 +68,14 @@ class LiveRecorder:
         self._keys = _Keys()
         self._pending: dict[int, bytes] = {}
         self._known: dict[bytes, Attempt] = {}
-        self._numbers: dict[int, int] = {}
         self._release = _claim(tape, run, self)
         last = tape.run(run).turns
         for call in tape.calls(run):
             site = call.attempt.request.site
             if site is None or site.turn is None or site.turn > last:
                 self._known[self._keys.next(call.attempt.request)] = call.attempt
-                self._numbers[id(call.attempt)] = call.id
         self._keys.clear()
+        self._forget_failed(lambda attempt: attempt.reply is None)
 
     def find(self, request: ChatRequest) -> Attempt | None:
         """Return what the unfinished turn already knows, or None to have the request made."""
@@ -85,8 +85,8 @@ class LiveRecorder:
             self._pending[id(request)] = key
         return known
 
-    def keep(self, attempt: Attempt) -> None:
-        """Write an answered or failed request to the tape.
+    def keep(self, attempt: Attempt) -> Attempt:
+        """Write an answered or failed request to the tape; returns it with its number there.
 
         Raises:
             TapeError: the disk is full or fails.
@@ -115,31 +115,42 @@ class LiveRecorder:
                     seconds,
                 ),
             )
-        self._known[key] = attempt
-        self._numbers[id(attempt)] = int(cursor.lastrowid or 0)
-
-    def number_of(self, attempt: Attempt) -> int | None:
-        """Return the number on the tape of an attempt of the turn under way."""
-        return self._numbers.get(id(attempt))
-
-    def forget(self, site: CallSite | None) -> None:
-        """Mark the attempts of a failed call, so that it is made anew; they stay on the tape."""
-        if site is None:
-            return
-        with self.tape.transaction() as connection:
-            connection.execute(
-                "UPDATE calls SET forgotten = 1 WHERE run = ? AND turn IS ? AND component = ? "
-                "AND agent IS ? AND replicate = ?",
-                (self.run, site.turn, site.component, site.agent, site.replicate),
-            )
-        self._known = {
-            key: attempt for key, attempt in self._known.items() if attempt.request.site != site
-        }
+        kept = replace(attempt, number=int(cursor.lastrowid or 0))
+        self._known[key] = kept
+        return kept
 
     def restart_turn(self) -> None:
-        """Begin the turn again: what it had been answered will be answered from the tape."""
+        """Begin the turn again, after it failed.
+
+        What was answered will be answered from the tape. Calls that failed for good will be made
+        anew; their attempts stay on the tape, marked.
+        """
+        self._forget_failed(lambda attempt: True)
         self._keys.clear()
         self._pending.clear()
+
+    def _forget_failed(self, which: Callable[[Attempt], bool]) -> None:
+        """Mark the calls whose last attempt failed, as far as a condition on that one holds."""
+        last: dict[CallSite | None, Attempt] = {}
+        for attempt in self._known.values():
+            site = attempt.request.site
+            if site not in last or attempt.request.attempt >= last[site].request.attempt:
+                last[site] = attempt
+        failed = {
+            site
+            for site, attempt in last.items()
+            if attempt.reason is not None
+            and (attempt.request.attempt > 1 or not attempt.retry)
+            and which(attempt)
+        }
+        if not failed:
+            return
+        gone = {k: a for k, a in self._known.items() if a.request.site in failed}
+        numbers = [(attempt.number,) for attempt in gone.values()]
+        with self.tape.transaction() as connection:
+            connection.executemany("UPDATE calls SET forgotten = 1 WHERE id = ?", numbers)
+        for key in gone:
+            del self._known[key]
 
     def commit_turn(self, turn: int, record: str, row: str) -> None:
         """Write a whole turn.
@@ -158,8 +169,8 @@ class LiveRecorder:
                 (self.run, turn, record, row),
             )
         self._known.clear()
-        self._numbers.clear()
-        self.restart_turn()
+        self._keys.clear()
+        self._pending.clear()
 
     def replace_turn(self, turn: int, record: str, row: str) -> None:
         """Write the latest turn again, after something was done to it from outside."""
@@ -219,12 +230,9 @@ class ReplayRecorder:
                 return [call.attempt for call in calls]
         return []
 
-    def keep(self, attempt: Attempt) -> None:
+    def keep(self, attempt: Attempt) -> Attempt:
         """Never called: nothing is asked that could be kept."""
         raise TapeError("a replay makes no call")  # pragma: no cover - find() never returns None
-
-    def forget(self, site: CallSite | None) -> None:
-        """Nothing to take back: a recorded failure fails again."""
 
 
 # --- one writer at a time ----------------------------------------------------------------------

@@ -20,7 +20,12 @@ from llmsim_lab.llm.tape.schema import open_database
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["RunInfo", "Tape", "Verb"]
+__all__ = [
+    "RunInfo",
+    "Tape",
+    "Verb",
+    "now",
+]
 
 Verb = Literal["run", "rerun", "fork", "import"]
 
@@ -33,7 +38,7 @@ class RunInfo:
         id: its number on the tape, 1 for the first.
         name: its configuration's name.
         parent: the run it was forked from or is a rerun of, if any.
-        fork_turn: the last turn it shares with its parent; None if it shares none.
+        fork_turn: the turn of its parent that it starts from; None if it is no fork.
         verb: how it came about.
         started, ended: UTC, ISO 8601; ``ended`` is None while it goes on or if it was cut off.
         outcome: ``done``, ``failed: …`` or ``interrupted``; None like ``ended``.
@@ -109,27 +114,28 @@ class Tape:
             id=row["id"],
             name=row["name"],
             parent=row["parent"],
-            fork_turn=row["fork_turn"] if row["verb"] == "fork" else None,
+            fork_turn=row["fork_turn"],
             verb=row["verb"],
             started=row["started"],
             ended=row["ended"],
             outcome=row["outcome"],
-            turns=last if last is not None else (row["fork_turn"] or 0),
+            turns=last if last is not None else 0,
             calls=row["call_count"],
             manifest=_loads(row["manifest"], f"the manifest of run {row['id']}"),
         )
 
     def line(self, run: int) -> list[tuple[int, int]]:
-        """Return the runs whose turns make up this one, oldest first, each with its last turn.
+        """Return the runs that led to this one's latest turn, oldest first.
 
-        A run has its own turns after the fork and its parent's up to it.
+        Each comes with the last turn that it played for this run: a fork goes on from a turn of
+        its parent's.
         """
         info = self.run(run)
         parts = [(info.id, info.turns)]
         while info.parent is not None and info.fork_turn is not None:
             fork_turn = info.fork_turn
             info = self.run(info.parent)
-            parts.append((info.id, min(fork_turn, parts[-1][1])))
+            parts.append((info.id, fork_turn))
         return parts[::-1]
 
     def turn_records(self, run: int, *, up_to: int | None = None) -> list[dict[str, Any]]:
@@ -140,17 +146,15 @@ class Tape:
         ]
 
     def _turn_rows(self, run: int, up_to: int | None = None) -> list[sqlite3.Row]:
-        rows: list[sqlite3.Row] = []
-        first = 0
+        # A fork has a first turn of its own, which may have been changed; it hides its parent's.
+        rows: dict[int, sqlite3.Row] = {}
         for part, last in self.line(run):
-            if up_to is not None:
-                last = min(last, up_to)
-            rows += self._query(
-                "SELECT * FROM turns WHERE run = ? AND turn BETWEEN ? AND ? ORDER BY turn",
-                (part, first, last),
+            bound = last if up_to is None else min(last, up_to)
+            found = self._query(
+                "SELECT * FROM turns WHERE run = ? AND turn <= ? ORDER BY turn", (part, bound)
             )
-            first = last + 1
-        return rows
+            rows |= {row["turn"]: row for row in found}
+        return [rows[turn] for turn in sorted(rows)]
 
     def calls(
         self, run: int, *, turn: int | None = None, forgotten: bool = False
@@ -230,12 +234,22 @@ class Tape:
         manifest: Mapping[str, Any],
         *,
         name: str,
+        first: tuple[int, str, str],
         verb: Verb = "run",
         parent: int | None = None,
         fork_turn: int | None = None,
         started: str | None = None,
     ) -> int:
         """Note the start of a run; returns its number.
+
+        Args:
+            manifest: what defines the run.
+            name: its configuration's name.
+            first: the turn it starts from: number, record and row, as ``commit_turn`` takes them.
+            verb: how it comes about.
+            parent: the run that it is a fork or a rerun of.
+            fork_turn: for a fork, the turn of the parent that it starts from.
+            started: UTC, ISO 8601; now if not given.
 
         Raises:
             TapeError: the tape is read-only, or the parent is not on it.
@@ -249,7 +263,19 @@ class Tape:
                 "VALUES (?, ?, ?, ?, ?, ?)",
                 (name, parent, fork_turn, verb, started or now(), text),
             )
-        return int(cursor.lastrowid or 0)
+            run = int(cursor.lastrowid or 0)
+            connection.execute(
+                "INSERT INTO turns (run, turn, record, row) VALUES (?, ?, ?, ?)", (run, *first)
+            )
+        return run
+
+    def update_manifest(self, run: int, manifest: Mapping[str, Any]) -> None:
+        """Write a run's manifest again, with what was not known at its start."""
+        with self.transaction() as connection:
+            connection.execute(
+                "UPDATE runs SET manifest = ? WHERE id = ?",
+                (json.dumps(manifest, ensure_ascii=False), run),
+            )
 
     def end_run(self, run: int, outcome: str | None) -> None:
         """Note how a run ended; None says that it goes on."""

@@ -1,0 +1,225 @@
+"""What a simulation does with a tape: leave its turns there, or hold itself to those recorded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from llmsim_lab.economy.rules import TaylorRule
+from llmsim_lab.errors import TapeError
+from llmsim_lab.llm import LLMClient, Tape
+from llmsim_lab.llm.recorder import Recorder
+from llmsim_lab.llm.tape import LiveRecorder, ReplayRecorder
+from llmsim_lab.simulation.frames import turn_row
+from llmsim_lab.simulation.interventions import Intervention
+from llmsim_lab.simulation.manifest import model_differs, with_model
+from llmsim_lab.simulation.records import decode_turn, encode_turn
+from llmsim_lab.simulation.turn import Turn
+
+__all__ = ["Recording", "Replaying", "Taping", "load_turns", "planned_after", "tape_turn"]
+
+Planned = Mapping[int, Sequence[Intervention]]
+
+
+class Taping(Protocol):
+    """A run's tie to a tape."""
+
+    tape: Tape
+    run: int
+
+    @property
+    def recorder(self) -> Recorder:
+        """What answers and keeps the run's calls."""
+        ...
+
+    async def before_turn(self, client: LLMClient | None) -> None:
+        """Do what is due before a turn is played."""
+
+    def planned(self, turn: int, planned: Sequence[Intervention]) -> Sequence[Intervention]:
+        """Return what is to be done from outside at a turn."""
+
+    def done(self, turn: Turn, planned: Planned) -> Turn:
+        """Take a whole turn; returns it as it stands on the tape."""
+
+    def changed(self, turn: Turn, planned: Planned) -> None:
+        """Take note that the latest turn, or what is planned, was changed from outside."""
+
+    def failed(self) -> None:
+        """Take note that the turn failed."""
+
+    def ended(self, outcome: str) -> None:
+        """Take note of how the run ended, for now."""
+
+    def close(self) -> None:
+        """Let others write to the run."""
+
+
+def tape_turn(turn: Turn, planned: Planned) -> tuple[int, str, str]:
+    """Return a turn as the tape takes it: number, record, and row of the run's frame.
+
+    Args:
+        turn: the turn, its calls recorded.
+        planned: what is to be done from outside, by turn.
+    """
+    later = [item for at in sorted(planned) if at > turn.number for item in planned[at]]
+    row = json.dumps(turn_row(turn, TaylorRule()), ensure_ascii=False)
+    return turn.number, encode_turn(turn, later), row
+
+
+class Recording:
+    """Writes a run's calls and turns as they come.
+
+    Args:
+        tape: the tape.
+        run: the run, already on it with the turn it starts from.
+    """
+
+    def __init__(self, tape: Tape, run: int) -> None:
+        self.tape = tape
+        self.run = run
+        self._recorder = LiveRecorder(tape, run)
+        self._model_is_known = False
+
+    @property
+    def recorder(self) -> LiveRecorder:
+        """What keeps the run's calls."""
+        return self._recorder
+
+    async def before_turn(self, client: LLMClient | None) -> None:
+        """Write down, once, which model answers; a resumed run must have the same.
+
+        Raises:
+            TapeError: another model answers than the one recorded.
+        """
+        if self._model_is_known or client is None:
+            return
+        info = await client.model_info()
+        manifest = self.tape.run(self.run).manifest
+        if difference := model_differs(manifest, info):
+            raise TapeError(
+                f"run {self.run} was begun with another model: {difference}. Connect to that one "
+                "to go on, or fork the run to go on with this one"
+            )
+        if manifest["model"] is None:
+            self.tape.update_manifest(self.run, with_model(manifest, info))
+        self._model_is_known = True
+
+    def planned(self, turn: int, planned: Sequence[Intervention]) -> Sequence[Intervention]:
+        """Return what is planned."""
+        del turn
+        return planned
+
+    def done(self, turn: Turn, planned: Planned) -> Turn:
+        """Write the turn, whole or not at all."""
+        self._recorder.commit_turn(*tape_turn(turn, planned))
+        return turn
+
+    def changed(self, turn: Turn, planned: Planned) -> None:
+        """Write the latest turn again."""
+        self._recorder.replace_turn(*tape_turn(turn, planned))
+
+    def failed(self) -> None:
+        """Keep what was answered for the next try."""
+        self._recorder.restart_turn()
+
+    def ended(self, outcome: str) -> None:
+        """Write the outcome."""
+        self.tape.end_run(self.run, outcome)
+
+    def close(self) -> None:
+        """Let others write to the run."""
+        self._recorder.close()
+
+
+class Replaying:
+    """Answers from the tape and holds every turn against the recorded one.
+
+    Args:
+        tape: the tape.
+        run: the run.
+    """
+
+    def __init__(self, tape: Tape, run: int) -> None:
+        self.tape = tape
+        self.run = run
+        self._recorder = ReplayRecorder(tape, run)
+        self._records = {record["turn"]: record for record in tape.turn_records(run)}
+
+    @property
+    def recorder(self) -> ReplayRecorder:
+        """What answers from the tape."""
+        return self._recorder
+
+    async def before_turn(self, client: LLMClient | None) -> None:
+        """Nothing: no model is asked."""
+
+    def planned(self, turn: int, planned: Sequence[Intervention]) -> Sequence[Intervention]:
+        """Return what was done from outside at the recorded turn."""
+        record = self._records.get(turn)
+        if record is None:
+            raise TapeError(
+                f"run {self.run} ends at turn {max(self._records)}; turn {turn} was not recorded. "
+                "Resume or fork the run to go on"
+            )
+        del planned
+        return [Intervention.model_validate(values) for values in record["interventions"]]
+
+    def done(self, turn: Turn, planned: Planned) -> Turn:
+        """Return the turn as recorded, with the time it took then.
+
+        Raises:
+            TapeError: the turn came out differently, which only other code can cause.
+        """
+        del planned
+        recorded = decode_turn(self._records[turn.number], self._attempt)
+        if recorded != replace(turn, seconds=recorded.seconds):
+            raise TapeError(
+                f"turn {turn.number} of run {self.run} came out differently from its recording: "
+                f"{_difference(recorded, turn)}. The same calls were answered alike, so the code "
+                f"differs: it was recorded by llmsim-lab "
+                f"{self.tape.run(self.run).manifest['package']}"
+            )
+        return recorded
+
+    def _attempt(self, number: int) -> Any:
+        return self.tape.call(number).attempt
+
+    def changed(self, turn: Turn, planned: Planned) -> None:
+        """Refuse: a replay is what it was."""
+        raise TapeError(
+            "a replay cannot be changed; fork it: simulation.fork(turn=..., intervene=...)"
+        )
+
+    def failed(self) -> None:
+        """Nothing to keep."""
+
+    def ended(self, outcome: str) -> None:
+        """Nothing to note."""
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+
+def _difference(recorded: Turn, now: Turn) -> str:
+    before, after = recorded.state.global_state, now.state.global_state
+    changed = [
+        f"{name} was {getattr(before, name)!r} and is {getattr(after, name)!r}"
+        for name in type(before).model_fields
+        if getattr(before, name) != getattr(after, name)
+    ]
+    return "; ".join(changed[:3]) or "in its actions or chains"
+
+
+def load_turns(tape: Tape, run: int, *, up_to: int | None = None) -> list[Turn]:
+    """Return a run's turns from the tape, those it shares with its parents included."""
+    return [
+        decode_turn(record, lambda number: tape.call(number).attempt)
+        for record in tape.turn_records(run, up_to=up_to)
+    ]
+
+
+def planned_after(record: Mapping[str, Any]) -> list[Intervention]:
+    """Return what was planned for later turns when this one was written."""
+    return [Intervention.model_validate(values) for values in record["planned"]]

@@ -1,0 +1,391 @@
+"""What can be done with a recorded run: replay it, resume it, run it again, fork it.
+
+Each verb has one meaning. ``replay`` asks no model. ``resume`` goes on where a run stopped.
+``rerun`` begins anew with fresh calls. ``fork`` shares a run's turns up to one and goes on live.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from llmsim_lab.agents import Agent
+from llmsim_lab.concurrency import run_sync
+from llmsim_lab.engines import Engine
+from llmsim_lab.errors import ConfigError, TapeError
+from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
+from llmsim_lab.llm.tape import RunInfo, Verb
+from llmsim_lab.models import GlobalState, SimulationState
+from llmsim_lab.prompts import Prompt
+from llmsim_lab.simulation.config import SimulationConfig
+from llmsim_lab.simulation.manifest import config_of, make_manifest, prompts_of
+from llmsim_lab.simulation.simulation import Simulation
+from llmsim_lab.simulation.taping import (
+    Recording,
+    Replaying,
+    load_turns,
+    planned_after,
+    tape_turn,
+)
+from llmsim_lab.simulation.turn import Turn
+from llmsim_lab.validators import Validator
+
+__all__ = ["fork", "fork_of", "load", "replay", "rerun", "resume", "run"]
+
+Tapes = Tape | str | Path
+
+
+def run(
+    config: SimulationConfig,
+    *,
+    tape: Tapes,
+    llm_client: LLMClient | None = None,
+    turns: int | None = None,
+) -> Simulation:
+    """Play a new run and record it.
+
+    Args:
+        config: what to run.
+        tape: the tape, or a file that becomes or is one.
+        llm_client: the model, where the configuration calls for one.
+        turns: how many; the configuration's number if not given.
+    """
+    simulation = Simulation(config, llm_client=llm_client, tape=tape)
+    simulation.run(turns)
+    return simulation
+
+
+def replay(
+    tape: Tapes,
+    run: int | None = None,
+    *,
+    turns: int | None = None,
+    agents: Sequence[Agent] | None = None,
+    validator: Validator | None = None,
+    engine: Engine | None = None,
+) -> Simulation:
+    """Play a recorded run again from the tape alone; no model is asked, nothing is written.
+
+    The code runs as it did; every call is answered from the tape, and every turn is held against
+    the recorded one. What is returned equals the original run to the last bit.
+
+    Args:
+        tape: the tape, or its file, which is opened for reading only.
+        run: the run's number; the latest if not given.
+        turns: the last turn to replay; the last recorded if not given.
+        agents: those that the run was given, if it was given any.
+        validator: likewise.
+        engine: likewise.
+
+    Raises:
+        TapeMiss: a call differs from the recorded ones; the message shows how.
+        TapeError: a turn came out differently, or the tape cannot be read.
+    """
+    tape = _reading(tape)
+    info = tape.run(run)
+    first = _first_own_turn(info)
+    loaded = load_turns(tape, info.id, up_to=first)
+    parts = {"agents": agents, "validator": validator, "engine": engine}
+    simulation = _rebuild(info, _no_model(info), parts, loaded[-1].state)
+    simulation.take_over(loaded, [], Replaying(tape, info.id))
+    wanted = info.turns if turns is None else turns
+    if not first <= wanted <= info.turns:
+        raise ConfigError(
+            f"turns={wanted}: run {info.id} can be replayed up to turn {first} to {info.turns}"
+        )
+    run_sync(simulation.arun(wanted - first))
+    return simulation
+
+
+def resume(
+    tape: Tapes,
+    run: int | None = None,
+    *,
+    llm_client: LLMClient | None = None,
+    agents: Sequence[Agent] | None = None,
+    validator: Validator | None = None,
+    engine: Engine | None = None,
+) -> Simulation:
+    """Return a run ready to go on after its last whole turn, on the same tape.
+
+    Calls that the broken turn had been answered are not made again.
+
+    Args:
+        tape: the tape, or its file.
+        run: the run's number; the latest if not given.
+        llm_client: the model; it must be the recorded one.
+        agents: those that the run was given, if it was given any.
+        validator: likewise.
+        engine: likewise.
+
+    Raises:
+        TapeError: another process is writing to the run, or the tape is read-only.
+    """
+    tape = _writing(tape)
+    info = tape.run(run)
+    turns = load_turns(tape, info.id)
+    parts = {"agents": agents, "validator": validator, "engine": engine}
+    simulation = _rebuild(info, llm_client, parts, turns[-1].state)
+    planned = planned_after(tape.turn_records(info.id)[-1])
+    simulation.take_over(turns, planned, Recording(tape, info.id))
+    tape.end_run(info.id, None)
+    return simulation
+
+
+def rerun(
+    tape: Tapes,
+    run: int | None = None,
+    *,
+    llm_client: LLMClient | None = None,
+    agents: Sequence[Agent] | None = None,
+    validator: Validator | None = None,
+    engine: Engine | None = None,
+) -> Simulation:
+    """Return a new run with a recorded one's configuration and prompts, at its first turn.
+
+    All calls will be fresh ones: another sample of the same run, beside it on the tape.
+
+    Args:
+        tape: the tape, or its file.
+        run: the run's number; the latest if not given.
+        llm_client: the model.
+        agents: those that the run was given, if it was given any.
+        validator: likewise.
+        engine: likewise.
+    """
+    tape = _writing(tape)
+    info = tape.run(run)
+    start = load_turns(tape, info.id, up_to=0)
+    planned = planned_after(tape.turn_records(info.id, up_to=0)[0])
+    parts = {"agents": agents, "validator": validator, "engine": engine}
+    simulation = _rebuild(info, llm_client, parts, start[0].state)
+    simulation.take_over(start, planned, None)
+    return _on_tape(simulation, tape, verb="rerun", parent=info.id)
+
+
+def fork(
+    tape: Tapes,
+    run: int | None = None,
+    *,
+    turn: int | None = None,
+    prompt: Prompt | Sequence[Prompt] = (),
+    state: GlobalState | SimulationState | None = None,
+    intervene: Sequence[Mapping[str, Any]] = (),
+    llm_client: LLMClient | None = None,
+    agents: Sequence[Agent] | None = None,
+    validator: Validator | None = None,
+    engine: Engine | None = None,
+) -> Simulation:
+    """Return a new run that goes on from a turn of a recorded one, with something changed.
+
+    The turns up to there come from the tape; those after are live and recorded beside them.
+
+    Args:
+        tape: the tape, or its file.
+        run: the run's number; the latest if not given.
+        turn: the turn to go on from; the run's last if not given.
+        prompt: an edited prompt, or several; each takes the place of those of its name.
+        state: the state instead of that turn's.
+        intervene: interventions as dicts, as ``Simulation.intervene`` takes them.
+        llm_client: the model.
+        agents: those that the run was given, if it was given any.
+        validator: likewise.
+        engine: likewise.
+
+    Raises:
+        ConfigError: there is no such turn, or no part uses a prompt of that name.
+    """
+    tape = _writing(tape)
+    parts = {"agents": agents, "validator": validator, "engine": engine}
+    recorded = _load(tape, tape.run(run), llm_client, parts)
+    return fork_of(recorded, turn, prompt=prompt, state=state, intervene=intervene, tape=tape)
+
+
+def load(tape: Tapes, run: int | None = None) -> Simulation:
+    """Return a recorded run to look at: its turns, frames and chains, without playing anything.
+
+    Args:
+        tape: the tape, or its file, which is opened for reading only.
+        run: the run's number; the latest if not given.
+    """
+    tape = _reading(tape)
+    return _load(tape, tape.run(run), None, {})
+
+
+def _load(
+    tape: Tape, info: RunInfo, llm_client: LLMClient | None, parts: Mapping[str, Any]
+) -> Simulation:
+    turns = load_turns(tape, info.id)
+    client = llm_client or _no_model(info)
+    simulation = _rebuild(info, client, parts, turns[-1].state)
+    planned = planned_after(tape.turn_records(info.id)[-1])
+    return simulation.take_over(turns, planned, Replaying(tape, info.id))
+
+
+def fork_of(
+    simulation: Simulation,
+    turn: int | None,
+    *,
+    prompt: Prompt | Sequence[Prompt],
+    state: GlobalState | SimulationState | None,
+    intervene: Sequence[Mapping[str, Any]],
+    llm_client: LLMClient | None = None,
+    tape: Tape | None = None,
+) -> Simulation:
+    """Return a simulation that goes on from a turn of another; see ``Simulation.fork``."""
+    at = simulation.turn if turn is None else turn
+    first = simulation.turns[0].number
+    if not first <= at <= simulation.turn:
+        raise ConfigError(
+            f"turn {at} cannot be forked from: the run has turns {first} to {simulation.turn}"
+        )
+    client = llm_client or simulation.llm_client
+    if client is not None and isinstance(client.backend, _NoModel):
+        if simulation.config.needs_model:
+            raise ConfigError(
+                "what comes after a fork is live: give it a model, fork(..., "
+                "llm_client=connect('auto'))"
+            )
+        client = None
+    turns = list(simulation.turns[: at - first + 1])
+    if state is not None:
+        turns[-1] = replace(turns[-1], state=_state_at(turns[-1], state))
+    planned = [item for when, items in simulation.planned.items() if when > at for item in items]
+    parts = _copied_parts(simulation, client, [prompt] if isinstance(prompt, Prompt) else prompt)
+    new = Simulation(
+        simulation.config.model_copy(update={"interventions": ()}),
+        llm_client=client,
+        state=turns[-1].state,
+        **parts,
+    )
+    new.config, new.given = simulation.config, simulation.given
+    new.take_over(turns, planned, None)
+    for values in intervene:
+        new.intervene(**values)
+    tape = tape or simulation.tape
+    if tape is None:
+        return new
+    return _on_tape(new, tape, verb="fork", parent=simulation.run_id, fork_turn=at)
+
+
+def _state_at(turn: Turn, state: GlobalState | SimulationState) -> SimulationState:
+    """Return another state in a turn's place: its number, period and chains stay."""
+    economy = state.global_state if isinstance(state, SimulationState) else state
+    agents = state.agents if isinstance(state, SimulationState) else turn.state.agents
+    return turn.state.model_copy(update={"global_state": economy, "agents": agents})
+
+
+def _copied_parts(
+    simulation: Simulation, client: LLMClient | None, prompts: Sequence[Prompt]
+) -> dict[str, Any]:
+    """Return copies of a simulation's parts with another model and other prompts."""
+    wanted = {prompt.name: prompt for prompt in prompts}
+    used: set[str] = set()
+
+    def copied(part: Any) -> Any:
+        new = copy.copy(part)
+        if client is not None and hasattr(part, "llm_client"):
+            new.llm_client = client
+        name = part.prompt.name if isinstance(getattr(part, "prompt", None), Prompt) else None
+        if name is not None:
+            used.add(name)
+            new.prompt = wanted.get(name, part.prompt)
+        return new
+
+    parts = {
+        "agents": [copied(agent) for agent in simulation.agents],
+        "validator": copied(simulation.validator),
+        "engine": copied(simulation.engine),
+    }
+    if lost := wanted.keys() - used:
+        raise ConfigError(
+            f"no part of the run uses a prompt named {', '.join(sorted(lost))}; "
+            f"its prompts are: {', '.join(sorted(used)) or 'none'}"
+        )
+    return parts
+
+
+def _on_tape(
+    simulation: Simulation,
+    tape: Tape,
+    *,
+    verb: Verb,
+    parent: int | None,
+    fork_turn: int | None = None,
+) -> Simulation:
+    """Begin a run on a tape for a simulation that has its turns already."""
+    number = tape.add_run(
+        make_manifest(simulation),
+        name=simulation.config.name,
+        first=tape_turn(simulation.turns[-1], simulation.planned),
+        verb=verb,
+        parent=parent,
+        fork_turn=fork_turn,
+    )
+    planned = [item for items in simulation.planned.values() for item in items]
+    return simulation.take_over(simulation.turns, planned, Recording(tape, number))
+
+
+class _NoModel(ScriptedBackend):
+    """In the place of a recorded run's model: whoever asks it has left the tape."""
+
+    def __init__(self) -> None:
+        super().__init__(TapeError("a replay makes no call"))
+
+
+def _no_model(info: RunInfo) -> LLMClient | None:
+    settings = info.manifest["llm"]
+    return LLMClient(LLMConfig(**settings), _NoModel()) if settings else None
+
+
+def _with_recorded_settings(info: RunInfo, client: LLMClient | None) -> LLMClient | None:
+    """Return a client that asks the given model with the settings of the recording."""
+    settings = info.manifest["llm"]
+    if client is None or settings is None:
+        return client
+    config = LLMConfig(**{**settings, "model": client.config.model})
+    return client if config == client.config else LLMClient(config, client.backend)
+
+
+def _rebuild(
+    info: RunInfo,
+    llm_client: LLMClient | None,
+    parts: Mapping[str, Any],
+    state: SimulationState,
+) -> Simulation:
+    """Return a simulation of a recorded run's configuration, prompts and settings."""
+    lacking = [name for name in info.manifest["given"] if parts.get(name) is None]
+    if lacking:
+        raise ConfigError(
+            f"run {info.id} was given {', '.join(lacking)} of its own, which no tape can hold; "
+            f"pass the same again: {', '.join(f'{name}=...' for name in lacking)}"
+        )
+    config = config_of(info.manifest)
+    simulation = Simulation(
+        config.model_copy(update={"interventions": ()}),
+        llm_client=_with_recorded_settings(info, llm_client),
+        state=state,
+        prompts=prompts_of(info.manifest),
+        **parts,
+    )
+    simulation.config = config
+    return simulation
+
+
+def _first_own_turn(info: RunInfo) -> int:
+    return info.fork_turn if info.fork_turn is not None else 0
+
+
+def _reading(tape: Tapes) -> Tape:
+    return tape if isinstance(tape, Tape) else Tape(tape, read_only=True)
+
+
+def _writing(tape: Tapes) -> Tape:
+    if isinstance(tape, Tape):
+        return tape
+    if not Path(tape).exists():
+        raise TapeError(f"there is no tape at {tape}")
+    return Tape(tape)

@@ -1,0 +1,152 @@
+"""Models on this machine: listed, verified once, chosen, removed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import platformdirs
+import pytest
+
+from llmsim_lab.errors import ConfigError, ModelFileError
+from llmsim_lab.llm.embedded import store
+from llmsim_lab.llm.embedded.store import (
+    default_model,
+    file_sha256,
+    installed_models,
+    is_verified,
+    list_models,
+    models_folder,
+    note_verified,
+    remove_model,
+    verified_path,
+)
+
+from .conftest import CONTENT, MakeModel
+
+GB = 10**9
+
+
+@pytest.fixture
+def catalogue(
+    models: Path, make_model: MakeModel, monkeypatch: pytest.MonkeyPatch
+) -> tuple[str, str]:
+    """A catalogue of a better and a small model, and the folder for them."""
+    best = make_model(name="best", file_name="best.gguf", memory_bytes=2 * GB)
+    small = make_model(name="small", file_name="small.gguf", note="for plumbing")
+    for module in (store, "llmsim_lab.llm.embedded.catalogue"):
+        name = module if isinstance(module, str) else module.__name__
+        monkeypatch.setattr(f"{name}.CATALOGUE", (best, small))
+    models.mkdir()
+    return best.name, small.name
+
+
+def install(models: Path, name: str) -> Path:
+    path = models / f"{name}.gguf"
+    path.write_bytes(CONTENT)
+    note_verified(next(model for model in store.CATALOGUE if model.name == name))
+    return path
+
+
+def machine(monkeypatch: pytest.MonkeyPatch, *, memory: float, disk: float) -> None:
+    monkeypatch.setattr(store, "available_memory_bytes", lambda: memory)
+    monkeypatch.setattr(store, "free_space_bytes", lambda _: disk)
+
+
+def test_the_folder_is_the_users_cache_unless_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LLMSIM_MODELS", raising=False)
+    assert models_folder() == platformdirs.user_cache_path("llmsim_lab") / "models"
+
+
+def test_the_list_says_what_is_here(models: Path, catalogue: tuple[str, str]) -> None:
+    install(models, "small")
+    rows = [(row.name, row.installed, row.path.name) for row in list_models()]
+    assert rows == [("best", False, "best.gguf"), ("small", True, "small.gguf")]
+    assert installed_models() == ["small"]
+
+
+def test_a_verified_file_is_not_read_again(
+    models: Path, make_model: MakeModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models.mkdir()
+    (models / "tiny.gguf").write_bytes(CONTENT)
+    assert verified_path(make_model()) == models / "tiny.gguf"
+
+    def refuse(_: Path) -> str:
+        raise AssertionError("the file was read again")
+
+    monkeypatch.setattr(store, "file_sha256", refuse)
+    assert verified_path(make_model()) == models / "tiny.gguf"
+
+
+def test_a_file_that_changed_is_read_again_and_refused(models: Path, make_model: MakeModel) -> None:
+    models.mkdir()
+    path = models / "tiny.gguf"
+    path.write_bytes(CONTENT)
+    verified_path(make_model())
+    path.write_bytes(CONTENT[::-1])
+    os.utime(path, ns=(1, 1))
+    assert not is_verified(make_model())
+    with pytest.raises(ModelFileError, match=r"sha256 is \w{64} but should be \w{64}.*get tiny"):
+        verified_path(make_model())
+
+
+def test_a_damaged_note_counts_as_none(models: Path, make_model: MakeModel) -> None:
+    models.mkdir()
+    (models / "tiny.gguf").write_bytes(CONTENT)
+    (models / "tiny.gguf.ok").write_text("{")
+    assert not is_verified(make_model())
+
+
+def test_a_model_that_is_not_here_has_no_path(models: Path, make_model: MakeModel) -> None:
+    assert verified_path(make_model()) is None
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ModelFileError, match="cannot read the model file"):
+        file_sha256(tmp_path)
+
+
+def test_the_better_model_is_the_default_where_it_fits(
+    catalogue: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine(monkeypatch, memory=4 * GB, disk=4 * GB)
+    assert default_model() == ("best", "it fits into this machine's memory and disk")
+
+
+def test_the_better_model_is_the_default_where_it_is_here(
+    models: Path, catalogue: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(models, "best")
+    machine(monkeypatch, memory=4 * GB, disk=0)
+    assert default_model()[0] == "best"
+
+
+@pytest.mark.parametrize(("memory", "disk"), [(1 * GB, 4 * GB), (4 * GB, 1000)])
+def test_a_small_machine_gets_the_small_model_and_a_warning(
+    catalogue: tuple[str, str], monkeypatch: pytest.MonkeyPatch, memory: float, disk: float
+) -> None:
+    machine(monkeypatch, memory=memory, disk=disk)
+    name, why = default_model()
+    assert name == "small"
+    assert "note that small is for plumbing" in why
+
+
+def test_removing_a_model_frees_its_bytes(models: Path, catalogue: tuple[str, str]) -> None:
+    path = install(models, "small")
+    assert remove_model("small") > len(CONTENT)
+    assert not path.exists()
+    assert installed_models() == []
+
+
+def test_removing_what_is_not_here_is_an_error(models: Path, catalogue: tuple[str, str]) -> None:
+    with pytest.raises(ModelFileError, match="small is not on this machine"):
+        remove_model("small")
+    with pytest.raises(ConfigError, match="no embedded model 'other'"):
+        remove_model("other")
+
+
+def test_a_file_that_cannot_be_removed_is_named(models: Path, catalogue: tuple[str, str]) -> None:
+    (models / "small.gguf").mkdir()
+    with pytest.raises(ModelFileError, match=r"cannot remove .*small\.gguf"):
+        remove_model("small")

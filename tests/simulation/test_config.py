@@ -1,0 +1,244 @@
+"""A run's configuration: from Python, from YAML, and what is said when something is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import make_client, make_config, requests_of
+from pydantic import ValidationError
+
+from llmsim_lab.errors import ConfigError, LabError, PromptError
+from llmsim_lab.simulation import Simulation, SimulationConfig
+
+
+def read(folder: Path, text: str) -> SimulationConfig:
+    path = folder / "run.yaml"
+    path.write_text(text, encoding="utf-8")
+    return SimulationConfig.from_yaml(path)
+
+
+def complaint(folder: Path, text: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        read(folder, text)
+    return str(caught.value).replace(str(folder), "HERE")
+
+
+# Good ones
+
+
+def test_a_configuration_needs_no_arguments() -> None:
+    config = SimulationConfig()
+    assert (config.turns, config.seed, config.start) == (8, 0, None)
+    assert [nation.name for nation in config.nations] == ["United States"]
+    assert config.needs_model
+
+
+def test_nations_may_be_given_by_name_alone() -> None:
+    config = SimulationConfig(nations=["Aland", {"name": "Borduria", "kind": "taylor"}])
+    assert [(n.name, n.kind) for n in config.nations] == [("Aland", "llm"), ("Borduria", "taylor")]
+
+
+def test_a_run_of_rules_needs_no_model() -> None:
+    assert not make_config().needs_model
+    assert make_config(validator={"kind": "llm"}).needs_model
+
+
+def test_a_whole_yaml_file_is_read(tmp_path: Path) -> None:
+    config = read(
+        tmp_path,
+        """
+        name: oil
+        seed: 7
+        turns: 12
+        start: 1973Q3
+        nations:
+          - Aland
+          - {name: Borduria, inflation_target: 4, temperament: bold, mandate: jobs}
+        llm: {model: "ollama:llama3.2", temperature: 0.2, retry_wait_s: 0}
+        validator: {permissive: false}
+        engine: {rate_bounds: [0, 20], max_move: 1.5}
+        economy: {shock_scale: 0.5}
+        interventions:
+          - {turn: 2, shock: {supply: 4}, note: embargo}
+          - {turn: 4, set: {inflation: 8}}
+        """,
+    )
+    assert (config.name, config.seed, config.turns, config.start) == ("oil", 7, 12, "1973Q3")
+    assert config.nations[1].profile.mandate == "jobs"
+    assert config.llm.retry_wait_s == (0, 0)
+    assert config.engine.rate_bounds == (0, 20)
+    assert [i.turn for i in config.interventions] == [2, 4]
+    assert config.interventions[1].set_to == {"inflation": 8}
+
+
+def test_an_empty_file_is_the_defaults(tmp_path: Path) -> None:
+    assert read(tmp_path, "# nothing yet\n") == SimulationConfig()
+
+
+def test_a_configuration_comes_back_from_json_as_it_was() -> None:
+    config = make_config(interventions=[{"turn": 1, "set": {"inflation": 3}}], llm={"seed": 1})
+    assert SimulationConfig.model_validate_json(config.model_dump_json()) == config
+
+
+def test_a_configuration_is_immutable() -> None:
+    config = SimulationConfig()
+    with pytest.raises(ValidationError, match="frozen"):
+        config.turns = 3  # type: ignore[misc]
+
+
+def test_prompt_files_are_found_beside_the_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "study"
+    folder.mkdir()
+    (folder / "mine.md").write_text(
+        "## User\nAct on {{ gdp_growth }} {{ inflation }} {{ unemployment }} {{ interest_rate }} "
+        "{{ profile }}"
+    )
+    config = read(folder, "nations:\n  - {name: Aland, prompt: mine.md}\n")
+    monkeypatch.chdir(tmp_path)
+    client = make_client()
+    Simulation(config, llm_client=client).run(1)
+    assert requests_of(client, "agent")[0].prompt.startswith("Act on 2.2 2 5 4 You advise Aland.")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "nations: [{name: Aland, prompt: none.md}]",
+        "validator: {prompt: none.md}",
+        "engine_prompt: none.md",
+    ],
+)
+def test_a_prompt_file_that_is_not_there_is_named(tmp_path: Path, text: str) -> None:
+    config = read(tmp_path, text)
+    with pytest.raises(PromptError, match=r"cannot read the prompt file .*none\.md"):
+        Simulation(config, llm_client=make_client())
+
+
+def test_an_absolute_prompt_path_stays_as_it_is(tmp_path: Path) -> None:
+    prompt = tmp_path / "elsewhere" / "mine.md"
+    assert read(tmp_path, f"engine_prompt: {prompt}").engine_prompt == prompt
+
+
+# Bad ones: every message names file, line, key, value and what is allowed
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "turns: 3\nsede: 1",
+            "HERE/run.yaml, line 2: sede: unknown key; known here are economy, e",
+        ),
+        (
+            "nations:\n  - name: Aland\n    tpye: llm",
+            "line 3: nations.0.tpye: unknown key; known here are inflation_target, kind, mandate, "
+            "name, prompt, temperament",
+        ),
+        (
+            "engine:\n  max_moves: 1",
+            "line 2: engine.max_moves: unknown key; known here are max_move, rate_bounds, rate_st",
+        ),
+        (
+            "interventions:\n  - turn: 1\n    sets: {inflation: 3}",
+            "line 3: interventions.0.sets: unknown key; known here are note, set, shock, turn",
+        ),
+        (
+            "turns: -1",
+            "HERE/run.yaml, line 1: turns: Input should be greater than or equal to 0 (it is -1)",
+        ),
+        ("\n\nturns: many", "line 3: turns: Input should be a valid integer"),
+        ("turns: 2.5", "(it is 2.5)"),
+        ("seed: -2", "line 1: seed: Input should be greater than or equal to 0 (it is -2)"),
+        ("llm:\n  seed: 1\n  temperature: hot", "line 3: llm.temperature: Input should be a valid"),
+        ("llm:\n", "line 1: llm: Input should be a valid dictionary"),
+        ("llm: {max_tokens: 9000}", "llm: max_tokens=9000 leaves no room for a prompt in num_ctx"),
+        ("validator:\n  kind: strict", "Input should be 'llm' or 'always_valid' (it is 'strict')"),
+        ("economy: {shock_scale: .nan}", "economy.shock_scale: Input should be a finite number"),
+        ("economy: {model: static, shock_scale: 1}", "line 1: economy: shock_scale=1 hits nothing"),
+        ("engine: {rate_bounds: [9, 1]}", "engine: rate bounds [9.0, 1.0] hold no range; swap th"),
+        ("nations: [Aland, Aland]", "nations must have different names; twice: Aland"),
+        ("nations: []", "nations is empty; name at least one"),
+        ("nations: Aland", "line 1: nations: Input should be a valid tuple (it is 'Aland')"),
+        ("nations:\n  - '  '", "line 2: nations.0.name: String should have at least 1 character"),
+        (
+            "interventions:\n  - {turn: 1}",
+            "line 2: interventions.0: an intervention needs 'set' or 'shock'",
+        ),
+        (
+            "interventions:\n  - turn: 1\n    set:\n      inflaton: 1",
+            "line 4: interventions.0.set.inflaton: Input should be 'interest_rate', 'inflation'",
+        ),
+        ("start: 1979", "line 1: start: Input should be a valid string (it is 1979)"),
+        ("1: 2", "line 1: 1: Keys should be strings"),
+        ("- turns", "HERE/run.yaml must hold keys and values, such as 'turns: 8', not list"),
+        ("just words", "must hold keys and values, such as 'turns: 8', not str"),
+        ("turns: [", "HERE/run.yaml is not valid YAML: "),
+        ("turns: 1\nturns: 2", "is not valid YAML: the key 'turns' stands there twice"),
+        ("llm:\n  seed: 1\n  seed: 2", "line 3"),
+        ("start: 2021-13-45", "is not valid YAML: month must be in 1..12"),
+        ("? [a]\n: 1", "is not valid YAML: "),
+    ],
+)
+def test_a_fault_in_a_file_is_explained(tmp_path: Path, text: str, message: str) -> None:
+    assert message in complaint(tmp_path, text)
+
+
+def test_every_fault_gets_its_own_line_and_no_follow_up(tmp_path: Path) -> None:
+    said = complaint(tmp_path, "turns: -1\nnations:\n  - {name: A, kind: robot}\n  - {nam: B}")
+    assert [line.split(": ")[1] for line in said.splitlines()] == [
+        "turns",
+        "nations.0.kind",
+        "nations.1.name",
+        "nations.1.nam",
+    ]
+    assert "Value error" not in said
+
+
+def test_a_long_wrong_value_is_cut(tmp_path: Path) -> None:
+    said = complaint(tmp_path, f"turns: {'x' * 500}")
+    assert len(said) < 250
+    assert "..." in said
+
+
+def test_keys_merged_from_an_anchor_are_not_taken_for_doubles(tmp_path: Path) -> None:
+    config = read(
+        tmp_path,
+        "nations:\n  - &base {name: A, temperament: bold}\n  - {<<: *base, name: B}\n",
+    )
+    assert [(n.name, n.temperament) for n in config.nations] == [("A", "bold"), ("B", "bold")]
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    for path in (tmp_path / "none.yaml", tmp_path):
+        with pytest.raises(ConfigError, match="cannot read the configuration"):
+            SimulationConfig.from_yaml(path)
+    (tmp_path / "latin.yaml").write_bytes(b"name: \xff")
+    with pytest.raises(ConfigError, match=r"cannot read the configuration .*latin\.yaml"):
+        SimulationConfig.from_yaml(tmp_path / "latin.yaml")
+
+
+def test_every_fault_of_a_file_is_a_lab_error(tmp_path: Path) -> None:
+    with pytest.raises(LabError):
+        read(tmp_path, "turns: -1")
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"turns": -1}, r"turns\n.*greater than or equal to 0.*input_value=-1"),
+        ({"turns": 200_000}, r"turns\n.*less than or equal to 100000"),
+        ({"nations": []}, "name at least one"),
+        ({"nations": ["A", " A"]}, "twice: A"),
+        ({"nation": ["A"]}, "nation\n"),
+        ({"seed": 1.5}, "seed"),
+    ],
+)
+def test_a_fault_in_python_is_a_value_error_that_names_the_field(
+    fields: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        SimulationConfig(**fields)

@@ -16,28 +16,17 @@ from collections.abc import Iterator
 from functools import cache, cached_property
 from importlib import resources
 from pathlib import Path
-from typing import Any
-
-import jinja2
-from jinja2 import meta
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+from typing import TYPE_CHECKING, Any
 
 from llmsim_lab.errors import PromptError
-from llmsim_lab.prompts.fill import Fill, compile_template
+
+if TYPE_CHECKING:
+    from llmsim_lab.prompts.fill import Fill
 
 __all__ = ["Prompt", "PromptDiff", "RenderedPrompt"]
 
 _HEADING = re.compile(r"^## (System|User)[ \t]*$", re.MULTILINE)
 _MAX_CACHED_SYSTEM_TEXTS = 4096
-
-
-@cache
-def _environment() -> ImmutableSandboxedEnvironment:
-    environment = ImmutableSandboxedEnvironment(undefined=jinja2.StrictUndefined, autoescape=False)
-    # No built-in names, which a slot of the same name would silently become, and no chance.
-    environment.globals.clear()
-    del environment.filters["random"]
-    return environment
 
 
 def _digest(*parts: str) -> str:
@@ -157,18 +146,19 @@ class Prompt:
         self._system_texts: dict[tuple[object, ...], str] = {}
 
     def _find_slots(self, text: str, part: str) -> tuple[str, ...]:
+        from llmsim_lab.prompts.fill import TemplateFault, find_slots
+
         try:
-            names = meta.find_undeclared_variables(_environment().parse(text))
-        except jinja2.TemplateSyntaxError as error:
-            raise PromptError(
-                f"prompt {self.name!r}, {part} message, line {error.lineno}: {error.message}"
-            ) from error
+            names = find_slots(text)
+        except TemplateFault as error:
+            raise PromptError(f"prompt {self.name!r}, {part} message, {error}") from error
         return tuple(sorted(names, key=lambda name: _first_use(name, text)))
 
     @cached_property
     def _templates(self) -> tuple[Fill, Fill]:
-        environment = _environment()
-        return compile_template(self.system, environment), compile_template(self.user, environment)
+        from llmsim_lab.prompts.fill import compile_template
+
+        return compile_template(self.system), compile_template(self.user)
 
     @cached_property
     def digest(self) -> str:
@@ -260,7 +250,7 @@ class Prompt:
         system = self._render_system(fill_system, values)
         try:
             user = fill_user(values)
-        except (jinja2.TemplateError, TypeError, ValueError, ArithmeticError) as error:
+        except (TypeError, ValueError, ArithmeticError) as error:
             raise PromptError(f"prompt {self.name!r}, User message: {error}") from error
         return RenderedPrompt(system=system, user=user, template=self)
 
@@ -273,7 +263,7 @@ class Prompt:
         if text is None:
             try:
                 text = fill(values)
-            except (jinja2.TemplateError, TypeError, ValueError, ArithmeticError) as error:
+            except (TypeError, ValueError, ArithmeticError) as error:
                 raise PromptError(f"prompt {self.name!r}, System message: {error}") from error
             if len(self._system_texts) < _MAX_CACHED_SYSTEM_TEXTS:
                 self._system_texts[key] = text

@@ -26,6 +26,7 @@ from llmsim_lab.models import AgentState, GlobalState, LLMReasoningChain, Simula
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.simulation import build
 from llmsim_lab.simulation.config import SimulationConfig
+from llmsim_lab.simulation.forks import fork_of
 from llmsim_lab.simulation.frames import chains_frame, turns_frame
 from llmsim_lab.simulation.interventions import Intervention, ShockName, Variable
 from llmsim_lab.simulation.manifest import make_manifest
@@ -358,8 +359,6 @@ class Simulation:
         Raises:
             ConfigError: there is no such turn, or no part uses a prompt of that name.
         """
-        from llmsim_lab.simulation.verbs import fork_of
-
         return fork_of(
             self, turn, prompt=prompt, state=state, intervene=intervene, llm_client=llm_client
         )

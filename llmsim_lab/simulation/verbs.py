@@ -6,9 +6,7 @@ Each verb has one meaning. ``replay`` asks no model. ``resume`` goes on where a 
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,24 +14,18 @@ from llmsim_lab.agents import Agent
 from llmsim_lab.concurrency import run_sync
 from llmsim_lab.engines import Engine
 from llmsim_lab.errors import ConfigError, TapeError
-from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
-from llmsim_lab.llm.tape import RunInfo, Verb
+from llmsim_lab.llm import LLMClient, LLMConfig, Tape
+from llmsim_lab.llm.tape import RunInfo
 from llmsim_lab.models import GlobalState, SimulationState
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.simulation.config import SimulationConfig
-from llmsim_lab.simulation.manifest import config_of, make_manifest, prompts_of
+from llmsim_lab.simulation.forks import NoModel, fork_of, on_tape
+from llmsim_lab.simulation.manifest import config_of, prompts_of
 from llmsim_lab.simulation.simulation import Simulation
-from llmsim_lab.simulation.taping import (
-    Recording,
-    Replaying,
-    load_turns,
-    planned_after,
-    tape_turn,
-)
-from llmsim_lab.simulation.turn import Turn
+from llmsim_lab.simulation.taping import Recording, Replaying, load_turns, planned_after
 from llmsim_lab.validators import Validator
 
-__all__ = ["fork", "fork_of", "load", "replay", "rerun", "resume", "run"]
+__all__ = ["fork", "load", "replay", "rerun", "resume", "run"]
 
 Tapes = Tape | str | Path
 
@@ -163,7 +155,7 @@ def rerun(
     parts = {"agents": agents, "validator": validator, "engine": engine}
     simulation = _rebuild(info, llm_client, parts, start[0].state)
     simulation.take_over(start, planned, None)
-    return _on_tape(simulation, tape, verb="rerun", parent=info.id)
+    return on_tape(simulation, tape, verb="rerun", parent=info.id)
 
 
 def fork(
@@ -225,120 +217,9 @@ def _load(
     return simulation.take_over(turns, planned, Replaying(tape, info.id))
 
 
-def fork_of(
-    simulation: Simulation,
-    turn: int | None,
-    *,
-    prompt: Prompt | Sequence[Prompt],
-    state: GlobalState | SimulationState | None,
-    intervene: Sequence[Mapping[str, Any]],
-    llm_client: LLMClient | None = None,
-    tape: Tape | None = None,
-) -> Simulation:
-    """Return a simulation that goes on from a turn of another; see ``Simulation.fork``."""
-    at = simulation.turn if turn is None else turn
-    first = simulation.turns[0].number
-    if not first <= at <= simulation.turn:
-        raise ConfigError(
-            f"turn {at} cannot be forked from: the run has turns {first} to {simulation.turn}"
-        )
-    client = llm_client or simulation.llm_client
-    if client is not None and isinstance(client.backend, _NoModel):
-        if simulation.config.needs_model:
-            raise ConfigError(
-                "what comes after a fork is live: give it a model, fork(..., "
-                "llm_client=connect('auto'))"
-            )
-        client = None
-    turns = list(simulation.turns[: at - first + 1])
-    if state is not None:
-        turns[-1] = replace(turns[-1], state=_state_at(turns[-1], state))
-    planned = [item for when, items in simulation.planned.items() if when > at for item in items]
-    parts = _copied_parts(simulation, client, [prompt] if isinstance(prompt, Prompt) else prompt)
-    new = Simulation(
-        simulation.config.model_copy(update={"interventions": ()}),
-        llm_client=client,
-        state=turns[-1].state,
-        **parts,
-    )
-    new.config, new.given = simulation.config, simulation.given
-    new.take_over(turns, planned, None)
-    for values in intervene:
-        new.intervene(**values)
-    tape = tape or simulation.tape
-    if tape is None:
-        return new
-    return _on_tape(new, tape, verb="fork", parent=simulation.run_id, fork_turn=at)
-
-
-def _state_at(turn: Turn, state: GlobalState | SimulationState) -> SimulationState:
-    """Return another state in a turn's place: its number, period and chains stay."""
-    economy = state.global_state if isinstance(state, SimulationState) else state
-    agents = state.agents if isinstance(state, SimulationState) else turn.state.agents
-    return turn.state.model_copy(update={"global_state": economy, "agents": agents})
-
-
-def _copied_parts(
-    simulation: Simulation, client: LLMClient | None, prompts: Sequence[Prompt]
-) -> dict[str, Any]:
-    """Return copies of a simulation's parts with another model and other prompts."""
-    wanted = {prompt.name: prompt for prompt in prompts}
-    used: set[str] = set()
-
-    def copied(part: Any) -> Any:
-        new = copy.copy(part)
-        if client is not None and hasattr(part, "llm_client"):
-            new.llm_client = client
-        name = part.prompt.name if isinstance(getattr(part, "prompt", None), Prompt) else None
-        if name is not None:
-            used.add(name)
-            new.prompt = wanted.get(name, part.prompt)
-        return new
-
-    parts = {
-        "agents": [copied(agent) for agent in simulation.agents],
-        "validator": copied(simulation.validator),
-        "engine": copied(simulation.engine),
-    }
-    if lost := wanted.keys() - used:
-        raise ConfigError(
-            f"no part of the run uses a prompt named {', '.join(sorted(lost))}; "
-            f"its prompts are: {', '.join(sorted(used)) or 'none'}"
-        )
-    return parts
-
-
-def _on_tape(
-    simulation: Simulation,
-    tape: Tape,
-    *,
-    verb: Verb,
-    parent: int | None,
-    fork_turn: int | None = None,
-) -> Simulation:
-    """Begin a run on a tape for a simulation that has its turns already."""
-    number = tape.add_run(
-        make_manifest(simulation),
-        name=simulation.config.name,
-        first=tape_turn(simulation.turns[-1], simulation.planned),
-        verb=verb,
-        parent=parent,
-        fork_turn=fork_turn,
-    )
-    planned = [item for items in simulation.planned.values() for item in items]
-    return simulation.take_over(simulation.turns, planned, Recording(tape, number))
-
-
-class _NoModel(ScriptedBackend):
-    """In the place of a recorded run's model: whoever asks it has left the tape."""
-
-    def __init__(self) -> None:
-        super().__init__(TapeError("a replay makes no call"))
-
-
 def _no_model(info: RunInfo) -> LLMClient | None:
     settings = info.manifest["llm"]
-    return LLMClient(LLMConfig(**settings), _NoModel()) if settings else None
+    return LLMClient(LLMConfig(**settings), NoModel()) if settings else None
 
 
 def _with_recorded_settings(info: RunInfo, client: LLMClient | None) -> LLMClient | None:

@@ -7,8 +7,6 @@ import platform
 import sys
 from pathlib import Path
 
-import psutil
-
 from llmsim_lab.errors import ConfigError, ModelFileError
 
 __all__ = ["available_memory_bytes", "check_memory", "check_processor", "usable_cores"]
@@ -19,6 +17,8 @@ _PROCESSORS = Path("/proc/cpuinfo")
 
 def available_memory_bytes(*, cgroup: Path = _CGROUP) -> int:
     """Return how much memory a new process can have; a container's own limit counts."""
+    import psutil
+
     free = int(psutil.virtual_memory().available)
     limit, used = _number(cgroup / "memory.max"), _number(cgroup / "memory.current")
     if limit is not None and used is not None:
@@ -43,6 +43,8 @@ def check_memory(needed_bytes: int, *, model: str, free_bytes: int | None = None
 
 def usable_cores(*, cgroup: Path = _CGROUP) -> int:
     """Return how many cores this process may use: physical ones, within the limits set for it."""
+    import psutil
+
     counts = [psutil.cpu_count(logical=False), os.cpu_count()]
     if hasattr(os, "sched_getaffinity"):
         counts.append(len(os.sched_getaffinity(0)))

@@ -13,8 +13,6 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-import platformdirs
-
 from llmsim_lab.errors import ModelFileError
 from llmsim_lab.llm.embedded.catalogue import CATALOGUE, CatalogueModel, find_model
 from llmsim_lab.llm.embedded.machine import available_memory_bytes
@@ -53,6 +51,8 @@ def models_folder() -> Path:
     chosen = os.environ.get("LLMSIM_MODELS", "").strip()
     if chosen:
         return Path(chosen).expanduser()
+    import platformdirs
+
     return platformdirs.user_cache_path("llmsim_lab") / "models"
 
 

@@ -11,8 +11,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-import psutil
-
 from llmsim_lab.calls import Attempt, CallSite, ChatRequest
 from llmsim_lab.errors import TapeError, TapeMiss
 from llmsim_lab.llm.tape.keys import SettingsCache, call_key
@@ -285,6 +283,8 @@ def _refuse_if_taken(writer: str | None, me: str, place: tuple[str, int]) -> Non
 
 def _since(pid: int) -> float | None:
     """Return when a process started, or None if it is gone: numbers of processes are used again."""
+    import psutil
+
     try:
         return psutil.Process(pid).create_time()
     except psutil.Error:

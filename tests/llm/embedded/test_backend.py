@@ -1,0 +1,412 @@
+"""The embedded backend on the real small model: answers, limits, crashes, hangs, sharing."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import logging
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+
+from llmsim_lab.calls import ChatReply, ChatRequest, Message
+from llmsim_lab.errors import BackendError, ConfigError, ModelFileError
+from llmsim_lab.llm.embedded import EmbeddedBackend, backend, runtime_installed, server
+from llmsim_lab.llm.embedded.catalogue import find_model
+
+pytestmark = pytest.mark.embedded
+
+RATES = [9.0, 9.25, 9.38]
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "zone": {"type": "string", "maxLength": 12},
+        "rate": {"enum": RATES},
+        "change": {"type": "number", "minimum": 0.5, "maximum": 4.5},
+    },
+    "required": ["zone", "rate", "change"],
+}
+LONG = {"num_predict": 3000, "seed": 1, "temperature": 2}
+
+
+def request(text: str = "Say hello.", *, timeout_s: float = 60, **changes: Any) -> ChatRequest:
+    values: dict[str, Any] = {
+        "model": "auto",
+        "messages": (Message("system", "You are brief."), Message("user", text)),
+        "options": {"num_predict": 8, "seed": 1},
+        "timeout_s": timeout_s,
+    }
+    return ChatRequest(**values | changes)
+
+
+def pid_of(embedded: EmbeddedBackend) -> int:
+    """Return the process id of the backend's child, which must run."""
+    child = embedded._server().running(0)
+    assert child is not None
+    return child.pid
+
+
+@pytest.fixture
+async def embedded(small_model: Path) -> AsyncIterator[EmbeddedBackend]:
+    ready = EmbeddedBackend("smollm2-135m", num_ctx=1024, hang_grace_s=3)
+    yield ready
+    await ready.aclose()
+    assert server._entries == {}
+
+
+# Answers
+
+
+async def test_it_answers_and_counts_tokens(embedded: EmbeddedBackend) -> None:
+    reply = await embedded.chat(request())
+    assert reply.text
+    assert reply.prompt_tokens is not None
+    assert reply.prompt_tokens > 10
+    assert reply.reply_tokens is not None
+    assert 1 <= reply.reply_tokens <= 8
+    assert reply.seconds > reply.load_seconds > 0
+    assert (await embedded.chat(request())).load_seconds == 0
+
+
+async def test_a_reply_cut_at_the_limit_says_so(embedded: EmbeddedBackend) -> None:
+    reply = await embedded.chat(request("Tell a long story."))
+    assert (reply.done_reason, reply.reply_tokens) == ("length", 8)
+
+
+async def test_a_stop_text_ends_the_reply(embedded: EmbeddedBackend) -> None:
+    options = {"num_predict": 40, "seed": 1, "temperature": 0, "stop": ["e"]}
+    reply = await embedded.chat(request("Tell a long story.", options=options))
+    assert reply.done_reason == "stop"
+    assert "e" not in reply.text
+
+
+async def test_twenty_replies_keep_to_the_rates_of_the_schema(embedded: EmbeddedBackend) -> None:
+    for seed in range(20):
+        options = {"num_predict": 80, "seed": seed, "temperature": 2}
+        reply = await embedded.chat(request("Set rates.", schema=SCHEMA, options=options))
+        decision = json.loads(reply.text)
+        assert list(decision) == ["zone", "rate", "change"]
+        assert decision["rate"] in RATES
+        assert 0.5 <= decision["change"] <= 4.5
+
+
+async def test_the_same_seed_gives_the_same_answer_without_the_cache(
+    embedded: EmbeddedBackend,
+) -> None:
+    options = {"num_predict": 20, "seed": 5, "temperature": 1.5, "cache_prompt": False}
+    texts = {(await embedded.chat(request(options=options))).text for _ in range(3)}
+    assert len(texts) == 1
+
+
+async def test_a_schema_is_probed_once_per_shape(
+    embedded: EmbeddedBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    posts: list[str] = []
+    post = httpx.AsyncClient.post
+
+    async def watched(self: httpx.AsyncClient, url: str, **kwargs: Any) -> httpx.Response:
+        posts.append(url)
+        return await post(self, url, **kwargs)
+
+    monkeypatch.setattr(httpx.AsyncClient, "post", watched)
+    for rate in (1.0, 2.0):
+        schema = {"properties": {"rate": {"enum": [rate]}}, "required": ["rate"]}
+        await embedded.chat(request(schema=schema, options={"num_predict": 20}))
+    assert len(posts) == 1
+
+
+@pytest.mark.parametrize(
+    "schema", [{"type": "frob"}, {"not": {}}, {"type": "string", "minLength": 5, "maxLength": 2}]
+)
+async def test_a_schema_that_would_be_ignored_is_refused(
+    embedded: EmbeddedBackend, schema: dict[str, Any]
+) -> None:
+    with pytest.raises(BackendError, match="cannot be held to this JSON schema") as caught:
+        await embedded.chat(request(schema=schema))
+    assert caught.value.reason == "client_error"
+    assert "failed to compile JSON schema" in str(caught.value)
+
+
+async def test_tools_come_back_as_calls_or_an_answer(embedded: EmbeddedBackend) -> None:
+    tool = {
+        "type": "function",
+        "function": {
+            "name": "add_task",
+            "parameters": {"type": "object", "properties": {}, "required": []},
+        },
+    }
+    reply = await embedded.chat(
+        request("Add a task.", tools=(tool,), options={"num_predict": 60, "temperature": 0})
+    )
+    called = [(call.name, dict(call.arguments)) for call in reply.tool_calls]
+    assert called == [("add_task", {})] or (called == [] and reply.text)
+
+
+# Limits
+
+
+async def test_too_long_a_prompt_names_both_numbers(embedded: EmbeddedBackend) -> None:
+    with pytest.raises(BackendError, match=r"1,2\d\d tokens but num_ctx=1024") as caught:
+        await embedded.chat(request("word " * 1200))
+    assert caught.value.reason == "context_overflow"
+
+
+async def test_a_request_is_held_to_its_own_smaller_window(embedded: EmbeddedBackend) -> None:
+    options = {"num_predict": 2, "num_ctx": 64}
+    with pytest.raises(BackendError, match="num_ctx=64"):
+        await embedded.chat(request("word " * 100, options=options))
+
+
+async def test_a_request_for_a_larger_window_loads_the_model_again(
+    embedded: EmbeddedBackend,
+) -> None:
+    await embedded.chat(request())
+    before = pid_of(embedded)
+    options = {"num_predict": 2, "num_ctx": 2048}
+    reply = await embedded.chat(request("word " * 1200, options=options))
+    assert reply.load_seconds > 0
+    assert reply.prompt_tokens is not None
+    assert reply.prompt_tokens > 1200
+    assert pid_of(embedded) != before
+
+
+async def test_another_models_request_is_refused(embedded: EmbeddedBackend) -> None:
+    with pytest.raises(BackendError, match="runs 'smollm2-135m' and was asked for 'llama3'") as e:
+        await embedded.chat(request(model="llama3"))
+    assert e.value.reason == "model_not_found"
+
+
+async def test_the_runtimes_own_refusal_is_a_client_error(embedded: EmbeddedBackend) -> None:
+    with pytest.raises(BackendError, match="refuses the request") as caught:
+        await embedded.chat(request(messages=()))
+    assert caught.value.reason == "client_error"
+
+
+# Faults
+
+
+async def test_a_timeout_stops_the_generation(embedded: EmbeddedBackend) -> None:
+    await embedded.chat(request())
+    before = pid_of(embedded)
+    with pytest.raises(BackendError, match="within 0.5 s") as caught:
+        await embedded.chat(request("Tell a story.", timeout_s=0.5, options=LONG))
+    assert (caught.value.reason, caught.value.retry) == ("timeout", True)
+    await embedded.chat(request())  # waits for the child to be idle, and finds that it is
+    assert pid_of(embedded) == before
+
+
+async def test_a_cancelled_request_stops_the_generation(embedded: EmbeddedBackend) -> None:
+    await embedded.chat(request())
+    before = pid_of(embedded)
+    task = asyncio.create_task(embedded.chat(request("Tell a story.", options=LONG)))
+    await asyncio.sleep(0.3)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await embedded.chat(request())
+    assert pid_of(embedded) == before
+
+
+async def test_a_killed_child_is_one_failed_request_and_then_a_new_child(
+    embedded: EmbeddedBackend, caplog: pytest.LogCaptureFixture
+) -> None:
+    await embedded.chat(request())
+    task = asyncio.create_task(embedded.chat(request("Tell a story.", options=LONG)))
+    await asyncio.sleep(0.3)
+    os.kill(pid_of(embedded), signal.SIGKILL)
+    with pytest.raises(BackendError, match=r"was lost: signal SIGKILL") as caught:
+        await task
+    assert (caught.value.reason, caught.value.retry) == ("connection_error", True)
+    with caplog.at_level(logging.WARNING, logger="llmsim_lab"):
+        assert (await embedded.chat(request())).load_seconds > 0
+    lines = [r.getMessage() for r in caplog.records if r.name.startswith("llmsim_lab")]
+    assert [line.split()[0] for line in lines] == ["EMBEDDED_ENDED"]
+
+
+async def test_a_hung_child_is_ended_and_started_again(
+    embedded: EmbeddedBackend, caplog: pytest.LogCaptureFixture
+) -> None:
+    await embedded.chat(request())
+    before = pid_of(embedded)
+    psutil.Process(before).suspend()
+    with pytest.raises(BackendError) as caught:
+        await embedded.chat(request(timeout_s=0.5))
+    assert caught.value.reason == "timeout"
+    with caplog.at_level(logging.WARNING, logger="llmsim_lab"):
+        await embedded.chat(request())
+    assert pid_of(embedded) != before
+    assert "EMBEDDED_ENDED" in caplog.text
+    assert "hung" in caplog.text
+
+
+async def test_a_request_that_waits_in_line_can_be_given_up(embedded: EmbeddedBackend) -> None:
+    await embedded.chat(request())
+    first = asyncio.create_task(embedded.chat(request("Story.", options=LONG | {"num_predict": 60})))
+    await asyncio.sleep(0)
+    with pytest.raises(BackendError, match="one after the other"):
+        await embedded.chat(request(timeout_s=0.05))
+    assert (await first).reply_tokens
+
+
+async def test_an_answer_that_is_no_json_is_a_server_error(
+    embedded: EmbeddedBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = [(500, b"oops"), (200, b"{}")]
+
+    async def broken(self: httpx.AsyncClient, **_: Any) -> httpx.Response:
+        status, content = answers.pop(0)
+        return httpx.Response(status, content=content)
+
+    await embedded.chat(request())
+    monkeypatch.setattr(httpx.AsyncClient, "post", broken)
+    for message in ("failed: oops", "does not say what|failed"):
+        with pytest.raises(BackendError, match=message) as caught:
+            await embedded.chat(request(schema={"type": "boolean"}))
+        assert caught.value.reason == "server_error"
+
+
+# Sharing
+
+
+async def test_many_requests_at_once_are_all_answered(embedded: EmbeddedBackend) -> None:
+    replies = await asyncio.gather(*(embedded.chat(request(f"Say {n}.")) for n in range(6)))
+    assert all(reply.reply_tokens for reply in replies)
+
+
+async def test_backends_of_one_model_share_a_process(embedded: EmbeddedBackend) -> None:
+    await embedded.chat(request())
+    second = EmbeddedBackend("smollm2-135m", num_ctx=512)
+    await second.chat(request())
+    assert pid_of(second) == pid_of(embedded)
+    await second.aclose()
+    await second.aclose()
+    await embedded.chat(request())
+    assert pid_of(embedded)
+
+
+async def test_the_last_user_ends_the_process(small_model: Path) -> None:
+    only = EmbeddedBackend("smollm2-135m", num_ctx=256)
+    await only.chat(request())
+    pid = pid_of(only)
+    await only.aclose()
+    assert not psutil.pid_exists(pid)
+
+
+async def test_a_forgotten_backend_lets_go_of_the_process(small_model: Path) -> None:
+    forgotten = EmbeddedBackend("smollm2-135m", num_ctx=256)
+    await forgotten.chat(request())
+    pid = pid_of(forgotten)
+    await forgotten._client().aclose()
+    del forgotten
+    gc.collect()
+    assert not psutil.pid_exists(pid)
+
+
+async def test_a_number_of_threads_that_cannot_be_had_is_said(
+    embedded: EmbeddedBackend, caplog: pytest.LogCaptureFixture
+) -> None:
+    await embedded.chat(request())
+    other = EmbeddedBackend("smollm2-135m", threads=embedded._settings.threads + 1)
+    await other.chat(request(options={"num_predict": 1, "num_ctx": 256}))
+    await other.aclose()
+    assert "EMBEDDED_THREADS" in caplog.text
+
+
+def test_it_works_from_several_event_loops(small_model: Path) -> None:
+    shared = EmbeddedBackend("smollm2-135m", num_ctx=256)
+
+    async def ask() -> tuple[ChatReply, int]:
+        return await shared.chat(request()), pid_of(shared)
+
+    pids = {asyncio.run(ask())[1] for _ in range(2)}
+    assert len(pids) == 1
+    asyncio.run(shared.aclose())
+
+
+# Which model
+
+
+async def test_model_info_says_which_weights_answer(embedded: EmbeddedBackend) -> None:
+    info = await embedded.model_info()
+    assert (info.name, info.backend) == ("smollm2-135m", "embedded")
+    assert info.digest == find_model("smollm2-135m").sha256
+    assert info.context_length == 8192
+    assert info.capabilities == ("completion", "tools")
+    assert info.version
+
+
+async def test_a_file_of_ones_own_works_too(small_model: Path, tmp_path: Path) -> None:
+    own = tmp_path / "own.gguf"
+    own.symlink_to(small_model)
+    embedded = EmbeddedBackend(own, num_ctx=256)
+    assert (await embedded.model_info()).digest == find_model("smollm2-135m").sha256
+    assert (await embedded.chat(request(model=str(own)))).text
+    assert repr(own.name)[1:-1] in repr(embedded)
+    await embedded.aclose()
+
+
+def test_without_a_name_the_machines_default_is_taken(
+    small_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backend, "default_model", lambda: ("smollm2-135m", "it is small"))
+    assert EmbeddedBackend().name == "smollm2-135m"
+
+
+@pytest.mark.parametrize(
+    ("make", "kind", "message"),
+    [
+        (lambda: EmbeddedBackend("gpt"), ConfigError, "no embedded model 'gpt'"),
+        (lambda: EmbeddedBackend("none.gguf"), ModelFileError, "there is no model file .*none.gguf"),
+        (lambda: EmbeddedBackend("smollm2-135m", num_ctx=0), ConfigError, "num_ctx=0 must be"),
+        (lambda: EmbeddedBackend("smollm2-135m", threads=0), ConfigError, "threads=0 must be"),
+    ],
+)
+def test_bad_arguments_are_refused_at_once(
+    make: Callable[[], EmbeddedBackend], kind: type[Exception], message: str
+) -> None:
+    with pytest.raises(kind, match=message):
+        make()
+
+
+def test_weights_that_are_not_here_come_with_the_command_that_fetches_them(models: Path) -> None:
+    with pytest.raises(ModelFileError, match="'llmsim-lab model get smollm2-135m' fetches them"):
+        EmbeddedBackend("smollm2-135m")
+
+
+def test_a_file_that_is_no_model_is_refused_at_once(tmp_path: Path) -> None:
+    own = tmp_path / "page.gguf"
+    own.write_text("<html>")
+    with pytest.raises(ModelFileError, match="not a GGUF file"):
+        EmbeddedBackend(own)
+
+
+async def test_without_the_runtime_the_error_says_how_to_install_it(
+    small_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backend, "_RUNTIME", "no_such_runtime")
+    assert not runtime_installed()
+    embedded = EmbeddedBackend("smollm2-135m")
+    with pytest.raises(ConfigError, match=r"pip install 'llmsim-lab\[embedded\]'"):
+        await embedded.chat(request())
+    assert (await embedded.model_info()).version is None
+    await embedded.aclose()
+
+
+async def test_a_child_that_died_while_idle_is_replaced_without_a_failed_request(
+    embedded: EmbeddedBackend,
+) -> None:
+    await embedded.chat(request())
+    before = pid_of(embedded)
+    psutil.Process(before).kill()
+    child = embedded._server()._child
+    assert child is not None
+    child.ending()
+    assert (await embedded.chat(request())).load_seconds > 0
+    assert pid_of(embedded) != before

@@ -1,0 +1,115 @@
+"""One at a time, in order, across event loops, and giving up harms nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from llmsim_lab.llm.embedded.gate import Gate
+
+
+async def settle() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_one_at_a_time_and_in_order() -> None:
+    gate, seen, inside = Gate(), [], 0
+
+    async def work(number: int) -> None:
+        nonlocal inside
+        async with gate:
+            inside += 1
+            assert inside == 1
+            await asyncio.sleep(0)
+            seen.append(number)
+            inside -= 1
+
+    await asyncio.gather(*(work(number) for number in range(5)))
+    assert seen == [0, 1, 2, 3, 4]
+
+
+async def test_who_gives_up_waiting_loses_only_its_own_turn() -> None:
+    gate, seen = Gate(), []
+
+    async def work(number: int) -> None:
+        async with gate:
+            seen.append(number)
+
+    async with gate:
+        tasks = [asyncio.create_task(work(number)) for number in range(3)]
+        await settle()
+        tasks[1].cancel()
+        await settle()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert seen == [0, 2]
+
+
+async def test_who_gives_up_just_when_its_turn_comes_passes_it_on() -> None:
+    gate, seen = Gate(), []
+
+    async def work(number: int) -> None:
+        async with gate:
+            seen.append(number)
+
+    async with gate:
+        tasks = [asyncio.create_task(work(number)) for number in range(2)]
+        await settle()
+    tasks[0].cancel()  # the turn is on its way to it
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert seen == [1]
+
+
+async def test_a_failure_inside_opens_the_gate() -> None:
+    gate = Gate()
+    with pytest.raises(ValueError, match="oh"):
+        async with gate:
+            raise ValueError("oh")
+    async with asyncio.timeout(5), gate:
+        pass
+
+
+async def test_two_event_loops_take_turns() -> None:
+    gate, seen = Gate(), []
+
+    async def other() -> None:
+        async with gate:
+            seen.append("other")
+
+    thread = threading.Thread(target=lambda: asyncio.run(other()))
+    async with gate:
+        thread.start()
+        while not gate._waiters:  # noqa: ASYNC110 - it is another thread
+            await asyncio.sleep(0.01)
+        seen.append("first")
+    await asyncio.to_thread(thread.join)
+    assert seen == ["first", "other"]
+
+
+async def test_a_loop_that_was_closed_while_waiting_is_passed_over() -> None:
+    gate = Gate()
+
+    async def wait() -> None:
+        async with gate:
+            raise AssertionError("its loop is closed")
+
+    def abandon() -> None:
+        loop = asyncio.new_event_loop()
+        task = loop.create_task(wait())
+        loop.call_later(0.05, loop.stop)
+        loop.run_forever()
+        loop.close()
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+        abandoned.append(task)
+
+    abandoned: list[asyncio.Task[None]] = []
+    async with gate:
+        await asyncio.to_thread(abandon)
+    async with asyncio.timeout(5), gate:
+        pass
+    coroutine = abandoned[0].get_coro()
+    assert coroutine is not None
+    with pytest.raises(RuntimeError, match="Event loop is closed|generator ignored|cannot"):
+        coroutine.throw(RuntimeError("Event loop is closed"))

@@ -1,0 +1,218 @@
+"""However the child fails, its parent can say why."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from llmsim_lab.errors import BackendError, ConfigError, ModelFileError
+from llmsim_lab.llm.embedded.process import ChildProcess, ChildSettings, child_command
+from llmsim_lab.llm.embedded.server import ModelServer
+
+READY = 'print(json.dumps({"ready": "http://127.0.0.1:1", "version": "1"}), flush=True)'
+Launch = Callable[..., ChildProcess]
+
+
+def settings(model: Path = Path("m.gguf"), *, timeout_s: float = 30) -> ChildSettings:
+    return ChildSettings(
+        model=model, num_ctx=64, threads=1, cache_ram_mib=16, startup_timeout_s=timeout_s
+    )
+
+
+def command(code: str) -> list[str]:
+    return [sys.executable, "-c", f"import json, os, sys\ntold = sys.stdin.readline()\n{code}"]
+
+
+@contextmanager
+def launched(code: str, *, timeout_s: float = 30) -> Iterator[ChildProcess]:
+    child = ChildProcess(settings(timeout_s=timeout_s), command=command(code))
+    yield child
+    child.stop()
+
+
+def test_a_child_that_is_ready_has_an_address_and_a_secret() -> None:
+    with launched(f"{READY}\nsys.stdin.read()") as child:
+        assert child.alive
+        assert (child.address, child.version) == ("http://127.0.0.1:1", "1")
+        assert len(child.api_key) > 20
+        assert child.api_key not in " ".join(psutil.Process(child.pid).cmdline())
+    assert not child.alive
+
+
+def test_the_child_is_told_what_to_run_and_does_not_spin() -> None:
+    code = 'print(told.strip(), os.environ["OMP_WAIT_POLICY"], file=sys.stderr)\n' + READY
+    with launched(code) as child:
+        assert '"num_ctx": 64' in child.ending()
+        assert "PASSIVE" in child.last_lines
+
+
+def test_native_noise_is_kept_for_error_messages_and_bounded() -> None:
+    code = f"{READY}\nfor n in range(500): print('line', n, file=sys.stderr)\nprint('out')"
+    with launched(code) as child:
+        assert "exit status 0" in child.ending()
+        assert len(child._lines) <= 60
+        assert child.complaint("line 499") == "line 499"
+        assert child.complaint("nowhere") == "the runtime does not say why"
+
+
+@pytest.mark.parametrize(
+    ("what", "detail", "kind", "message"),
+    [
+        ("runtime", "No module named 'x'", ConfigError, r"pip install 'llmsim-lab\[embedded\]'"),
+        ("runtime", "libgomp.so.1: cannot open", ConfigError, "apt-get install libgomp1"),
+        ("grammar", "root ::= x", ConfigError, "cannot hold replies to a schema"),
+        ("load", "bad magic", ModelFileError, r"m\.gguf cannot be loaded .*bad magic"),
+    ],
+)
+def test_what_the_child_reports_becomes_a_clear_error(
+    what: str, detail: str, kind: type[Exception], message: str
+) -> None:
+    code = f'print(json.dumps({{"error": {what!r}, "detail": {detail!r}}}))'
+    with pytest.raises(kind, match=message):
+        ChildProcess(settings(), command=command(code))
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("print('boom', file=sys.stderr); sys.exit(3)", "exit status 3; it printed last: boom"),
+        ("print('no json')", "exit status 0"),
+        ("print('[1]')", "exit status 0"),
+        ("os.kill(os.getpid(), 4)", "signal SIGILL .*x86 with AVX2"),
+        ("os.kill(os.getpid(), 9)", "signal SIGKILL .*ran out of memory"),
+    ],
+)
+def test_a_child_that_ends_at_its_start_is_explained(code: str, message: str) -> None:
+    with pytest.raises(ModelFileError, match=message):
+        ChildProcess(settings(), command=command(code))
+
+
+def test_a_child_that_ends_before_it_reads_is_explained() -> None:
+    with pytest.raises(ModelFileError, match="exit status 5"):
+        ChildProcess(settings(), command=[sys.executable, "-c", "import os; os._exit(5)"])
+
+
+def test_a_child_that_is_not_ready_in_time_is_ended() -> None:
+    code = "print(os.getpid(), file=sys.stderr, flush=True)\nsys.stdin.read()"
+    with pytest.raises(BackendError, match="was not ready within 1 s") as caught:
+        ChildProcess(settings(timeout_s=1), command=command(code))
+    assert (caught.value.reason, caught.value.retry) == ("timeout", True)
+
+
+def test_a_child_that_lives_but_does_not_answer_is_said_to() -> None:
+    with launched(f"{READY}\nsys.stdin.read()") as child:
+        assert child.ending() == "it is still running but does not answer"
+
+
+def test_without_a_python_to_run_there_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "")
+    with pytest.raises(ConfigError, match=r"sys\.executable is empty"):
+        child_command()
+
+
+PARENT = """
+import sys, time
+from pathlib import Path
+from llmsim_lab.llm.embedded.process import ChildProcess, ChildSettings
+child = ChildProcess(ChildSettings(model=Path(sys.argv[1]), num_ctx=64, threads=1,
+                                   cache_ram_mib=16, startup_timeout_s=60))
+print(child.pid, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.embedded
+@pytest.mark.parametrize("stopped", [False, True], ids=["idle", "hung"])
+def test_the_child_ends_with_its_parent_even_if_that_is_killed(
+    small_model: Path, stopped: bool
+) -> None:
+    if stopped and not sys.platform.startswith("linux"):
+        pytest.skip("only Linux ends a stopped child with its parent")
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, str(small_model)], stdout=subprocess.PIPE, text=True
+    )
+    assert parent.stdout is not None
+    child = psutil.Process(int(parent.stdout.readline()))
+    if stopped:
+        child.suspend()
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    gone, alive = psutil.wait_procs([child], timeout=20)
+    assert (len(gone), alive) == (1, []) or child.status() == psutil.STATUS_ZOMBIE
+
+
+@pytest.mark.embedded
+def test_an_interrupt_of_the_notebook_does_not_reach_the_child(small_model: Path) -> None:
+    child = ChildProcess(settings(small_model, timeout_s=60))
+    try:
+        assert os.getpgid(child.pid) != os.getpgid(0)
+        os.kill(child.pid, signal.SIGINT)
+        with pytest.raises(psutil.TimeoutExpired):
+            psutil.Process(child.pid).wait(timeout=0.5)
+    finally:
+        child.stop()
+
+
+@pytest.mark.embedded
+def test_a_file_that_only_begins_like_a_model_is_an_error(make_gguf: Callable[..., Path]) -> None:
+    with pytest.raises(ModelFileError, match=r"own\.gguf cannot be loaded with num_ctx=64"):
+        ChildProcess(settings(make_gguf(), timeout_s=60))
+
+
+# The server around it
+
+
+def test_a_dead_child_is_started_again_and_said_to_be(
+    make_gguf: Callable[..., Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    server = ModelServer(settings(make_gguf()), command=command(f"{READY}\nsys.stdin.read()"))
+    first = server.start(64)
+    os.kill(first.pid, signal.SIGKILL)
+    first.ending()
+    assert server.running(64) is None
+    second = server.start(64)
+    assert second.pid != first.pid
+    assert server.start(64) is second
+    server.stop()
+    assert not second.alive
+    assert [record.getMessage().split()[0] for record in caplog.records] == ["EMBEDDED_ENDED"]
+
+
+def test_a_larger_window_loads_the_model_again(make_gguf: Callable[..., Path]) -> None:
+    server = ModelServer(settings(make_gguf()), command=command(f"{READY}\nsys.stdin.read()"))
+    first = server.start(64)
+    second = server.start(128)
+    assert not first.alive
+    assert (second.settings.num_ctx, server.running(64)) == (128, second)
+    server.stop()
+
+
+def test_a_window_beyond_the_models_training_is_refused(make_gguf: Callable[..., Path]) -> None:
+    server = ModelServer(settings(make_gguf()), command=command(READY))
+    with pytest.raises(ConfigError, match="num_ctx=129 but own.gguf was trained for at most 128"):
+        server.start(129)
+
+
+def test_a_model_too_large_for_memory_is_not_even_started(make_gguf: Callable[..., Path]) -> None:
+    huge = make_gguf(**{"llama.block_count": 2**31, "llama.context_length": 2**31})
+    server = ModelServer(settings(huge), command=command("raise SystemExit"))
+    with pytest.raises(ModelFileError, match=r"own\.gguf needs about .* GB of memory but"):
+        server.start(2**20)
+
+
+def test_a_server_that_is_stopped_while_it_starts_leaves_no_child(
+    make_gguf: Callable[..., Path],
+) -> None:
+    server = ModelServer(settings(make_gguf()), command=command(f"{READY}\nsys.stdin.read()"))
+    server.stop()
+    child = server.start(64)
+    assert not child.alive

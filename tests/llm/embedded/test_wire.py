@@ -1,0 +1,183 @@
+"""Requests become fields of the child's protocol, its event streams replies or errors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from llmsim_lab.calls import ChatReply, ChatRequest, Message
+from llmsim_lab.errors import BackendError
+from llmsim_lab.llm.embedded.wire import collect, outgoing, raise_error
+
+
+def request(**changes: Any) -> ChatRequest:
+    values: dict[str, Any] = {"model": "auto", "messages": (Message("user", "hi"),)}
+    return ChatRequest(**values | changes)
+
+
+def fields(**options: Any) -> dict[str, Any]:
+    return outgoing(request(options=options)).fields
+
+
+def test_options_arrive_by_the_runtimes_names() -> None:
+    sent = fields(num_predict=20, temperature=0.5, top_k=3, top_p=1, repeat_penalty=1.1, seed=7)
+    expected = {
+        "max_tokens": 20,
+        "temperature": 0.5,
+        "top_k": 3,
+        "top_p": 1,
+        "repeat_penalty": 1.1,
+        "seed": 7,
+    }
+    assert expected.items() <= sent.items()
+
+
+@pytest.mark.parametrize(
+    ("option", "field", "value"),
+    [
+        ({"num_predict": -2}, "max_tokens", -1),
+        ({"seed": -1}, "seed", 2**32 - 2),
+        ({"seed": 2**63}, "seed", 2**63 % (2**32 - 1)),
+        ({"stop": "end"}, "stop", ["end"]),
+        ({"stop": ("a", "b")}, "stop", ["a", "b"]),
+        ({"cache_prompt": False}, "cache_prompt", False),
+    ],
+)
+def test_values_are_put_into_the_runtimes_terms(
+    option: dict[str, Any], field: str, value: Any
+) -> None:
+    assert fields(**option)[field] == value
+
+
+def test_the_context_window_is_no_field_but_heeded() -> None:
+    sent = outgoing(request(options={"num_ctx": 2048}))
+    assert sent.num_ctx == 2048
+    assert "num_ctx" not in sent.fields
+
+
+def test_an_option_without_a_value_is_left_out() -> None:
+    assert "seed" not in fields(seed=None)
+
+
+def test_an_unknown_option_is_refused_by_name() -> None:
+    with pytest.raises(BackendError, match=r"no option 'tfs_z' \(given: 1\); it has cache") as e:
+        fields(tfs_z=1)
+    assert e.value.reason == "client_error"
+    assert not e.value.retry
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"temperature": "hot"},
+        {"temperature": True},
+        {"num_predict": 1.5},
+        {"num_ctx": 0},
+        {"seed": "x"},
+        {"stop": 3},
+        {"stop": [3]},
+        {"cache_prompt": 1},
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_refused(option: dict[str, Any]) -> None:
+    with pytest.raises(BackendError, match=rf"option {next(iter(option))}=.* must be"):
+        fields(**option)
+
+
+def test_a_schema_goes_out_as_a_grammar() -> None:
+    sent = outgoing(request(schema={"type": "boolean"}))
+    assert sent.fields["grammar"].startswith("%llguidance")
+    assert sent.schema == {"type": "boolean"}
+
+
+def test_tools_go_out_as_a_schema() -> None:
+    sent = outgoing(request(tools=({"type": "function", "function": {"name": "ls"}},)))
+    assert sent.schema is not None
+    assert sent.fields["messages"][0]["role"] == "system"
+
+
+@pytest.mark.parametrize(("think", "enabled"), [(False, False), ("low", True), (None, None)])
+def test_thinking_is_asked_for_or_not(think: Any, enabled: bool | None) -> None:
+    sent = outgoing(request(think=think)).fields.get("chat_template_kwargs", {})
+    assert sent.get("enable_thinking") is enabled
+
+
+# Replies
+
+
+async def stream(*events: Any) -> AsyncIterator[str]:
+    yield ": a comment"
+    for event in events:
+        yield event if isinstance(event, str) else f"data: {json.dumps(event)}"
+        yield ""
+
+
+def piece(reason: str | None = None, **delta: Any) -> dict[str, Any]:
+    return {"choices": [{"delta": delta, "finish_reason": reason}]}
+
+
+async def test_a_reply_is_put_together_from_its_events() -> None:
+    usage = {"usage": {"prompt_tokens": 9, "completion_tokens": 2}, "choices": []}
+    reply = await collect(
+        stream(
+            piece(role="assistant", content=None),
+            piece(reasoning_content="hm"),
+            piece(content="He"),
+            piece(content="y"),
+            piece("length"),
+            usage,
+            "data: [DONE]",
+        )
+    )
+    assert reply == ChatReply(
+        text="Hey", thinking="hm", done_reason="length", prompt_tokens=9, reply_tokens=2
+    )
+
+
+async def test_a_stream_that_ends_early_is_a_lost_connection() -> None:
+    with pytest.raises(BackendError, match="broke off") as caught:
+        await collect(stream(piece(content="He")))
+    assert (caught.value.reason, caught.value.retry) == ("connection_error", True)
+
+
+@pytest.mark.parametrize(
+    "line", ['data: {"error": {"code": 500, "message": "oh"}}', 'error: {"message": "oh"}']
+)
+async def test_an_error_in_the_stream_is_an_error(line: str) -> None:
+    with pytest.raises(BackendError, match="failed: oh") as caught:
+        await collect(stream(piece(content="He"), line))
+    assert (caught.value.reason, caught.value.status_code) == ("server_error", 500)
+
+
+@pytest.mark.parametrize("line", ["data: {", "data: 3"])
+async def test_what_is_no_event_is_shown(line: str) -> None:
+    with pytest.raises(BackendError, match="which is no event"):
+        await collect(stream(line))
+
+
+def test_too_long_a_prompt_names_both_numbers() -> None:
+    error = {"type": "exceed_context_size_error", "code": 400, "n_prompt_tokens": 5031}
+    with pytest.raises(BackendError, match=r"5,031 tokens but num_ctx=4096; raise") as caught:
+        raise_error({"error": error | {"n_ctx": 4096}}, 400)
+    assert caught.value.reason == "context_overflow"
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "reason", "retry"),
+    [
+        ({"error": {"code": 400, "message": "no"}}, 200, "client_error", False),
+        ({"error": {"code": 503, "message": "loading"}}, 503, "server_error", True),
+        ({"error": {"message": "no"}}, 404, "client_error", False),
+        ({"error": "plain text"}, 200, "server_error", True),
+        ({}, 500, "server_error", True),
+    ],
+)
+def test_errors_are_told_apart_whatever_their_status(
+    body: dict[str, Any], status: int, reason: str, retry: bool
+) -> None:
+    with pytest.raises(BackendError) as caught:
+        raise_error(body, status)
+    assert (caught.value.reason, caught.value.retry) == (reason, retry)

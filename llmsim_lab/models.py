@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import (
+    AfterValidator,
     AliasChoices,
     BaseModel,
     ConfigDict,
@@ -27,6 +28,7 @@ __all__ = [
     "AgentState",
     "Confidence",
     "Decision",
+    "FrozenDict",
     "GlobalState",
     "Immutable",
     "LLMReasoningChain",
@@ -315,6 +317,19 @@ class GlobalState(Value):
         return self
 
 
+class FrozenDict(dict[str, Any]):
+    """A dict that cannot be changed: states are shared by all turns that they are part of."""
+
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        raise TypeError("states are immutable; state.model_copy(update={...}) makes another one")
+
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    clear = pop = popitem = setdefault = update = _refuse
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (dict(self),)
+
+
 class SimulationState(Value):
     """Everything an agent may look at, at one turn.
 
@@ -327,7 +342,9 @@ class SimulationState(Value):
     """
 
     turn: Annotated[int, Field(ge=0)] = 0
-    agents: dict[str, AgentState] = Field(default_factory=dict)
+    agents: Annotated[dict[str, AgentState], AfterValidator(FrozenDict)] = Field(
+        default_factory=FrozenDict
+    )
     global_state: GlobalState = Field(default_factory=GlobalState)
     reasoning_chains: tuple[LLMReasoningChain, ...] = ()
     period: Annotated[str, Field(pattern=r"^\d{4}Q[1-4]$")] | None = None

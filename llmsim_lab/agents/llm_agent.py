@@ -9,8 +9,8 @@ from llmsim_lab.agents.base import Agent
 from llmsim_lab.calls import CallSite, Status
 from llmsim_lab.errors import LLMFailureException
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.logs import log_event
-from llmsim_lab.models import Action, LLMReasoningChain, PolicyDecision, SimulationState
+from llmsim_lab.llm.chains import chain_of
+from llmsim_lab.models import Action, PolicyDecision, SimulationState
 
 __all__ = ["LLMAgent"]
 
@@ -62,40 +62,7 @@ class LLMAgent(Agent):
             if not isinstance(failure.rejected, PolicyDecision):
                 raise
             decision, status = failure.rejected, "failed"
-        return self._action(decision, prompt, state, status)
-
-    def _check(self, decision: PolicyDecision) -> str | None:
-        return None if self._validate_decision(decision) else self._complaint()
-
-    def _action(
-        self,
-        decision: PolicyDecision,
-        prompt: str,
-        state: SimulationState,
-        status: Status | None,
-    ) -> Action:
-        call = decision.call
-        chain = LLMReasoningChain(
-            component="agent",
-            agent=self.name,
-            turn=state.turn + 1,
-            reasoning=decision.reasoning,
-            confidence=decision.confidence,
-            status=status or (call.status if call else "ok"),
-            call=call,
-            prompt_text="" if call else str(prompt),
-        )
-        log_event(
-            logger,
-            logging.DEBUG,
-            "llm_reasoning_chain",
-            component="agent",
-            agent_id=self.name,
-            turn=chain.turn,
-            status=chain.status,
-            reasoning=decision.reasoning,
-            confidence=decision.confidence,
-        )
+        chain = chain_of(decision, site, logger=logger, prompt=prompt, status=status)
         return Action(
             agent_name=self.name,
             action_string=decision.action,
@@ -104,3 +71,6 @@ class LLMAgent(Agent):
             reasoning_chain_id=f"{chain.turn}/agent/{self.name}",
             chain=chain,
         )
+
+    def _check(self, decision: PolicyDecision) -> str | None:
+        return None if self._validate_decision(decision) else self._complaint()

@@ -115,7 +115,7 @@ class EconLLMEngine(LLMEngine):
             confidence=1.0,
             action_applied=action.action_string,
         )
-        return decision, self._chain(action, decision, turn, "", status=status)
+        return decision, self._chain(decision, self._site(action, turn), status=status)
 
 
 @lru_cache(maxsize=1024)

@@ -14,7 +14,7 @@ from llmsim_lab.economy.limits import RateLimits
 from llmsim_lab.engines.base import Engine
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.logs import log_event
+from llmsim_lab.llm.chains import chain_of
 from llmsim_lab.models import (
     Action,
     GlobalState,
@@ -155,6 +155,7 @@ class LLMEngine(Engine):
                 "agents that propose a rate, such as TaylorRuleAgent"
             )
         prompt = self._construct_state_update_prompt(action, current_state)
+        site = self._site(action, turn)
 
         def check(decision: StateUpdateDecision) -> str | None:
             return self._problem(decision, current_state)
@@ -164,42 +165,29 @@ class LLMEngine(Engine):
             response_model=StateUpdateDecision,
             choices=self._choices(current_state),
             check=check,
-            site=CallSite(component="engine", agent=action.agent_name, turn=turn),
+            site=site,
         )
         if decision.call is None and (problem := check(decision)):
             raise LLMFailureException("invalid_response", 1, None, "engine", detail=problem)
-        return decision, self._chain(action, decision, turn, prompt)
+        return decision, self._chain(decision, site, prompt=prompt)
 
+    @staticmethod
     def _chain(
-        self,
-        action: Action,
         decision: StateUpdateDecision,
-        turn: int,
-        prompt: str,
+        site: CallSite,
         *,
-        status: Status = "ok",
+        prompt: str = "",
+        status: Status | None = None,
     ) -> LLMReasoningChain:
-        call = decision.call
-        chain = LLMReasoningChain(
-            component="engine",
-            agent=action.agent_name,
-            turn=turn,
-            reasoning=decision.reasoning,
-            confidence=decision.confidence,
-            status=call.status if call else status,
-            call=call,
-            prompt_text="" if call else str(prompt),
-        )
-        log_event(
-            logger,
-            logging.DEBUG,
-            "llm_reasoning_chain",
-            component="engine",
-            agent_id=action.agent_name,
-            turn=turn,
-            status=chain.status,
+        return chain_of(
+            decision,
+            site,
+            logger=logger,
+            prompt=prompt,
+            status=status,
             new_interest_rate=decision.new_interest_rate,
-            reasoning=decision.reasoning,
-            confidence=decision.confidence,
         )
-        return chain
+
+    @staticmethod
+    def _site(action: Action, turn: int) -> CallSite:
+        return CallSite(component="engine", agent=action.agent_name, turn=turn)

@@ -107,8 +107,8 @@ class LLMClient:
         Raises:
             LLMFailureException: the call failed for good.
         """
+        self._check_size(prompt, site)
         request = self._request(prompt, response_model, choices, site)
-        self._check_size(request)
         history: list[Attempt] = []
         outcome = await self._attempt(request, response_model, check, history)
         repaired = False
@@ -184,9 +184,9 @@ class LLMClient:
             site=site,
         )
 
-    def _check_size(self, request: ChatRequest) -> None:
+    def _check_size(self, prompt: str, site: CallSite | None) -> None:
         """Refuse a prompt that cannot fit by any count; backends judge the close cases."""
-        chars = sum(len(message.content) for message in request.messages)
+        chars = len(prompt)
         limit = self.config.num_ctx * _LEAST_CHARS_PER_CONTEXT_TOKEN
         if chars > limit:
             fault = BackendError(
@@ -195,7 +195,7 @@ class LLMClient:
                 "LLMConfig.num_ctx",
                 reason="context_overflow",
             )
-            raise self._failure(fault, [], request.site)
+            raise self._failure(fault, [], site)
 
     async def _attempt(
         self,

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
+from inspect import isawaitable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -16,13 +17,20 @@ from pydantic import ValidationError
 from llmsim_lab.agents import Agent
 from llmsim_lab.calls import Status
 from llmsim_lab.concurrency import gather_all, run_sync
+from llmsim_lab.economy.macro import StaticEconomy
 from llmsim_lab.economy.rules import TaylorRule
 from llmsim_lab.economy.shocks import NO_SHOCKS
 from llmsim_lab.engines import EconomicEngine, Engine
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.llm.recorder import recording
-from llmsim_lab.models import AgentState, GlobalState, LLMReasoningChain, SimulationState
+from llmsim_lab.models import (
+    AgentState,
+    FrozenDict,
+    GlobalState,
+    LLMReasoningChain,
+    SimulationState,
+)
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.simulation import build
 from llmsim_lab.simulation.config import SimulationConfig
@@ -100,7 +108,7 @@ class Simulation:
             a.name: AgentState(name=a.name) for a in self.agents if a.name not in state.agents
         }
         if missing:
-            state = state.model_copy(update={"agents": {**state.agents, **missing}})
+            state = state.model_copy(update={"agents": FrozenDict({**state.agents, **missing})})
         self.turns: list[Turn] = [Turn(number=state.turn, state=state)]
         self._planned: dict[int, list[Intervention]] = {}
         self._stepping = False
@@ -219,10 +227,11 @@ class Simulation:
                     f"a shock hits on the way to a turn, and turn {at} is reached; use "
                     f"turn={at + 1}, or set=..."
                 )
-            if not isinstance(self.engine, EconomicEngine):
+            macro = self.engine.macro if isinstance(self.engine, EconomicEngine) else None
+            if macro is None or isinstance(macro, StaticEconomy):
                 raise ConfigError(
                     f"{type(self.engine).__name__} has no economy for a shock to hit; use an "
-                    "EconomicEngine, or set=..."
+                    "EconomicEngine with RudebuschSvensson behind it, or set=..."
                 )
         if at == now:
             latest = self.turns[-1]
@@ -307,7 +316,7 @@ class Simulation:
 
         Args:
             turns: how many more; the configuration's number if not given.
-            on_turn: called with each turn's record as it is done.
+            on_turn: called with each turn's record as it is done; may be async.
 
         Raises:
             ConfigError: a negative number of turns.
@@ -317,7 +326,9 @@ class Simulation:
             for _ in range(self._how_many(turns)):
                 turn = await self.step()
                 if on_turn is not None:
-                    on_turn(turn)
+                    heard = on_turn(turn)
+                    if isawaitable(heard):
+                        await heard
                 await asyncio.sleep(0)
         except Exception as error:
             self._ended(f"failed: {error}")

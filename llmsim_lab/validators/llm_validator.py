@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from llmsim_lab.calls import CallSite
 from llmsim_lab.concurrency import gather_all
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.logs import log_event
+from llmsim_lab.llm.chains import chain_of
 from llmsim_lab.models import (
     Action,
-    LLMReasoningChain,
     SimulationState,
     ValidationDecision,
     ValidationResult,
@@ -83,36 +82,12 @@ class LLMValidator(Validator):
                 reasoning="The agent's own check found the action outside its domain.",
                 action_evaluated=action.action_string,
             )
-        turn = state.turn + 1
+        site = CallSite(component="validator", agent=action.agent_name, turn=state.turn + 1)
         prompt = self._construct_validation_prompt(action)
         decision = await self.llm_client.call_with_retry(
-            prompt=prompt,
-            response_model=ValidationDecision,
-            site=CallSite(component="validator", agent=action.agent_name, turn=turn),
+            prompt=prompt, response_model=ValidationDecision, site=site
         )
-        call = decision.call
-        chain = LLMReasoningChain(
-            component="validator",
-            agent=action.agent_name,
-            turn=turn,
-            reasoning=decision.reasoning,
-            confidence=decision.confidence,
-            status=call.status if call else "ok",
-            call=call,
-            prompt_text="" if call else str(prompt),
-        )
-        log_event(
-            logger,
-            logging.DEBUG,
-            "llm_reasoning_chain",
-            component="validator",
-            agent_id=action.agent_name,
-            turn=turn,
-            status=chain.status,
-            is_valid=decision.is_valid,
-            reasoning=decision.reasoning,
-            confidence=decision.confidence,
-        )
+        chain = chain_of(decision, site, logger=logger, prompt=prompt, is_valid=decision.is_valid)
         return ValidationResult(
             is_valid=decision.is_valid,
             reasoning=decision.reasoning,

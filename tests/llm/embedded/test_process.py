@@ -15,7 +15,7 @@ import pytest
 
 from llmsim_lab.errors import BackendError, ConfigError, ModelFileError
 from llmsim_lab.llm.embedded.process import ChildProcess, ChildSettings, child_command
-from llmsim_lab.llm.embedded.server import ModelServer
+from llmsim_lab.llm.embedded.server import ModelServer, _stop_all, lease, release
 
 READY = 'print(json.dumps({"ready": "http://127.0.0.1:1", "version": "1"}), flush=True)'
 Launch = Callable[..., ChildProcess]
@@ -198,7 +198,7 @@ def test_a_larger_window_loads_the_model_again(make_gguf: Callable[..., Path]) -
 
 def test_a_window_beyond_the_models_training_is_refused(make_gguf: Callable[..., Path]) -> None:
     server = ModelServer(settings(make_gguf()), command=command(READY))
-    with pytest.raises(ConfigError, match="num_ctx=129 but own.gguf was trained for at most 128"):
+    with pytest.raises(ConfigError, match=r"num_ctx=129 but own\.gguf was trained for at most 128"):
         server.start(129)
 
 
@@ -216,3 +216,48 @@ def test_a_server_that_is_stopped_while_it_starts_leaves_no_child(
     server.stop()
     child = server.start(64)
     assert not child.alive
+
+
+def test_all_children_end_with_the_process_that_started_them(
+    make_gguf: Callable[..., Path],
+) -> None:
+    server = lease(settings(make_gguf()), command=command(f"{READY}\nsys.stdin.read()"))
+    child = server.start(64)
+    _stop_all(os.getpid() + 1)  # as in a process forked from this one
+    assert child.alive
+    _stop_all(os.getpid())
+    assert not child.alive
+    release(server)
+    release(server)  # once more than leased does no harm
+
+
+FORK = """
+import os, sys
+from pathlib import Path
+from llmsim_lab.llm.embedded.process import ChildSettings
+from llmsim_lab.llm.embedded.server import lease
+code = sys.argv[2]
+told = ChildSettings(model=Path(sys.argv[1]), num_ctx=64, threads=1, cache_ram_mib=16,
+                     startup_timeout_s=30)
+first = lease(told, command=[sys.executable, "-c", code])
+child = first.start(64)
+if os.fork() == 0:
+    second = lease(told, command=[sys.executable, "-c", code])
+    own = second.start(64)
+    fine = second is not first and own.pid != child.pid and child.alive is not None
+    own.stop()
+    os._exit(0 if fine else 1)
+code = os.waitstatus_to_exitcode(os.wait()[1])
+alive = child.alive
+child.stop()
+sys.exit(code or not alive)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+def test_a_forked_process_has_children_of_its_own(make_gguf: Callable[..., Path]) -> None:
+    code = command(f"{READY}\nsys.stdin.read()")[2]
+    done = subprocess.run(
+        [sys.executable, "-c", FORK, str(make_gguf()), code], timeout=60, check=False
+    )
+    assert done.returncode == 0

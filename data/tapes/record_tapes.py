@@ -1,0 +1,66 @@
+"""Record the tapes beside this file anew, with a real model.
+
+``python data/tapes/record_tapes.py`` takes some ten minutes on two cores with the embedded model
+``qwen2.5-coder-1.5b``. What the model says differs from one recording to the next, so notebooks
+that show it must be run again afterwards (``make notebooks``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from llmsim_lab import LLMClient, Simulation, SimulationConfig, connect
+from llmsim_lab.cli.demo import demo_config
+
+HERE = Path(__file__).parent
+SETTINGS = demo_config(turns=1, nations=1, model="auto", seed=7, start="1979Q3").llm
+
+
+def first_run(client: LLMClient) -> None:
+    """One nation, eight quarters, and two forks at turn 3: dearer oil, and another prompt."""
+    config = SimulationConfig(name="one nation", seed=7, turns=8, start="1979Q3", llm=SETTINGS)
+    simulation = begin("first_run.tape", config, client)
+    play_on(simulation, 8)
+    play_on(simulation.fork(3, intervene=[{"turn": 4, "shock": {"supply": 4}, "note": "oil"}]), 5)
+    prompt = simulation.agents[0].prompt.replace(  # type: ignore[attr-defined]
+        "You are an economic policy advisor for a nation.",
+        "You are a central banker who fears inflation above all else.",
+    )
+    play_on(simulation.fork(3, prompt=prompt), 5)
+
+
+def two_nations(client: LLMClient) -> None:
+    """The demo's run: two nations, twelve quarters."""
+    config = demo_config(turns=12, nations=2, model="auto", seed=7, start="1979Q3")
+    play_on(begin("two_nations.tape", config, client), 12)
+
+
+def begin(name: str, config: SimulationConfig, client: LLMClient) -> Simulation:
+    """Begin a run on a new tape; an old one of that name goes."""
+    path = HERE / name
+    path.unlink(missing_ok=True)
+    return Simulation(config, llm_client=client, tape=path)
+
+
+def play_on(simulation: Simulation, turns: int) -> None:
+    """Play, say each turn, and let the next run have the tape."""
+    simulation.run(turns, on_turn=lambda turn: sys.stderr.write(f"turn {turn.number}\n"))
+    simulation.close()
+
+
+def main() -> None:
+    """Record what was asked for."""
+    recordings = {"first_run": first_run, "two_nations": two_nations}
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", choices=[*recordings, []], help="all if none is named")
+    parser.add_argument("--model", default="embedded:qwen2.5-coder-1.5b")
+    arguments = parser.parse_args()
+    client = connect(arguments.model, config=SETTINGS, download=True)
+    for name in arguments.names or recordings:
+        recordings[name](client)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""Make a reasoning chain of a decision, and log it."""
+
+from __future__ import annotations
+
+import logging
+from typing import Protocol
+
+from llmsim_lab.calls import CallRecord, CallSite, Status
+from llmsim_lab.logs import log_event
+from llmsim_lab.models import LLMReasoningChain
+
+__all__ = ["Reasoned", "chain_of"]
+
+
+class Reasoned(Protocol):
+    """A decision that says why, and how sure the model is."""
+
+    @property
+    def reasoning(self) -> str:
+        """Why."""
+        ...
+
+    @property
+    def confidence(self) -> float:
+        """0 to 1."""
+        ...
+
+    @property
+    def call(self) -> CallRecord | None:
+        """The model call behind it, if there was one."""
+        ...
+
+
+def chain_of(
+    decision: Reasoned,
+    site: CallSite,
+    *,
+    logger: logging.Logger,
+    prompt: str = "",
+    status: Status | None = None,
+    **said: object,
+) -> LLMReasoningChain:
+    """Return why a component decided as it did, after logging it at DEBUG.
+
+    Args:
+        decision: the decision.
+        site: who decided, about whom, and in which turn.
+        logger: the component's own.
+        prompt: the prompt, kept where no call holds it.
+        status: how the decision came about, where the call does not tell.
+        said: what else of the decision goes into the log line.
+    """
+    call = decision.call
+    status = status or (call.status if call else "ok")
+    log_event(
+        logger,
+        logging.DEBUG,
+        "llm_reasoning_chain",
+        component=site.component,
+        agent_id=site.agent,
+        turn=site.turn,
+        status=status,
+        **said,
+        reasoning=decision.reasoning,
+        confidence=decision.confidence,
+    )
+    return LLMReasoningChain(
+        component=site.component,
+        agent=site.agent or "",
+        turn=site.turn or 0,
+        reasoning=decision.reasoning,
+        confidence=decision.confidence,
+        status=status,
+        call=call,
+        prompt_text="" if call else str(prompt),
+    )

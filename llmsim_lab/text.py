@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-__all__ = ["clip", "number"]
+__all__ = ["clip", "number", "printable"]
 
 
 @lru_cache(maxsize=1024)
@@ -18,3 +18,13 @@ def clip(text: str, length: int) -> str:
     """Put a text on one line of at most so many characters, with an ellipsis where it was cut."""
     line = " ".join(text.split())
     return line if len(line) <= length else line[: length - 1].rstrip() + "…"
+
+
+def printable(text: str, *, keep: str = "") -> str:
+    """Take out what a terminal or a page might obey: control codes and marks of direction.
+
+    Args:
+        text: text of a stranger's: a model's, or from a file.
+        keep: characters to leave in all the same, such as line breaks.
+    """
+    return "".join(c for c in text if c.isprintable() or c in keep)

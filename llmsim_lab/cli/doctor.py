@@ -14,8 +14,8 @@ from llmsim_lab.concurrency import run_sync
 from llmsim_lab.errors import LabError
 from llmsim_lab.llm import LLMClient, LLMConfig, connect
 from llmsim_lab.llm.embedded import installed_models, runtime_installed
-from llmsim_lab.llm.ollama_models import probe
-from llmsim_lab.llm.ollama_wire import parse_host
+from llmsim_lab.llm.ollama.models import probe
+from llmsim_lab.llm.ollama.wire import parse_host
 from llmsim_lab.models import PolicyDecision
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.text import clip

@@ -21,8 +21,8 @@ from llmsim_lab.llm.embedded import (
     runtime_installed,
 )
 from llmsim_lab.llm.ollama import OllamaBackend
-from llmsim_lab.llm.ollama_models import OllamaProbe, full_name, probe
-from llmsim_lab.llm.ollama_wire import parse_host
+from llmsim_lab.llm.ollama.models import OllamaProbe, full_name, probe
+from llmsim_lab.llm.ollama.wire import parse_host
 
 __all__ = ["connect"]
 

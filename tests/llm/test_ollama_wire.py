@@ -11,7 +11,7 @@ import pytest
 from llmsim_lab.calls import ChatRequest, Message
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.llm.ollama import OllamaBackend
-from llmsim_lab.llm.ollama_wire import (
+from llmsim_lab.llm.ollama.wire import (
     Clients,
     FieldsTransport,
     Outgoing,

@@ -14,15 +14,15 @@ import ollama
 
 from llmsim_lab.calls import ChatReply, ChatRequest, Message, ModelInfo, ToolCall
 from llmsim_lab.errors import BackendError
-from llmsim_lab.llm.ollama_context import PromptGauge, texts_read
-from llmsim_lab.llm.ollama_faults import (
+from llmsim_lab.llm.ollama.context import PromptGauge, texts_read
+from llmsim_lab.llm.ollama.faults import (
     context_overflow,
     fault_of,
     lost_connection,
     no_thinking,
     not_understood,
 )
-from llmsim_lab.llm.ollama_models import (
+from llmsim_lab.llm.ollama.models import (
     InstalledModel,
     OllamaProbe,
     can_chat,
@@ -31,7 +31,7 @@ from llmsim_lab.llm.ollama_models import (
     installed,
     probe,
 )
-from llmsim_lab.llm.ollama_wire import Outgoing, clients_for, outgoing, parse_host, release
+from llmsim_lab.llm.ollama.wire import Outgoing, clients_for, outgoing, parse_host, release
 from llmsim_lab.logs import log_event
 
 __all__ = ["InstalledModel", "OllamaBackend", "OllamaProbe", "probe"]

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import ollama
 
-from llmsim_lab.llm.ollama_wire import is_loopback, parse_host
+from llmsim_lab.llm.ollama.wire import is_loopback, parse_host
 from llmsim_lab.logs import log_event
 
 __all__ = [

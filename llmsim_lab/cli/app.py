@@ -33,7 +33,6 @@ MODEL_HELP = (
 )
 
 Model = Annotated[str, typer.Option(help=MODEL_HELP)]
-Seed = Annotated[int, typer.Option(min=0, help="Of the economy's shocks and the model's sampler.")]
 Out = Annotated[Path, typer.Option(help="Folder for the results; made if it is not there.")]
 Host = Annotated[str | None, typer.Option(help="Ollama's address; else $OLLAMA_HOST.")]
 
@@ -55,17 +54,42 @@ def _options(
 
 @app.command()
 def demo(
-    turns: Annotated[int, typer.Option(min=1, max=400, help="Quarters to play.")] = 8,
-    nations: Annotated[int, typer.Option(min=1, max=8, help="Nations that propose policy.")] = 1,
+    turns: Annotated[
+        int | None,
+        typer.Option(min=1, max=400, help="Quarters to play live; 4 after a recording, else 8."),
+    ] = None,
+    nations: Annotated[
+        int | None, typer.Option(min=1, max=8, help="Nations that propose policy, live from 1.")
+    ] = None,
     model: Model = "auto",
-    seed: Seed = 7,
-    start: Annotated[str, typer.Option(help="The quarter whose data come first.")] = "1979Q3",
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Of the shocks and of the model's sampler; 7.")
+    ] = None,
+    start: Annotated[
+        str | None, typer.Option(help="The quarter whose data come first; 1979Q3.")
+    ] = None,
+    live: Annotated[
+        bool, typer.Option("--live", help="Play all of it, without recording.")
+    ] = False,
     out: Out = Path("out/demo"),
     host: Host = None,
 ) -> None:
-    """Play a short run beside a Taylor rule and beside history; chart it."""
-    demo_command.demo(
-        turns=turns, nations=nations, model=model, seed=seed, start=start, out=out, host=host
+    """Replay a recorded run of two nations, then go on live; chart it beside a rule and history.
+
+    With --live, --nations, --seed, --start or --model rule it plays live from the first quarter.
+    """
+    chosen = live or model == "rule" or any(x is not None for x in (nations, seed, start))
+    if not chosen:
+        demo_command.recorded_demo(turns=turns or 4, model=model, out=out, host=host)
+        return
+    demo_command.live_demo(
+        turns=turns or 8,
+        nations=nations or 1,
+        model=model,
+        seed=7 if seed is None else seed,
+        start=start or "1979Q3",
+        out=out,
+        host=host,
     )
 
 

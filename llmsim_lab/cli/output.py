@@ -40,21 +40,29 @@ def open_folder(path: Path) -> Path:
     return path
 
 
-def turns_table(simulation: Simulation) -> Table:
-    """Return a table of what was proposed each turn, why, and where it led."""
+def turns_table(simulation: Simulation, *, taped: int | None = None) -> Table:
+    """Return a table of what was proposed each turn, why, and where it led.
+
+    Args:
+        simulation: the run.
+        taped: the last turn that comes from a tape; a column then says which do and which are live.
+    """
     table = Table(box=None, pad_edge=False, header_style="bold", expand=True)
     table.add_column("quarter" if simulation.state.period else "turn", min_width=6)
     for heading in ("rate", "Taylor", "infl.", "unem."):
         table.add_column(heading, justify="right", min_width=6)
     table.add_column("who", min_width=max(len(clip(a.name, 16)) for a in simulation.agents))
     table.add_column("what it proposed, and why", ratio=1)
+    if taped is not None:
+        table.add_column("from", min_width=4)
     asked = simulation.to_frame()["taylor_rate"]
     for turn, taylor in zip(simulation.turns, asked, strict=True):
-        _add_turn(table, turn, float(taylor))
+        source = "" if taped is None else "tape" if turn.number <= taped else "live"
+        _add_turn(table, turn, float(taylor), source)
     return table
 
 
-def _add_turn(table: Table, turn: Turn, taylor: float) -> None:
+def _add_turn(table: Table, turn: Turn, taylor: float, source: str) -> None:
     economy = turn.state.global_state
     figures: tuple[str, ...] = (
         turn.state.period or str(turn.number),
@@ -64,13 +72,14 @@ def _add_turn(table: Table, turn: Turn, taylor: float) -> None:
         f"{economy.unemployment:.1f}",
     )
     if not turn.actions:
-        table.add_row(*figures, "", "(the data the run starts from)", style="dim")
+        table.add_row(*figures, "", "(the data the run starts from)", source, style="dim")
     for action in turn.actions:
         verdict = "" if action.validated else "REJECTED: "
         why = action.policy_decision.reasoning if action.policy_decision else ""
         said = f"{verdict}{clip(action.action_string, 70)}: {clip(why, 120)}"
         style = "" if action.validated else "red"
-        table.add_row(*figures, _escape(clip(action.agent_name, 16)), _escape(said), style=style)
+        who = _escape(clip(action.agent_name, 16))
+        table.add_row(*figures, who, _escape(said), source, style=style)
         figures = ("",) * len(figures)
 
 
@@ -94,15 +103,22 @@ def summary(simulation: Simulation) -> str:
     return f"{calls} model calls: {shares}; {tokens:,} tokens; {number(seconds)} s"
 
 
-def report(simulation: Simulation, out: Path, *, shadow: Simulation | None = None) -> None:
+def report(
+    simulation: Simulation,
+    out: Path,
+    *,
+    shadow: Simulation | None = None,
+    taped: int | None = None,
+) -> None:
     """Print a run's table and summary; write its chart, frames and configuration.
 
     Args:
         simulation: the run.
         out: the folder for the files.
         shadow: another run of the same economy, to chart beside it.
+        taped: the last turn that comes from a tape, where some do.
     """
-    console.print(turns_table(simulation))
+    console.print(turns_table(simulation, taped=taped))
     console.print()
     console.print(
         "'Taylor' is what the rule (Taylor 1993) asks for on that row's data; a proposal sets the "

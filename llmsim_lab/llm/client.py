@@ -205,8 +205,10 @@ class LLMClient:
         history: list[Attempt],
     ) -> ModelT | BackendError:
         """Make one request, or take it from the tape; what becomes of it goes into the history."""
-        recorder = current_recorder()
-        known = recorder.find(request) if recorder is not None else None
+        recorder, known = current_recorder(), None
+        if recorder is not None:
+            request = recorder.place(request)
+            known = recorder.find(request, history[-1] if history else None)
         outcome: ModelT | BackendError
         attempt, fault = (known, None) if known is not None else await self._make(request)
         if attempt.reply is None:

@@ -19,8 +19,16 @@ __all__ = ["Recorder", "current_recorder", "recording"]
 class Recorder(Protocol):
     """What keeps a run's model calls."""
 
-    def find(self, request: ChatRequest) -> Attempt | None:
+    def place(self, request: ChatRequest) -> ChatRequest:
+        """Return the request with its turn, which the run knows, whatever its caller says."""
+        ...
+
+    def find(self, request: ChatRequest, previous: Attempt | None = None) -> Attempt | None:
         """Return what became of this very request before, or None to have it made.
+
+        Args:
+            request: a placed one.
+            previous: for a call's second attempt, what became of the first.
 
         Raises:
             TapeMiss: it is not there, and no request may be made.

@@ -6,11 +6,13 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from llmsim_lab.economy.macro import set_levels
+from llmsim_lab.economy.macro import StaticEconomy, set_levels
 from llmsim_lab.economy.shocks import Shocks
+from llmsim_lab.engines import EconomicEngine, Engine
+from llmsim_lab.errors import ConfigError
 from llmsim_lab.models import GlobalState
 
-__all__ = ["Intervention", "ShockName", "Variable"]
+__all__ = ["Intervention", "ShockName", "Variable", "check_possible"]
 
 Variable = Literal[
     "interest_rate",
@@ -80,3 +82,35 @@ class Intervention(BaseModel):
         parts += [f"{name} shock {value:+g}" for name, value in self.shock.items()]
         note = f" ({self.note})" if self.note else ""
         return f"turn {self.turn}: {', '.join(parts)}{note}"
+
+
+def check_possible(intervention: Intervention, *, now: int, engine: Engine) -> None:
+    """Refuse an intervention that comes too late, or for which there is no economy.
+
+    Args:
+        intervention: what is to be done.
+        now: the latest turn's number.
+        engine: the run's engine.
+
+    Raises:
+        ConfigError: it says what would be possible instead.
+    """
+    at = intervention.turn
+    if at < now:
+        raise ConfigError(
+            f"turn {at} has been played (the run is at turn {now}); intervene at turn {now} or "
+            "later, or start a new run"
+        )
+    if not intervention.shock:
+        return
+    if at == now:
+        raise ConfigError(
+            f"a shock hits on the way to a turn, and turn {at} is reached; use turn={at + 1}, "
+            "or set=..."
+        )
+    macro = engine.macro if isinstance(engine, EconomicEngine) else None
+    if macro is None or isinstance(macro, StaticEconomy):
+        raise ConfigError(
+            f"{type(engine).__name__} has no economy for a shock to hit; use an EconomicEngine "
+            "with RudebuschSvensson behind it, or set=..."
+        )

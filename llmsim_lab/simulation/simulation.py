@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
@@ -15,10 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 from pydantic import ValidationError
 
 from llmsim_lab.agents import Agent
-from llmsim_lab.calls import Status
 from llmsim_lab.concurrency import gather_all, run_sync
-from llmsim_lab.economy.macro import StaticEconomy
-from llmsim_lab.economy.rules import TaylorRule
 from llmsim_lab.economy.shocks import NO_SHOCKS
 from llmsim_lab.engines import EconomicEngine, Engine
 from llmsim_lab.errors import ConfigError, TapeError
@@ -28,15 +24,14 @@ from llmsim_lab.models import (
     AgentState,
     FrozenDict,
     GlobalState,
-    LLMReasoningChain,
     SimulationState,
 )
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.simulation import build
 from llmsim_lab.simulation.config import SimulationConfig
 from llmsim_lab.simulation.forks import fork_of
-from llmsim_lab.simulation.frames import chains_frame, turns_frame
-from llmsim_lab.simulation.interventions import Intervention, ShockName, Variable
+from llmsim_lab.simulation.history import History
+from llmsim_lab.simulation.interventions import Intervention, ShockName, Variable, check_possible
 from llmsim_lab.simulation.manifest import make_manifest
 from llmsim_lab.simulation.taping import Recording, Taping, tape_turn
 from llmsim_lab.simulation.turn import Turn
@@ -48,7 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["Simulation"]
 
 
-class Simulation:
+class Simulation(History):
     """A run of the economic simulation, one quarter a turn.
 
     A turn that fails changes nothing: the turns before it stay, and ``step`` may be called again.
@@ -109,10 +104,9 @@ class Simulation:
         }
         if missing:
             state = state.model_copy(update={"agents": FrozenDict({**state.agents, **missing})})
-        self.turns: list[Turn] = [Turn(number=state.turn, state=state)]
+        super().__init__([Turn(number=state.turn, state=state)])
         self._planned: dict[int, list[Intervention]] = {}
         self._stepping = False
-        self._rule = TaylorRule()
         self._taping: Taping | None = None
         for intervention in self.config.interventions:
             self._plan(intervention)
@@ -156,28 +150,6 @@ class Simulation:
         """The run's number on its tape."""
         return self._taping.run if self._taping else None
 
-    @property
-    def state(self) -> SimulationState:
-        """The latest state."""
-        return self.turns[-1].state
-
-    @property
-    def turn(self) -> int:
-        """The latest turn's number; 0 before the first step."""
-        return self.turns[-1].number
-
-    @property
-    def chains(self) -> list[LLMReasoningChain]:
-        """Every decision so far and why, oldest first."""
-        return [chain for turn in self.turns for chain in turn.chains]
-
-    @property
-    def statuses(self) -> Mapping[Status, float]:
-        """Share of the model decisions so far by status; empty if no model was asked."""
-        counts: Counter[Status] = sum((turn.statuses for turn in self.turns), Counter())
-        total = counts.total()
-        return {status: count / total for status, count in counts.items()}
-
     def intervene(
         self,
         turn: int,
@@ -216,23 +188,7 @@ class Simulation:
 
     def _plan(self, intervention: Intervention) -> None:
         at, now = intervention.turn, self.turn
-        if at < now:
-            raise ConfigError(
-                f"turn {at} has been played (the run is at turn {now}); intervene at turn {now} or "
-                "later, or start a new run"
-            )
-        if intervention.shock:
-            if at == now:
-                raise ConfigError(
-                    f"a shock hits on the way to a turn, and turn {at} is reached; use "
-                    f"turn={at + 1}, or set=..."
-                )
-            macro = self.engine.macro if isinstance(self.engine, EconomicEngine) else None
-            if macro is None or isinstance(macro, StaticEconomy):
-                raise ConfigError(
-                    f"{type(self.engine).__name__} has no economy for a shock to hit; use an "
-                    "EconomicEngine with RudebuschSvensson behind it, or set=..."
-                )
+        check_possible(intervention, now=now, engine=self.engine)
         if at == now:
             latest = self.turns[-1]
             self.turns[-1] = replace(
@@ -265,10 +221,10 @@ class Simulation:
         try:
             with recording(self._taping.recorder if self._taping else None):
                 return await self._step()
-        except BaseException:
+        except BaseException as error:
             self._recount()
             if self._taping is not None:
-                self._taping.failed()
+                self._taping.failed(error)
             raise
         finally:
             self._stepping = False
@@ -391,14 +347,6 @@ class Simulation:
         if isinstance(number, bool) or not isinstance(number, int) or number < 0:
             raise ConfigError(f"turns={number!r} must be a whole number, 0 or more")
         return number
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return the run as a frame, one row a turn; see ``frames.turns_frame`` for the columns."""
-        return turns_frame(self.turns, self._rule)
-
-    def chains_frame(self) -> pd.DataFrame:
-        """Return the run's decisions as a frame, one row each; see ``frames.chains_frame``."""
-        return chains_frame(self.turns)
 
     def __repr__(self) -> str:
         names = ", ".join(agent.name for agent in self.agents[:3])

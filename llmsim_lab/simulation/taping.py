@@ -46,8 +46,8 @@ class Taping(Protocol):
     def changed(self, turn: Turn, planned: Planned) -> None:
         """Take note that the latest turn, or what is planned, was changed from outside."""
 
-    def failed(self) -> None:
-        """Take note that the turn failed."""
+    def failed(self, error: BaseException) -> None:
+        """Take note that the turn failed, and why."""
 
     def ended(self, outcome: str) -> None:
         """Take note of how the run ended, for now."""
@@ -120,9 +120,9 @@ class Recording:
         """Write the latest turn again."""
         self._recorder.replace_turn(*tape_turn(turn, planned))
 
-    def failed(self) -> None:
+    def failed(self, error: BaseException) -> None:
         """Keep what was answered for the next try."""
-        self._recorder.restart_turn()
+        self._recorder.restart_turn(error)
 
     def ended(self, outcome: str) -> None:
         """Write the outcome."""
@@ -164,6 +164,7 @@ class Replaying:
                 "Resume or fork the run to go on"
             )
         del planned
+        self._recorder.begin_turn(turn)
         return [Intervention.model_validate(values) for values in record["interventions"]]
 
     def done(self, turn: Turn, planned: Planned) -> Turn:
@@ -173,7 +174,7 @@ class Replaying:
             TapeError: the turn came out differently, which only other code can cause.
         """
         del planned
-        recorded = decode_turn(self._records[turn.number], self._attempt)
+        recorded = decode_turn(self._records[turn.number], self._recorder.attempt)
         if recorded != replace(turn, seconds=recorded.seconds):
             raise TapeError(
                 f"turn {turn.number} of run {self.run} came out differently from its recording: "
@@ -183,16 +184,13 @@ class Replaying:
             )
         return recorded
 
-    def _attempt(self, number: int) -> Any:
-        return self.tape.call(number).attempt
-
     def changed(self, turn: Turn, planned: Planned) -> None:
         """Refuse: a replay is what it was."""
         raise TapeError(
             "a replay cannot be changed; fork it: simulation.fork(turn=..., intervene=...)"
         )
 
-    def failed(self) -> None:
+    def failed(self, error: BaseException) -> None:
         """Nothing to keep."""
 
     def ended(self, outcome: str) -> None:

@@ -98,7 +98,7 @@ def test_a_demo_whose_model_fails_keeps_the_turns_before_and_ends_with_status_1(
         return reply(body)
 
     with FakeOllama(reply=then_fail) as server:
-        status, out, err = llmsim_lab("demo", "--turns", "4", "--host", server.host)
+        status, out, err = llmsim_lab("demo", "--live", "--turns", "4", "--host", server.host)
     assert status == 1
     assert "Written: " in out
     assert "The run ended early: 1 of 4 turns were played and written." in err

@@ -21,7 +21,7 @@ WANTED = PolicyDecision(action="Cut taxes", reasoning="Demand is {weak}.", confi
         f"<thinking>{GOOD.replace('Cut', 'Raise')}</thinking> {GOOD}",
         f"Hm, no opening tag.</think>{GOOD}",
         f"First I thought {GOOD.replace('Cut', 'Raise')}, but finally: {GOOD}",
-        '{"confidence": 0.5, "extra": [1], "action": "Cut taxes", "reasoning": "Demand is {weak}."}',
+        '{"confidence": 0.5, "new": [1], "action": "Cut taxes", "reasoning": "Demand is {weak}."}',
         f"A set {{a, b}} of things, then {GOOD} and {{an open end",
     ],
     ids=[

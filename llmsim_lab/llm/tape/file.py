@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import weakref
+from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -34,6 +36,9 @@ class TapeFile:
         self._connection.row_factory = sqlite3.Row
         self._lock = threading.RLock()
         self._texts: dict[bytes, int] = {}
+        self._later: deque[tuple[str, tuple[Any, ...]]] = deque()
+        # Not left to the garbage collector, which at the interpreter's end may never come.
+        self._finalizer = weakref.finalize(self, self._connection.close)
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -48,6 +53,9 @@ class TapeFile:
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
                 try:
+                    late = list(self._later)
+                    for statement in late:
+                        self._connection.execute(*statement)
                     yield self._connection
                 except BaseException:
                     if self._connection.in_transaction:
@@ -55,6 +63,8 @@ class TapeFile:
                     self._texts.clear()
                     raise
                 self._connection.execute("COMMIT")
+                for _ in late:
+                    self._later.popleft()
             except sqlite3.Error as error:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
@@ -63,6 +73,35 @@ class TapeFile:
                     f"cannot write to the tape {self.path}: {error}; what was written before is "
                     "whole: free some space or close the other program, then resume the run"
                 ) from error
+
+    def write_when_possible(self, sql: str, values: tuple[Any, ...]) -> None:
+        """Write now, or with whatever is written next; for finalizers.
+
+        They may run at any point, also in the middle of this very tape's transaction.
+        """
+        self._later.append((sql, values))
+        if self._lock.acquire(blocking=False):
+            try:
+                if not self._connection.in_transaction:
+                    with suppress(TapeError), self.transaction():
+                        pass
+            except sqlite3.ProgrammingError:
+                return  # the tape is closed
+            finally:
+                self._lock.release()
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Let everything read inside be of one moment, whatever others write meanwhile."""
+        with self._lock:
+            if self._connection.in_transaction:
+                yield
+                return
+            self.query("BEGIN")
+            try:
+                yield
+            finally:
+                self.query("ROLLBACK")
 
     def text_id(self, connection: sqlite3.Connection, text: str, digest: bytes) -> int:
         """Return the number of a shared text, storing it if it is new; inside a transaction."""
@@ -108,7 +147,7 @@ class TapeFile:
     def close(self) -> None:
         """Let go of the file; folds the write-ahead log into it if nobody else has it open."""
         with self._lock:
-            self._connection.close()
+            self._finalizer()
 
     def __enter__(self) -> Self:
         return self

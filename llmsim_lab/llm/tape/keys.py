@@ -10,7 +10,16 @@ from typing import Any
 
 from llmsim_lab.calls import ChatRequest, Message
 
-__all__ = ["Settings", "SettingsCache", "call_key", "encode_message", "plain", "settings_texts"]
+__all__ = [
+    "Settings",
+    "SettingsCache",
+    "call_key",
+    "encode_message",
+    "key_fits",
+    "nth_key",
+    "plain",
+    "settings_texts",
+]
 
 _MAX_KNOWN_SETTINGS = 10_000
 
@@ -111,3 +120,14 @@ def call_key(request: ChatRequest, settings: Settings) -> bytes:
     messages = [encode_message(message) for message in request.messages]
     text = json.dumps([place, request.attempt, messages], ensure_ascii=False)
     return hashlib.sha256(settings.key_digest + text.encode("utf-8", "surrogatepass")).digest()
+
+
+def nth_key(base: bytes, count: int) -> bytes:
+    """Return the key of the request of its turn that ``count`` others equal to it came before."""
+    return base if count == 0 else base + count.to_bytes(4, "big")
+
+
+def key_fits(key: bytes, request: ChatRequest) -> bool:
+    """Return whether a recorded key is this request's, the n-th of its like for some n."""
+    base = call_key(request, SettingsCache().of(request))
+    return key == base or (len(key) == len(base) + 4 and key.startswith(base) and any(key[-4:]))

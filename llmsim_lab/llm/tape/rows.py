@@ -10,13 +10,14 @@ from typing import Any, get_args
 
 from llmsim_lab.calls import Attempt, CallSite, ChatReply, ChatRequest, Message, ToolCall
 from llmsim_lab.errors import FailureReason, TapeError
+from llmsim_lab.llm.tape.checks import check_attempt
 from llmsim_lab.llm.tape.keys import encode_message, plain
 
 __all__ = ["COLUMNS", "RecordedCall", "attempt_of", "encode_attempt", "fault_text", "reply_text"]
 
 COLUMNS = (
-    "calls.id, run, turn, component, agent, replicate, attempt, messages, reply, fault, seconds, "
-    "forgotten, texts.text AS settings"
+    "calls.id, run, key, turn, component, agent, replicate, attempt, messages, reply, fault, "
+    "seconds, forgotten, texts.text AS settings"
 )
 
 
@@ -27,12 +28,14 @@ class RecordedCall:
     Attributes:
         id: its number on the tape.
         run: the run that made it.
+        key: what identifies it among those of its run.
         attempt: the request, the reply or fault, and how long it took.
         forgotten: whether its call failed for good and was tried anew.
     """
 
     id: int
     run: int
+    key: bytes
     attempt: Attempt
     forgotten: bool
 
@@ -77,19 +80,21 @@ def encode_attempt(attempt: Attempt) -> tuple[str, str | None, str | None, float
     )
 
 
-def attempt_of(row: sqlite3.Row) -> Attempt:
+def attempt_of(row: sqlite3.Row | Mapping[str, Any]) -> Attempt:
     """Return a row as an attempt.
 
     Raises:
         TapeError: the row does not hold what it should; the tape is damaged.
     """
     try:
-        return _attempt_of(row)
-    except (ValueError, KeyError, TypeError, IndexError) as error:
+        attempt = _attempt_of(row)
+        check_attempt(attempt)
+    except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
         raise TapeError(f"call {row['id']} on the tape is damaged: {error}") from error
+    return attempt
 
 
-def _attempt_of(row: sqlite3.Row) -> Attempt:
+def _attempt_of(row: sqlite3.Row | Mapping[str, Any]) -> Attempt:
     settings = json.loads(row["settings"])
     site = None
     if row["component"] is not None:

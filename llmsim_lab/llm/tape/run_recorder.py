@@ -8,14 +8,14 @@ import socket
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 
 from llmsim_lab.calls import Attempt, CallSite, ChatRequest
-from llmsim_lab.errors import TapeError, TapeMiss
-from llmsim_lab.llm.tape.keys import SettingsCache, call_key
+from llmsim_lab.errors import LLMFailureException, TapeError, TapeMiss
+from llmsim_lab.llm.tape.keys import SettingsCache, call_key, nth_key
 from llmsim_lab.llm.tape.nearest import explain_miss
-from llmsim_lab.llm.tape.rows import encode_attempt
+from llmsim_lab.llm.tape.rows import RecordedCall, encode_attempt
 from llmsim_lab.llm.tape.tape import Tape
 
 __all__ = ["LiveRecorder", "ReplayRecorder"]
@@ -23,30 +23,59 @@ __all__ = ["LiveRecorder", "ReplayRecorder"]
 _cache = SettingsCache()
 
 
+_KEY_BYTES = 32
+
+
 class _Keys:
     """Keys of requests; the n-th request equal to others of its turn gets a key of its own.
 
-    So repeats are samples of their own, and which of two equal requests comes first does not
-    matter.
+    So repeats are samples of their own. They are counted as they are asked, whenever answered, and
+    a second attempt has its first one's count.
     """
 
     def __init__(self) -> None:
         self._seen: Counter[bytes] = Counter()
+        self._counts: dict[int, int] = {}
         self._lock = threading.Lock()
 
-    def next(self, request: ChatRequest) -> bytes:
+    def next(self, request: ChatRequest, previous: Attempt | None) -> bytes:
         base = call_key(request, _cache.of(request))
+        if previous is not None and previous.number in self._counts:
+            return nth_key(base, self._counts[previous.number])
         with self._lock:
             count = self._seen[base]
             self._seen[base] += 1
-        return _nth(base, count)
+        return nth_key(base, count)
+
+    def remember(self, number: int, key: bytes) -> None:
+        """Note which count a recorded attempt has."""
+        self._counts[number] = _count_of(key)
 
     def clear(self) -> None:
         self._seen.clear()
 
 
-def _nth(base: bytes, count: int) -> bytes:
-    return base if count == 0 else base + count.to_bytes(4, "big")
+def _count_of(key: bytes) -> int:
+    return int.from_bytes(key[_KEY_BYTES:], "big")
+
+
+def _placed(request: ChatRequest, turn: int) -> ChatRequest:
+    site = request.site
+    if site is not None and site.turn == turn:
+        return request
+    site = replace(site, turn=turn) if site else CallSite(component="call", turn=turn)
+    return replace(request, site=site)
+
+
+def _by_key(calls: Iterable[RecordedCall]) -> dict[bytes, Attempt]:
+    """Return recorded attempts by their keys, each checked to be its request's."""
+    known = {}
+    for call in calls:
+        request = call.attempt.request
+        if not call.key.startswith(call_key(request, _cache.of(request))):
+            raise TapeError(f"call {call.id} on the tape is damaged: it is not the one of its key")
+        known[call.key] = call.attempt
+    return known
 
 
 class LiveRecorder:
@@ -65,19 +94,25 @@ class LiveRecorder:
         self.run = run
         self._keys = _Keys()
         self._pending: dict[int, bytes] = {}
-        self._known: dict[bytes, Attempt] = {}
         self._release = _claim(tape, run, self)
-        last = tape.run(run).turns
-        for call in tape.calls(run):
-            site = call.attempt.request.site
-            if site is None or site.turn is None or site.turn > last:
-                self._known[self._keys.next(call.attempt.request)] = call.attempt
-        self._keys.clear()
-        self._forget_failed(lambda attempt: attempt.reply is None)
+        self._turn = tape.run(run).turns + 1
+        self._known = _by_key(tape.calls(run, turn=self._turn))
+        for key, attempt in self._known.items():
+            self._keys.remember(attempt.number or 0, key)
+        self._forget_failed(None)
 
-    def find(self, request: ChatRequest) -> Attempt | None:
-        """Return what the unfinished turn already knows, or None to have the request made."""
-        key = self._keys.next(request)
+    def place(self, request: ChatRequest) -> ChatRequest:
+        """Return the request with the turn that is being played."""
+        return _placed(request, self._turn)
+
+    def find(self, request: ChatRequest, previous: Attempt | None = None) -> Attempt | None:
+        """Return what the unfinished turn already knows, or None to have the request made.
+
+        Raises:
+            TapeError: the recorder was closed.
+        """
+        self._check_open()
+        key = self._keys.next(request, previous)
         known = self._known.get(key)
         if known is None:
             self._pending[id(request)] = key
@@ -90,7 +125,7 @@ class LiveRecorder:
             TapeError: the disk is full or fails.
         """
         request, site = attempt.request, attempt.request.site
-        key = self._pending.pop(id(request), None) or self._keys.next(request)
+        key = self._pending.pop(id(request), None) or self._keys.next(request, None)
         settings = _cache.of(request)
         messages, reply, fault, seconds = encode_attempt(attempt)
         with self.tape.transaction() as connection:
@@ -115,35 +150,39 @@ class LiveRecorder:
             )
         kept = replace(attempt, number=int(cursor.lastrowid or 0))
         self._known[key] = kept
+        self._keys.remember(kept.number or 0, key)
         return kept
 
-    def restart_turn(self) -> None:
+    def restart_turn(self, error: BaseException | None = None) -> None:
         """Begin the turn again, after it failed.
 
         What was answered will be answered from the tape. Calls that failed for good will be made
         anew; their attempts stay on the tape, marked.
+
+        Args:
+            error: why the turn failed; where a model's invalid answers were the reason, those of
+                that component will be asked for anew as well.
         """
-        self._forget_failed(lambda attempt: True)
         self._keys.clear()
         self._pending.clear()
+        self._forget_failed(_failure_in(error))
 
-    def _forget_failed(self, which: Callable[[Attempt], bool]) -> None:
-        """Mark the calls whose last attempt failed, as far as a condition on that one holds."""
-        last: dict[CallSite | None, Attempt] = {}
-        for attempt in self._known.values():
-            site = attempt.request.site
-            if site not in last or attempt.request.attempt >= last[site].request.attempt:
-                last[site] = attempt
-        failed = {
-            site
-            for site, attempt in last.items()
-            if attempt.reason is not None
-            and (attempt.request.attempt > 1 or not attempt.retry)
-            and which(attempt)
-        }
-        if not failed:
+    def _forget_failed(self, failure: LLMFailureException | None) -> None:
+        """Mark the calls that got no answer, and those whose answers made the turn fail."""
+        calls: dict[tuple[object, ...], dict[bytes, Attempt]] = {}
+        by_attempt = sorted(self._known.items(), key=lambda item: item[1].request.attempt)
+        for key, attempt in by_attempt:
+            request = attempt.request
+            call = (request.site, _count_of(key), request.messages)
+            if call not in calls and request.attempt > 1:  # shown its own answer and a complaint
+                call = (request.site, _count_of(key), request.messages[:-2])
+            calls.setdefault(call, {})[key] = attempt
+        gone: dict[bytes, Attempt] = {}
+        for attempts in calls.values():
+            if _failed_for_good(list(attempts.values())[-1], failure):
+                gone |= attempts
+        if not gone:
             return
-        gone = {k: a for k, a in self._known.items() if a.request.site in failed}
         numbers = [(attempt.number,) for attempt in gone.values()]
         with self.tape.transaction() as connection:
             connection.executemany("UPDATE calls SET forgotten = 1 WHERE id = ?", numbers)
@@ -161,17 +200,20 @@ class LiveRecorder:
         Raises:
             TapeError: the disk is full or fails, or the turn is there already.
         """
+        self._check_open()
         with self.tape.transaction() as connection:
             connection.execute(
                 "INSERT INTO turns (run, turn, record, row) VALUES (?, ?, ?, ?)",
                 (self.run, turn, record, row),
             )
+        self._turn = turn + 1
         self._known.clear()
-        self._keys.clear()
+        self._keys = _Keys()
         self._pending.clear()
 
     def replace_turn(self, turn: int, record: str, row: str) -> None:
         """Write the latest turn again, after something was done to it from outside."""
+        self._check_open()
         with self.tape.transaction() as connection:
             connection.execute(
                 "UPDATE turns SET record = ?, row = ? WHERE run = ? AND turn = ?",
@@ -181,6 +223,31 @@ class LiveRecorder:
     def close(self) -> None:
         """Let another writer have the run."""
         self._release()
+
+    def _check_open(self) -> None:
+        if not self._release.alive:
+            raise TapeError(
+                f"run {self.run} on {self.tape.path} was closed by this simulation; "
+                f"resume({str(self.tape.path)!r}, {self.run}) goes on with it"
+            )
+
+
+def _failure_in(error: BaseException | None) -> LLMFailureException | None:
+    """Return the model failure that an error is, or comes from."""
+    while error is not None and not isinstance(error, LLMFailureException):
+        error = error.__cause__ or error.__context__
+    return error
+
+
+def _failed_for_good(last: Attempt, failure: LLMFailureException | None) -> bool:
+    """Say whether a call, of which this is the last attempt, is to be made anew."""
+    if last.reason is None or (last.request.attempt == 1 and last.retry):
+        return False
+    if last.reply is None:
+        return True
+    # Answered, but not well. An agent may have made the best of that; the turn's failure tells.
+    site = last.request.site
+    return failure is not None and failure.component in (None, site and site.component)
 
 
 class ReplayRecorder:
@@ -196,37 +263,39 @@ class ReplayRecorder:
         self.run = run
         self._keys = _Keys()
         self._line = tape.line(run)
-        self._turn: int | None = None
+        self._turn = 0
         self._known: dict[bytes, Attempt] = {}
+        self._by_number: dict[int | None, Attempt] = {}
 
-    def find(self, request: ChatRequest) -> Attempt:
+    def begin_turn(self, turn: int) -> None:
+        """Get the calls of a turn ready."""
+        part = next((part for part, last in self._line if turn <= last), self.run)
+        self._known = _by_key(self.tape.calls(part, turn=turn))
+        self._by_number = {attempt.number: attempt for attempt in self._known.values()}
+        self._keys = _Keys()
+        for key, attempt in self._known.items():
+            self._keys.remember(attempt.number or 0, key)
+        self._turn = turn
+
+    def place(self, request: ChatRequest) -> ChatRequest:
+        """Return the request with the turn that is being played."""
+        return _placed(request, self._turn)
+
+    def find(self, request: ChatRequest, previous: Attempt | None = None) -> Attempt:
         """Return what became of this request.
 
         Raises:
             TapeMiss: it was never made; the message shows how it differs from the nearest one.
         """
-        turn = request.site.turn if request.site else None
-        if turn != self._turn:
-            self._load(turn)
-        known = self._known.get(self._keys.next(request))
+        known = self._known.get(self._keys.next(request, previous))
         if known is None:
             raise TapeMiss(explain_miss(request, self._known.values(), run=self.run))
         return known
 
-    def _load(self, turn: int | None) -> None:
-        self._keys.clear()
-        self._known = {}
-        for attempt in self._attempts(turn):
-            self._known[self._keys.next(attempt.request)] = attempt
-        self._keys.clear()
-        self._turn = turn
-
-    def _attempts(self, turn: int | None) -> Iterable[Attempt]:
-        for part, last in self._line:
-            if turn is None or turn <= last:
-                calls = self.tape.calls(part, turn=turn) if turn is not None else []
-                return [call.attempt for call in calls]
-        return []
+    def attempt(self, number: int) -> Attempt:
+        """Return a recorded attempt by its number, without asking the file for this turn's."""
+        known = self._by_number.get(number)
+        return known if known is not None else self.tape.call(number).attempt
 
     def keep(self, attempt: Attempt) -> Attempt:
         """Never called: nothing is asked that could be kept."""
@@ -234,6 +303,8 @@ class ReplayRecorder:
 
 
 # --- one writer at a time ----------------------------------------------------------------------
+
+_CLOCK_STEP_S = 2.0
 
 _here: dict[tuple[str, int], weakref.ref[LiveRecorder]] = {}
 
@@ -272,13 +343,19 @@ def _refuse_if_taken(writer: str | None, me: str, place: tuple[str, int]) -> Non
     if other["host"] != socket.gethostname():
         raise TapeError(
             f"run {run} on {path} is being recorded on {other['host']} (process {other['pid']}); "
-            "fork it, or copy the tape if that machine has stopped"
+            f"fork it, or, if that process is surely gone, Tape({path!r}).release({run})"
         )
-    if _since(other["pid"]) == other["since"]:
+    if _is_alive(other["pid"], other["since"]):
         raise TapeError(
             f"run {run} on {path} is being recorded by process {other['pid']}; "
             "end that one first, or fork the run"
         )
+
+
+def _is_alive(pid: int, since: float | None) -> bool:
+    now = _since(pid)
+    # Setting the clock moves the times at which processes seem to have started.
+    return now is not None and since is not None and abs(now - since) < _CLOCK_STEP_S
 
 
 def _since(pid: int) -> float | None:
@@ -292,11 +369,7 @@ def _since(pid: int) -> float | None:
 
 
 def _give_back(tape: Tape, run: int, me: str) -> None:
-    try:
-        with tape.transaction() as connection:
-            connection.execute(
-                "UPDATE runs SET writer = NULL WHERE id = ? AND writer = ?", (run, me)
-            )
-    except TapeError:
-        # The tape is closed or its disk full; the entry names this process and dies with it.
-        return
+    # If it cannot be written, the entry names this process and dies with it.
+    tape.write_when_possible(
+        "UPDATE runs SET writer = NULL WHERE id = ? AND writer = ?", (run, me)
+    )

@@ -7,9 +7,9 @@ manifest each, with parent and fork turn), ``calls`` (every request and what bec
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from pathlib import Path
-from urllib.parse import quote
 
 from llmsim_lab.errors import TapeError
 
@@ -82,15 +82,20 @@ def open_database(path: Path, *, read_only: bool) -> sqlite3.Connection:
         _check_header(path)
     try:
         connection = _connect(path, read_only=read_only)
-        if new:
-            _create(connection)
-        else:
+        try:
+            connection.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}")
+            if new:
+                _create(connection)
             _check_version(connection, path)
-        if not read_only:
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = NORMAL")
-        connection.execute("PRAGMA foreign_keys = ON")
-        connection.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}")
+            connection.execute("PRAGMA foreign_keys = ON")
+            if read_only:
+                connection.execute("PRAGMA query_only = ON")
+            else:
+                connection.execute("PRAGMA journal_mode = WAL")
+                connection.execute("PRAGMA synchronous = NORMAL")
+        except BaseException:
+            connection.close()
+            raise
     except sqlite3.Error as error:
         raise TapeError(f"cannot open the tape {path}: {error}") from error
     return connection
@@ -110,34 +115,36 @@ def _check_header(path: Path) -> None:
 
 
 def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
-    uri = f"file:{quote(str(path.resolve()))}"
-    if read_only:
+    path = path.resolve()
+    uri = path.as_uri()
+    if read_only and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
         # A tape at rest has no write-ahead log. Without permission to write beside the file,
         # SQLite can read it only if told that nobody changes it.
         wal = path.with_name(f"{path.name}-wal")
         alive = wal.exists() and wal.stat().st_size > 0
-        uri += "?mode=ro" if alive or _can_write_beside(path) else "?immutable=1"
+        uri += "?mode=ro" if alive else "?immutable=1"
+    # A reader who may write does no more with it than to fold in and take away, when it is the
+    # last to leave, the write-ahead log that a reader of its own kind would leave lying about.
     return sqlite3.connect(uri, uri=True, check_same_thread=False, isolation_level=None)
 
 
-def _can_write_beside(path: Path) -> bool:
-    import os
-
-    return os.access(path.resolve().parent, os.W_OK)
-
-
 def _create(connection: sqlite3.Connection) -> None:
-    connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-    connection.executescript(f"BEGIN; {_TABLES}")
-    connection.execute(
-        "INSERT INTO meta VALUES ('format', ?), ('kind', 'llmsim_lab tape')", (str(FORMAT_VERSION),)
-    )
+    """Make the tables, all or none; somebody else may just have made them."""
+    connection.execute("BEGIN IMMEDIATE")
+    if not connection.execute("PRAGMA application_id").fetchone()[0]:
+        connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+        for statement in _TABLES.split(";"):
+            connection.execute(statement)
+        connection.execute(
+            "INSERT INTO meta VALUES ('format', ?), ('kind', 'llmsim_lab tape')",
+            (str(FORMAT_VERSION),),
+        )
     connection.execute("COMMIT")
 
 
 def _check_version(connection: sqlite3.Connection, path: Path) -> None:
     row = connection.execute("SELECT value FROM meta WHERE key = 'format'").fetchone()
-    version = int(row[0]) if row and row[0].isdecimal() else 0
+    version = int(row[0]) if row and str(row[0]).isdecimal() else 0
     if version > FORMAT_VERSION:
         raise TapeError(
             f"the tape {path} has format {version}; this version of llmsim_lab reads up to "

@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llmsim_lab.errors import TapeError
+from llmsim_lab.llm.tape import frames
+from llmsim_lab.llm.tape.export import export
 from llmsim_lab.llm.tape.file import TapeFile
 from llmsim_lab.llm.tape.info import RunInfo, Verb, info_of, loads, now
 from llmsim_lab.llm.tape.rows import COLUMNS, RecordedCall, attempt_of
+from llmsim_lab.llm.tape.transfer import import_runs
+from llmsim_lab.llm.tape.tree import RunTree
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,15 +71,17 @@ class Tape(TapeFile):
         """
         info = self.run(run)
         parts = [(info.id, info.turns)]
+        bound = info.turns
         while info.parent is not None and info.fork_turn is not None:
             if info.parent >= info.id:
                 raise TapeError(
                     f"run {info.id} on the tape {self.path} is damaged: run {info.parent}, which "
                     "it was forked from, came later"
                 )
-            fork_turn = info.fork_turn
+            # A fork may go back behind the turn that its own parent was forked at.
+            bound = min(bound, info.fork_turn)
             info = self.run(info.parent)
-            parts.append((info.id, fork_turn))
+            parts.append((info.id, bound))
         return parts[::-1]
 
     def turn_records(self, run: int, *, up_to: int | None = None) -> list[dict[str, Any]]:
@@ -135,6 +142,7 @@ class Tape(TapeFile):
         return RecordedCall(
             id=row["id"],
             run=row["run"],
+            key=bytes(row["key"]),
             attempt=attempt_of(row),
             forgotten=bool(row["forgotten"]),
         )
@@ -167,6 +175,26 @@ class Tape(TapeFile):
     def tree(self) -> RunTree:
         """Return the runs with their forks and reruns below them; shows itself in a notebook."""
         return RunTree(self.runs(), title=str(self))
+
+    def export(self, path: str | Path, *, run: int | None = None) -> list[Path]:
+        """Write the runs to files for other programs, by what the path's name ends in.
+
+        ``.jsonl`` is one file of JSON lines that loses nothing: ``import_jsonl`` makes a tape of it
+        again. ``.parquet`` is two: ``NAME.calls.parquet`` and ``NAME.turns.parquet`` hold the
+        frames, with the run's number as first column; it needs pyarrow.
+
+        Args:
+            path: the file; what is there is replaced.
+            run: this one only, with those that it came from; all if not given.
+
+        Returns:
+            The files written.
+
+        Raises:
+            ConfigError: the name ends in something else, or pyarrow is not installed.
+            TapeError: the tape is damaged, or the file cannot be written.
+        """
+        return export(self, Path(path), run=run)
 
     def __len__(self) -> int:
         """How many runs there are."""
@@ -226,6 +254,14 @@ class Tape(TapeFile):
                 (json.dumps(manifest, ensure_ascii=False), run),
             )
 
+    def release(self, run: int) -> None:
+        """Forget who writes to a run; only for when that process is surely gone.
+
+        The entry of a process that ended on this machine is passed over without this.
+        """
+        with self.transaction() as connection:
+            connection.execute("UPDATE runs SET writer = NULL WHERE id = ?", (run,))
+
     def end_run(self, run: int, outcome: str | None) -> None:
         """Note how a run ended; None says that it goes on."""
         with self.transaction() as connection:
@@ -233,3 +269,16 @@ class Tape(TapeFile):
                 "UPDATE runs SET ended = ?, outcome = ? WHERE id = ?",
                 (now() if outcome else None, outcome, run),
             )
+
+    def import_jsonl(self, source: str | Path) -> list[int]:
+        """Take the runs of a JSON lines file onto this tape, all of them or, if one is wrong, none.
+
+        Nothing in the file is executed; runs and calls get new numbers, the next ones here.
+
+        Returns:
+            The runs' numbers on this tape.
+
+        Raises:
+            TapeError: the file cannot be read or is no whole export; the line is named.
+        """
+        return import_runs(Path(source), self)

@@ -9,6 +9,7 @@ import platformdirs
 import pytest
 
 from llmsim_lab.errors import ConfigError, ModelFileError
+from llmsim_lab.llm.embedded import catalogue as catalogue_module
 from llmsim_lab.llm.embedded import store
 from llmsim_lab.llm.embedded.store import (
     default_model,
@@ -44,7 +45,7 @@ def catalogue(
 def install(models: Path, name: str) -> Path:
     path = models / f"{name}.gguf"
     path.write_bytes(CONTENT)
-    note_verified(next(model for model in store.CATALOGUE if model.name == name))
+    note_verified(next(model for model in catalogue_module.CATALOGUE if model.name == name))
     return path
 
 

@@ -20,6 +20,7 @@ from llmsim_lab.llm.embedded import (
     rich_progress,
     runtime_installed,
 )
+from llmsim_lab.llm.embedded.catalogue import find_model
 from llmsim_lab.llm.ollama import OllamaBackend
 from llmsim_lab.llm.ollama.models import OllamaProbe, full_name, probe
 from llmsim_lab.llm.ollama.wire import parse_host
@@ -61,7 +62,11 @@ def connect(
     """
     config = _settings(config, settings)
     name, backend, chosen = _choose(model, host, config, download=download)
-    client = LLMClient(config.model_copy(update={"model": name}), backend, chosen=chosen)
+    settled: dict[str, Any] = {"model": name}
+    if isinstance(backend, EmbeddedBackend) and config.max_concurrency is None:
+        # It answers one request at a time; waiting for one's turn must not count as waiting for it.
+        settled["max_concurrency"] = 1
+    client = LLMClient(config.model_copy(update=settled), backend, chosen=chosen)
     if not quiet:
         sys.stderr.write(f"{chosen}\n")
     return client
@@ -164,6 +169,7 @@ def _embedded(
         if name not in here and here and not download:
             name, note = here[0], f"{name} would suit this machine but is not here"
     if not _is_file(name) and name not in installed_models():
+        find_model(name)
         if not download:
             raise ModelFileError(
                 f"the weights of {name!r} are not on this machine; 'llmsim-lab model get {name}' "

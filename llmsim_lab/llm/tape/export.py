@@ -1,4 +1,4 @@
-"""Tapes to files that other programs read: JSON lines, from which the tape can be had again, Parquet.
+"""Tapes to files for other programs: JSON lines, which make the tape again, and Parquet.
 
 The first of the JSON lines is the header: the format and how many lines of each kind follow. Then
 come the texts that calls share, the runs, the calls and the turns, an object a line, with ``kind``

@@ -19,6 +19,7 @@ __all__ = [
     "nth_key",
     "plain",
     "settings_texts",
+    "shared_system",
 ]
 
 _MAX_KNOWN_SETTINGS = 10_000
@@ -43,9 +44,11 @@ def encode_message(message: Message) -> list[Any]:
 
 
 def settings_texts(request: ChatRequest) -> tuple[str, str]:
-    """Return what a request holds besides its messages, as JSON: all of it, and what is in its key.
+    """Return what requests have in common, as JSON: all of it, and what keys take from there.
 
-    The key leaves out how long one waits and how long the model stays loaded.
+    That is all but the messages, of which only the system message is repeated from request to
+    request; keys have it with the messages. They leave out how long one waits and how long the
+    model stays loaded.
     """
     values = {
         "model": request.model,
@@ -54,8 +57,16 @@ def settings_texts(request: ChatRequest) -> tuple[str, str]:
         "options": plain(request.options),
         "think": request.think,
     }
-    waiting = {"keep_alive": request.keep_alive, "timeout_s": request.timeout_s}
-    return _dumps(values | waiting), _dumps(values)
+    more: dict[str, Any] = {"keep_alive": request.keep_alive, "timeout_s": request.timeout_s}
+    if (system := shared_system(request)) is not None:
+        more["system"] = system
+    return _dumps(values | more), _dumps(values)
+
+
+def shared_system(request: ChatRequest) -> str | None:
+    """Return the system message that is kept with the settings, once for many requests."""
+    first = request.messages[0] if request.messages else None
+    return first.content if first == Message("system", first.content if first else "") else None
 
 
 def _dumps(value: Any) -> str:
@@ -92,6 +103,7 @@ class SettingsCache:
             request.think,
             request.keep_alive,
             request.timeout_s,
+            shared_system(request),
         )
         found = self._known.get(key)
         if found is None:
@@ -127,7 +139,8 @@ def nth_key(base: bytes, count: int) -> bytes:
     return base if count == 0 else base + count.to_bytes(4, "big")
 
 
-def key_fits(key: bytes, request: ChatRequest) -> bool:
-    """Return whether a recorded key is this request's, the n-th of its like for some n."""
-    base = call_key(request, SettingsCache().of(request))
-    return key == base or (len(key) == len(base) + 4 and key.startswith(base) and any(key[-4:]))
+def key_fits(key: object, base: bytes) -> bool:
+    """Return whether a recorded key is ``base``, or that of the n-th of its like for some n."""
+    if not isinstance(key, bytes) or not key.startswith(base):
+        return False
+    return key == base or (len(key) == len(base) + 4 and any(key[-4:]))

@@ -11,7 +11,7 @@ from typing import Any, get_args
 from llmsim_lab.calls import Attempt, CallSite, ChatReply, ChatRequest, Message, ToolCall
 from llmsim_lab.errors import FailureReason, TapeError
 from llmsim_lab.llm.tape.checks import check_attempt
-from llmsim_lab.llm.tape.keys import encode_message, plain
+from llmsim_lab.llm.tape.keys import encode_message, plain, shared_system
 
 __all__ = ["COLUMNS", "RecordedCall", "attempt_of", "encode_attempt", "fault_text", "reply_text"]
 
@@ -71,7 +71,9 @@ def fault_text(attempt: Attempt) -> str | None:
 
 def encode_attempt(attempt: Attempt) -> tuple[str, str | None, str | None, float]:
     """Return messages, reply, fault and seconds as a row holds them."""
-    messages = [encode_message(message) for message in attempt.request.messages]
+    request = attempt.request
+    own = request.messages if shared_system(request) is None else request.messages[1:]
+    messages = [encode_message(message) for message in own]
     return (
         json.dumps(messages, ensure_ascii=False),
         reply_text(attempt.reply),
@@ -104,9 +106,10 @@ def _attempt_of(row: sqlite3.Row | Mapping[str, Any]) -> Attempt:
             turn=row["turn"],
             replicate=row["replicate"],
         )
+    shared = [["system", settings["system"]]] if "system" in settings else []
     request = ChatRequest(
         model=settings["model"],
-        messages=tuple(_message_of(parts) for parts in json.loads(row["messages"])),
+        messages=tuple(_message_of(parts) for parts in [*shared, *json.loads(row["messages"])]),
         schema=settings["schema"],
         tools=tuple(settings["tools"]),
         options=settings["options"],

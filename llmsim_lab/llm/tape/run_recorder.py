@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
-import socket
 import threading
-import weakref
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
@@ -17,6 +13,7 @@ from llmsim_lab.llm.tape.keys import SettingsCache, call_key, nth_key
 from llmsim_lab.llm.tape.nearest import explain_miss
 from llmsim_lab.llm.tape.rows import RecordedCall, encode_attempt
 from llmsim_lab.llm.tape.tape import Tape
+from llmsim_lab.llm.tape.writers import claim
 
 __all__ = ["LiveRecorder", "ReplayRecorder"]
 
@@ -94,7 +91,7 @@ class LiveRecorder:
         self.run = run
         self._keys = _Keys()
         self._pending: dict[int, bytes] = {}
-        self._release = _claim(tape, run, self)
+        self._release = claim(tape, run, self)
         self._turn = tape.run(run).turns + 1
         self._known = _by_key(tape.calls(run, turn=self._turn))
         for key, attempt in self._known.items():
@@ -300,76 +297,3 @@ class ReplayRecorder:
     def keep(self, attempt: Attempt) -> Attempt:
         """Never called: nothing is asked that could be kept."""
         raise TapeError("a replay makes no call")  # pragma: no cover - find() never returns None
-
-
-# --- one writer at a time ----------------------------------------------------------------------
-
-_CLOCK_STEP_S = 2.0
-
-_here: dict[tuple[str, int], weakref.ref[LiveRecorder]] = {}
-
-
-def _claim(
-    tape: Tape, run: int, recorder: LiveRecorder
-) -> weakref.finalize[[Tape, int, str], LiveRecorder]:
-    """Enter this process as the run's writer; returns what gives the run back."""
-    me = json.dumps(
-        {"host": socket.gethostname(), "pid": os.getpid(), "since": _since(os.getpid())}
-    )
-    place = (str(tape.path.resolve()), run)
-    with tape.transaction() as connection:
-        row = connection.execute("SELECT writer FROM runs WHERE id = ?", (run,)).fetchone()
-        if row is None:
-            raise TapeError(f"the tape {tape.path} has no run {run}")
-        _refuse_if_taken(row[0], me, place)
-        connection.execute("UPDATE runs SET writer = ? WHERE id = ?", (me, run))
-    _here[place] = weakref.ref(recorder)
-    return weakref.finalize(recorder, _give_back, tape, run, me)
-
-
-def _refuse_if_taken(writer: str | None, me: str, place: tuple[str, int]) -> None:
-    path, run = place
-    if writer is None:
-        return
-    if writer == me:
-        holder = _here.get(place)
-        if holder is not None and holder() is not None:
-            raise TapeError(
-                f"run {run} on {path} is being recorded by another simulation of this process; "
-                "go on with that one, or close() it"
-            )
-        return
-    other = json.loads(writer)
-    if other["host"] != socket.gethostname():
-        raise TapeError(
-            f"run {run} on {path} is being recorded on {other['host']} (process {other['pid']}); "
-            f"fork it, or, if that process is surely gone, Tape({path!r}).release({run})"
-        )
-    if _is_alive(other["pid"], other["since"]):
-        raise TapeError(
-            f"run {run} on {path} is being recorded by process {other['pid']}; "
-            "end that one first, or fork the run"
-        )
-
-
-def _is_alive(pid: int, since: float | None) -> bool:
-    now = _since(pid)
-    # Setting the clock moves the times at which processes seem to have started.
-    return now is not None and since is not None and abs(now - since) < _CLOCK_STEP_S
-
-
-def _since(pid: int) -> float | None:
-    """Return when a process started, or None if it is gone: numbers of processes are used again."""
-    import psutil
-
-    try:
-        return psutil.Process(pid).create_time()
-    except psutil.Error:
-        return None
-
-
-def _give_back(tape: Tape, run: int, me: str) -> None:
-    # If it cannot be written, the entry names this process and dies with it.
-    tape.write_when_possible(
-        "UPDATE runs SET writer = NULL WHERE id = ? AND writer = ?", (run, me)
-    )

@@ -18,7 +18,7 @@ from llmsim_lab.errors import TapeError
 from llmsim_lab.llm.tape.checks import call_numbers, manifest_faults
 from llmsim_lab.llm.tape.export import FORMAT, KINDS, dumps
 from llmsim_lab.llm.tape.info import Verb
-from llmsim_lab.llm.tape.keys import key_fits
+from llmsim_lab.llm.tape.keys import SettingsCache, call_key, key_fits
 from llmsim_lab.llm.tape.rows import attempt_of
 
 if TYPE_CHECKING:
@@ -83,6 +83,7 @@ class _Arrival:
         self.runs: dict[int, int] = {}
         self._calls: dict[int, int] = {}
         self._texts: dict[int, tuple[int, str]] = {}
+        self._settings = SettingsCache()
         self._seen: Counter[str] = Counter()
         self._expected: dict[str, int] | None = None
         self._takers: Mapping[str, Callable[[dict[str, Any]], None]] = {
@@ -168,7 +169,8 @@ class _Arrival:
         for name in ("messages", "reply", "fault"):
             row[name] = None if values[name] is None else dumps(values[name])
         key = bytes.fromhex(values["key"])
-        if not key_fits(key, attempt_of(row | {"id": number, "settings": settings}).request):
+        request = attempt_of(row | {"id": number, "settings": settings}).request
+        if not key_fits(key, call_key(request, self._settings.of(request))):
             raise ValueError("the call's key is not that of its content")
         if row["turn"] is not None:
             _whole(row["turn"])

@@ -1,0 +1,162 @@
+"""Choosing a model: what is taken, what is said, and the ways out where there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from llmsim_lab.errors import ConfigError, ModelFileError
+from llmsim_lab.llm import EmbeddedBackend, LLMConfig, OllamaBackend, connect
+from llmsim_lab.llm import connect as connect_function
+from llmsim_lab.models import PolicyDecision
+from llmsim_lab.testing import FakeModel, FakeOllama
+
+NOBODY = "127.0.0.1:9"
+
+
+@pytest.fixture(autouse=True)
+def no_weights_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("LLMSIM_MODELS", str(tmp_path / "models"))
+    monkeypatch.setenv("OLLAMA_HOST", NOBODY)
+
+
+@pytest.fixture
+def server() -> Iterator[FakeOllama]:
+    reply = {"action": "Hold the rate", "reasoning": "All is calm.", "confidence": 0.5}
+    with FakeOllama(models=["llama3.2", "qwen3:4b"], reply=reply) as fake:
+        yield fake
+
+
+async def test_auto_takes_ollama_where_it_answers_and_has_a_model(
+    server: FakeOllama, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with connect("auto", host=server.host, seed=7) as client:
+        assert isinstance(client.backend, OllamaBackend)
+        decision = await client.call_with_retry(prompt="What now?", response_model=PolicyDecision)
+    assert decision.action == "Hold the rate"
+    assert client.config.seed == 7
+    said = capsys.readouterr().err
+    assert said == f"{client.chosen}\n"
+    assert "Using llama3.2:latest on Ollama 0.32.15" in said
+    assert server.requests[0].body["model"] == "llama3.2:latest"
+
+
+def test_ollama_host_is_looked_at_where_no_host_is_given(
+    server: FakeOllama, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OLLAMA_HOST", server.host)
+    assert connect(quiet=True).config.model == "llama3.2:latest"
+
+
+def test_the_environment_names_the_model(
+    server: FakeOllama, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LLMSIM_MODEL", "ollama:qwen3:4b")
+    client = connect("auto", host=server.host, quiet=True)
+    assert client.config.model == "qwen3:4b"
+    assert client.chosen.endswith("(LLMSIM_MODEL=ollama:qwen3:4b)")
+
+
+def test_a_named_model_may_leave_its_tag_out(server: FakeOllama) -> None:
+    assert connect("ollama:llama3.2", host=server.host, quiet=True).config.model == "llama3.2"
+
+
+def test_ollama_alone_takes_the_model_in_use(server: FakeOllama) -> None:
+    assert connect("ollama", host=server.host, quiet=True).config.model == "llama3.2:latest"
+
+
+def test_quiet_says_nothing(server: FakeOllama, capsys: pytest.CaptureFixture[str]) -> None:
+    connect("ollama", host=server.host, quiet=True)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_model_that_ollama_lacks_is_named_with_those_it_has(server: FakeOllama) -> None:
+    with pytest.raises(ConfigError, match=r"no model 'nope'; it has: llama3.2:latest, qwen3:4b"):
+        connect("ollama:nope", host=server.host)
+
+
+def test_a_server_without_a_chat_model_is_an_error_with_the_way_out() -> None:
+    models = [FakeModel(name="embedder", capabilities=("embedding",))]
+    with (
+        FakeOllama(models=models) as server,
+        pytest.raises(ConfigError, match="'ollama pull llama3.2' gets one"),
+    ):
+        connect("ollama", host=server.host)
+
+
+def test_no_server_is_an_error_with_the_ways_out() -> None:
+    with pytest.raises(ConfigError, match=r"no Ollama answers at http://127.0.0.1:9; start it"):
+        connect("ollama:llama3.2")
+
+
+def test_nothing_to_talk_to_names_three_ways_out() -> None:
+    with pytest.raises(ConfigError) as caught:
+        connect("auto")
+    said = str(caught.value)
+    assert "ollama pull llama3.2" in said
+    assert "llmsim-lab model get" in said
+    assert "$LLMSIM_MODEL" in said
+
+
+def test_without_the_runtime_the_way_to_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(connect_function.__globals__, "runtime_installed", lambda: False)
+    for model in ("auto", "embedded"):
+        with pytest.raises(ConfigError, match=r"pip install 'llmsim-lab\[embedded\]'"):
+            connect(model)
+
+
+def test_weights_that_are_not_here_are_not_fetched_unasked() -> None:
+    with pytest.raises(ModelFileError, match="'llmsim-lab model get smollm2-135m' fetches them"):
+        connect("embedded:smollm2-135m")
+
+
+def test_an_unknown_embedded_model_is_named_with_the_known_ones() -> None:
+    with pytest.raises((ConfigError, ModelFileError), match="smollm2-135m"):
+        connect("embedded:gpt-9", download=True)
+
+
+def test_a_file_that_is_no_model_is_refused_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "mine.gguf"
+    file.write_bytes(b"PK" + bytes(64))
+    with pytest.raises(ModelFileError, match="is not a GGUF file"):
+        connect(f"embedded:{file}")
+
+
+@pytest.mark.embedded
+async def test_the_embedded_model_answers_and_is_asked_one_thing_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("LLMSIM_MODELS")
+    client = connect("embedded:smollm2-135m", download=True, quiet=True, max_tokens=128)
+    assert isinstance(client.backend, EmbeddedBackend)
+    assert client.config.concurrency == 1
+    async with client:
+        decision = await client.call_with_retry(
+            prompt="Inflation is at 9%. What now?", response_model=PolicyDecision
+        )
+    assert decision.call is not None
+    assert decision.call.reply_tokens > 5
+
+
+@pytest.mark.parametrize("text", ["llama3.2", "gpt:4", "", "auto:x"])
+def test_a_text_that_means_nothing_is_refused_with_those_that_do(text: str) -> None:
+    with pytest.raises(ConfigError, match="'auto', 'ollama', 'ollama:NAME'"):
+        connect(text)
+
+
+def test_wrong_settings_are_config_errors_that_name_them() -> None:
+    with pytest.raises(ConfigError, match="tempreature"):
+        connect("auto", tempreature=1)
+
+
+def test_a_wrong_host_is_a_config_error() -> None:
+    with pytest.raises(ConfigError, match="host"):
+        connect("ollama", host="http://:bad:port")
+
+
+def test_single_settings_go_over_a_given_configuration(server: FakeOllama) -> None:
+    config = LLMConfig(temperature=0.1, num_ctx=2048)
+    client = connect("ollama", host=server.host, config=config, temperature=0.9, quiet=True)
+    assert (client.config.temperature, client.config.num_ctx) == (0.9, 2048)

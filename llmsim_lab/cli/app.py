@@ -12,8 +12,10 @@ import typer
 from llmsim_lab.cli import demo as demo_command
 from llmsim_lab.cli import doctor as doctor_command
 from llmsim_lab.cli import model as model_command
+from llmsim_lab.cli import recorded as recorded_command
 from llmsim_lab.cli import run as run_command
-from llmsim_lab.cli.output import console, errors
+from llmsim_lab.cli import tape as tape_command
+from llmsim_lab.cli.output import console, errors, say
 from llmsim_lab.errors import LabError
 
 __all__ = ["app", "main"]
@@ -27,6 +29,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(model_command.app, name="model")
+app.add_typer(tape_command.app, name="tape")
 
 MODEL_HELP = (
     "auto, rule (no model at all), ollama:NAME, embedded, embedded:NAME or embedded:/path/to.gguf"
@@ -35,6 +38,18 @@ MODEL_HELP = (
 Model = Annotated[str, typer.Option(help=MODEL_HELP)]
 Out = Annotated[Path, typer.Option(help="Folder for the results; made if it is not there.")]
 Host = Annotated[str | None, typer.Option(help="Ollama's address; else $OLLAMA_HOST.")]
+
+TapeFile = Annotated[Path, typer.Argument(metavar="FILE", help="A tape.")]
+RunNumber = Annotated[
+    int | None, typer.Option("--run", help="The run's number; the latest if not given.")
+]
+LiveTurns = Annotated[
+    int | None,
+    typer.Option("--turns", min=1, help="How many to play; what the configuration has left."),
+]
+OtherModel = Annotated[
+    str | None, typer.Option("--model", help=f"Instead of the recorded one: {MODEL_HELP}")
+]
 
 
 def _version(wanted: bool) -> None:
@@ -98,11 +113,92 @@ def run(
     config: Annotated[Path, typer.Argument(help="A run's configuration, YAML.")],
     turns: Annotated[int | None, typer.Option(min=0, help="Instead of the file's.")] = None,
     model: Annotated[str | None, typer.Option(help=f"Instead of the file's: {MODEL_HELP}")] = None,
+    tape: Annotated[
+        Path | None, typer.Option(help="Record the run on this tape; made if it is not there.")
+    ] = None,
     out: Out = Path("out/run"),
     host: Host = None,
 ) -> None:
     """Play the run that a file describes."""
-    run_command.run(config, turns=turns, model=model, out=out, host=host)
+    run_command.run(config, turns=turns, model=model, out=out, host=host, tape=tape)
+
+
+@app.command()
+def replay(
+    file: TapeFile,
+    run: RunNumber = None,
+    turns: Annotated[
+        int | None, typer.Option(min=0, help="The last turn to replay; all if not given.")
+    ] = None,
+    out: Out = Path("out/replay"),
+) -> None:
+    """Play a recorded run again from its tape alone: no model, the same numbers."""
+    recorded_command.replay(file, run=run, turns=turns, out=out)
+
+
+@app.command()
+def resume(
+    file: TapeFile,
+    run: RunNumber = None,
+    turns: LiveTurns = None,
+    model: OtherModel = None,
+    out: Out = Path("out/resume"),
+    host: Host = None,
+) -> None:
+    """Go on with a recorded run where it stopped, on the same tape."""
+    recorded_command.resume(file, run=run, turns=turns, model=model, host=host, out=out)
+
+
+@app.command()
+def rerun(
+    file: TapeFile,
+    run: RunNumber = None,
+    turns: LiveTurns = None,
+    model: OtherModel = None,
+    out: Out = Path("out/rerun"),
+    host: Host = None,
+) -> None:
+    """Play a recorded run's configuration anew, with fresh calls, beside it on the tape."""
+    recorded_command.rerun(file, run=run, turns=turns, model=model, host=host, out=out)
+
+
+@app.command()
+def fork(
+    file: TapeFile,
+    run: RunNumber = None,
+    turn: Annotated[
+        int | None, typer.Option(min=0, help="The turn to go on from; the last if not given.")
+    ] = None,
+    prompt: Annotated[
+        list[Path] | None,
+        typer.Option(help="NAME.md in the place of the recorded prompt of that name; repeatable."),
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="inflation=9: set it in that turn's state; repeatable."),
+    ] = None,
+    shock: Annotated[
+        list[str] | None,
+        typer.Option(help="supply=2 or demand=-1: points, on the way to the next turn."),
+    ] = None,
+    turns: LiveTurns = None,
+    model: OtherModel = None,
+    out: Out = Path("out/fork"),
+    host: Host = None,
+) -> None:
+    """Go on live from a turn of a recorded run, with something changed."""
+    recorded_command.fork(
+        file,
+        run=run,
+        turn=turn,
+        prompts=prompt or [],
+        settings=set_ or [],
+        shocks=shock or [],
+        turns=turns,
+        model=model,
+        host=host,
+        out=out,
+    )
 
 
 @app.command()
@@ -121,7 +217,7 @@ def main() -> None:
     try:
         app()
     except LabError as error:
-        errors.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        say(f"error: {error}", style="red", to=errors)
         sys.exit(1)
     except KeyboardInterrupt:
         errors.print("stopped", style="red")

@@ -7,14 +7,25 @@ from pathlib import Path
 import yaml
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from llmsim_lab.economy import history
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab import rate_figure
 from llmsim_lab.simulation import Simulation, Turn
-from llmsim_lab.text import clip, number
+from llmsim_lab.text import clip, number, printable
 
-__all__ = ["console", "end", "errors", "open_folder", "report", "summary", "turns_table"]
+__all__ = [
+    "console",
+    "end",
+    "errors",
+    "literal",
+    "open_folder",
+    "report",
+    "say",
+    "summary",
+    "turns_table",
+]
 
 console = Console()
 errors = Console(stderr=True)
@@ -64,7 +75,7 @@ def turns_table(simulation: Simulation, *, taped: int | None = None) -> Table:
 
 def _add_turn(table: Table, turn: Turn, taylor: float, source: str) -> None:
     economy = turn.state.global_state
-    figures: tuple[str, ...] = (
+    figures: tuple[str | Text, ...] = (
         turn.state.period or str(turn.number),
         f"{economy.interest_rate:.2f}",
         f"{taylor:.2f}",
@@ -78,14 +89,20 @@ def _add_turn(table: Table, turn: Turn, taylor: float, source: str) -> None:
         why = action.policy_decision.reasoning if action.policy_decision else ""
         said = f"{verdict}{clip(action.action_string, 70)}: {clip(why, 120)}"
         style = "" if action.validated else "red"
-        who = _escape(clip(action.agent_name, 16))
-        table.add_row(*figures, who, _escape(said), source, style=style)
+        who = literal(clip(action.agent_name, 16))
+        table.add_row(*figures, who, literal(said), source, style=style)
         figures = ("",) * len(figures)
 
 
-def _escape(text: str) -> str:
-    """Keep a model's text from being read as markup or as terminal control codes."""
-    return "".join(c for c in text if c.isprintable()).replace("[", "\\[")
+def literal(text: object) -> Text:
+    """Return a model's or a tape's text for a table: no markup, no terminal control codes."""
+    return Text(printable(str(text)))
+
+
+def say(text: object, *, style: str = "", to: Console = console) -> None:
+    """Print text as it is, lines kept: no markup, no terminal control codes."""
+    plain = printable(str(text), keep="\n\t")
+    to.print(plain, style=style, markup=False, highlight=False, emoji=False, soft_wrap=True)
 
 
 def summary(simulation: Simulation) -> str:
@@ -126,10 +143,10 @@ def report(
         style="dim",
     )
     console.print(summary(simulation))
-    name = simulation.config.name
+    name = _chart_name(simulation)
     frames = {name: simulation.to_frame()}
     if shadow is not None:
-        frames[shadow.config.name] = shadow.to_frame()
+        frames[_chart_name(shadow)] = shadow.to_frame()
     first = simulation.turns[0].state.period
     figure = rate_figure(
         frames,
@@ -140,6 +157,11 @@ def report(
     paths = [out / "rates.png", *_write_tables(simulation, shadow, out)]
     figure.savefig(paths[0], dpi=120)
     console.print("Written:", ", ".join(str(path) for path in paths), soft_wrap=True)
+
+
+def _chart_name(simulation: Simulation) -> str:
+    """Keep a run's name, perhaps from a tape, from being set as a formula."""
+    return clip(printable(simulation.config.name), 60).replace("$", r"\$")
 
 
 def _write_tables(simulation: Simulation, shadow: Simulation | None, out: Path) -> list[Path]:

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
-from llmsim_lab.cli.output import end, open_folder, report
+from llmsim_lab.cli.output import end, open_folder, report, say
 from llmsim_lab.cli.play import client_for, play
+from llmsim_lab.llm import Tape
 from llmsim_lab.simulation import Simulation, SimulationConfig
 
 __all__ = ["run"]
 
 
-def run(path: Path, *, turns: int | None, model: str | None, out: Path, host: str | None) -> None:
-    """Play a configured run and write its results.
+def run(
+    path: Path,
+    *,
+    turns: int | None,
+    model: str | None,
+    out: Path,
+    host: str | None,
+    tape: Path | None = None,
+) -> None:
+    """Play a configured run and write its results; record it, if there is a tape for it.
 
     Raises:
         LabError: it cannot start, or a model call failed; what was played until then is written.
@@ -21,9 +31,15 @@ def run(path: Path, *, turns: int | None, model: str | None, out: Path, host: st
     if model is not None:
         llm = config.llm.model_copy(update={"model": model})
         config = config.model_copy(update={"llm": llm})
+    if turns is not None:
+        config = config.model_copy(update={"turns": turns})
     out = open_folder(out)
-    simulation = Simulation(config, llm_client=client_for(config, host=host))
-    wanted = config.turns if turns is None else turns
-    failure = play(simulation, wanted)
-    report(simulation, out)
-    end(simulation, wanted, failure)
+    client = client_for(config, host=host)
+    with Tape(tape) if tape is not None else nullcontext() as record:
+        simulation = Simulation(config, llm_client=client, tape=record)
+        failure = play(simulation, config.turns)
+        report(simulation, out)
+        if record is not None:
+            say(f"All of it is recorded as run {simulation.run_id} of {tape}.")
+            simulation.close()
+    end(simulation, config.turns, failure)

@@ -69,7 +69,7 @@ def fork_of(
     new.take_over(turns, planned, None)
     for values in intervene:
         new.intervene(**values)
-    tape = tape or simulation.tape
+    tape = simulation.tape if tape is None else tape
     if tape is None:
         return new
     return on_tape(new, tape, verb="fork", parent=simulation.run_id, fork_turn=at)

@@ -267,6 +267,7 @@ def _reading(tape: Tapes) -> Tape:
 def _writing(tape: Tapes) -> Tape:
     if isinstance(tape, Tape):
         return tape
-    if not Path(tape).exists():
+    path = Path(tape)
+    if not path.exists() or path.stat().st_size == 0:
         raise TapeError(f"there is no tape at {tape}")
     return Tape(tape)

@@ -81,7 +81,7 @@ def test_a_server_without_a_chat_model_is_an_error_with_the_way_out() -> None:
     models = [FakeModel(name="embedder", capabilities=("embedding",))]
     with (
         FakeOllama(models=models) as server,
-        pytest.raises(ConfigError, match="'ollama pull llama3.2' gets one"),
+        pytest.raises(ConfigError, match=r"'ollama pull llama3\.2' gets one"),
     ):
         connect("ollama", host=server.host)
 

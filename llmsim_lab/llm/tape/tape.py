@@ -269,6 +269,10 @@ class Tape(TapeFile):
                 "UPDATE runs SET ended = ?, outcome = ? WHERE id = ?",
                 (now() if outcome else None, outcome, run),
             )
+        if outcome:
+            # Fold the write-ahead log in, so that the file alone holds the run; where a reader
+            # prevents it, the next one does.
+            self.query("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def import_jsonl(self, source: str | Path) -> list[int]:
         """Take the runs of a JSON lines file onto this tape, all of them or, if one is wrong, none.

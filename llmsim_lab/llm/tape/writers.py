@@ -7,9 +7,8 @@ import os
 import socket
 import weakref
 
-import psutil
-
 from llmsim_lab.errors import TapeError
+from llmsim_lab.llm.tape.info import loads
 from llmsim_lab.llm.tape.tape import Tape
 
 __all__ = ["claim"]
@@ -56,27 +55,35 @@ def _refuse_if_taken(writer: str | None, me: str, place: tuple[str, int]) -> Non
                 "go on with that one, or close() it"
             )
         return
-    other = json.loads(writer)
-    if other["host"] != socket.gethostname():
+    other = loads(writer, f"the writer of run {run}")
+    if not (isinstance(other, dict) and isinstance(other.get("pid"), int)):
         raise TapeError(
-            f"run {run} on {path} is being recorded on {other['host']} (process {other['pid']}); "
-            f"fork it, or, if that process is surely gone, Tape({path!r}).release({run})"
+            f"the writer of run {run} on the tape {path} is damaged; if nobody records it, "
+            f"Tape({path!r}).release({run})"
         )
-    if _is_alive(other["pid"], other["since"]):
+    if other.get("host") != socket.gethostname():
+        raise TapeError(
+            f"run {run} on {path} is being recorded on {other.get('host')} (process "
+            f"{other['pid']}); fork it, or, if that process is surely gone, "
+            f"Tape({path!r}).release({run})"
+        )
+    if _is_alive(other["pid"], other.get("since")):
         raise TapeError(
             f"run {run} on {path} is being recorded by process {other['pid']}; "
             "end that one first, or fork the run"
         )
 
 
-def _is_alive(pid: int, since: float | None) -> bool:
+def _is_alive(pid: int, since: object) -> bool:
     now = _since(pid)
     # Setting the clock moves the times at which processes seem to have started.
-    return now is not None and since is not None and abs(now - since) < _CLOCK_STEP_S
+    return now is not None and isinstance(since, int | float) and abs(now - since) < _CLOCK_STEP_S
 
 
 def _since(pid: int) -> float | None:
     """Return when a process started, or None if it is gone: numbers of processes are used again."""
+    import psutil  # here, since it takes long to import
+
     try:
         return psutil.Process(pid).create_time()
     except psutil.Error:
@@ -84,5 +91,8 @@ def _since(pid: int) -> float | None:
 
 
 def _give_back(tape: Tape, run: int, me: str) -> None:
+    if json.loads(me)["pid"] != os.getpid():
+        return  # a forked child has a copy of what its parent still writes with
+    _here.pop((str(tape.path.resolve()), run), None)
     # If it cannot be written, the entry names this process and dies with it.
     tape.write_when_possible("UPDATE runs SET writer = NULL WHERE id = ? AND writer = ?", (run, me))

@@ -1,0 +1,154 @@
+"""``llmsim-lab tape``: look into tapes, check them, carry runs from one to another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from llmsim_lab import simulation as verbs
+from llmsim_lab.cli.output import console, literal, say
+from llmsim_lab.cli.recorded import sound_run
+from llmsim_lab.cli.tape_diff import show_differences
+from llmsim_lab.cli.tape_show import show_call, show_run, show_turn
+from llmsim_lab.errors import ConfigError, LabError
+from llmsim_lab.llm import Tape
+from llmsim_lab.llm.tape import Finding
+from llmsim_lab.llm.tape import verify as verify_tape
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Look into tapes of recorded runs.", no_args_is_help=True)
+
+File = Annotated[Path, typer.Argument(help="A tape.")]
+Run = Annotated[int | None, typer.Option(help="The run's number; the latest if not given.")]
+
+
+@app.command("ls")
+def ls(file: File) -> None:
+    """List the runs on a tape."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("run", "name", "verb", "from", "turns", "calls", "model", "started", "outcome"):
+        right = heading in ("run", "turns", "calls")
+        table.add_column(heading, overflow="fold", justify="right" if right else "left")
+    with Tape(file, read_only=True) as tape:
+        for info in tape.runs():
+            source = "" if info.parent is None else f"run {info.parent}"
+            if info.fork_turn is not None:
+                source += f", turn {info.fork_turn}"
+            row = (
+                info.id,
+                info.name,
+                info.verb,
+                source,
+                info.turns,
+                info.calls,
+                info.model,
+                info.started[:16].replace("T", " "),
+                info.outcome or "not ended",
+            )
+            table.add_row(*map(literal, row))
+    console.print(table)
+
+
+@app.command("show")
+def show(
+    file: File,
+    run: Run = None,
+    turn: Annotated[int | None, typer.Option(help="One turn: what was asked and answered.")] = None,
+    call: Annotated[int | None, typer.Option(help="One call, by its number, whole.")] = None,
+) -> None:
+    """Show a run: what defines it, its turns; or one turn; or one call."""
+    with Tape(file, read_only=True) as tape:
+        if call is not None:
+            show_call(tape.call(call))
+        elif turn is not None:
+            show_turn(tape, tape.run(run).id, turn)
+        else:
+            show_run(tape, sound_run(tape, run))
+
+
+@app.command("tree")
+def tree(file: File) -> None:
+    """Show which run came from which."""
+    with Tape(file, read_only=True) as tape:
+        say(tape.tree())
+
+
+@app.command("diff")
+def diff(
+    file: File,
+    a: Annotated[int, typer.Argument(help="A run's number.")],
+    b: Annotated[int, typer.Argument(help="Another's.")],
+) -> None:
+    """Say how two runs differ: in what defines them, in their prompts, in where they led."""
+    with Tape(file, read_only=True) as tape:
+        show_differences(tape, sound_run(tape, a), sound_run(tape, b))
+
+
+@app.command("export")
+def export(
+    file: File,
+    target: Annotated[Path, typer.Argument(help="NAME.jsonl, which loses nothing, or .parquet.")],
+    run: Annotated[
+        int | None, typer.Option(help="This run and those it came from; else all.")
+    ] = None,
+) -> None:
+    """Write a tape's runs to a file for other programs."""
+    with Tape(file, read_only=True) as tape:
+        paths = tape.export(target, run=run)
+    say(f"Written: {', '.join(map(str, paths))}")
+
+
+@app.command("import")
+def import_(
+    source: Annotated[Path, typer.Argument(help="A file that 'tape export' wrote, .jsonl.")],
+    file: Annotated[Path, typer.Argument(help="The tape; made if it is not there.")],
+) -> None:
+    """Take the runs of a JSON lines file onto a tape."""
+    if not source.is_file():
+        raise ConfigError(f"there is no file {source}")
+    new = not file.exists()
+    try:
+        with Tape(file) as tape:
+            runs = tape.import_jsonl(source)
+    except LabError:
+        if new:
+            file.unlink(missing_ok=True)
+        raise
+    say(f"Imported to {file}: {'runs' if len(runs) > 1 else 'run'} {', '.join(map(str, runs))}")
+
+
+@app.command("verify")
+def verify(
+    file: File,
+    replay: Annotated[bool, typer.Option("--replay", help="Replay each run as well.")] = False,
+) -> None:
+    """Check that a tape is whole and holds what was recorded; status 1 if not."""
+    with Tape(file, read_only=True) as tape:
+        findings = verify_tape(tape)
+        played = 0
+        if replay and not findings:
+            for info in tape.runs():
+                findings += _replayed(tape, info.id)
+                played += 1
+        for finding in findings:
+            say(finding, style="red")
+        if findings:
+            raise typer.Exit(1)
+        runs = tape.runs()
+        calls = sum(info.calls for info in runs)
+        say(
+            f"{file} is sound: {len(runs)} {'run' if len(runs) == 1 else 'runs'}, {calls:,} calls"
+            + (f"; {played} replayed to the same turns." if replay else ".")
+        )
+
+
+def _replayed(tape: Tape, run: int) -> list[Finding]:
+    try:
+        verbs.replay(tape, sound_run(tape, run).id)
+    except LabError as error:
+        return [Finding(what=f"it cannot be replayed: {error}", run=run)]
+    return []

@@ -1,0 +1,103 @@
+"""``llmsim-lab tape diff``: how two recorded runs differ."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich.table import Table
+
+from llmsim_lab.cli.output import console, literal, say
+from llmsim_lab.errors import TapeError
+from llmsim_lab.llm import Tape
+from llmsim_lab.llm.tape import RunInfo
+from llmsim_lab.prompts import PromptDiff
+from llmsim_lab.text import clip, number
+
+__all__ = ["show_differences"]
+
+_PARTS = ("config", "llm", "model", "seed", "given", "package", "git", "python", "platform")
+_MAX_COMPARED_CHARS = 50_000
+_SHOWN = {
+    "interest_rate": "rate",
+    "inflation": "inflation",
+    "output_gap": "output gap",
+    "unemployment": "unemployment",
+}
+
+
+def show_differences(tape: Tape, a: RunInfo, b: RunInfo) -> None:
+    """Print how two runs differ: what defines them, their prompts, where they led."""
+    say(f"Run {a.id} ({a.name}) and run {b.id} ({b.name})", style="bold")
+    changed = list(_changes(a.manifest, b.manifest))
+    for line in changed or ["Configuration, model and versions are the same."]:
+        say(line)
+    _show_prompts(a.manifest["prompts"], b.manifest["prompts"])
+    _show_trajectories(tape, a, b)
+
+
+def _changes(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[str]:
+    before, after = _flat(a), _flat(b)
+    for name in sorted(before.keys() | after.keys()):
+        was, now = before.get(name, "(none)"), after.get(name, "(none)")
+        if was != now:
+            yield f"{name}: {clip(was, 200)} -> {clip(now, 200)}"
+
+
+def _flat(manifest: Mapping[str, Any]) -> dict[str, str]:
+    """Return a manifest's values as JSON, by names such as ``config.llm.temperature``."""
+    values: dict[str, str] = {}
+    todo: list[tuple[str, Any]] = [(name, manifest.get(name)) for name in _PARTS]
+    while todo:
+        name, value = todo.pop()
+        if isinstance(value, dict) and value:
+            todo += [(f"{name}.{key}", item) for key, item in value.items()]
+        elif isinstance(value, list) and any(isinstance(item, dict) for item in value):
+            todo += [(f"{name}.{place}", item) for place, item in enumerate(value)]
+        else:
+            values[name] = json.dumps(value, ensure_ascii=False)
+    return values
+
+
+def _show_prompts(a: Mapping[str, Any], b: Mapping[str, Any]) -> None:
+    """Print word diffs of the prompts; parts whose prompts changed alike are named together."""
+    changed: dict[tuple[str, str], list[str]] = {}
+    for place in sorted(a.keys() | b.keys()):
+        if place not in a or place not in b:
+            say(f"{place}: only run {'B' if place not in a else 'A'} has a prompt for it")
+        elif a[place]["digest"] != b[place]["digest"]:
+            changed.setdefault((a[place]["text"], b[place]["text"]), []).append(place)
+    for (was, now), places in changed.items():
+        say(f"The prompt of {', '.join(places)} differs:", style="bold")
+        too_long = max(len(was), len(now)) > _MAX_COMPARED_CHARS
+        say("(too long to compare word by word)" if too_long else PromptDiff(was, now))
+    if not changed:
+        say("The prompts that both have are the same.")
+
+
+def _show_trajectories(tape: Tape, a: RunInfo, b: RunInfo) -> None:
+    try:
+        frame = tape.compare(a.id, b.id)
+    except TapeError as error:
+        say(error)
+        return
+    differences = frame.xs("difference", axis=1, level=1).drop(columns="seconds", errors="ignore")
+    apart = differences.ne(0)
+    names = [str(name) for name in apart.columns[apart.any()]]
+    if not names:
+        say(f"Turns {frame.index.min()} to {frame.index.max()}, which both have, led to the same.")
+        return
+    first = apart.index[apart.any(axis=1)][0]
+    say(f"Their trajectories part at turn {first}, in: {', '.join(names)}", style="bold")
+    shown = [name for name in _SHOWN if name in names]
+    if not shown:
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("turn", justify="right")
+    for name in shown:
+        table.add_column(f"{_SHOWN[name]}, run {a.id} -> {b.id}", justify="right")
+    for turn, row in frame.loc[first:].iterrows():
+        cells = [f"{number(row[name, 'a'])} -> {number(row[name, 'b'])}" for name in shown]
+        table.add_row(literal(turn), *map(literal, cells))
+    console.print(table)

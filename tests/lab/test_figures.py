@@ -1,0 +1,56 @@
+"""The chart as its reader sees it: lines, names, quarters."""
+
+from __future__ import annotations
+
+import sys
+
+from builders import make_simulation
+
+from llmsim_lab.economy import history
+from llmsim_lab.lab import rate_figure
+from llmsim_lab.simulation import Simulation, SimulationConfig
+
+
+def ruled(**settings: object) -> Simulation:
+    values = {"nations": [{"name": "R", "kind": "taylor"}], "validator": {"kind": "always_valid"}}
+    return Simulation(SimulationConfig(**values, **settings))
+
+
+def test_every_run_history_and_the_rule_are_drawn_and_named() -> None:
+    first, second = ruled(start="1979Q3"), make_simulation(start="1979Q3")
+    frames = {"ruled": first.run(4), "model": second.run(4)}
+    figure = rate_figure(
+        frames, history=history("1979Q3", 5), rule_of="model", title="Policy rate from 1979Q3"
+    )
+    names = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert names == [
+        "ruled",
+        "model",
+        "what the Taylor rule asks, on the data of: model",
+        "history (T-bill)",
+    ]
+    rate = figure.axes[0]
+    assert rate.get_title(loc="left") == "Policy rate from 1979Q3"
+    drawn = {line.get_label(): list(line.get_ydata()) for line in rate.get_lines()}
+    assert drawn["ruled"] == frames["ruled"]["interest_rate"].tolist()
+    assert drawn["history (T-bill)"] == history("1979Q3", 5)["interest_rate"].tolist()
+    assert [label.get_text() for label in rate.get_xticklabels()] == frames["model"][
+        "period"
+    ].tolist()
+    assert {axes.get_title(loc="left").split(",")[0] for axes in figure.axes[1:]} == {
+        "Inflation",
+        "Output gap",
+        "Unemployment",
+    }
+
+
+def test_long_and_undated_runs_have_a_readable_axis() -> None:
+    figure = rate_figure({"ruled": ruled().run(60)})
+    assert figure.axes[0].get_xlabel() == "turn (quarters)"
+    assert len(figure.axes[0].get_xticks()) <= 12
+
+
+def test_a_notebook_shows_the_figure_without_pyplot() -> None:
+    figure = rate_figure({"ruled": ruled().run(2)})
+    assert figure._repr_png_().startswith(b"\x89PNG")  # type: ignore[attr-defined]
+    assert "matplotlib.pyplot" not in sys.modules or figure.number is None  # type: ignore[attr-defined]

@@ -1,0 +1,202 @@
+"""What the tape's tests share: a model whose every answer follows from the request, and comparing."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from builders import policy, rate_update, verdict
+
+from llmsim_lab.calls import Attempt, ChatReply, ChatRequest, ModelInfo
+from llmsim_lab.errors import TapeError
+from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
+from llmsim_lab.simulation import Simulation, SimulationConfig
+
+__all__ = [
+    "HashBackend",
+    "asked",
+    "bytes_in",
+    "content",
+    "hash_client",
+    "identity",
+    "make_recorded",
+    "no_calls",
+    "steady_config",
+    "timeless",
+]
+
+
+def identity(request: ChatRequest) -> str:
+    """Return what tells a request from others, short; the same in any process."""
+    values = [
+        request.model,
+        [[message.role, message.content] for message in request.messages],
+        request.schema,
+        dict(request.options),
+        repr(request.site),
+        request.attempt,
+    ]
+    return hashlib.sha256(json.dumps(values).encode()).hexdigest()[:16]
+
+
+class HashBackend:
+    """A model whose answer, delay and faults follow from the request alone.
+
+    Args:
+        delay_s: longest delay of an answer, seconds.
+        faulty: whether some first attempts time out, are refused or are answered with nonsense.
+        before_answer: called with each request once its answer is fixed, right before it is given.
+        digest: of the weights it pretends to have.
+        name: of the model.
+    """
+
+    def __init__(
+        self,
+        *,
+        delay_s: float = 0.0,
+        faulty: bool = False,
+        before_answer: Callable[[ChatRequest], object] | None = None,
+        digest: str = "d1",
+        name: str = "hash",
+    ) -> None:
+        self.requests: list[ChatRequest] = []
+        self._delay_s = delay_s
+        self._faulty = faulty
+        self._before_answer = before_answer
+        self._info = ModelInfo(name=name, backend="hash", digest=digest, version="1.0")
+
+    async def chat(self, request: ChatRequest) -> ChatReply:
+        self.requests.append(request)
+        number = int(identity(request), 16)
+        await asyncio.sleep(self._delay_s * (number % 97) / 97)
+        if self._before_answer is not None:
+            self._before_answer(request)
+        if self._faulty and request.attempt == 1:
+            if number % 7 == 0:
+                raise TimeoutError
+            if number % 7 == 1:
+                return ChatReply(text=f"no JSON at all, {number}")
+            if number % 7 == 2:
+                raise ConnectionError("refused")
+        return ChatReply(
+            text=_answer(request, number).model_dump_json(),
+            prompt_tokens=100 + number % 50,
+            reply_tokens=10 + number % 5,
+        )
+
+    async def model_info(self) -> ModelInfo:
+        return self._info
+
+    async def aclose(self) -> None:
+        """Nothing to let go of."""
+
+
+def _answer(request: ChatRequest, number: int) -> Any:
+    assert request.site is not None
+    confidence = (number % 21) / 20
+    reasoning = f"Because of {number % 100_000}; “naïve”, <b>µ</b>."
+    if request.site.component == "validator":
+        return verdict(number % 5 != 0, reasoning=reasoning, confidence=confidence)
+    if request.site.component == "engine":
+        assert request.schema is not None
+        offered = request.schema["properties"]["new_interest_rate"]["enum"]
+        return rate_update(offered[number % len(offered)], reasoning=reasoning)
+    return policy(
+        f"Change the interest rate by {number % 9 / 4 - 1:g} points",
+        reasoning=reasoning,
+        confidence=confidence,
+    )
+
+
+def hash_client(backend: HashBackend | None = None, **config: Any) -> LLMClient:
+    config.setdefault("retry_wait_s", 0)
+    return LLMClient(LLMConfig(**{"model": "hash"} | config), backend or HashBackend())
+
+
+def steady_config(**fields: Any) -> SimulationConfig:
+    """Two nations on a model, one on a rule, seeded shocks, and something done from outside."""
+    values: dict[str, Any] = {
+        "name": "steady",
+        "seed": 11,
+        "start": "1979Q3",
+        "nations": ["Aland", "Borduria", {"name": "Syldavia", "kind": "taylor"}],
+        "economy": {"shock_scale": 1.0},
+        "turns": 5,
+        "interventions": [
+            {"turn": 2, "set": {"inflation": 9.5}},
+            {"turn": 3, "shock": {"supply": 1.25}, "note": "oil"},
+        ],
+    }
+    return SimulationConfig.model_validate(values | fields)
+
+
+def make_recorded(path: Path, *, turns: int = 3, faulty: bool = False, **config: Any) -> Simulation:
+    """A finished run on a new tape."""
+    client = hash_client(HashBackend(faulty=faulty))
+    simulation = Simulation(steady_config(**config), llm_client=client, tape=path)
+    simulation.run(turns)
+    return simulation
+
+
+def asked(simulation: Simulation) -> list[ChatRequest]:
+    """What a run's own backend was asked."""
+    assert simulation.llm_client is not None
+    backend = simulation.llm_client.backend
+    assert isinstance(backend, HashBackend | ScriptedBackend)
+    return backend.requests
+
+
+def no_calls() -> LLMClient:
+    """A client that answers nobody."""
+    return LLMClient(LLMConfig(retry_wait_s=0), ScriptedBackend(TapeError("a call was made")))
+
+
+def content(simulation: Simulation) -> list[Any]:
+    """Everything a run came to, turn by turn, without the seconds it took."""
+    return [
+        (
+            turn.number,
+            turn.state.model_dump(exclude={"reasoning_chains"}),
+            turn.interventions,
+            [action.model_dump() for action in map(_without_chains, turn.actions)],
+            [_chain(chain) for chain in turn.chains],
+        )
+        for turn in simulation.turns
+    ]
+
+
+def _without_chains(action: Any) -> Any:
+    result = action.validation_result
+    if result is not None:
+        result = result.model_copy(update={"chain": None})
+    return action.model_copy(update={"chain": None, "validation_result": result})
+
+
+def _chain(chain: Any) -> Any:
+    attempts = [timeless(attempt) for attempt in chain.call.history] if chain.call else None
+    return chain.model_dump(exclude={"call"}), chain.call and chain.call.status, attempts
+
+
+def timeless(attempt: Attempt) -> Attempt:
+    return replace(attempt, seconds=0.0)
+
+
+def bytes_in(folder: Path) -> dict[str, str]:
+    """Each file of a folder with the digest of its bytes."""
+    return {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.iterdir())
+        if path.is_file()
+    }
+
+
+def repeated(tape: Tape, run: int) -> list[str]:
+    """Requests that were answered more than once in a run."""
+    counts = Counter(identity(call.attempt.request) for call in tape.calls(run, forgotten=True))
+    return [request for request, count in counts.items() if count > 1]

@@ -83,8 +83,8 @@ def _show_trajectories(tape: Tape, a: RunInfo, b: RunInfo) -> None:
         say(error)
         return
     differences = frame.xs("difference", axis=1, level=1).drop(columns="seconds", errors="ignore")
-    apart = differences.ne(0)
-    names = [str(name) for name in apart.columns[apart.any()]]
+    apart: Any = differences.ne(0)
+    names = [str(name) for name in differences.columns if apart[name].any()]
     if not names:
         say(f"Turns {frame.index.min()} to {frame.index.max()}, which both have, led to the same.")
         return

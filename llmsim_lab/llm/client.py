@@ -15,7 +15,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -28,17 +27,16 @@ from llmsim_lab.calls import (
     ChatBackend,
     ChatReply,
     ChatRequest,
-    Message,
     ModelInfo,
 )
-from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
+from llmsim_lab.errors import BackendError, LLMFailureException
 from llmsim_lab.llm.config import LLMConfig
 from llmsim_lab.llm.extract import InvalidReply, parse_reply
 from llmsim_lab.llm.faults import as_backend_error
 from llmsim_lab.llm.recorder import current_recorder
+from llmsim_lab.llm.requests import first_request, repair_request
 from llmsim_lab.logs import log_event
-from llmsim_lab.models import Decision, reply_schema
-from llmsim_lab.prompts import RenderedPrompt
+from llmsim_lab.models import Decision
 
 __all__ = ["LLMClient"]
 
@@ -108,13 +106,15 @@ class LLMClient:
             LLMFailureException: the call failed for good.
         """
         self._check_size(prompt, site)
-        request = self._request(prompt, response_model, choices, site)
+        request = first_request(
+            prompt, response_model, choices, site, config=self.config, options=self._options
+        )
         history: list[Attempt] = []
         outcome = await self._attempt(request, response_model, check, history)
         repaired = False
         if isinstance(outcome, BackendError) and outcome.retry:
             repaired = outcome.reason == "invalid_response"
-            request = self._repair(request, history[-1]) if repaired else request
+            request = repair_request(request, history[-1]) if repaired else request
             request = replace(request, attempt=2)
             outcome = await self._attempt(request, response_model, check, history)
         if isinstance(outcome, BackendError):
@@ -155,34 +155,6 @@ class LLMClient:
     def __repr__(self) -> str:
         why = f": {self.chosen}" if self.chosen else ""
         return f"<LLMClient {self.config.model!r} on {type(self.backend).__name__}{why}>"
-
-    def _request(
-        self,
-        prompt: str,
-        response_model: type[BaseModel],
-        choices: Mapping[str, tuple[Any, ...]] | None,
-        site: CallSite | None,
-    ) -> ChatRequest:
-        config = self.config
-        if not prompt.strip():
-            raise ConfigError("the prompt is empty; give the model something to answer")
-        messages: tuple[Message, ...]
-        if isinstance(prompt, RenderedPrompt) and prompt.system:
-            messages = (_system_message(prompt.system), Message("user", prompt.user))
-        else:
-            messages = (Message("user", str(prompt)),)
-        narrowed = tuple(choices.items()) if choices else ()
-        schema = _schema_of(response_model, config.max_text_chars, narrowed)
-        return ChatRequest(
-            model=config.model,
-            messages=messages,
-            schema=schema,
-            options=self._options,
-            think=config.think,
-            keep_alive=config.keep_alive,
-            timeout_s=config.timeout_s,
-            site=site,
-        )
 
     def _check_size(self, prompt: str, site: CallSite | None) -> None:
         """Refuse a prompt that cannot fit by any count; backends judge the close cases."""
@@ -264,21 +236,6 @@ class LLMClient:
             detail = f"the reply was cut off: {limit}, or ask for less ({detail})"
         return BackendError(detail, reason="invalid_response", retry=True, rejected=error.rejected)
 
-    @staticmethod
-    def _repair(request: ChatRequest, failed: Attempt) -> ChatRequest:
-        """Show the model its own reply and what is wrong with it."""
-        answer = failed.reply.text if failed.reply else ""
-        complaint = (
-            f"That reply was not valid: {failed.detail}.\n"
-            "Reply again with one complete JSON object of the required form and nothing else."
-        )
-        messages = (
-            *request.messages,
-            Message("assistant", answer[:2000]),
-            Message("user", complaint),
-        )
-        return replace(request, messages=messages)
-
     async def _back_off(self) -> None:
         import tenacity  # here, since few runs need it and it takes long to import
 
@@ -336,27 +293,3 @@ def _fault_of(attempt: Attempt) -> BackendError:
         status_code=attempt.status_code,
         retry=attempt.retry,
     )
-
-
-@lru_cache(maxsize=1024)
-def _system_message(text: str) -> Message:
-    """One message for all requests of a run that share it."""
-    return Message("system", text)
-
-
-@lru_cache(maxsize=1024)
-def _schema_of(
-    response_model: type[BaseModel],
-    max_text: int | None,
-    choices: tuple[tuple[str, tuple[Any, ...]], ...],
-) -> Mapping[str, Any]:
-    """The schema a model is held to; shared by all its requests, not to be changed."""
-    schema = reply_schema(response_model, max_text=max_text)
-    for field, values in choices:
-        if field not in schema.get("properties", {}):
-            raise ConfigError(
-                f"choices name {field!r}, which {response_model.__name__} lacks; "
-                f"its fields are {', '.join(schema.get('properties', {}))}"
-            )
-        schema["properties"][field] = {"enum": list(values)}
-    return schema

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TypedDict
 
 from llmsim_lab.agents import Agent, NationAgent, TaylorRuleAgent
 from llmsim_lab.economy import data
 from llmsim_lab.economy.macro import MacroModel, RudebuschSvensson, StaticEconomy
 from llmsim_lab.economy.rules import TaylorRule
 from llmsim_lab.economy.shocks import ShockGenerator
-from llmsim_lab.engines import EconomicEngine
+from llmsim_lab.engines import EconomicEngine, Engine
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.models import SimulationState
@@ -19,7 +20,15 @@ from llmsim_lab.prompts import Prompt
 from llmsim_lab.simulation.config import NationConfig, SimulationConfig
 from llmsim_lab.validators import AlwaysValid, EconLLMValidator, Validator
 
-__all__ = ["agents", "check_names", "engine", "initial_state", "validator"]
+__all__ = ["Parts", "agents", "check_names", "engine", "initial_state", "validator"]
+
+
+class Parts(TypedDict, total=False):
+    """Parts that a run is given instead of those its configuration describes."""
+
+    agents: Sequence[Agent] | None
+    validator: Validator | None
+    engine: Engine | None
 
 
 Prompts = Mapping[str, Prompt]

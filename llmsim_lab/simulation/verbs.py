@@ -8,26 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
-from llmsim_lab.agents import Agent
 from llmsim_lab.concurrency import run_sync
-from llmsim_lab.engines import Engine
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, Tape
 from llmsim_lab.llm.tape import RunInfo
 from llmsim_lab.models import GlobalState, SimulationState
 from llmsim_lab.prompts import Prompt
+from llmsim_lab.simulation.build import Parts
 from llmsim_lab.simulation.config import SimulationConfig
 from llmsim_lab.simulation.forks import NoModel, fork_of, on_tape
 from llmsim_lab.simulation.manifest import config_of, prompts_of
 from llmsim_lab.simulation.simulation import Simulation
 from llmsim_lab.simulation.taping import Recording, Replaying, load_turns, planned_after
-from llmsim_lab.validators import Validator
 
 __all__ = ["fork", "load", "replay", "rerun", "resume", "run"]
 
 Tapes = Tape | str | Path
+
+_THE_CLIENTS_OWN = ("model", "timeout_s", "retry_wait_s", "max_concurrency", "keep_alive")
+"""Settings that say where and how patiently to ask, not what."""
 
 
 def run(
@@ -55,9 +56,7 @@ def replay(
     run: int | None = None,
     *,
     turns: int | None = None,
-    agents: Sequence[Agent] | None = None,
-    validator: Validator | None = None,
-    engine: Engine | None = None,
+    **parts: Unpack[Parts],
 ) -> Simulation:
     """Play a recorded run again from the tape alone; no model is asked, nothing is written.
 
@@ -68,9 +67,7 @@ def replay(
         tape: the tape, or its file, which is opened for reading only.
         run: the run's number; the latest if not given.
         turns: the last turn to replay; the last recorded if not given.
-        agents: those that the run was given, if it was given any.
-        validator: likewise.
-        engine: likewise.
+        parts: ``agents``, ``validator``, ``engine``, where the run was given its own.
 
     Raises:
         TapeMiss: a call differs from the recorded ones; the message shows how.
@@ -80,7 +77,6 @@ def replay(
     info = tape.run(run)
     first = _first_own_turn(info)
     loaded = load_turns(tape, info.id, up_to=first)
-    parts = {"agents": agents, "validator": validator, "engine": engine}
     simulation = _rebuild(info, _no_model(info), parts, loaded[-1].state)
     simulation.take_over(loaded, [], Replaying(tape, info.id))
     wanted = info.turns if turns is None else turns
@@ -97,9 +93,7 @@ def resume(
     run: int | None = None,
     *,
     llm_client: LLMClient | None = None,
-    agents: Sequence[Agent] | None = None,
-    validator: Validator | None = None,
-    engine: Engine | None = None,
+    **parts: Unpack[Parts],
 ) -> Simulation:
     """Return a run ready to go on after its last whole turn, on the same tape.
 
@@ -109,9 +103,7 @@ def resume(
         tape: the tape, or its file.
         run: the run's number; the latest if not given.
         llm_client: the model; it must be the recorded one.
-        agents: those that the run was given, if it was given any.
-        validator: likewise.
-        engine: likewise.
+        parts: ``agents``, ``validator``, ``engine``, where the run was given its own.
 
     Raises:
         TapeError: another process is writing to the run, or the tape is read-only.
@@ -119,7 +111,6 @@ def resume(
     tape = _writing(tape)
     info = tape.run(run)
     turns = load_turns(tape, info.id)
-    parts = {"agents": agents, "validator": validator, "engine": engine}
     simulation = _rebuild(info, llm_client, parts, turns[-1].state)
     planned = planned_after(tape.turn_records(info.id)[-1])
     simulation.take_over(turns, planned, Recording(tape, info.id))
@@ -132,9 +123,7 @@ def rerun(
     run: int | None = None,
     *,
     llm_client: LLMClient | None = None,
-    agents: Sequence[Agent] | None = None,
-    validator: Validator | None = None,
-    engine: Engine | None = None,
+    **parts: Unpack[Parts],
 ) -> Simulation:
     """Return a new run with a recorded one's configuration and prompts, at its first turn.
 
@@ -144,15 +133,12 @@ def rerun(
         tape: the tape, or its file.
         run: the run's number; the latest if not given.
         llm_client: the model.
-        agents: those that the run was given, if it was given any.
-        validator: likewise.
-        engine: likewise.
+        parts: ``agents``, ``validator``, ``engine``, where the run was given its own.
     """
     tape = _writing(tape)
     info = tape.run(run)
     start = load_turns(tape, info.id, up_to=0)
     planned = planned_after(tape.turn_records(info.id, up_to=0)[0])
-    parts = {"agents": agents, "validator": validator, "engine": engine}
     simulation = _rebuild(info, llm_client, parts, start[0].state)
     simulation.take_over(start, planned, None)
     return on_tape(simulation, tape, verb="rerun", parent=info.id)
@@ -167,9 +153,7 @@ def fork(
     state: GlobalState | SimulationState | None = None,
     intervene: Sequence[Mapping[str, Any]] = (),
     llm_client: LLMClient | None = None,
-    agents: Sequence[Agent] | None = None,
-    validator: Validator | None = None,
-    engine: Engine | None = None,
+    **parts: Unpack[Parts],
 ) -> Simulation:
     """Return a new run that goes on from a turn of a recorded one, with something changed.
 
@@ -183,15 +167,12 @@ def fork(
         state: the state instead of that turn's.
         intervene: interventions as dicts, as ``Simulation.intervene`` takes them.
         llm_client: the model.
-        agents: those that the run was given, if it was given any.
-        validator: likewise.
-        engine: likewise.
+        parts: ``agents``, ``validator``, ``engine``, where the run was given its own.
 
     Raises:
         ConfigError: there is no such turn, or no part uses a prompt of that name.
     """
     tape = _writing(tape)
-    parts = {"agents": agents, "validator": validator, "engine": engine}
     recorded = _load(tape, tape.run(run), llm_client, parts)
     return fork_of(recorded, turn, prompt=prompt, state=state, intervene=intervene, tape=tape)
 
@@ -207,9 +188,7 @@ def load(tape: Tapes, run: int | None = None) -> Simulation:
     return _load(tape, tape.run(run), None, {})
 
 
-def _load(
-    tape: Tape, info: RunInfo, llm_client: LLMClient | None, parts: Mapping[str, Any]
-) -> Simulation:
+def _load(tape: Tape, info: RunInfo, llm_client: LLMClient | None, parts: Parts) -> Simulation:
     turns = load_turns(tape, info.id)
     client = llm_client or _no_model(info)
     simulation = _rebuild(info, client, parts, turns[-1].state)
@@ -223,18 +202,19 @@ def _no_model(info: RunInfo) -> LLMClient | None:
 
 
 def _with_recorded_settings(info: RunInfo, client: LLMClient | None) -> LLMClient | None:
-    """Return a client that asks the given model with the settings of the recording."""
+    """Return a client that asks the given model as the recording did, waiting as it does itself."""
     settings = info.manifest["llm"]
     if client is None or settings is None:
         return client
-    config = LLMConfig(**{**settings, "model": client.config.model})
+    own = {name: getattr(client.config, name) for name in _THE_CLIENTS_OWN}
+    config = LLMConfig(**{**settings, **own})
     return client if config == client.config else LLMClient(config, client.backend)
 
 
 def _rebuild(
     info: RunInfo,
     llm_client: LLMClient | None,
-    parts: Mapping[str, Any],
+    parts: Parts,
     state: SimulationState,
 ) -> Simulation:
     """Return a simulation of a recorded run's configuration, prompts and settings."""

@@ -23,8 +23,8 @@ from llmsim_lab.llm import Tape
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.simulation.verbs import resume
 
-TURNS = 6
-LONGEST_LIFE_S = 0.15
+TURNS = 12
+LONGEST_LIFE_S = 0.25
 NATIONS = ["Aland", "Borduria", "Cimmeria", {"name": "Syldavia", "kind": "taylor"}]
 
 

@@ -67,15 +67,20 @@ def _call_row(call: RecordedCall) -> tuple[Any, ...]:
         site.replicate if site else 0,
         request.attempt,
         request.model,
-        request.prompt,
-        reply.text if reply else None,
-        attempt.detail if attempt.reason else None,
+        _whole(request.prompt),
+        _whole(reply.text) if reply else None,
+        _whole(attempt.detail) if attempt.reason else None,
         reply.done_reason if reply else None,
         reply.prompt_tokens if reply else None,
         reply.reply_tokens if reply else None,
         attempt.seconds,
         call.forgotten,
     )
+
+
+def _whole(text: str) -> str:
+    """Put a question mark for half a character: no column of Arrow's can hold one."""
+    return text if text.isascii() else text.encode(errors="replace").decode()
 
 
 def compare(tape: Tape, run_a: int, run_b: int) -> pd.DataFrame:

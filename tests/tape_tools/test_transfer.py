@@ -1,0 +1,334 @@
+"""Tapes as JSON lines and back, and as Parquet."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from builders import make_client, make_config, policy
+from pandas.testing import assert_frame_equal
+from tape_tools_kit import record, spoil
+
+from llmsim_lab.errors import ConfigError, TapeError
+from llmsim_lab.llm import Tape
+from llmsim_lab.llm.tape import transfer, verify
+from llmsim_lab.simulation import Simulation, replay
+
+
+@pytest.fixture
+def exported(recorded: Path, tmp_path: Path) -> Path:
+    with Tape(recorded, read_only=True) as tape:
+        [path] = tape.export(tmp_path / "runs.jsonl")
+    return path
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def rewrite(path: Path, lines: list[dict[str, Any]]) -> Path:
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def numbered(lines: list[dict[str, Any]], kind: str) -> int:
+    """Return the number of the first line of a kind, counted from 1."""
+    return next(n for n, line in enumerate(lines, 1) if line["kind"] == kind)
+
+
+def test_what_was_exported_and_imported_again_has_equal_frames(
+    recorded: Path, exported: Path, tmp_path: Path
+) -> None:
+    with Tape(recorded, read_only=True) as old, Tape(tmp_path / "new.tape") as new:
+        assert new.import_jsonl(exported) == [1, 2, 3]
+        for run in (1, 2, 3):
+            assert_frame_equal(new.turns_frame(run), old.turns_frame(run), check_exact=True)
+            assert_frame_equal(new.calls_frame(run), old.calls_frame(run), check_exact=True)
+        assert new.runs() == old.runs()
+
+
+def test_imported_runs_replay_to_the_original_turns(
+    recorded: Path, exported: Path, tmp_path: Path
+) -> None:
+    with Tape(recorded, read_only=True) as old, Tape(tmp_path / "new.tape") as new:
+        new.import_jsonl(exported)
+        for run in (1, 2, 3):
+            assert replay(new, run).turns == replay(old, run).turns
+
+
+def test_runs_imported_beside_others_are_renumbered_with_their_parents_and_calls(
+    exported: Path, tmp_path: Path
+) -> None:
+    with Tape(record(tmp_path / "other.tape", name="other")) as tape:
+        assert tape.import_jsonl(exported) == [4, 5, 6]
+        assert [(info.parent, info.fork_turn) for info in tape.runs()[3:]] == [
+            (None, None),
+            (4, 1),
+            (5, 4),
+        ]
+        assert verify(tape) == []
+        assert replay(tape, 6).turn == 5
+        assert_frame_equal(tape.turns_frame(5), Tape(tape.path).turns_frame(5))
+
+
+def test_one_run_is_exported_with_those_it_came_from(recorded: Path, tmp_path: Path) -> None:
+    with Tape(recorded, read_only=True) as tape:
+        [path] = tape.export(tmp_path / "two.jsonl", run=2)
+    assert [line["id"] for line in lines_of(path) if line["kind"] == "run"] == [1, 2]
+    with Tape(tmp_path / "new.tape") as new:
+        new.import_jsonl(path)
+        assert verify(new) == []
+
+
+def test_the_header_says_what_follows(exported: Path) -> None:
+    header, *rest = lines_of(exported)
+    assert (header["kind"], header["format"]) == ("header", 1)
+    for kind in ("text", "run", "call", "turn"):
+        assert header[kind] == sum(line["kind"] == kind for line in rest) > 0
+
+
+def test_half_a_character_in_an_answer_survives_export_and_import(tmp_path: Path) -> None:
+    with Tape(record(tmp_path / "one.tape")) as tape:
+        [path] = tape.export(tmp_path / "one.jsonl", run=1)
+        lines = lines_of(path)
+        call = next(line for line in lines if line["kind"] == "call")
+        call["reply"]["text"] = "broken \ud83d off"
+        rewrite(path, lines)
+        first = tape.import_jsonl(path)[0]
+        assert tape.calls(first)[0].attempt.reply.text == "broken \ud83d off"  # type: ignore[union-attr]
+        assert tape.calls_frame(first)["reply"][0] == "broken ? off"
+        [again] = tape.export(tmp_path / "two.jsonl", run=first)
+        assert lines_of(again)[numbered(lines, "call") - 1]["reply"] == call["reply"]
+
+
+def test_an_empty_tape_is_exported_and_imported_as_nothing(tmp_path: Path) -> None:
+    with Tape(tmp_path / "empty.tape") as tape:
+        [path] = tape.export(tmp_path / "empty.jsonl")
+        assert tape.import_jsonl(path) == []
+
+
+def change(**values: Any) -> Callable[[dict[str, Any]], None]:
+    return lambda line: line.update(values)
+
+
+def change_in(part: str, **values: Any) -> Callable[[dict[str, Any]], None]:
+    return lambda line: line[part].update(values)
+
+
+@pytest.mark.parametrize(
+    ("kind", "spoil_line", "message"),
+    [
+        ("header", change(kind="text"), "no export of a tape"),
+        ("header", change(format=2), "format 2; this version of llmsim_lab reads 1"),
+        ("header", change(run="many"), "'many' is no whole number"),
+        ("text", change(text="{}"), "does not have its digest"),
+        ("text", change(kind="virus"), "a line of the kind 'virus'"),
+        ("run", change(verb="exec"), "the verb 'exec'"),
+        ("run", change(name=7), "name is no text"),
+        ("run", change(outcome=7), "outcome is no text"),
+        ("run", change(parent=9), "9 is not there"),
+        ("run", change(manifest={}), "the manifest has no package"),
+        ("run", lambda line: line.pop("started"), "'started' is not there"),
+        ("call", change(key="00"), "key is not that of its content"),
+        ("call", change(key="zz"), "non-hexadecimal"),
+        ("call", change(component="engine"), "key is not that of its content"),
+        ("call", change(component=None, agent=None, turn="x"), "key is not that of its content"),
+        ("call", change(messages=[["user", 7]]), "a message's content is int"),
+        ("call", change(messages=[["root", "x"]]), "unknown role 'root'"),
+        ("call", change(seconds=None), "seconds is NoneType"),
+        ("call", change(settings=99), "99 is not there"),
+        ("call", change(run=99), "99 is not there"),
+        ("call", change(fault=["bored", "", None, False]), "unknown reason 'bored'"),
+        ("call", change_in("reply", text=7), "the reply's text is int"),
+        ("call", change_in("reply", prompt_tokens="x"), "the reply's prompt_tokens is str"),
+        ("turn", change(turn=7), "not that of the turn"),
+        ("turn", change(row=[]), "not that of the turn"),
+        ("turn", change_in("record", chains=[7]), "one of its chains is no object"),
+        ("turn", change_in("record", chains=[{"call": ["ok", [999]]}]), "999 is not there"),
+        ("turn", change_in("record", chains=[{"call": ["[bold]", [1]]}]), "status and numbers"),
+        ("turn", change_in("record", state=None), "it has no state"),
+        ("turn", change_in("record", actions=None), "it has no actions"),
+        ("turn", change(record=[]), "it is no record of a turn"),
+        ("turn", change(run=2**70), f"{2**70} is not there"),
+    ],
+)
+def test_a_bad_line_is_named_and_nothing_is_imported(
+    exported: Path, tmp_path: Path, kind: str, spoil_line: Any, message: str
+) -> None:
+    lines = lines_of(exported)
+    number = numbered(lines, kind)
+    spoil_line(lines[number - 1])
+    rewrite(exported, lines)
+    with Tape(tmp_path / "new.tape") as tape:
+        with pytest.raises(TapeError) as failure:
+            tape.import_jsonl(exported)
+        assert f"runs.jsonl, line {number}: " in str(failure.value)
+        assert message in str(failure.value)
+        assert "nothing was imported" in str(failure.value)
+        assert len(tape) == 0
+        assert tape.query("SELECT count(*) FROM texts")[0][0] == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b"{", "Expecting property name"),
+        (b"[1]", "a line is no JSON object"),
+        (b"\xff\xfe", "runs.jsonl, line 2: "),
+        (b'{"kind": ' + b"[" * 200_000, "recursion"),
+        (b'{"kind": ' + b"9" * 10_000 + b"}", "integer string conversion"),
+        (b'{"kind": ["turn"]}', "unhashable"),
+    ],
+)
+def test_a_line_that_is_no_json_object_is_named(
+    exported: Path, tmp_path: Path, line: bytes, message: str
+) -> None:
+    first = exported.read_bytes().split(b"\n")[0]
+    exported.write_bytes(first + b"\n" + line + b"\n")
+    with (
+        Tape(tmp_path / "new.tape") as tape,
+        pytest.raises(TapeError, match="line 2: ") as failure,
+    ):
+        tape.import_jsonl(exported)
+    assert message in str(failure.value)
+
+
+def test_a_line_of_enormous_length_is_refused_without_being_read_whole(
+    exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfer, "_MAX_LINE_BYTES", 1_000)
+    with (
+        Tape(tmp_path / "new.tape") as tape,
+        pytest.raises(TapeError, match="longer than 1,000 bytes"),
+    ):
+        tape.import_jsonl(exported)
+
+
+def test_a_file_cut_off_is_refused(exported: Path, tmp_path: Path) -> None:
+    lines = lines_of(exported)
+    rewrite(exported, lines[:-1])
+    with Tape(tmp_path / "new.tape") as tape, pytest.raises(TapeError) as failure:
+        tape.import_jsonl(exported)
+    turns = lines[0]["turn"]
+    assert f"has {turns - 1} lines of the kind turn; its header says {turns}" in str(failure.value)
+
+
+def test_an_empty_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "nothing.jsonl").touch()
+    with Tape(tmp_path / "new.tape") as tape, pytest.raises(TapeError, match="the file is empty"):
+        tape.import_jsonl(tmp_path / "nothing.jsonl")
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with Tape(tmp_path / "new.tape") as tape, pytest.raises(TapeError, match=r"nowhere\.jsonl"):
+        tape.import_jsonl(tmp_path / "nowhere.jsonl")
+
+
+def test_two_calls_of_one_key_are_refused(exported: Path, tmp_path: Path) -> None:
+    lines = lines_of(exported)
+    number = numbered(lines, "call")
+    lines.insert(number, lines[number - 1] | {"id": 999})
+    rewrite(exported, lines)
+    with Tape(tmp_path / "new.tape") as tape, pytest.raises(TapeError, match="UNIQUE") as failure:
+        tape.import_jsonl(exported)
+    assert f"line {number + 1}: " in str(failure.value)
+
+
+def test_a_tape_opened_for_reading_takes_no_runs(recorded: Path, exported: Path) -> None:
+    with (
+        Tape(recorded, read_only=True) as tape,
+        pytest.raises(TapeError, match="opened for reading only"),
+    ):
+        tape.import_jsonl(exported)
+
+
+def test_an_export_of_a_damaged_tape_fails_and_leaves_no_file(
+    tape_file: Path, tmp_path: Path
+) -> None:
+    spoil(tape_file, "UPDATE turns SET record = '{' WHERE run = 3")
+    target = tmp_path / "out.jsonl"
+    with Tape(tape_file) as tape, pytest.raises(TapeError, match="turn 4 of run 3"):
+        tape.export(target)
+    assert not target.exists()
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_an_export_of_a_run_whose_parent_came_later_fails(tape_file: Path, tmp_path: Path) -> None:
+    spoil(tape_file, "UPDATE runs SET parent = 3 WHERE id = 2")
+    with Tape(tape_file) as tape, pytest.raises(TapeError, match=r"run 2 .* wrong parent"):
+        tape.export(tmp_path / "out.jsonl", run=2)
+
+
+def test_an_export_into_a_missing_folder_is_an_error(recorded: Path, tmp_path: Path) -> None:
+    with (
+        Tape(recorded, read_only=True) as tape,
+        pytest.raises(TapeError, match=r"cannot write .*runs\.jsonl"),
+    ):
+        tape.export(tmp_path / "nowhere" / "runs.jsonl")
+
+
+def test_a_name_that_says_no_format_is_refused(recorded: Path, tmp_path: Path) -> None:
+    with (
+        Tape(recorded, read_only=True) as tape,
+        pytest.raises(ConfigError, match=r"end in \.jsonl or \.parquet"),
+    ):
+        tape.export(tmp_path / "runs.csv")
+
+
+def test_parquet_holds_the_frames_of_all_runs(recorded: Path, tmp_path: Path) -> None:
+    with Tape(recorded, read_only=True) as tape:
+        paths = tape.export(tmp_path / "runs.parquet")
+        assert [path.name for path in paths] == ["runs.calls.parquet", "runs.turns.parquet"]
+        calls, turns = map(pd.read_parquet, paths)
+        assert calls.groupby("run").size().to_dict() == {1: 18, 2: 18, 3: 6}
+        second = turns[turns["run"] == 2].drop(columns="run").reset_index(drop=True)
+        assert_frame_equal(second, tape.turns_frame(2), check_exact=True)
+
+
+def test_parquet_of_runs_without_calls_is_written(tmp_path: Path) -> None:
+    with Tape(tmp_path / "rule.tape") as tape:
+        Simulation(make_config(), tape=tape).run(2)
+        calls, turns = map(pd.read_parquet, tape.export(tmp_path / "rule.parquet"))
+    assert len(calls) == 0
+    assert turns["turn"].tolist() == [0, 1, 2]
+
+
+def test_columns_that_fit_no_parquet_table_are_an_error(tape_file: Path, tmp_path: Path) -> None:
+    spoil(tape_file, """UPDATE turns SET row = '{"turn": {"a": 1}}' WHERE run = 1 AND turn = 2""")
+    with Tape(tape_file) as tape, pytest.raises(TapeError, match="turns make no Parquet table"):
+        tape.export(tmp_path / "runs.parquet")
+
+
+def test_parquet_without_pyarrow_says_what_to_install(
+    recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        "llmsim_lab.llm.tape.export.find_spec",
+        lambda name: None if name == "pyarrow" else found(name),
+    )
+    with (
+        Tape(recorded, read_only=True) as tape,
+        pytest.raises(ConfigError, match=r"pip install 'llmsim-lab\[parquet\]'"),
+    ):
+        tape.export(tmp_path / "runs.parquet")
+
+
+def test_attempts_that_failed_for_good_are_carried_over_as_such(tmp_path: Path) -> None:
+    replies: list[Any] = [TimeoutError(), TimeoutError(), policy()]
+    config = make_config(nations=["Aland"])
+    with Tape(tmp_path / "old.tape") as old, Tape(tmp_path / "new.tape") as new:
+        simulation = Simulation(config, llm_client=make_client(replies), tape=old)
+        with pytest.raises(Exception, match="timeout"):
+            simulation.run(1)
+        with pytest.raises(Exception, match="script"):
+            simulation.run(1)
+        new.import_jsonl(old.export(tmp_path / "old.jsonl")[0])
+        assert old.calls_frame(1)["forgotten"].tolist() == [True, True, False]
+        assert_frame_equal(new.calls_frame(1), old.calls_frame(1))

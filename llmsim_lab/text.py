@@ -1,10 +1,12 @@
-"""How numbers and lines are written for models and people."""
+"""How numbers, lines and faults are written for models and people."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 
-__all__ = ["clip", "number", "printable"]
+from pydantic import ValidationError
+
+__all__ = ["clip", "faults", "number", "printable"]
 
 
 @lru_cache(maxsize=1024)
@@ -28,3 +30,13 @@ def printable(text: str, *, keep: str = "") -> str:
         keep: characters to leave in all the same, such as line breaks.
     """
     return "".join(c for c in text if c.isprintable() or c in keep)
+
+
+def faults(error: ValidationError) -> str:
+    """Return what pydantic found wrong as one line: each place and what is wrong there."""
+    found = []
+    for fault in error.errors(include_url=False):
+        place = ".".join(str(part) for part in fault["loc"] if part != "[key]")
+        what = fault["msg"].removeprefix("Value error, ")
+        found.append(f"{place}: {what}" if place else what)
+    return "; ".join(found)

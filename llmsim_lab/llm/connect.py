@@ -24,6 +24,7 @@ from llmsim_lab.llm.embedded.catalogue import find_model
 from llmsim_lab.llm.ollama import OllamaBackend
 from llmsim_lab.llm.ollama.models import OllamaProbe, full_name, probe
 from llmsim_lab.llm.ollama.wire import parse_host
+from llmsim_lab.text import faults
 
 __all__ = ["connect"]
 
@@ -77,11 +78,9 @@ def _settings(config: LLMConfig | None, settings: dict[str, Any]) -> LLMConfig:
     try:
         return LLMConfig(**values)
     except ValidationError as error:
-        faults = "; ".join(
-            f"{'.'.join(map(str, fault['loc'])) or 'settings'}: {fault['msg']}"
-            for fault in error.errors(include_url=False)
+        raise ConfigError(f"connect(): {faults(error)}; see LLMConfig for what there is") from (
+            error
         )
-        raise ConfigError(f"connect(): {faults}; see LLMConfig for what there is") from error
 
 
 def _choose(

@@ -15,12 +15,12 @@ from llmsim_lab.economy.shocks import ShockGenerator
 from llmsim_lab.engines import EconomicEngine, Engine
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.models import SimulationState
+from llmsim_lab.models import AgentState, FrozenDict, SimulationState
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.simulation.config import NationConfig, SimulationConfig
 from llmsim_lab.validators import AlwaysValid, EconLLMValidator, Validator
 
-__all__ = ["Parts", "agents", "check_names", "engine", "initial_state", "validator"]
+__all__ = ["Parts", "agents", "check_names", "engine", "initial_state", "validator", "with_agents"]
 
 
 class Parts(TypedDict, total=False):
@@ -114,3 +114,11 @@ def _needed(llm_client: LLMClient | None, who: str) -> LLMClient:
             "without one: nations of kind 'taylor' and validator kind 'always_valid'"
         )
     return llm_client
+
+
+def with_agents(state: SimulationState, agents: Sequence[Agent]) -> SimulationState:
+    """Return the state with an entry for each agent."""
+    missing = {a.name: AgentState(name=a.name) for a in agents if a.name not in state.agents}
+    if not missing:
+        return state
+    return state.model_copy(update={"agents": FrozenDict({**state.agents, **missing})})

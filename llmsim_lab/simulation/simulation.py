@@ -21,8 +21,6 @@ from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.llm.recorder import recording
 from llmsim_lab.models import (
-    AgentState,
-    FrozenDict,
     GlobalState,
     SimulationState,
 )
@@ -35,6 +33,7 @@ from llmsim_lab.simulation.interventions import Intervention, ShockName, Variabl
 from llmsim_lab.simulation.manifest import make_manifest
 from llmsim_lab.simulation.taping import Recording, Taping, tape_turn
 from llmsim_lab.simulation.turn import Turn
+from llmsim_lab.text import faults
 from llmsim_lab.validators import Validator
 
 if TYPE_CHECKING:
@@ -99,11 +98,7 @@ class Simulation(History):
             state = engine.current_state
         elif state is None:
             state = build.initial_state(self.config)
-        missing = {
-            a.name: AgentState(name=a.name) for a in self.agents if a.name not in state.agents
-        }
-        if missing:
-            state = state.model_copy(update={"agents": FrozenDict({**state.agents, **missing})})
+        state = build.with_agents(state, self.agents)
         super().__init__([Turn(number=state.turn, state=state)])
         self._planned: dict[int, list[Intervention]] = {}
         self._stepping = False
@@ -175,15 +170,15 @@ class Simulation(History):
                 {"turn": turn, "set": dict(set or {}), "shock": dict(shock or {}), "note": note}
             )
         except ValidationError as error:
-            faults = "; ".join(
-                f"{'.'.join(str(part) for part in fault['loc'] if part != '[key]') or 'fault'}: "
-                f"{fault['msg'].removeprefix('Value error, ')}"
-                for fault in error.errors(include_url=False)
-            )
-            raise ConfigError(f"intervention at turn {turn}: {faults}") from error
+            raise ConfigError(f"intervention at turn {turn}: {faults(error)}") from error
+        turns, planned = list(self.turns), {at: list(its) for at, its in self._planned.items()}
         self._plan(intervention)
         if self._taping is not None:
-            self._taping.changed(self.turns[-1], self._planned)
+            try:
+                self._taping.changed(self.turns[-1], self._planned)
+            except TapeError:
+                self.turns, self._planned = turns, planned
+                raise
         return intervention
 
     def _plan(self, intervention: Intervention) -> None:
@@ -243,12 +238,8 @@ class Simulation(History):
         actions = await self.validator.validate_actions(proposed, before)
         self.engine.current_state = before
         state = await self.engine.run_turn(actions)
-        chains = [action.chain for action in actions if action.chain]
-        chains += [
-            action.validation_result.chain
-            for action in actions
-            if action.validation_result and action.validation_result.chain
-        ]
+        verdicts = [action.validation_result for action in actions if action.validation_result]
+        chains = [said.chain for said in (*actions, *verdicts) if said.chain]
         state = self._intervened(state, planned).model_copy(
             update={"reasoning_chains": (*chains, *state.reasoning_chains)}
         )

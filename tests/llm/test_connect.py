@@ -129,7 +129,8 @@ async def test_the_embedded_model_answers_and_is_asked_one_thing_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("LLMSIM_MODELS")
-    client = connect("embedded:smollm2-135m", download=True, quiet=True, max_tokens=128)
+    settings = {"temperature": 0, "max_text_chars": 60, "max_tokens": 200, "timeout_s": 120}
+    client = connect("embedded:smollm2-135m", download=True, quiet=True, **settings)
     assert isinstance(client.backend, EmbeddedBackend)
     assert client.config.concurrency == 1
     async with client:

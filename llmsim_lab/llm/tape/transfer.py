@@ -66,11 +66,14 @@ class _Naming:
         return
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, KeyError):
-            raise TapeError(f"{self.where}: {error.args[0]!r} is not there") from error
         wrong = (ValueError, TypeError, OverflowError, RecursionError, sqlite3.IntegrityError)
-        if isinstance(error, (*wrong, TapeError)):
-            raise TapeError(f"{self.where}: {error}; nothing was imported") from error
+        if isinstance(error, KeyError):
+            fault: object = f"{error.args[0]!r} is not there"
+        elif isinstance(error, (*wrong, TapeError)):
+            fault = error
+        else:
+            return
+        raise TapeError(f"{self.where}: {fault}; nothing was imported") from error
 
 
 class _Arrival:

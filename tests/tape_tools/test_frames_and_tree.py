@@ -1,0 +1,160 @@
+"""What a tape's runs look like side by side: frames, comparisons, the tree."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from builders import make_config, make_simulation
+from tape_tools_kit import HOSTILE, record, spoil
+
+from llmsim_lab.errors import TapeError
+from llmsim_lab.llm import Tape
+from llmsim_lab.simulation import Simulation, load, replay
+
+
+@pytest.mark.parametrize("run", [1, 2, 3])
+def test_a_turns_frame_is_the_one_that_its_simulation_gives(recorded: Path, run: int) -> None:
+    with Tape(recorded, read_only=True) as tape:
+        assert tape.turns_frame(run).equals(load(tape, run).to_frame())
+
+
+def test_the_latest_run_is_meant_where_none_is_named(recorded: Path) -> None:
+    with Tape(recorded, read_only=True) as tape:
+        assert tape.turns_frame().equals(tape.turns_frame(3))
+        assert tape.calls_frame()["turn"].unique().tolist() == [5]
+
+
+def test_a_row_that_is_no_object_is_an_error(tape_file: Path) -> None:
+    spoil(tape_file, "UPDATE turns SET row = '7' WHERE run = 1 AND turn = 2")
+    with Tape(tape_file) as tape, pytest.raises(TapeError, match="row of turn 2 .* no object"):
+        tape.turns_frame(1)
+
+
+def test_a_comparison_has_both_values_and_their_difference_for_the_turns_that_both_have(
+    recorded: Path,
+) -> None:
+    with Tape(recorded, read_only=True) as tape:
+        frame = tape.compare(2, 3)
+        a, b = tape.turns_frame(2), tape.turns_frame(3)
+    assert frame.index.name == "turn"
+    assert frame.index.tolist() == [0, 1, 2, 3, 4]
+    assert frame["inflation"].columns.tolist() == ["a", "b", "difference"]
+    assert frame["inflation", "a"].tolist() == a["inflation"].tolist()
+    assert frame["inflation", "b"].tolist() == b["inflation"].tolist()[:5]
+    assert (frame["interest_rate", "difference"] == 0).all()
+
+
+def test_a_comparison_names_b_less_a(tmp_path: Path) -> None:
+    with Tape(tmp_path / "two.tape") as tape:
+        simulation = Simulation(make_config(), tape=tape)
+        simulation.run(2)
+        simulation.fork(1, intervene=[{"turn": 1, "set": {"inflation": 9}}]).run(1)
+        difference = tape.compare(1, 2)["inflation", "difference"]
+    assert difference[0] == 0
+    assert difference[1] == pytest.approx(7)
+
+
+def test_a_comparison_is_of_numbers_only(recorded: Path) -> None:
+    with Tape(recorded, read_only=True) as tape:
+        names = tape.compare(1, 2).columns.get_level_values(0).unique().tolist()
+    assert "interest_rate" in names
+    assert not {"turn", "period", "interventions"} & set(names)
+
+
+def test_runs_without_a_column_in_common_cannot_be_compared(tape_file: Path) -> None:
+    spoil(tape_file, """UPDATE turns SET row = '{"turn": ' || turn || '}' WHERE run = 1""")
+    with Tape(tape_file) as tape, pytest.raises(TapeError) as failure:
+        tape.compare(1, 3)
+    assert "runs 1 and 3 cannot be compared: they share no column of numbers" in str(failure.value)
+
+
+def test_runs_without_a_turn_in_common_cannot_be_compared(tape_file: Path) -> None:
+    spoil(
+        tape_file,
+        "UPDATE turns SET row = json_set(row, '$.turn', turn + 100) WHERE run = 2",
+        "UPDATE runs SET parent = NULL, fork_turn = NULL WHERE id = 2",
+    )
+    with Tape(tape_file) as tape, pytest.raises(TapeError, match="they share no turn"):
+        tape.compare(1, 2)
+
+
+def test_a_run_that_counts_a_turn_twice_cannot_be_compared(tape_file: Path) -> None:
+    spoil(tape_file, "UPDATE turns SET row = json_set(row, '$.turn', 1) WHERE run = 1")
+    with Tape(tape_file) as tape, pytest.raises(TapeError, match="run 1 has none"):
+        tape.compare(1, 2)
+
+
+def test_a_fork_from_before_its_parents_own_fork_shares_only_the_turns_before(
+    tmp_path: Path,
+) -> None:
+    with Tape(tmp_path / "forks.tape") as tape:
+        first = make_simulation()
+        first = Simulation(first.config, llm_client=first.llm_client, tape=tape)
+        first.run(4)
+        second = first.fork(3)
+        second.run(1)
+        third = second.fork(1, intervene=[{"turn": 1, "set": {"inflation": 9}}])
+        third.run(1)
+        assert tape.turns_frame(3)["turn"].tolist() == [0, 1, 2]
+        assert tape.turns_frame(3).equals(third.to_frame())
+        assert replay(tape, 3).turns == third.turns
+
+
+def test_a_line_of_runs_that_goes_in_a_circle_is_an_error(tape_file: Path) -> None:
+    spoil(tape_file, "UPDATE runs SET parent = 3 WHERE id = 2")
+    with Tape(tape_file) as tape, pytest.raises(TapeError, match="run 2 .* came later"):
+        tape.turns_frame(3)
+
+
+def test_the_tree_shows_what_came_from_what(recorded: Path) -> None:
+    with Tape(recorded, read_only=True) as tape:
+        title, *lines = str(tape.tree()).splitlines()
+    assert title.endswith("runs.tape': 3 runs>")
+    assert lines == [
+        "1 economy · run · turns 1 to 3 · done · scripted",
+        "└─ 2 economy · fork at turn 1 · turns 2 to 4 · done · scripted",
+        "   └─ 3 economy · fork at turn 4 · turns 5 to 5 · done · scripted",
+    ]
+
+
+def test_branches_beside_each_other_are_told_apart_and_rules_have_no_model(tmp_path: Path) -> None:
+    with Tape(tmp_path / "rules.tape") as tape:
+        first = Simulation(make_config(name="rule"), tape=tape)
+        first.run(1)
+        first.fork(0).fork(0)
+        first.fork(1)
+        _, *lines = tape.tree().lines
+    assert lines == [
+        "1 rule · run · turns 1 to 1 · done · no model",
+        "├─ 2 rule · fork at turn 0 · no turn yet · not ended · no model",
+        "│  └─ 3 rule · fork at turn 0 · no turn yet · not ended · no model",
+        "└─ 4 rule · fork at turn 1 · no turn yet · not ended · no model",
+    ]
+
+
+def test_the_tree_in_a_notebook_is_escaped(tmp_path: Path) -> None:
+    with Tape(record(tmp_path / "runs.tape", name=HOSTILE)) as tape:
+        tree = tape.tree()
+    assert repr(tree) == str(tree)
+    assert all(line.isprintable() for line in tree.lines)
+    html = tree._repr_html_()
+    assert "[2Jnote [bold]&lt;b&gt;&amp;" in html
+    assert "<b>" not in html
+
+
+def test_a_run_whose_parent_came_later_stands_by_itself_in_the_tree(tape_file: Path) -> None:
+    spoil(tape_file, "UPDATE runs SET parent = 3 WHERE id = 2")
+    with Tape(tape_file) as tape:
+        starts = [line.split(" economy")[0] for line in tape.tree().lines[1:]]
+    assert starts == ["1", "2", "└─ 3"]
+
+
+def test_a_very_deep_tree_is_drawn(tape_file: Path) -> None:
+    rows = ", ".join(f"({n}, 'deep', {n - 1}, 0, 'fork', '2026', '{{}}')" for n in range(4, 2_000))
+    spoil(
+        tape_file,
+        f"INSERT INTO runs (id, name, parent, fork_turn, verb, started, manifest) VALUES {rows}",
+    )
+    with Tape(tape_file) as tape:
+        assert len(tape.tree().lines) == 2_000

@@ -238,8 +238,9 @@ class Simulation(History):
         actions = await self.validator.validate_actions(proposed, before)
         self.engine.current_state = before
         state = await self.engine.run_turn(actions)
+        chains = [action.chain for action in actions if action.chain]
         verdicts = [action.validation_result for action in actions if action.validation_result]
-        chains = [said.chain for said in (*actions, *verdicts) if said.chain]
+        chains += [verdict.chain for verdict in verdicts if verdict.chain]
         state = self._intervened(state, planned).model_copy(
             update={"reasoning_chains": (*chains, *state.reasoning_chains)}
         )

@@ -13,13 +13,25 @@ from pydantic import ValidationError
 
 from llmsim_lab.calls import ModelInfo
 from llmsim_lab.errors import TapeError
+from llmsim_lab.llm import LLMConfig
+from llmsim_lab.llm.tape.checks import manifest_faults
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.simulation.config import SimulationConfig
 
 if TYPE_CHECKING:
     from llmsim_lab.simulation.simulation import Simulation
 
-__all__ = ["config_of", "make_manifest", "model_differs", "prompts_of", "with_model"]
+__all__ = [
+    "check_manifest",
+    "config_of",
+    "llm_config_of",
+    "make_manifest",
+    "model_differs",
+    "prompts_of",
+    "with_model",
+]
+
+_GIVEN = ("agents", "validator", "engine")
 
 
 def make_manifest(simulation: Simulation) -> dict[str, Any]:
@@ -90,6 +102,32 @@ def config_of(manifest: Mapping[str, Any]) -> SimulationConfig:
             f"the run's configuration, recorded by llmsim-lab {made_by}, is not understood by this "
             f"version: {error}"
         ) from error
+
+
+def check_manifest(run: int, manifest: Mapping[str, Any]) -> None:
+    """Refuse a manifest that lacks what a run is rebuilt from.
+
+    Raises:
+        TapeError: it says what is wrong; the tape is damaged.
+    """
+    faults = manifest_faults(manifest)
+    if not faults and not all(name in _GIVEN for name in manifest["given"]):
+        faults = ["it was given something that no run takes"]
+    if faults:
+        raise TapeError(f"run {run} on the tape is damaged: {'; '.join(faults[:3])}")
+
+
+def llm_config_of(manifest: Mapping[str, Any], **changes: Any) -> LLMConfig | None:
+    """Return the recorded settings of the model's client, with changes; None if it had none.
+
+    Raises:
+        TapeError: this version of the package does not understand them.
+    """
+    settings = manifest["llm"]
+    try:
+        return None if settings is None else LLMConfig(**{**settings, **changes})
+    except (TypeError, ValidationError) as error:
+        raise TapeError(f"the run's model settings are not understood: {error}") from error
 
 
 def prompts_of(manifest: Mapping[str, Any]) -> dict[str, Prompt]:

@@ -32,6 +32,9 @@ def encode_turn(turn: Turn, planned: Sequence[Intervention]) -> str:
     Args:
         turn: the turn, its calls recorded.
         planned: what is to be done from outside at later turns.
+
+    Raises:
+        TapeError: a call was not recorded, so that the turn could not be replayed.
     """
     places = {id(chain): place for place, chain in enumerate(turn.chains)}
     rest = {
@@ -63,6 +66,11 @@ def _encode_chain(chain: LLMReasoningChain) -> dict[str, Any]:
         values["prompt_text"] = chain.prompt_text
     if chain.call is not None:
         numbers = [attempt.number for attempt in chain.call.history]
+        if None in numbers:
+            raise TapeError(
+                f"a call behind {chain} was not recorded: it was made outside the run's own tasks; "
+                "await it in the agent, or hand it to a thread with asyncio.to_thread"
+            )
         values["call"] = [chain.call.status, numbers]
     return values
 

@@ -109,7 +109,9 @@ class Simulation(History):
             self._record(tape if isinstance(tape, Tape) else Tape(tape))
 
     def _record(self, tape: Tape) -> None:
-        """Begin a run on a tape."""
+        """Begin a run on a tape; the state it begins from comes without another run's chains."""
+        state = self.turns[0].state.model_copy(update={"reasoning_chains": ()})
+        self.turns[0] = replace(self.turns[0], state=state)
         first = tape_turn(self.turns[0], self._planned)
         run = tape.add_run(make_manifest(self), name=self.config.name, first=first)
         self._taping = Recording(tape, run)

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
+from pydantic import ValidationError
+
 from llmsim_lab.economy.rules import TaylorRule
 from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import LLMClient, Tape
@@ -80,7 +82,8 @@ class Recording:
         self.tape = tape
         self.run = run
         self._recorder = LiveRecorder(tape, run)
-        self._model_is_known = False
+        self._begun = False
+        self._refused = False
 
     @property
     def recorder(self) -> LiveRecorder:
@@ -93,18 +96,25 @@ class Recording:
         Raises:
             TapeError: another model answers than the one recorded.
         """
-        if self._model_is_known or client is None:
+        if self._begun:
             return
+        if client is not None:
+            await self._check_model(client)
+        if self.tape.run(self.run).outcome is not None:
+            self.tape.end_run(self.run, None)
+        self._begun = True
+
+    async def _check_model(self, client: LLMClient) -> None:
         info = await client.model_info()
         manifest = self.tape.run(self.run).manifest
         if difference := model_differs(manifest, info):
+            self._refused = True
             raise TapeError(
                 f"run {self.run} was begun with another model: {difference}. Connect to that one "
                 "to go on, or fork the run to go on with this one"
             )
         if manifest["model"] is None:
             self.tape.update_manifest(self.run, with_model(manifest, info))
-        self._model_is_known = True
 
     def planned(self, turn: int, planned: Sequence[Intervention]) -> Sequence[Intervention]:
         """Return what is planned."""
@@ -125,8 +135,9 @@ class Recording:
         self._recorder.restart_turn(error)
 
     def ended(self, outcome: str) -> None:
-        """Write the outcome."""
-        self.tape.end_run(self.run, outcome)
+        """Write the outcome; that of a run which the wrong model was kept from stays."""
+        if not self._refused:
+            self.tape.end_run(self.run, outcome)
 
     def close(self) -> None:
         """Let others write to the run."""
@@ -165,7 +176,7 @@ class Replaying:
             )
         del planned
         self._recorder.begin_turn(turn)
-        return [Intervention.model_validate(values) for values in record["interventions"]]
+        return _interventions(record, "interventions")
 
     def done(self, turn: Turn, planned: Planned) -> Turn:
         """Return the turn as recorded, with the time it took then.
@@ -220,4 +231,11 @@ def load_turns(tape: Tape, run: int, *, up_to: int | None = None) -> list[Turn]:
 
 def planned_after(record: Mapping[str, Any]) -> list[Intervention]:
     """Return what was planned for later turns when this one was written."""
-    return [Intervention.model_validate(values) for values in record["planned"]]
+    return _interventions(record, "planned")
+
+
+def _interventions(record: Mapping[str, Any], part: str) -> list[Intervention]:
+    try:
+        return [Intervention.model_validate(values) for values in record[part]]
+    except ValidationError as error:
+        raise TapeError(f"turn {record['turn']} on the tape is damaged: {error}") from error

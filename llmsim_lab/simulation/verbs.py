@@ -12,14 +12,19 @@ from typing import Any, Unpack
 
 from llmsim_lab.concurrency import run_sync
 from llmsim_lab.errors import ConfigError, TapeError
-from llmsim_lab.llm import LLMClient, LLMConfig, Tape
+from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.llm.tape import RunInfo
 from llmsim_lab.models import GlobalState, SimulationState
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.simulation.build import Parts
 from llmsim_lab.simulation.config import SimulationConfig
 from llmsim_lab.simulation.forks import NoModel, fork_of, on_tape
-from llmsim_lab.simulation.manifest import config_of, prompts_of
+from llmsim_lab.simulation.manifest import (
+    check_manifest,
+    config_of,
+    llm_config_of,
+    prompts_of,
+)
 from llmsim_lab.simulation.simulation import Simulation
 from llmsim_lab.simulation.taping import Recording, Replaying, load_turns, planned_after
 
@@ -75,7 +80,7 @@ def replay(
     """
     tape = _reading(tape)
     info = tape.run(run)
-    first = _first_own_turn(info)
+    first = _first_own_turn(tape, info)
     loaded = load_turns(tape, info.id, up_to=first)
     simulation = _rebuild(info, _no_model(info), parts, loaded[-1].state)
     simulation.take_over(loaded, [], Replaying(tape, info.id))
@@ -113,9 +118,7 @@ def resume(
     turns = load_turns(tape, info.id)
     simulation = _rebuild(info, llm_client, parts, turns[-1].state)
     planned = planned_after(tape.turn_records(info.id)[-1])
-    simulation.take_over(turns, planned, Recording(tape, info.id))
-    tape.end_run(info.id, None)
-    return simulation
+    return simulation.take_over(turns, planned, Recording(tape, info.id))
 
 
 def rerun(
@@ -137,8 +140,9 @@ def rerun(
     """
     tape = _writing(tape)
     info = tape.run(run)
-    start = load_turns(tape, info.id, up_to=0)
-    planned = planned_after(tape.turn_records(info.id, up_to=0)[0])
+    record = tape.turn_records(info.id)[0]
+    start = load_turns(tape, info.id, up_to=record["turn"])
+    planned = planned_after(record)
     simulation = _rebuild(info, llm_client, parts, start[0].state)
     simulation.take_over(start, planned, None)
     return on_tape(simulation, tape, verb="rerun", parent=info.id)
@@ -197,18 +201,18 @@ def _load(tape: Tape, info: RunInfo, llm_client: LLMClient | None, parts: Parts)
 
 
 def _no_model(info: RunInfo) -> LLMClient | None:
-    settings = info.manifest["llm"]
-    return LLMClient(LLMConfig(**settings), NoModel()) if settings else None
+    check_manifest(info.id, info.manifest)
+    config = llm_config_of(info.manifest)
+    return LLMClient(config, NoModel()) if config else None
 
 
 def _with_recorded_settings(info: RunInfo, client: LLMClient | None) -> LLMClient | None:
     """Return a client that asks the given model as the recording did, waiting as it does itself."""
-    settings = info.manifest["llm"]
-    if client is None or settings is None:
-        return client
+    if client is None:
+        return None
     own = {name: getattr(client.config, name) for name in _THE_CLIENTS_OWN}
-    config = LLMConfig(**{**settings, **own})
-    return client if config == client.config else LLMClient(config, client.backend)
+    config = llm_config_of(info.manifest, **own)
+    return client if config in (None, client.config) else LLMClient(config, client.backend)
 
 
 def _rebuild(
@@ -218,6 +222,7 @@ def _rebuild(
     state: SimulationState,
 ) -> Simulation:
     """Return a simulation of a recorded run's configuration, prompts and settings."""
+    check_manifest(info.id, info.manifest)
     lacking = [name for name in info.manifest["given"] if parts.get(name) is None]
     if lacking:
         raise ConfigError(
@@ -236,8 +241,11 @@ def _rebuild(
     return simulation
 
 
-def _first_own_turn(info: RunInfo) -> int:
-    return info.fork_turn if info.fork_turn is not None else 0
+def _first_own_turn(tape: Tape, info: RunInfo) -> int:
+    if info.fork_turn is not None:
+        return info.fork_turn
+    first: int = tape.turn_records(info.id)[0]["turn"]
+    return first
 
 
 def _reading(tape: Tapes) -> Tape:

@@ -2,59 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 import yaml
+from cli_kit import Run, reply
 
-from llmsim_lab.cli import main
 from llmsim_lab.testing import FakeOllama, Fault
-
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def llmsim_lab(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
-) -> Run:
-    """Run the command in an empty folder; returns its status, output and errors."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "160")
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["llmsim-lab", *arguments])
-        try:
-            main()
-            status = 0
-        except SystemExit as end:
-            status = end.code if isinstance(end.code, int) else 1
-        out, err = capfd.readouterr()
-        return status, out, err
-
-    return run
-
-
-def reply(body: dict[str, Any]) -> dict[str, Any]:
-    """Answer as a model would that always wants half a point more."""
-    fields = body["format"]["properties"]
-    if "is_valid" in fields:
-        return {"is_valid": True, "reasoning": "It is monetary.", "confidence": 0.9}
-    if "new_interest_rate" in fields:
-        rates = fields["new_interest_rate"]["enum"]
-        return {
-            "new_interest_rate": rates[len(rates) // 2 + 2],
-            "reasoning": "Up.",
-            "confidence": 0.9,
-        }
-    return {
-        "action": "Raise the interest rate [bold]now[/bold]",
-        "reasoning": "Prices rise.",
-        "confidence": 0.8,
-    }
 
 
 def test_the_demo_with_a_rule_needs_no_model_and_writes_chart_and_tables(llmsim_lab: Run) -> None:

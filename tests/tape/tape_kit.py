@@ -1,4 +1,4 @@
-"""What the tape's tests share: a model whose every answer follows from the request, and comparing."""
+"""What the tape's tests share: a model whose answers follow from the requests, and comparing."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ __all__ = [
     "identity",
     "make_recorded",
     "no_calls",
+    "repeated",
     "steady_config",
     "timeless",
 ]

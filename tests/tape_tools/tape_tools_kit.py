@@ -23,7 +23,7 @@ def record(path: Path, *, name: str = "economy", replies: Any = answer) -> Path:
     with Tape(path) as tape:
         first = Simulation(config, llm_client=make_client(replies), tape=tape)
         first.run()
-        prompt = first.agents[0].prompt  # type: ignore[attr-defined]
+        prompt = first.agents[0].prompt
         second = first.fork(1, prompt=prompt.replace("ONE", "exactly one"))
         second.run(3)
         third = second.fork(intervene=[{"turn": 5, "shock": {"supply": 2}, "note": "oil"}])

@@ -27,7 +27,7 @@ def test_the_latest_run_is_meant_where_none_is_named(recorded: Path) -> None:
 
 def test_a_row_that_is_no_object_is_an_error(tape_file: Path) -> None:
     spoil(tape_file, "UPDATE turns SET row = '7' WHERE run = 1 AND turn = 2")
-    with Tape(tape_file) as tape, pytest.raises(TapeError, match="row of turn 2 .* no object"):
+    with Tape(tape_file) as tape, pytest.raises(TapeError, match=r"row of turn 2 .* no object"):
         tape.turns_frame(1)
 
 
@@ -103,7 +103,7 @@ def test_a_fork_from_before_its_parents_own_fork_shares_only_the_turns_before(
 
 def test_a_line_of_runs_that_goes_in_a_circle_is_an_error(tape_file: Path) -> None:
     spoil(tape_file, "UPDATE runs SET parent = 3 WHERE id = 2")
-    with Tape(tape_file) as tape, pytest.raises(TapeError, match="run 2 .* came later"):
+    with Tape(tape_file) as tape, pytest.raises(TapeError, match=r"run 2 .* came later"):
         tape.turns_frame(3)
 
 

@@ -101,7 +101,7 @@ def test_half_a_character_in_an_answer_survives_export_and_import(tmp_path: Path
         call["reply"]["text"] = "broken \ud83d off"
         rewrite(path, lines)
         first = tape.import_jsonl(path)[0]
-        assert tape.calls(first)[0].attempt.reply.text == "broken \ud83d off"  # type: ignore[union-attr]
+        assert tape.calls(first)[0].attempt.reply.text == "broken \ud83d off"
         assert tape.calls_frame(first)["reply"][0] == "broken ? off"
         [again] = tape.export(tmp_path / "two.jsonl", run=first)
         assert lines_of(again)[numbered(lines, "call") - 1]["reply"] == call["reply"]

@@ -48,7 +48,7 @@ def test_an_empty_tape_is_sound(tmp_path: Path) -> None:
         ("DELETE FROM turns WHERE run = 3", "run 3: it has no turn to start from"),
         ("DELETE FROM runs WHERE id = 3", "of calls refers to one of runs that is not there"),
         (
-            "UPDATE calls SET messages = replace(messages, 'Aland', 'Eland') WHERE id = 1",
+            "UPDATE calls SET messages = replace(messages, 'Inflation', 'Deflation') WHERE id = 1",
             "run 1, turn 1, call 1: its key is not that of its content",
         ),
         (
@@ -56,7 +56,10 @@ def test_an_empty_tape_is_sound(tmp_path: Path) -> None:
             "run 1, turn 1, call 1: its key is not that of its content",
         ),
         ("UPDATE calls SET key = 'text' WHERE id = 1", "call 1: its key is not that of its"),
-        ("UPDATE calls SET key = key || x'00' WHERE id = 1", "call 1: its key is not that of its"),
+        (
+            "UPDATE calls SET key = CAST(key || x'00' AS BLOB) WHERE id = 1",
+            "call 1: its key is not that of its",
+        ),
         ("UPDATE calls SET reply = '[' WHERE id = 4", "run 1, turn 1, call 4: call 4 on the tape"),
         ("UPDATE calls SET reply = '{\"text\": 7}' WHERE id = 4", "the reply's text is int"),
         (
@@ -99,7 +102,10 @@ def test_a_prompt_whose_text_was_changed_is_found(tape_file: Path) -> None:
     [
         (7, "it lacks its name, text, digest or parent"),
         ({"text": "x", "name": "n", "digest": "d", "parent": None}, "it cannot be read"),
-        ({"text": "## User\n\nx", "name": "n", "digest": "d", "parent": 7}, "parent is no digest"),
+        (
+            {"text": "## User\n\nx", "name": "n", "digest": "d", "parent": 7},
+            "its parent is no digest",
+        ),
         (
             {"text": "## User\n\n{{ x", "name": "n", "digest": "d", "parent": None},
             "it cannot be read",

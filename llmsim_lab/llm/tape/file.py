@@ -124,7 +124,7 @@ class TapeFile:
         with self._lock:
             try:
                 return self._connection.execute(sql, values).fetchall()
-            except sqlite3.Error as error:
+            except (sqlite3.Error, UnicodeError) as error:
                 raise TapeError(f"cannot read the tape {self.path}: {error}") from error
 
     def in_batches(

@@ -96,7 +96,7 @@ def open_database(path: Path, *, read_only: bool) -> sqlite3.Connection:
         except BaseException:
             connection.close()
             raise
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeError) as error:
         raise TapeError(f"cannot open the tape {path}: {error}") from error
     return connection
 
@@ -105,13 +105,21 @@ def _check_header(path: Path) -> None:
     """Look at the first bytes before SQLite may touch the file."""
     try:
         with path.open("rb") as file:
-            head = file.read(72)
+            head = file.read(100)
+        size = path.stat().st_size
     except OSError as error:
         raise TapeError(f"cannot read the tape {path}: {error}") from error
     if not head.startswith(b"SQLite format 3\0"):
         raise TapeError(f"{path} is not a tape: it is no SQLite file")
     if int.from_bytes(head[68:72], "big") != _APPLICATION_ID:
         raise TapeError(f"{path} is not a tape: it is an SQLite file of another program")
+    page_size = int.from_bytes(head[16:18], "big") % 65535 or 65536
+    whole = page_size * int.from_bytes(head[28:32], "big")
+    if size < whole and not _wal_of(path).exists():
+        raise TapeError(
+            f"cannot open the tape {path}: it was cut off, {size:,} of {whole:,} bytes are left; "
+            "get it again from where it came"
+        )
 
 
 def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
@@ -120,12 +128,16 @@ def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
     if read_only and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
         # A tape at rest has no write-ahead log. Without permission to write beside the file,
         # SQLite can read it only if told that nobody changes it.
-        wal = path.with_name(f"{path.name}-wal")
+        wal = _wal_of(path)
         alive = wal.exists() and wal.stat().st_size > 0
         uri += "?mode=ro" if alive else "?immutable=1"
     # A reader who may write does no more with it than to fold in and take away, when it is the
     # last to leave, the write-ahead log that a reader of its own kind would leave lying about.
     return sqlite3.connect(uri, uri=True, check_same_thread=False, isolation_level=None)
+
+
+def _wal_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}-wal")
 
 
 def _create(connection: sqlite3.Connection) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from llmsim_lab.errors import TapeError
 from llmsim_lab.llm.tape import frames
+from llmsim_lab.llm.tape.checks import call_numbers
 from llmsim_lab.llm.tape.export import export
 from llmsim_lab.llm.tape.file import TapeFile
 from llmsim_lab.llm.tape.info import RunInfo, Verb, info_of, loads, now
@@ -86,10 +87,7 @@ class Tape(TapeFile):
 
     def turn_records(self, run: int, *, up_to: int | None = None) -> list[dict[str, Any]]:
         """Return a run's whole turns as they were written, turn 0 first, forks' prefix included."""
-        return [
-            loads(row["record"], f"turn {row['turn']} of run {row['run']}")
-            for row in self._turn_rows(run, up_to)
-        ]
+        return [_record_of(row) for row in self._turn_rows(run, up_to)]
 
     def _turn_rows(self, run: int, up_to: int | None = None) -> list[sqlite3.Row]:
         # A fork has a first turn of its own, which may have been changed; it hides its parent's.
@@ -286,3 +284,15 @@ class Tape(TapeFile):
             TapeError: the file cannot be read or is no whole export; the line is named.
         """
         return import_runs(Path(source), self)
+
+
+def _record_of(row: sqlite3.Row) -> dict[str, Any]:
+    what = f"turn {row['turn']} of run {row['run']}"
+    record: dict[str, Any] = loads(row["record"], what)
+    try:
+        call_numbers(record)
+        if record["turn"] != row["turn"]:
+            raise ValueError(f"it is a record of turn {record['turn']}")
+    except (ValueError, TypeError) as error:
+        raise TapeError(f"{what} on the tape is damaged: {error}") from error
+    return record

@@ -1,0 +1,27 @@
+"""What the tests of the commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+def reply(body: dict[str, Any]) -> dict[str, Any]:
+    """Answer as a model would that always wants half a point more."""
+    fields = body["format"]["properties"]
+    if "is_valid" in fields:
+        return {"is_valid": True, "reasoning": "It is monetary.", "confidence": 0.9}
+    if "new_interest_rate" in fields:
+        rates = fields["new_interest_rate"]["enum"]
+        return {
+            "new_interest_rate": rates[len(rates) // 2 + 2],
+            "reasoning": "Up.",
+            "confidence": 0.9,
+        }
+    return {
+        "action": "Raise the interest rate [bold]now[/bold]",
+        "reasoning": "Prices rise.",
+        "confidence": 0.8,
+    }

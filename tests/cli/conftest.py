@@ -1,0 +1,32 @@
+"""The command, run in an empty folder."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from cli_kit import Run
+
+from llmsim_lab.cli import main
+
+
+@pytest.fixture
+def llmsim_lab(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> Run:
+    """Run the command in an empty folder; returns its status, output and errors."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "160")
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["llmsim-lab", *arguments])
+        try:
+            main()
+            status = 0
+        except SystemExit as end:
+            status = end.code if isinstance(end.code, int) else 1
+        out, err = capfd.readouterr()
+        return status, out, err
+
+    return run

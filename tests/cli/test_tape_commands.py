@@ -1,0 +1,503 @@
+"""The commands around tapes as their user meets them: record, replay, go on, look, carry, check."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import yaml
+from builders import make_client
+
+from llmsim_lab.cli import main
+from llmsim_lab.llm import Tape
+from llmsim_lab.prompts import Prompt
+from llmsim_lab.simulation import Simulation, SimulationConfig
+from llmsim_lab.testing import FakeOllama, Fault
+
+Command = Callable[..., tuple[int, str, str]]
+
+HOSTILE = "\x1b[2J$x^{ [bold]up\u202e"
+CONFIG = {
+    "name": "mine",
+    "start": "1979Q3",
+    "turns": 4,
+    "nations": ["Aland"],
+    "llm": {"model": "ollama:llama3.2", "retry_wait_s": 0},
+}
+
+
+@pytest.fixture
+def llmsim_lab(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> Command:
+    """Run the command in an empty folder; returns its status, output and errors."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "160")
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["llmsim-lab", *arguments])
+        try:
+            main()
+            status = 0
+        except SystemExit as end:
+            status = end.code if isinstance(end.code, int) else 1
+        out, err = capfd.readouterr()
+        return status, out, err
+
+    return run
+
+
+def reply(body: dict[str, Any]) -> dict[str, Any]:
+    """Answer as a model would that always wants half a point more."""
+    fields = body["format"]["properties"]
+    if "is_valid" in fields:
+        return {"is_valid": True, "reasoning": "It is monetary.", "confidence": 0.9}
+    if "new_interest_rate" in fields:
+        rates = fields["new_interest_rate"]["enum"]
+        rate = rates[len(rates) // 2 + 2]
+        return {"new_interest_rate": rate, "reasoning": "Up.", "confidence": 0.9}
+    return {"action": "Raise the interest rate", "reasoning": "Prices rise.", "confidence": 0.8}
+
+
+@pytest.fixture
+def server() -> Iterator[FakeOllama]:
+    with FakeOllama(reply=reply) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def recorded_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tape with a run of four turns; its results lie beside it in ``out/run``."""
+    folder = tmp_path_factory.mktemp("recorded")
+    with FakeOllama(reply=reply) as server, pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        (folder / "run.yaml").write_text(yaml.safe_dump(CONFIG))
+        arguments = ["run", "run.yaml", "--tape", "a.tape", "--host", server.host]
+        patch.setattr(sys, "argv", ["llmsim-lab", *arguments])
+        with pytest.raises(SystemExit) as end:
+            main()
+    assert not end.value.code
+    return folder / "a.tape"
+
+
+@pytest.fixture
+def tape(recorded_once: Path, llmsim_lab: Command, tmp_path: Path) -> Path:
+    """A copy of it in the folder that the command runs in, as ``a.tape``."""
+    return Path(shutil.copy(recorded_once, tmp_path / "a.tape"))
+
+
+def frame(folder: str) -> pd.DataFrame:
+    return pd.read_csv(f"{folder}/turns.csv")
+
+
+def test_a_run_is_recorded_where_a_tape_is_named(llmsim_lab: Command, server: FakeOllama) -> None:
+    Path("run.yaml").write_text(yaml.safe_dump(CONFIG))
+    status, out, err = llmsim_lab(
+        "run", "run.yaml", "--tape", "a.tape", "--turns", "2", "--host", server.host
+    )
+    assert (status, err) == (0, "")
+    assert "All of it is recorded as run 1 of a.tape." in out
+    with Tape("a.tape", read_only=True) as tape:
+        assert (tape.run().turns, tape.run().calls) == (2, 6)
+
+
+def test_a_replay_gives_the_same_files_and_asks_no_model(
+    llmsim_lab: Command, tape: Path, recorded_once: Path
+) -> None:
+    before = tape.read_bytes()
+    status, out, err = llmsim_lab("replay", "a.tape", "--out", "again")
+    assert (status, err) == (0, "")
+    assert "All turns to 4 are from the tape: run 1 of a.tape, replayed. No model was asked." in out
+    assert "12 model calls: ok 100%" in out
+    for name in ("turns.csv", "decisions.csv", "config.yaml"):
+        original = recorded_once.parent / "out" / "run" / name
+        assert Path("again", name).read_text() == original.read_text()
+    assert tape.read_bytes() == before
+
+
+def test_a_replay_ends_at_the_turn_asked_for(llmsim_lab: Command, tape: Path) -> None:
+    assert llmsim_lab("replay", "a.tape", "--turns", "2")[0] == 0
+    assert frame("out/replay")["turn"].tolist() == [0, 1, 2]
+
+
+def test_a_fork_goes_on_live_with_the_recorded_model_and_says_which_turns_are_which(
+    llmsim_lab: Command, tape: Path, server: FakeOllama
+) -> None:
+    status, out, err = llmsim_lab(
+        *("fork", "a.tape", "--turn", "2", "--set", "inflation=15", "--shock", "supply=2"),
+        *("--shock", "demand=-1", "--host", server.host),
+    )
+    assert (status, err) == (0, "")
+    assert "Using llama3.2" in out
+    assert (
+        "Turns 0 to 2 are from the tape a.tape (run 1); turns 3 to 4 are live, recorded there as "
+        "run 2." in out
+    )
+    assert len(server.requests) == 6
+    rows = frame("out/fork")
+    assert rows["turn"].tolist() == [0, 1, 2, 3, 4]
+    assert rows["inflation"][2] == pytest.approx(15)
+    assert "turn 3: supply shock +2, demand shock -1" in rows["interventions"][3]
+    with Tape("a.tape", read_only=True) as recorded:
+        assert (recorded.run(2).parent, recorded.run(2).fork_turn) == (1, 2)
+
+
+def test_a_fork_with_an_edited_prompt_knows_what_it_was_edited_from(
+    llmsim_lab: Command, tape: Path, server: FakeOllama
+) -> None:
+    text = Prompt.load("agent_policy").text.replace("ONE", "exactly one")
+    Path("agent_policy.md").write_text(text)
+    status, _, err = llmsim_lab(
+        *("fork", "a.tape", "--turn", "3", "--prompt", "agent_policy.md", "--turns", "1"),
+        *("--host", server.host),
+    )
+    assert (status, err) == (0, "")
+    assert "exactly one" in str(server.requests[0].body["messages"])
+    with Tape("a.tape", read_only=True) as recorded:
+        prompt = recorded.run(2).manifest["prompts"]["agent:Aland"]
+        assert prompt["parent"] == Prompt.load("agent_policy").digest
+    out = llmsim_lab("tape", "diff", "a.tape", "1", "2")[1]
+    assert "The prompt of agent:Aland differs:" in out
+    assert "propose [-ONE-]{+exactly one+} specific policy action" in out
+    assert "engine" not in out
+
+
+def test_a_run_that_broke_off_is_resumed_to_its_end(
+    llmsim_lab: Command, server: FakeOllama
+) -> None:
+    Path("run.yaml").write_text(yaml.safe_dump(CONFIG))
+    run = ("run", "run.yaml", "--tape", "a.tape", "--host", server.host)
+
+    def then_fail(body: dict[str, Any]) -> dict[str, Any]:
+        if len(broken.requests) >= 4:
+            broken.fail_next(Fault.status(400, "no more"), times=9)
+        return reply(body)
+
+    with FakeOllama(reply=then_fail) as broken:
+        status, out, err = llmsim_lab(*run[:-1], broken.host)
+    assert status == 1
+    assert "The run ended early: 1 of 4 turns were played and written." in err
+    assert "All of it is recorded as run 1 of a.tape." in out
+    status, out, err = llmsim_lab("resume", "a.tape", "--host", server.host)
+    assert (status, err) == (0, "")
+    assert "Turns 0 to 1 are from the tape a.tape (run 1); turns 2 to 4 are live" in out
+    assert "recorded there as run 1." in out
+    assert frame("out/resume")["turn"].tolist() == [0, 1, 2, 3, 4]
+
+
+def test_a_finished_run_is_resumed_only_by_so_many_turns(
+    llmsim_lab: Command, tape: Path, server: FakeOllama
+) -> None:
+    status, _, err = llmsim_lab("resume", "a.tape", "--host", server.host)
+    assert status == 1
+    assert "turn 4 is the last that run 1's configuration has (turns: 4)" in err
+    assert "--turns" in err
+    assert server.requests == []
+    assert llmsim_lab("resume", "a.tape", "--turns", "1", "--host", server.host)[0] == 0
+    assert frame("out/resume")["turn"].tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_resume_with_another_model_is_refused(llmsim_lab: Command, tape: Path) -> None:
+    with FakeOllama(models=["other"], reply=reply) as server:
+        status, _, err = llmsim_lab(
+            "resume", "a.tape", "--turns", "1", "--model", "ollama:other", "--host", server.host
+        )
+    assert status == 1
+    assert "run 1 was begun with another model" in err
+
+
+def test_a_rerun_makes_fresh_calls_beside_the_recorded_run(
+    llmsim_lab: Command, tape: Path, server: FakeOllama
+) -> None:
+    status, out, err = llmsim_lab("rerun", "a.tape", "--turns", "2", "--host", server.host)
+    assert (status, err) == (0, "")
+    assert "Turn 0 is from the tape a.tape (run 1); turns 1 to 2 are live" in out
+    assert len(server.requests) == 6
+    out = llmsim_lab("tape", "tree", "a.tape")[1]
+    assert out.splitlines()[1:] == [
+        "1 mine · run · turns 1 to 4 · done · llama3.2",
+        "└─ 2 mine · rerun · turns 1 to 2 · done · llama3.2",
+    ]
+
+
+def test_a_fork_whose_model_fails_says_that_no_turn_was_live(
+    llmsim_lab: Command, tape: Path, server: FakeOllama
+) -> None:
+    server.fail_next(Fault.status(400, "no"), times=9)
+    status, out, err = llmsim_lab("fork", "a.tape", "--turn", "1", "--host", server.host)
+    assert status == 1
+    assert "Turns 0 to 1 are from the tape a.tape (run 1); no turn was played live" in out
+    assert "The run ended early: 1 of 4 turns" in err
+
+
+@pytest.fixture
+def rules(llmsim_lab: Command) -> Path:
+    """A tape of a run without a model, ``rules.tape``."""
+    config = SimulationConfig(
+        name="rule",
+        turns=3,
+        nations=[{"name": "Aland", "kind": "taylor"}],
+        validator={"kind": "always_valid"},
+    )
+    with Tape("rules.tape") as tape:
+        simulation = Simulation(config, tape=tape)
+        simulation.run(2)
+        simulation.close()
+    return Path("rules.tape")
+
+
+def test_a_run_without_a_model_goes_on_without_one(llmsim_lab: Command, rules: Path) -> None:
+    status, out, _ = llmsim_lab("resume", str(rules))
+    assert status == 0
+    assert "turns 3 to 3 are live" in out
+    assert llmsim_lab("fork", str(rules), "--turn", "0", "--set", "inflation=9")[0] == 0
+    assert frame("out/fork")["inflation"][0] == pytest.approx(9)
+    out = llmsim_lab("tape", "show", str(rules), "--turn", "1", "--run", "1")[1]
+    assert "agent of Aland, without a model:" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("replay", "nowhere.tape"), "there is no tape at nowhere.tape"),
+        (("resume", "nowhere.tape"), "there is no tape at nowhere.tape"),
+        (("tape", "ls", "run.txt"), "run.txt is not a tape"),
+        (("replay", "rules.tape", "--run", "7"), "has no run 7; it has: 1"),
+        (("replay", "rules.tape", "--turns", "9"), "turn"),
+        (("fork", "rules.tape", "--turn", "3", "--turns", "1"), "cannot be forked from"),
+        (("fork", "rules.tape", "--turn", "3"), "say how many more to play: --turns 4"),
+        (("fork", "rules.tape", "--set", "inflation"), "'inflation' is not a name and a number"),
+        (("fork", "rules.tape", "--set", "luck=9"), "luck"),
+        (("fork", "rules.tape", "--shock", "supply=x"), "--shock supply=2"),
+        (("fork", "rules.tape", "--prompt", "none.md"), "cannot read the prompt file none.md"),
+        (("fork", "rules.tape", "--prompt", "mine.md"), "no part of the run uses a prompt named"),
+        (("tape", "show", "rules.tape", "--turn", "9"), "run 1 has turns 0 to 2"),
+        (("tape", "show", "rules.tape", "--call", "9"), "has no call 9"),
+        (("tape", "export", "rules.tape", "x.csv"), "must end in .jsonl or .parquet"),
+        (("tape", "import", "none.jsonl", "new.tape"), "there is no file none.jsonl"),
+        (("tape", "import", "run.txt", "new.tape"), "run.txt, line 1: "),
+    ],
+)
+def test_bad_input_ends_with_one_message_and_status_1(
+    llmsim_lab: Command, rules: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    Path("run.txt").write_text("no tape")
+    Path("mine.md").write_text("## User\n\nHi\n")
+    before = rules.read_bytes()
+    status, _, err = llmsim_lab(*arguments)
+    assert status == 1
+    assert err.startswith("error: ")
+    assert message in err
+    assert "Traceback" not in err
+    assert rules.read_bytes() == before
+    assert not Path("nowhere.tape").exists()
+    assert not Path("new.tape").exists()
+
+
+def test_a_run_recorded_with_a_script_needs_a_model_named(llmsim_lab: Command) -> None:
+    with Tape("script.tape") as tape:
+        simulation = Simulation(SimulationConfig(), llm_client=make_client(), tape=tape)
+        simulation.run(1)
+        simulation.close()
+    status, _, err = llmsim_lab("fork", "script.tape")
+    assert status == 1
+    assert "recorded with the model 'scripted' of the backend 'scripted'" in err
+    assert "--model" in err
+
+
+def test_a_run_that_never_asked_its_model_goes_on_with_the_configured_one(
+    llmsim_lab: Command, server: FakeOllama
+) -> None:
+    Path("run.yaml").write_text(yaml.safe_dump(CONFIG))
+    run = ("run", "run.yaml", "--tape", "a.tape", "--turns", "0", "--host", server.host)
+    assert llmsim_lab(*run)[0] == 0
+    status, out, _ = llmsim_lab("resume", "a.tape", "--turns", "1", "--host", server.host)
+    assert status == 0
+    assert "turns 1 to 1 are live" in out
+
+
+def test_runs_are_listed(llmsim_lab: Command, tape: Path) -> None:
+    status, out, _ = llmsim_lab("tape", "ls", "a.tape")
+    assert status == 0
+    assert "llama3.2" in out.splitlines()[1]
+    assert "done" in out
+
+
+def test_a_run_is_shown_with_what_defines_it(llmsim_lab: Command, tape: Path) -> None:
+    status, out, _ = llmsim_lab("tape", "show", "a.tape")
+    assert status == 0
+    assert "Run 1, mine: run" in out
+    assert (
+        f"prompt of engine: engine_interest_rate {Prompt.load('engine_interest_rate').digest[:12]}"
+        in out
+    )
+    assert "1980Q3" in out
+    assert "3 ok" in out
+
+
+def test_a_turn_is_shown_with_prompts_and_replies(llmsim_lab: Command, tape: Path) -> None:
+    status, out, _ = llmsim_lab("tape", "show", "a.tape", "--turn", "2")
+    assert status == 0
+    assert "Turn 2, 1980Q1 of run 1" in out
+    assert "Aland proposed (accepted): Raise the interest rate" in out
+    assert "agent of Aland: ok, confidence 0.8" in out
+    assert "Propose ONE specific economic policy action." in out
+    assert '"reasoning": "It is monetary."' in out
+
+
+def test_a_call_is_shown_with_its_settings(llmsim_lab: Command, tape: Path) -> None:
+    status, out, _ = llmsim_lab("tape", "show", "a.tape", "--call", "3")
+    assert status == 0
+    assert "Call 3 of run 1: engine of Aland, turn 1, attempt 1" in out
+    assert '"num_ctx": 4096' in out
+    assert "new_interest_rate" in out
+
+
+def test_the_calls_of_a_turn_that_broke_off_are_shown(llmsim_lab: Command, tmp_path: Path) -> None:
+    replies = [
+        {"action": "Up", "reasoning": "So.", "confidence": 1},
+        TimeoutError(),
+        TimeoutError(),
+    ]
+    with Tape("broken.tape") as tape:
+        simulation = Simulation(SimulationConfig(), llm_client=make_client(replies), tape=tape)
+        with pytest.raises(Exception, match="timeout"):
+            simulation.run(1)
+        simulation.close()
+    status, out, _ = llmsim_lab("tape", "show", "broken.tape", "--turn", "1")
+    assert status == 0
+    assert "Turn 1 of run 1 was not finished; its calls:" in out
+    assert "--- timeout: " in out
+    assert "its call failed for good and was made anew" in out
+    assert "Turn 0" in llmsim_lab("tape", "show", "broken.tape", "--turn", "0")[1]
+
+
+def test_runs_that_are_the_same_have_no_differences(llmsim_lab: Command, tape: Path) -> None:
+    status, out, _ = llmsim_lab("tape", "diff", "a.tape", "1", "1")
+    assert status == 0
+    assert "Configuration, model and versions are the same." in out
+    assert "The prompts that both have are the same." in out
+    assert "Turns 0 to 4, which both have, led to the same." in out
+
+
+def test_differences_of_configuration_and_trajectory_are_shown(llmsim_lab: Command) -> None:
+    with Tape("two.tape") as tape:
+        for rate, nations in ((15.0, ["Aland"]), (None, ["Aland", "Borduria"])):
+            config = SimulationConfig(
+                turns=2,
+                nations=tuple({"name": n, "kind": "taylor"} for n in nations),
+                validator={"kind": "always_valid"},
+                interventions=[{"turn": 1, "set": {"inflation": rate}}] if rate else (),
+            )
+            simulation = Simulation(config, tape=tape)
+            simulation.run()
+            simulation.close()
+    status, out, _ = llmsim_lab("tape", "diff", "two.tape", "1", "2")
+    assert status == 0
+    assert 'config.nations.1.name: (none) -> "Borduria"' in out
+    assert "config.interventions.0.set.inflation: 15.0 -> (none)" in out
+    assert "Their trajectories part at turn 1, in: " in out
+    assert "inflation, run 1 -> 2" in out
+    assert "15 -> " in out
+
+
+def test_a_tape_goes_through_json_lines_and_is_sound_at_the_other_end(
+    llmsim_lab: Command, tape: Path
+) -> None:
+    assert llmsim_lab("tape", "export", "a.tape", "a.jsonl")[1] == "Written: a.jsonl\n"
+    assert llmsim_lab("tape", "import", "a.jsonl", "b.tape")[1] == "Imported to b.tape: run 1\n"
+    out = llmsim_lab("tape", "import", "a.jsonl", "b.tape")[1]
+    assert out == "Imported to b.tape: run 2\n"
+    status, out, _ = llmsim_lab("tape", "verify", "b.tape", "--replay")
+    assert status == 0
+    assert out == "b.tape is sound: 2 runs, 24 calls; 2 replayed to the same turns.\n"
+
+
+def test_a_damaged_tape_is_told_by_status_1(llmsim_lab: Command, tape: Path) -> None:
+    connection = sqlite3.connect(tape)
+    connection.execute("UPDATE calls SET agent = 'Eland' WHERE id = 2")
+    connection.commit()
+    connection.close()
+    status, out, _ = llmsim_lab("tape", "verify", "a.tape", "--replay")
+    assert status == 1
+    assert out == "run 1, turn 1, call 2: its key is not that of its content\n"
+
+
+def test_a_turn_that_does_not_follow_from_its_calls_is_found_by_replaying(
+    llmsim_lab: Command, tape: Path
+) -> None:
+    connection = sqlite3.connect(tape)
+    connection.execute(
+        "UPDATE turns SET record = json_set(record, '$.state.global_state.interest_rate', 3) "
+        "WHERE turn = 2"
+    )
+    connection.commit()
+    connection.close()
+    assert llmsim_lab("tape", "verify", "a.tape")[0] == 0
+    status, out, _ = llmsim_lab("tape", "verify", "a.tape", "--replay")
+    assert status == 1
+    assert "run 1: it cannot be replayed: turn 2 of run 1 came out differently" in out
+
+
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [
+        ("config", "the manifest has no config"),
+        ("llm", "the settings of the model: "),
+    ],
+)
+def test_a_run_with_a_damaged_manifest_is_refused_with_one_message(
+    llmsim_lab: Command, tape: Path, part: str, message: str
+) -> None:
+    new = "'no'" if part == "config" else """json('{"model": 7}')"""
+    connection = sqlite3.connect(tape)
+    connection.execute(f"UPDATE runs SET manifest = json_set(manifest, '$.{part}', {new})")
+    connection.commit()
+    connection.close()
+    for command in (("replay",), ("fork", "--turns", "1"), ("tape", "show")):
+        name, *options = command
+        arguments = (name, *options, "a.tape") if name == "tape" else (name, "a.tape", *options)
+        status, _, err = llmsim_lab(*arguments)
+        assert status == 1
+        assert err.startswith("error: run 1 on a.tape is damaged: ")
+        assert message in err
+
+
+def test_texts_of_a_strangers_tape_are_shown_as_texts(llmsim_lab: Command) -> None:
+    def hostile(request: Any) -> dict[str, Any]:
+        component = request.site.component
+        if component == "agent":
+            return {"action": HOSTILE, "reasoning": HOSTILE, "confidence": 1}
+        if component == "validator":
+            return {"is_valid": True, "reasoning": HOSTILE, "confidence": 1}
+        rates = request.schema["properties"]["new_interest_rate"]["enum"]
+        return {"new_interest_rate": rates[0], "reasoning": HOSTILE, "confidence": 1}
+
+    config = SimulationConfig(name=HOSTILE, nations=(HOSTILE,), turns=2, start="1979Q3")
+    with Tape("bad.tape") as tape:
+        simulation = Simulation(config, llm_client=make_client(hostile), tape=tape)
+        simulation.run(2)
+        simulation.fork(1).close()
+        simulation.close()
+    for arguments in (
+        ("tape", "ls", "bad.tape"),
+        ("tape", "tree", "bad.tape"),
+        ("tape", "show", "bad.tape", "--run", "1"),
+        ("tape", "show", "bad.tape", "--run", "1", "--turn", "1"),
+        ("tape", "show", "bad.tape", "--call", "1"),
+        ("tape", "diff", "bad.tape", "1", "2"),
+        ("tape", "verify", "bad.tape", "--replay"),
+        ("replay", "bad.tape", "--run", "1"),
+    ):
+        status, out, err = llmsim_lab(*arguments)
+        assert (status, err) == (0, "")
+        assert "\x1b" not in out
+        assert "\u202e" not in out
+        if arguments[1] != "verify":
+            assert "[2J$x^{ [bold]" in " ".join(out.split())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llmsim_lab.text import clip, number
+from llmsim_lab.text import clip, number, printable
 
 
 @pytest.mark.parametrize(
@@ -32,3 +32,11 @@ def test_a_text_that_fits_is_only_put_on_one_line() -> None:
 def test_a_text_that_does_not_fit_ends_in_an_ellipsis_and_fits() -> None:
     assert clip("Cut the taxes", 8) == "Cut the…"
     assert len(clip("x" * 100, 20)) == 20
+
+
+def test_what_a_terminal_would_obey_is_taken_out_of_a_text() -> None:
+    assert printable("a\x1b[2Jb\u202ec\r\nd\ud800") == "a[2Jbcd"
+
+
+def test_line_breaks_stay_where_they_are_wanted() -> None:
+    assert printable("é\n\tb\x07", keep="\n\t") == "é\n\tb"

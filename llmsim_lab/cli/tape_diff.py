@@ -33,7 +33,7 @@ def show_differences(tape: Tape, a: RunInfo, b: RunInfo) -> None:
     changed = list(_changes(a.manifest, b.manifest))
     for line in changed or ["Configuration, model and versions are the same."]:
         say(line)
-    _show_prompts(a.manifest["prompts"], b.manifest["prompts"])
+    _show_prompts(a, b)
     _show_trajectories(tape, a, b)
 
 
@@ -60,14 +60,16 @@ def _flat(manifest: Mapping[str, Any]) -> dict[str, str]:
     return values
 
 
-def _show_prompts(a: Mapping[str, Any], b: Mapping[str, Any]) -> None:
+def _show_prompts(a: RunInfo, b: RunInfo) -> None:
     """Print word diffs of the prompts; parts whose prompts changed alike are named together."""
+    before, after = a.manifest["prompts"], b.manifest["prompts"]
     changed: dict[tuple[str, str], list[str]] = {}
-    for place in sorted(a.keys() | b.keys()):
-        if place not in a or place not in b:
-            say(f"{place}: only run {'B' if place not in a else 'A'} has a prompt for it")
-        elif a[place]["digest"] != b[place]["digest"]:
-            changed.setdefault((a[place]["text"], b[place]["text"]), []).append(place)
+    for place in sorted(before.keys() | after.keys()):
+        if place not in before or place not in after:
+            say(f"{place}: only run {a.id if place in before else b.id} has a prompt for it")
+        elif before[place]["digest"] != after[place]["digest"]:
+            texts = before[place]["text"], after[place]["text"]
+            changed.setdefault(texts, []).append(place)
     for (was, now), places in changed.items():
         say(f"The prompt of {', '.join(places)} differs:", style="bold")
         too_long = max(len(was), len(now)) > _MAX_COMPARED_CHARS

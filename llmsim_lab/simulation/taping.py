@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from pydantic import ValidationError
 
+from llmsim_lab.calls import Attempt
 from llmsim_lab.economy.rules import TaylorRule
 from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import LLMClient, Tape
@@ -223,10 +224,25 @@ def _difference(recorded: Turn, now: Turn) -> str:
 
 def load_turns(tape: Tape, run: int, *, up_to: int | None = None) -> list[Turn]:
     """Return a run's turns from the tape, those it shares with its parents included."""
-    return [
-        decode_turn(record, lambda number: tape.call(number).attempt)
-        for record in tape.turn_records(run, up_to=up_to)
-    ]
+    line = tape.line(run)
+    turns = []
+    for record in tape.turn_records(run, up_to=up_to):
+        part = next((part for part, last in line if record["turn"] <= last), run)
+        known = {call.id: call.attempt for call in tape.calls(part, turn=record["turn"])}
+        turns.append(decode_turn(record, _Attempts(tape, known)))
+    return turns
+
+
+class _Attempts:
+    """A turn's attempts by number; one that belongs to another turn is looked up by itself."""
+
+    def __init__(self, tape: Tape, known: Mapping[int, Attempt]) -> None:
+        self._tape = tape
+        self._known = known
+
+    def __call__(self, number: int) -> Attempt:
+        known = self._known.get(number)
+        return known if known is not None else self._tape.call(number).attempt
 
 
 def planned_after(record: Mapping[str, Any]) -> list[Intervention]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sqlite3
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,15 @@ import pandas as pd
 import pytest
 import yaml
 from builders import make_client
+from cli_kit import Run, reply
 
+from llmsim_lab.calls import Attempt, ChatReply, ChatRequest, Message, ToolCall
 from llmsim_lab.cli import main
 from llmsim_lab.llm import Tape
+from llmsim_lab.llm.tape import LiveRecorder
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.simulation import Simulation, SimulationConfig
+from llmsim_lab.simulation import Simulation, SimulationConfig, fork
 from llmsim_lab.testing import FakeOllama, Fault
-
-Command = Callable[..., tuple[int, str, str]]
 
 HOSTILE = "\x1b[2J$x^{ [bold]up\u202e"
 CONFIG = {
@@ -30,39 +31,6 @@ CONFIG = {
     "nations": ["Aland"],
     "llm": {"model": "ollama:llama3.2", "retry_wait_s": 0},
 }
-
-
-@pytest.fixture
-def llmsim_lab(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
-) -> Command:
-    """Run the command in an empty folder; returns its status, output and errors."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "160")
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["llmsim-lab", *arguments])
-        try:
-            main()
-            status = 0
-        except SystemExit as end:
-            status = end.code if isinstance(end.code, int) else 1
-        out, err = capfd.readouterr()
-        return status, out, err
-
-    return run
-
-
-def reply(body: dict[str, Any]) -> dict[str, Any]:
-    """Answer as a model would that always wants half a point more."""
-    fields = body["format"]["properties"]
-    if "is_valid" in fields:
-        return {"is_valid": True, "reasoning": "It is monetary.", "confidence": 0.9}
-    if "new_interest_rate" in fields:
-        rates = fields["new_interest_rate"]["enum"]
-        rate = rates[len(rates) // 2 + 2]
-        return {"new_interest_rate": rate, "reasoning": "Up.", "confidence": 0.9}
-    return {"action": "Raise the interest rate", "reasoning": "Prices rise.", "confidence": 0.8}
 
 
 @pytest.fixture
@@ -87,7 +55,7 @@ def recorded_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def tape(recorded_once: Path, llmsim_lab: Command, tmp_path: Path) -> Path:
+def tape(recorded_once: Path, llmsim_lab: Run, tmp_path: Path) -> Path:
     """A copy of it in the folder that the command runs in, as ``a.tape``."""
     return Path(shutil.copy(recorded_once, tmp_path / "a.tape"))
 
@@ -96,7 +64,7 @@ def frame(folder: str) -> pd.DataFrame:
     return pd.read_csv(f"{folder}/turns.csv")
 
 
-def test_a_run_is_recorded_where_a_tape_is_named(llmsim_lab: Command, server: FakeOllama) -> None:
+def test_a_run_is_recorded_where_a_tape_is_named(llmsim_lab: Run, server: FakeOllama) -> None:
     Path("run.yaml").write_text(yaml.safe_dump(CONFIG))
     status, out, err = llmsim_lab(
         "run", "run.yaml", "--tape", "a.tape", "--turns", "2", "--host", server.host
@@ -108,7 +76,7 @@ def test_a_run_is_recorded_where_a_tape_is_named(llmsim_lab: Command, server: Fa
 
 
 def test_a_replay_gives_the_same_files_and_asks_no_model(
-    llmsim_lab: Command, tape: Path, recorded_once: Path
+    llmsim_lab: Run, tape: Path, recorded_once: Path
 ) -> None:
     before = tape.read_bytes()
     status, out, err = llmsim_lab("replay", "a.tape", "--out", "again")
@@ -121,13 +89,13 @@ def test_a_replay_gives_the_same_files_and_asks_no_model(
     assert tape.read_bytes() == before
 
 
-def test_a_replay_ends_at_the_turn_asked_for(llmsim_lab: Command, tape: Path) -> None:
+def test_a_replay_ends_at_the_turn_asked_for(llmsim_lab: Run, tape: Path) -> None:
     assert llmsim_lab("replay", "a.tape", "--turns", "2")[0] == 0
     assert frame("out/replay")["turn"].tolist() == [0, 1, 2]
 
 
 def test_a_fork_goes_on_live_with_the_recorded_model_and_says_which_turns_are_which(
-    llmsim_lab: Command, tape: Path, server: FakeOllama
+    llmsim_lab: Run, tape: Path, server: FakeOllama
 ) -> None:
     status, out, err = llmsim_lab(
         *("fork", "a.tape", "--turn", "2", "--set", "inflation=15", "--shock", "supply=2"),
@@ -149,7 +117,7 @@ def test_a_fork_goes_on_live_with_the_recorded_model_and_says_which_turns_are_wh
 
 
 def test_a_fork_with_an_edited_prompt_knows_what_it_was_edited_from(
-    llmsim_lab: Command, tape: Path, server: FakeOllama
+    llmsim_lab: Run, tape: Path, server: FakeOllama
 ) -> None:
     text = Prompt.load("agent_policy").text.replace("ONE", "exactly one")
     Path("agent_policy.md").write_text(text)
@@ -168,9 +136,7 @@ def test_a_fork_with_an_edited_prompt_knows_what_it_was_edited_from(
     assert "engine" not in out
 
 
-def test_a_run_that_broke_off_is_resumed_to_its_end(
-    llmsim_lab: Command, server: FakeOllama
-) -> None:
+def test_a_run_that_broke_off_is_resumed_to_its_end(llmsim_lab: Run, server: FakeOllama) -> None:
     Path("run.yaml").write_text(yaml.safe_dump(CONFIG))
     run = ("run", "run.yaml", "--tape", "a.tape", "--host", server.host)
 
@@ -192,7 +158,7 @@ def test_a_run_that_broke_off_is_resumed_to_its_end(
 
 
 def test_a_finished_run_is_resumed_only_by_so_many_turns(
-    llmsim_lab: Command, tape: Path, server: FakeOllama
+    llmsim_lab: Run, tape: Path, server: FakeOllama
 ) -> None:
     status, _, err = llmsim_lab("resume", "a.tape", "--host", server.host)
     assert status == 1
@@ -203,7 +169,7 @@ def test_a_finished_run_is_resumed_only_by_so_many_turns(
     assert frame("out/resume")["turn"].tolist() == [0, 1, 2, 3, 4, 5]
 
 
-def test_a_resume_with_another_model_is_refused(llmsim_lab: Command, tape: Path) -> None:
+def test_a_resume_with_another_model_is_refused(llmsim_lab: Run, tape: Path) -> None:
     with FakeOllama(models=["other"], reply=reply) as server:
         status, _, err = llmsim_lab(
             "resume", "a.tape", "--turns", "1", "--model", "ollama:other", "--host", server.host
@@ -213,7 +179,7 @@ def test_a_resume_with_another_model_is_refused(llmsim_lab: Command, tape: Path)
 
 
 def test_a_rerun_makes_fresh_calls_beside_the_recorded_run(
-    llmsim_lab: Command, tape: Path, server: FakeOllama
+    llmsim_lab: Run, tape: Path, server: FakeOllama
 ) -> None:
     status, out, err = llmsim_lab("rerun", "a.tape", "--turns", "2", "--host", server.host)
     assert (status, err) == (0, "")
@@ -227,7 +193,7 @@ def test_a_rerun_makes_fresh_calls_beside_the_recorded_run(
 
 
 def test_a_fork_whose_model_fails_says_that_no_turn_was_live(
-    llmsim_lab: Command, tape: Path, server: FakeOllama
+    llmsim_lab: Run, tape: Path, server: FakeOllama
 ) -> None:
     server.fail_next(Fault.status(400, "no"), times=9)
     status, out, err = llmsim_lab("fork", "a.tape", "--turn", "1", "--host", server.host)
@@ -237,7 +203,7 @@ def test_a_fork_whose_model_fails_says_that_no_turn_was_live(
 
 
 @pytest.fixture
-def rules(llmsim_lab: Command) -> Path:
+def rules(llmsim_lab: Run) -> Path:
     """A tape of a run without a model, ``rules.tape``."""
     config = SimulationConfig(
         name="rule",
@@ -252,7 +218,7 @@ def rules(llmsim_lab: Command) -> Path:
     return Path("rules.tape")
 
 
-def test_a_run_without_a_model_goes_on_without_one(llmsim_lab: Command, rules: Path) -> None:
+def test_a_run_without_a_model_goes_on_without_one(llmsim_lab: Run, rules: Path) -> None:
     status, out, _ = llmsim_lab("resume", str(rules))
     assert status == 0
     assert "turns 3 to 3 are live" in out
@@ -285,7 +251,7 @@ def test_a_run_without_a_model_goes_on_without_one(llmsim_lab: Command, rules: P
     ],
 )
 def test_bad_input_ends_with_one_message_and_status_1(
-    llmsim_lab: Command, rules: Path, arguments: tuple[str, ...], message: str
+    llmsim_lab: Run, rules: Path, arguments: tuple[str, ...], message: str
 ) -> None:
     Path("run.txt").write_text("no tape")
     Path("mine.md").write_text("## User\n\nHi\n")
@@ -300,7 +266,7 @@ def test_bad_input_ends_with_one_message_and_status_1(
     assert not Path("new.tape").exists()
 
 
-def test_a_run_recorded_with_a_script_needs_a_model_named(llmsim_lab: Command) -> None:
+def test_a_run_recorded_with_a_script_needs_a_model_named(llmsim_lab: Run) -> None:
     with Tape("script.tape") as tape:
         simulation = Simulation(SimulationConfig(), llm_client=make_client(), tape=tape)
         simulation.run(1)
@@ -312,7 +278,7 @@ def test_a_run_recorded_with_a_script_needs_a_model_named(llmsim_lab: Command) -
 
 
 def test_a_run_that_never_asked_its_model_goes_on_with_the_configured_one(
-    llmsim_lab: Command, server: FakeOllama
+    llmsim_lab: Run, server: FakeOllama
 ) -> None:
     Path("run.yaml").write_text(yaml.safe_dump(CONFIG))
     run = ("run", "run.yaml", "--tape", "a.tape", "--turns", "0", "--host", server.host)
@@ -322,14 +288,14 @@ def test_a_run_that_never_asked_its_model_goes_on_with_the_configured_one(
     assert "turns 1 to 1 are live" in out
 
 
-def test_runs_are_listed(llmsim_lab: Command, tape: Path) -> None:
+def test_runs_are_listed(llmsim_lab: Run, tape: Path) -> None:
     status, out, _ = llmsim_lab("tape", "ls", "a.tape")
     assert status == 0
     assert "llama3.2" in out.splitlines()[1]
     assert "done" in out
 
 
-def test_a_run_is_shown_with_what_defines_it(llmsim_lab: Command, tape: Path) -> None:
+def test_a_run_is_shown_with_what_defines_it(llmsim_lab: Run, tape: Path) -> None:
     status, out, _ = llmsim_lab("tape", "show", "a.tape")
     assert status == 0
     assert "Run 1, mine: run" in out
@@ -341,7 +307,7 @@ def test_a_run_is_shown_with_what_defines_it(llmsim_lab: Command, tape: Path) ->
     assert "3 ok" in out
 
 
-def test_a_turn_is_shown_with_prompts_and_replies(llmsim_lab: Command, tape: Path) -> None:
+def test_a_turn_is_shown_with_prompts_and_replies(llmsim_lab: Run, tape: Path) -> None:
     status, out, _ = llmsim_lab("tape", "show", "a.tape", "--turn", "2")
     assert status == 0
     assert "Turn 2, 1980Q1 of run 1" in out
@@ -351,7 +317,7 @@ def test_a_turn_is_shown_with_prompts_and_replies(llmsim_lab: Command, tape: Pat
     assert '"reasoning": "It is monetary."' in out
 
 
-def test_a_call_is_shown_with_its_settings(llmsim_lab: Command, tape: Path) -> None:
+def test_a_call_is_shown_with_its_settings(llmsim_lab: Run, tape: Path) -> None:
     status, out, _ = llmsim_lab("tape", "show", "a.tape", "--call", "3")
     assert status == 0
     assert "Call 3 of run 1: engine of Aland, turn 1, attempt 1" in out
@@ -359,7 +325,7 @@ def test_a_call_is_shown_with_its_settings(llmsim_lab: Command, tape: Path) -> N
     assert "new_interest_rate" in out
 
 
-def test_the_calls_of_a_turn_that_broke_off_are_shown(llmsim_lab: Command, tmp_path: Path) -> None:
+def test_the_calls_of_a_turn_that_broke_off_are_shown(llmsim_lab: Run, tmp_path: Path) -> None:
     replies = [
         {"action": "Up", "reasoning": "So.", "confidence": 1},
         TimeoutError(),
@@ -378,7 +344,47 @@ def test_the_calls_of_a_turn_that_broke_off_are_shown(llmsim_lab: Command, tmp_p
     assert "Turn 0" in llmsim_lab("tape", "show", "broken.tape", "--turn", "0")[1]
 
 
-def test_runs_that_are_the_same_have_no_differences(llmsim_lab: Command, tape: Path) -> None:
+def test_a_call_with_tools_and_thinking_is_shown_whole(llmsim_lab: Run, rules: Path) -> None:
+    call = ToolCall(name="look", arguments={"at": "rates"})
+    tool = {"type": "function", "function": {"name": "look"}}
+    request = ChatRequest(model="m", messages=(Message("user", "Look."),), tools=(tool,))
+    reply = ChatReply(text="", thinking="Hm.", tool_calls=(call,), prompt_tokens=7, reply_tokens=3)
+    with Tape(rules) as tape:
+        recorder = LiveRecorder(tape, 1)
+        recorder.keep(Attempt(request=request, reply=reply, seconds=1.5))
+        recorder.close()
+    status, out, _ = llmsim_lab("tape", "show", str(rules), "--call", "1")
+    assert status == 0
+    assert "Call 1 of run 1: outside a turn, attempt 1" in out
+    assert 'tool: {"type": "function", "function": {"name": "look"}}' in out
+    assert "--- answered (1.50 s, 7 tokens read, 3 written)\nHm.\n" in out
+    assert 'calls look({"at": "rates"})' in out
+
+
+def test_runs_of_other_nations_say_which_prompts_only_one_has(llmsim_lab: Run, tape: Path) -> None:
+    with Tape(tape) as recorded:
+        simulation = Simulation(
+            SimulationConfig(nations=("Borduria",)), llm_client=make_client(), tape=recorded
+        )
+        simulation.close()
+    out = llmsim_lab("tape", "diff", "a.tape", "1", "2")[1]
+    assert "agent:Aland: only run 1 has a prompt for it" in out
+    assert "agent:Borduria: only run 2 has a prompt for it" in out
+
+
+def test_a_forks_page_says_where_it_comes_from_and_what_was_edited(
+    llmsim_lab: Run, tape: Path
+) -> None:
+    shipped = Prompt.load("agent_policy")
+    with Tape(tape) as recorded:
+        edited = shipped.replace("ONE", "a single")
+        fork(recorded, 1, turn=2, llm_client=make_client(), prompt=edited).close()
+    out = llmsim_lab("tape", "show", "a.tape")[1]
+    assert "Run 2, mine: fork of run 1 at turn 2" in out
+    assert f", edited from {shipped.digest[:12]}" in out
+
+
+def test_runs_that_are_the_same_have_no_differences(llmsim_lab: Run, tape: Path) -> None:
     status, out, _ = llmsim_lab("tape", "diff", "a.tape", "1", "1")
     assert status == 0
     assert "Configuration, model and versions are the same." in out
@@ -386,7 +392,7 @@ def test_runs_that_are_the_same_have_no_differences(llmsim_lab: Command, tape: P
     assert "Turns 0 to 4, which both have, led to the same." in out
 
 
-def test_differences_of_configuration_and_trajectory_are_shown(llmsim_lab: Command) -> None:
+def test_differences_of_configuration_and_trajectory_are_shown(llmsim_lab: Run) -> None:
     with Tape("two.tape") as tape:
         for rate, nations in ((15.0, ["Aland"]), (None, ["Aland", "Borduria"])):
             config = SimulationConfig(
@@ -408,7 +414,7 @@ def test_differences_of_configuration_and_trajectory_are_shown(llmsim_lab: Comma
 
 
 def test_a_tape_goes_through_json_lines_and_is_sound_at_the_other_end(
-    llmsim_lab: Command, tape: Path
+    llmsim_lab: Run, tape: Path
 ) -> None:
     assert llmsim_lab("tape", "export", "a.tape", "a.jsonl")[1] == "Written: a.jsonl\n"
     assert llmsim_lab("tape", "import", "a.jsonl", "b.tape")[1] == "Imported to b.tape: run 1\n"
@@ -419,7 +425,7 @@ def test_a_tape_goes_through_json_lines_and_is_sound_at_the_other_end(
     assert out == "b.tape is sound: 2 runs, 24 calls; 2 replayed to the same turns.\n"
 
 
-def test_a_damaged_tape_is_told_by_status_1(llmsim_lab: Command, tape: Path) -> None:
+def test_a_damaged_tape_is_told_by_status_1(llmsim_lab: Run, tape: Path) -> None:
     connection = sqlite3.connect(tape)
     connection.execute("UPDATE calls SET agent = 'Eland' WHERE id = 2")
     connection.commit()
@@ -430,7 +436,7 @@ def test_a_damaged_tape_is_told_by_status_1(llmsim_lab: Command, tape: Path) -> 
 
 
 def test_a_turn_that_does_not_follow_from_its_calls_is_found_by_replaying(
-    llmsim_lab: Command, tape: Path
+    llmsim_lab: Run, tape: Path
 ) -> None:
     connection = sqlite3.connect(tape)
     connection.execute(
@@ -453,7 +459,7 @@ def test_a_turn_that_does_not_follow_from_its_calls_is_found_by_replaying(
     ],
 )
 def test_a_run_with_a_damaged_manifest_is_refused_with_one_message(
-    llmsim_lab: Command, tape: Path, part: str, message: str
+    llmsim_lab: Run, tape: Path, part: str, message: str
 ) -> None:
     new = "'no'" if part == "config" else """json('{"model": 7}')"""
     connection = sqlite3.connect(tape)
@@ -469,7 +475,7 @@ def test_a_run_with_a_damaged_manifest_is_refused_with_one_message(
         assert message in err
 
 
-def test_texts_of_a_strangers_tape_are_shown_as_texts(llmsim_lab: Command) -> None:
+def test_texts_of_a_strangers_tape_are_shown_as_texts(llmsim_lab: Run) -> None:
     def hostile(request: Any) -> dict[str, Any]:
         component = request.site.component
         if component == "agent":

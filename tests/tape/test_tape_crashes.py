@@ -60,10 +60,10 @@ def assert_same(run: Simulation, reference: Simulation) -> None:
 
 @pytest.fixture(scope="module", params=[1, 2])
 def killed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the tape of a run that was killed thirty times, and the log of its model."""
+    """A folder with the tape of a run that was killed two dozen times, and the log of its model."""
     folder = tmp_path_factory.mktemp("killed")
     subprocess.run(
-        [sys.executable, "-W", "error", HERE / "killed_runs.py", folder, str(request.param), "30"],
+        [sys.executable, "-W", "error", HERE / "killed_runs.py", folder, str(request.param), "24"],
         check=True,
         timeout=120,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (TESTS, HERE)))},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import json
 from collections.abc import Callable
@@ -14,9 +15,10 @@ from builders import make_client, make_config, policy
 from pandas.testing import assert_frame_equal
 from tape_tools_kit import record, spoil
 
+from llmsim_lab.calls import Attempt, ChatReply, ChatRequest, Message, ToolCall
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm import Tape
-from llmsim_lab.llm.tape import transfer, verify
+from llmsim_lab.llm.tape import LiveRecorder, transfer, verify
 from llmsim_lab.simulation import Simulation, replay
 
 
@@ -332,3 +334,74 @@ def test_attempts_that_failed_for_good_are_carried_over_as_such(tmp_path: Path) 
         new.import_jsonl(old.export(tmp_path / "old.jsonl")[0])
         assert old.calls_frame(1)["forgotten"].tolist() == [True, True, False]
         assert_frame_equal(new.calls_frame(1), old.calls_frame(1))
+
+
+def test_calls_with_tools_thinking_and_no_place_in_a_turn_are_carried_over(tmp_path: Path) -> None:
+    call = ToolCall(name="look", arguments={"at": "rates"}, id="1")
+    request = ChatRequest(
+        model="m",
+        messages=(
+            Message("user", "Look."),
+            Message("assistant", "", (call,)),
+            Message("tool", "4", tool_name="look"),
+        ),
+        tools=({"type": "function", "function": {"name": "look"}},),
+    )
+    reply = ChatReply(text="", thinking="Hm.", tool_calls=(call,), done_reason="length")
+    with Tape(tmp_path / "old.tape") as old, Tape(tmp_path / "new.tape") as new:
+        Simulation(make_config(), tape=old).close()
+        recorder = LiveRecorder(old, 1)
+        recorder.keep(Attempt(request=request, reply=reply, seconds=1.5))
+        recorder.close()
+        assert verify(old) == []
+        new.import_jsonl(old.export(tmp_path / "old.jsonl")[0])
+        assert verify(new) == []
+        assert new.call(1) == old.call(1)
+        assert new.call(1).attempt.request == request
+        assert new.call(1).attempt.reply == reply
+
+
+@pytest.mark.parametrize(
+    ("messages", "message"),
+    [
+        ([["user", "x", [["look", 7, None]], None]], "a tool call's arguments is int"),
+        ([["user", "x", [[7, {}, None]], None]], "a tool call's name is int"),
+        ([["user", "x", [["look", {}, 7]], None]], "a tool call's id is int"),
+        ([["user", "x", [], 7]], "a message's tool is int"),
+        ([["user"]], "not enough values"),
+        (7, "must be an iterable"),
+    ],
+)
+def test_messages_of_another_form_are_refused(
+    exported: Path, tmp_path: Path, messages: Any, message: str
+) -> None:
+    lines = lines_of(exported)
+    lines[numbered(lines, "call") - 1]["messages"] = messages
+    rewrite(exported, lines)
+    with Tape(tmp_path / "new.tape") as tape, pytest.raises(TapeError) as failure:
+        tape.import_jsonl(exported)
+    assert message in str(failure.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"tools": [7]}, "a tool is int"),
+        ({"schema": "x"}, "the schema is str"),
+        ({"options": []}, "the options is list"),
+        ({"model": None}, "the model is NoneType"),
+        ({"timeout_s": True}, "timeout_s is bool"),
+        ({"think": 7}, "think is int"),
+    ],
+)
+def test_settings_of_another_form_are_refused(
+    exported: Path, tmp_path: Path, settings: dict[str, Any], message: str
+) -> None:
+    lines = lines_of(exported)
+    text = lines[numbered(lines, "text") - 1]
+    text["text"] = json.dumps(json.loads(text["text"]) | settings)
+    text["digest"] = hashlib.sha256(text["text"].encode()).hexdigest()
+    rewrite(exported, lines)
+    with Tape(tmp_path / "new.tape") as tape, pytest.raises(TapeError) as failure:
+        tape.import_jsonl(exported)
+    assert message in str(failure.value)

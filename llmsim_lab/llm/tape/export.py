@@ -7,7 +7,6 @@ saying which.
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,13 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm.tape.info import loads
+from llmsim_lab.llm.tape.keys import dumps
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from llmsim_lab.llm.tape.tape import Tape
 
-__all__ = ["FORMAT", "KINDS", "dumps", "export"]
+__all__ = ["FORMAT", "KINDS", "export"]
 
 FORMAT = 1
 """Of the JSON lines."""
@@ -120,14 +120,6 @@ def _call_line(row: sqlite3.Row) -> dict[str, Any]:
         values[name] = None if text is None else loads(text, f"call {row['id']}")
     values["forgotten"] = bool(row["forgotten"])
     return values
-
-
-def dumps(value: Any) -> str:
-    """Return JSON text that a file and a database can hold."""
-    text = json.dumps(value, ensure_ascii=False)
-    # Half a character, which a model can write, goes into no file unless escaped.
-    halves = not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text)
-    return json.dumps(value) if halves else text
 
 
 def _export_parquet(tape: Tape, path: Path, runs: list[int]) -> list[Path]:

@@ -14,6 +14,7 @@ __all__ = [
     "Settings",
     "SettingsCache",
     "call_key",
+    "dumps",
     "encode_message",
     "key_fits",
     "nth_key",
@@ -60,17 +61,29 @@ def settings_texts(request: ChatRequest) -> tuple[str, str]:
     more: dict[str, Any] = {"keep_alive": request.keep_alive, "timeout_s": request.timeout_s}
     if (system := shared_system(request)) is not None:
         more["system"] = system
-    return _dumps(values | more), _dumps(values)
+    return dumps(values | more), dumps(values)
 
 
 def shared_system(request: ChatRequest) -> str | None:
     """Return the system message that is kept with the settings, once for many requests."""
     first = request.messages[0] if request.messages else None
-    return first.content if first == Message("system", first.content if first else "") else None
+    if first is None or first.role != "system" or first.tool_calls or first.tool_name is not None:
+        return None
+    return first.content
 
 
-def _dumps(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+def dumps(value: Any) -> str:
+    """Return JSON that a database takes, also where a model wrote half a character."""
+    text = _encode(value)
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            return json.dumps(value, separators=(",", ":"))
+    return text
+
+
+_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
 @dataclass(frozen=True, slots=True)

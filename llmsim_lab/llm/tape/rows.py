@@ -6,12 +6,14 @@ import json
 import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, get_args
 
 from llmsim_lab.calls import Attempt, CallSite, ChatReply, ChatRequest, Message, ToolCall
 from llmsim_lab.errors import FailureReason, TapeError
 from llmsim_lab.llm.tape.checks import check_attempt
-from llmsim_lab.llm.tape.keys import encode_message, plain, shared_system
+from llmsim_lab.llm.tape.keys import dumps, encode_message, plain, shared_system
 
 __all__ = ["COLUMNS", "RecordedCall", "attempt_of", "encode_attempt", "fault_text", "reply_text"]
 
@@ -57,16 +59,14 @@ def reply_text(reply: ChatReply | None) -> str | None:
     for name in ("seconds", "load_seconds"):
         if duration := getattr(reply, name):
             values[name] = duration
-    return json.dumps(values, ensure_ascii=False)
+    return dumps(values)
 
 
 def fault_text(attempt: Attempt) -> str | None:
     """Return what went wrong as JSON, or None if nothing did."""
     if attempt.reason is None:
         return None
-    return json.dumps(
-        [attempt.reason, attempt.detail, attempt.status_code, attempt.retry], ensure_ascii=False
-    )
+    return dumps([attempt.reason, attempt.detail, attempt.status_code, attempt.retry])
 
 
 def encode_attempt(attempt: Attempt) -> tuple[str, str | None, str | None, float]:
@@ -75,7 +75,7 @@ def encode_attempt(attempt: Attempt) -> tuple[str, str | None, str | None, float
     own = request.messages if shared_system(request) is None else request.messages[1:]
     messages = [encode_message(message) for message in own]
     return (
-        json.dumps(messages, ensure_ascii=False),
+        dumps(messages),
         reply_text(attempt.reply),
         fault_text(attempt),
         attempt.seconds,
@@ -96,8 +96,15 @@ def attempt_of(row: sqlite3.Row | Mapping[str, Any]) -> Attempt:
     return attempt
 
 
+@lru_cache(maxsize=512)
+def _settings_of(text: str) -> Mapping[str, Any]:
+    """Return the settings that many calls share, parsed once; whoever digests them knows them."""
+    settings: dict[str, Any] = json.loads(text)
+    return MappingProxyType(settings | {"tools": tuple(settings["tools"])})
+
+
 def _attempt_of(row: sqlite3.Row | Mapping[str, Any]) -> Attempt:
-    settings = json.loads(row["settings"])
+    settings = _settings_of(row["settings"])
     site = None
     if row["component"] is not None:
         site = CallSite(
@@ -111,7 +118,7 @@ def _attempt_of(row: sqlite3.Row | Mapping[str, Any]) -> Attempt:
         model=settings["model"],
         messages=tuple(_message_of(parts) for parts in [*shared, *json.loads(row["messages"])]),
         schema=settings["schema"],
-        tools=tuple(settings["tools"]),
+        tools=settings["tools"],
         options=settings["options"],
         think=settings["think"],
         keep_alive=settings["keep_alive"],

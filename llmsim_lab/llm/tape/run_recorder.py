@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from llmsim_lab.calls import Attempt, CallSite, ChatRequest
 from llmsim_lab.errors import LLMFailureException, TapeError, TapeMiss
-from llmsim_lab.llm.tape.keys import SettingsCache, call_key, nth_key
+from llmsim_lab.llm.tape.keys import Settings, SettingsCache, call_key, nth_key
 from llmsim_lab.llm.tape.nearest import explain_miss
 from llmsim_lab.llm.tape.rows import RecordedCall, encode_attempt
 from llmsim_lab.llm.tape.tape import Tape
@@ -35,8 +35,8 @@ class _Keys:
         self._counts: dict[int, int] = {}
         self._lock = threading.Lock()
 
-    def next(self, request: ChatRequest, previous: Attempt | None) -> bytes:
-        base = call_key(request, _cache.of(request))
+    def next(self, request: ChatRequest, settings: Settings, previous: Attempt | None) -> bytes:
+        base = call_key(request, settings)
         if previous is not None and previous.number in self._counts:
             return nth_key(base, self._counts[previous.number])
         with self._lock:
@@ -90,7 +90,7 @@ class LiveRecorder:
         self.tape = tape
         self.run = run
         self._keys = _Keys()
-        self._pending: dict[int, bytes] = {}
+        self._pending: dict[int, tuple[bytes, Settings]] = {}
         self._release = claim(tape, run, self)
         self._turn = tape.run(run).turns + 1
         self._known = _by_key(tape.calls(run, turn=self._turn))
@@ -109,10 +109,11 @@ class LiveRecorder:
             TapeError: the recorder was closed.
         """
         self._check_open()
-        key = self._keys.next(request, previous)
+        settings = _cache.of(request)
+        key = self._keys.next(request, settings, previous)
         known = self._known.get(key)
         if known is None:
-            self._pending[id(request)] = key
+            self._pending[id(request)] = key, settings
         return known
 
     def keep(self, attempt: Attempt) -> Attempt:
@@ -122,8 +123,8 @@ class LiveRecorder:
             TapeError: the disk is full or fails.
         """
         request, site = attempt.request, attempt.request.site
-        key = self._pending.pop(id(request), None) or self._keys.next(request, None)
-        settings = _cache.of(request)
+        key, settings = self._pending.pop(id(request), (None, _cache.of(request)))
+        key = key or self._keys.next(request, settings, None)
         messages, reply, fault, seconds = encode_attempt(attempt)
         with self.tape.transaction() as connection:
             settings_id = self.tape.text_id(connection, settings.text, settings.digest)
@@ -284,7 +285,7 @@ class ReplayRecorder:
         Raises:
             TapeMiss: it was never made; the message shows how it differs from the nearest one.
         """
-        known = self._known.get(self._keys.next(request, previous))
+        known = self._known.get(self._keys.next(request, _cache.of(request), previous))
         if known is None:
             raise TapeMiss(explain_miss(request, self._known.values(), run=self.run))
         return known

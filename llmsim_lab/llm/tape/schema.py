@@ -80,6 +80,11 @@ def open_database(path: Path, *, read_only: bool) -> sqlite3.Connection:
         raise TapeError(f"there is no tape at {path}")
     if not new:
         _check_header(path)
+        if not read_only and not os.access(path, os.W_OK):
+            raise TapeError(
+                f"cannot open the tape {path} for writing, since the file or its disk is "
+                "read-only; copy it, or open it with Tape(..., read_only=True)"
+            )
     try:
         connection = _connect(path, read_only=read_only)
         try:

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from llmsim_lab.errors import TapeError
 from llmsim_lab.llm.tape.checks import call_numbers, manifest_faults
-from llmsim_lab.llm.tape.export import FORMAT, KINDS, dumps
+from llmsim_lab.llm.tape.export import FORMAT, KINDS
 from llmsim_lab.llm.tape.info import Verb
-from llmsim_lab.llm.tape.keys import SettingsCache, call_key, key_fits
+from llmsim_lab.llm.tape.keys import SettingsCache, call_key, dumps, key_fits
 from llmsim_lab.llm.tape.rows import attempt_of
 
 if TYPE_CHECKING:

@@ -1,0 +1,206 @@
+"""A replay that leaves its recording says how, and what to do; nothing is asked or written."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import make_client, make_config
+from tape_kit import asked, bytes_in, hash_client, make_recorded
+
+from llmsim_lab.agents import EconLLMAgent
+from llmsim_lab.errors import TapeError, TapeMiss
+from llmsim_lab.llm import LLMClient, Tape
+from llmsim_lab.models import Action, GlobalState, SimulationState
+from llmsim_lab.prompts import Prompt
+from llmsim_lab.simulation import Simulation
+from llmsim_lab.simulation.verbs import replay
+
+CONFIG = {"nations": [{"name": "Aland"}], "validator": {"kind": "always_valid"}}
+
+
+def record(path: Path, **llm: Any) -> None:
+    """A finished run of one agent that was given, on a tape at rest."""
+    client = hash_client(**llm)
+    simulation = Simulation(
+        make_config(**CONFIG),
+        llm_client=client,
+        agents=[EconLLMAgent("Aland", client)],
+        tape=path,
+    )
+    simulation.run(2)
+    simulation.close()
+    assert simulation.tape is not None
+    simulation.tape.close()
+
+
+def never(**llm: Any) -> LLMClient:
+    return make_client(TapeError("a call was made"), **{"model": "hash"} | llm)
+
+
+def missed(path: Path, agent: EconLLMAgent) -> str:
+    """What a replay with another agent says."""
+    before = bytes_in(path.parent)
+    with pytest.raises(TapeMiss) as caught:
+        replay(path, agents=[agent])
+    assert bytes_in(path.parent)[path.name] == before[path.name]
+    assert asked(Simulation(make_config(), llm_client=agent.llm_client)) == []
+    return str(caught.value)
+
+
+def test_an_edited_prompt_is_shown_as_a_word_diff_with_the_way_out(tmp_path: Path) -> None:
+    record(tmp_path / "x.tape")
+    prompt = Prompt.load("agent_policy")
+    edited = prompt.edit(prompt.text.replace("most pressing", "least urgent"))
+    message = missed(tmp_path / "x.tape", EconLLMAgent("Aland", never(), prompt=edited))
+    assert "run 1 has no recorded call for agent of Aland, turn 1, attempt 1" in message
+    assert "the [-most-]{+least+} [-pressing-]{+urgent+} economic issue" in message
+    assert "Analyze the current economic state" not in message
+    assert "to go on with other ones, fork the run" in message
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"temperature": 0.1}, r'"temperature": 0.7'),
+        ({"seed": 5}, r'"seed": 5'),
+        ({"max_tokens": 99}, r'"num_predict": 99'),
+        ({"options": {"top_k": 3}}, r'"top_k": 3'),
+    ],
+)
+def test_another_option_is_named_with_both_values(
+    tmp_path: Path, changes: dict[str, Any], expected: str
+) -> None:
+    record(tmp_path / "x.tape")
+    message = missed(tmp_path / "x.tape", EconLLMAgent("Aland", never(**changes)))
+    assert "options differs: recorded {" in message
+    assert expected in message
+    assert "the prompt differs" not in message
+
+
+def test_another_model_is_named(tmp_path: Path) -> None:
+    record(tmp_path / "x.tape")
+    message = missed(tmp_path / "x.tape", EconLLMAgent("Aland", never(model="llama")))
+    assert 'model differs: recorded "hash", asked "llama"' in message
+
+
+def test_another_form_of_the_reply_is_named(tmp_path: Path) -> None:
+    record(tmp_path / "x.tape")
+    message = missed(tmp_path / "x.tape", EconLLMAgent("Aland", never(max_text_chars=50)))
+    assert "schema differs: recorded {" in message
+
+
+def test_how_long_one_waits_makes_no_miss(tmp_path: Path) -> None:
+    record(tmp_path / "x.tape")
+    client = never(timeout_s=1.0, keep_alive="1h", max_concurrency=1)
+    assert replay(tmp_path / "x.tape", agents=[EconLLMAgent("Aland", client)]).turn == 2
+
+
+def test_an_agent_of_another_name_is_named(tmp_path: Path) -> None:
+    record(tmp_path / "x.tape")
+    message = missed(tmp_path / "x.tape", EconLLMAgent("Elbonia", never()))
+    assert "the place differs: recorded" in message
+    assert "'Aland'" in message
+    assert "'Elbonia'" in message
+
+
+def test_one_call_more_than_was_recorded_is_told_from_a_changed_one(tmp_path: Path) -> None:
+    class Twice(EconLLMAgent):
+        async def decide_action(self, state: SimulationState) -> Action:
+            await super().decide_action(state)
+            return await super().decide_action(state)
+
+    record(tmp_path / "x.tape")
+    message = missed(tmp_path / "x.tape", Twice("Aland", never()))
+    assert "nothing differs: it was asked once more than was recorded" in message
+
+
+def test_a_call_in_a_turn_without_calls_is_a_miss(tmp_path: Path) -> None:
+    class Quiet(EconLLMAgent):
+        async def decide_action(self, state: SimulationState) -> Action:
+            return Action(agent_name=self.name, action_string="Hold", proposed_rate=4.0)
+
+    client = hash_client()
+    agents = [Quiet("Aland", client)]
+    simulation = Simulation(
+        make_config(**CONFIG), llm_client=client, agents=agents, tape=tmp_path / "x.tape"
+    )
+    simulation.run(1)
+    assert simulation.tape is not None
+    simulation.tape.close()
+    message = missed(tmp_path / "x.tape", EconLLMAgent("Aland", never()))
+    assert "nothing of that turn is on the tape" in message
+    assert "fork the run to go on" in message
+
+
+def test_a_turn_more_than_was_recorded_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    make_recorded(tmp_path / "x.tape", turns=2)
+    replayed = replay(tmp_path / "x.tape")
+    with pytest.raises(TapeError, match=r"ends at turn 2; turn 3 was not recorded.*fork the run"):
+        replayed.run(1)
+    assert replayed.turn == 2
+
+
+def test_a_replay_cannot_be_changed(tmp_path: Path) -> None:
+    make_recorded(tmp_path / "x.tape", turns=2)
+    replayed = replay(tmp_path / "x.tape", turns=1)
+    before = replayed.turns[:]
+    with pytest.raises(TapeError, match="a replay cannot be changed; fork it"):
+        replayed.intervene(2, set={"inflation": 5})
+    assert replayed.turns == before
+
+
+def test_code_that_computes_another_economy_is_found_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_recorded(tmp_path / "x.tape", turns=2)
+    from llmsim_lab.economy.macro import RudebuschSvensson
+
+    original = RudebuschSvensson.advance
+
+    def other(self: RudebuschSvensson, economy: GlobalState, **values: Any) -> GlobalState:
+        state = original(self, economy, **values)
+        return state.model_copy(update={"gdp_growth": state.gdp_growth + 1e-12})
+
+    monkeypatch.setattr(RudebuschSvensson, "advance", other)
+    with pytest.raises(TapeError, match=r"turn 1 of run 1 came out differently.*gdp_growth was"):
+        replay(tmp_path / "x.tape")
+
+
+def _tampered(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    connection = sqlite3.connect(path)
+    sql = "SELECT record FROM turns WHERE turn = 2"
+    values = json.loads(connection.execute(sql).fetchone()[0])
+    change(values)
+    connection.execute("UPDATE turns SET record = ? WHERE turn = 2", (json.dumps(values),))
+    connection.commit()
+    connection.close()
+
+
+def test_a_record_that_was_tampered_with_is_found_out_by_a_replay(tmp_path: Path) -> None:
+    simulation = make_recorded(tmp_path / "x.tape", turns=2)
+    simulation.close()
+
+    def change(record: dict[str, Any]) -> None:
+        record["actions"][0]["action_string"] = "Print money"
+
+    _tampered(tmp_path / "x.tape", change)
+    with pytest.raises(TapeError, match="turn 2 of run 1 came out differently"):
+        replay(tmp_path / "x.tape")
+
+
+def test_an_answer_put_in_another_calls_place_is_found_out(tmp_path: Path) -> None:
+    simulation = make_recorded(tmp_path / "x.tape", turns=2)
+    simulation.close()
+    with Tape(tmp_path / "x.tape") as tape:
+        one, two = (call.id for call in tape.calls(1, turn=1)[:2])
+        with tape.transaction() as connection:
+            messages = connection.execute("SELECT messages FROM calls WHERE id = ?", (one,))
+            text = messages.fetchone()[0].replace("Inflation", "Deflation")
+            connection.execute("UPDATE calls SET messages = ? WHERE id = ?", (text, two))
+    with pytest.raises(TapeError, match=f"call {two} on the tape is damaged: it is not the one"):
+        replay(tmp_path / "x.tape")

@@ -1,0 +1,431 @@
+"""Resuming, forking and running again; what a run's manifest says; strangers' tapes."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import platform
+import re
+from collections.abc import Callable
+from datetime import datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import make_client, make_state, policy, verdict
+from tape_kit import (
+    HashBackend,
+    asked,
+    bytes_in,
+    content,
+    hash_client,
+    make_recorded,
+    steady_config,
+)
+
+import llmsim_lab
+from llmsim_lab.calls import ChatRequest
+from llmsim_lab.errors import ConfigError, LLMFailureException, TapeError
+from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
+from llmsim_lab.models import GlobalState
+from llmsim_lab.simulation import Simulation, SimulationConfig
+from llmsim_lab.simulation.verbs import fork, load, replay, rerun, resume, run
+
+# --- the manifest ------------------------------------------------------------------------------
+
+
+def test_a_manifest_says_all_that_a_run_depends_on(tmp_path: Path) -> None:
+    simulation = make_recorded(tmp_path / "x.tape", turns=1)
+    assert simulation.tape is not None
+    info = simulation.tape.run()
+    manifest = info.manifest
+    assert manifest["package"] == version("llmsim-lab")
+    assert manifest["python"] == platform.python_version()
+    assert manifest["platform"] == platform.platform()
+    assert manifest["git"] is None or re.fullmatch(r"[0-9a-f]{40,64}\+?", manifest["git"])
+    assert manifest["seed"] == 11
+    assert SimulationConfig.model_validate(manifest["config"]) == steady_config()
+    assert LLMConfig(**manifest["llm"]) == hash_client().config
+    assert manifest["model"] == {
+        "name": "hash",
+        "backend": "hash",
+        "digest": "d1",
+        "context_length": None,
+        "capabilities": [],
+        "version": "1.0",
+    }
+    assert manifest["given"] == []
+    assert set(manifest["prompts"]) == {"agent:Aland", "agent:Borduria", "validator", "engine"}
+    prompt = simulation.agents[0].prompt  # type: ignore[attr-defined]
+    entry = manifest["prompts"]["agent:Aland"]
+    assert (entry["digest"], entry["name"]) == (prompt.digest, "agent_policy")
+    assert "Propose ONE specific economic policy action." in entry["text"]
+    began, ended = (datetime.fromisoformat(str(t)) for t in (info.started, info.ended))
+    assert began.utcoffset() is not None
+    assert began <= ended
+    assert (info.name, info.verb, info.parent, info.outcome) == ("steady", "run", None, "done")
+    assert (info.turns, info.calls) == (1, len(asked(simulation)))
+
+
+def test_a_manifest_outside_git_names_no_revision(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    simulation = make_recorded(tmp_path / "x.tape", turns=0)
+    assert simulation.tape is not None
+    assert simulation.tape.run().manifest["git"] is None
+
+
+def test_a_run_that_did_not_begin_has_no_end(tmp_path: Path) -> None:
+    simulation = Simulation(steady_config(), llm_client=hash_client(), tape=tmp_path / "x.tape")
+    assert simulation.tape is not None
+    info = simulation.tape.run()
+    assert (info.ended, info.outcome, info.manifest["model"]) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("fault", "outcome"),
+    [
+        (TimeoutError(), "failed: agent: timeout after 2 attempts"),
+        (ZeroDivisionError("a bug"), "failed: a bug"),
+        (KeyboardInterrupt(), "interrupted"),
+        (asyncio.CancelledError(), "interrupted"),
+    ],
+    ids=["model", "bug", "ctrl-c", "cancelled"],
+)
+def test_the_outcome_says_how_a_run_ended(
+    tmp_path: Path, fault: BaseException, outcome: str
+) -> None:
+    faults: list[BaseException] = [fault, fault]
+
+    def reply(request: ChatRequest) -> Any:
+        assert request.site is not None
+        if request.site.turn == 2 and faults:
+            raise faults.pop()
+        return policy() if request.site.component == "agent" else verdict(False)
+
+    config = SimulationConfig(nations=("Aland",))
+    simulation = Simulation(config, llm_client=make_client(reply), tape=tmp_path / "x.tape")
+    with pytest.raises(BaseException) as caught:  # noqa: PT011 - the parameters say which
+        simulation.run(3)
+    assert isinstance(caught.value, LLMFailureException | type(fault))
+    assert simulation.tape is not None
+    assert str(simulation.tape.run().outcome).startswith(outcome)
+    faults.clear()
+    simulation.run(1)
+    assert simulation.tape.run().outcome == "done"
+
+
+# --- run and resume ----------------------------------------------------------------------------
+
+
+def test_run_plays_and_records(tmp_path: Path) -> None:
+    played = run(steady_config(), tape=tmp_path / "x.tape", llm_client=hash_client(), turns=2)
+    assert played.turn == 2
+    assert load(tmp_path / "x.tape").turns == played.turns
+
+
+@pytest.mark.parametrize(
+    ("other", "what"),
+    [({"digest": "d2"}, "digest"), ({"name": "bigger"}, "name"), ({"digest": None}, "digest")],
+)
+def test_another_model_does_not_go_on_with_a_run_and_leaves_no_mark_on_it(
+    tmp_path: Path, other: dict[str, Any], what: str
+) -> None:
+    make_recorded(tmp_path / "x.tape", turns=1).close()
+    backend = HashBackend(**other)
+    resumed = resume(tmp_path / "x.tape", llm_client=hash_client(backend))
+    with pytest.raises(TapeError, match=rf"another model: its {what} is.*fork the run"):
+        resumed.run(1)
+    assert backend.requests == []
+    assert resumed.turn == 1
+    assert resumed.tape is not None
+    assert resumed.tape.run().outcome == "done"
+    resumed.close()
+    branch = fork(tmp_path / "x.tape", llm_client=hash_client(backend))
+    branch.run(1)
+    assert branch.turn == 2
+
+
+def test_a_resumed_run_asks_with_the_recorded_settings(tmp_path: Path) -> None:
+    client = hash_client(temperature=0.2, seed=3, max_tokens=200, options={"top_k": 5})
+    first = Simulation(steady_config(), llm_client=client, tape=tmp_path / "x.tape")
+    first.run(1)
+    first.close()
+    resumed = resume(tmp_path / "x.tape", llm_client=hash_client(temperature=1.5))
+    resumed.run(1)
+    assert resumed.llm_client is not None
+    options = asked(resumed)[-1].options
+    assert dict(options) == {
+        "temperature": 0.2,
+        "seed": 3,
+        "num_ctx": 4096,
+        "num_predict": 200,
+        "top_k": 5,
+    }
+
+
+def test_resuming_a_run_that_needs_a_model_without_one_says_so(tmp_path: Path) -> None:
+    make_recorded(tmp_path / "x.tape", turns=1).close()
+    with pytest.raises(ConfigError, match="needs a model"):
+        resume(tmp_path / "x.tape")
+
+
+def test_a_resumed_run_does_what_was_planned(tmp_path: Path) -> None:
+    reference = Simulation(steady_config(), llm_client=hash_client())
+    reference.intervene(4, set={"unemployment": 9})
+    reference.run(4)
+    first = make_recorded(tmp_path / "x.tape", turns=0)
+    first.intervene(4, set={"unemployment": 9})
+    first.run(1)
+    first.close()
+    resumed = resume(tmp_path / "x.tape", llm_client=hash_client())
+    resumed.run(3)
+    assert content(resumed) == content(reference)
+    assert resumed.validator.get_stats() == reference.validator.get_stats()
+
+
+# --- forks -------------------------------------------------------------------------------------
+
+
+def test_the_turns_before_a_fork_are_free(tmp_path: Path) -> None:
+    make_recorded(tmp_path / "x.tape", turns=4).close()
+    backend = HashBackend()
+    branch = fork(tmp_path / "x.tape", turn=3, llm_client=hash_client(backend))
+    assert backend.requests == []
+    assert branch.turns == load(tmp_path / "x.tape", 1).turns[:4]
+    branch.run(1)
+    assert {request.site.turn for request in backend.requests if request.site} == {4}
+
+
+def test_a_fork_with_an_edited_prompt_uses_it_from_then_on(tmp_path: Path) -> None:
+    root = make_recorded(tmp_path / "x.tape", turns=3)
+    prompt = root.agents[0].prompt  # type: ignore[attr-defined]
+    branch = root.fork(1, prompt=prompt.edit(prompt.text + "\nRates must fall."))
+    branch.run(1)
+    before, after = branch.turns[1].chains[0], branch.turns[2].chains[0]
+    assert "Rates must fall." not in before.prompt
+    assert "Rates must fall." in after.prompt
+    assert "Rates must fall." not in root.turns[2].chains[0].prompt
+    manifest = branch.tape.run(branch.run_id).manifest  # type: ignore[union-attr]
+    assert manifest["prompts"]["agent:Aland"]["parent"] == prompt.digest
+
+
+def test_a_fork_with_another_state_starts_from_it(tmp_path: Path) -> None:
+    root = make_recorded(tmp_path / "x.tape", turns=2, interventions=[])
+    economy = GlobalState(inflation=15.0, interest_rate=2.0)
+    branch = root.fork(1, state=economy)
+    assert branch.state.global_state == economy
+    assert branch.state.period == root.turns[1].state.period
+    assert branch.turns[1].chains == root.turns[1].chains
+    other = root.fork(1, state=make_state(names=("Aland",), inflation=7.0))
+    assert other.state.global_state.inflation == 7.0
+    branch.run(1)
+    assert "Inflation: 15%" in branch.turns[2].chains[0].prompt
+    assert root.turns[1].state.global_state != economy
+
+
+def test_a_fork_with_interventions_and_those_planned_before(tmp_path: Path) -> None:
+    root = make_recorded(tmp_path / "x.tape", turns=2)
+    branch = root.fork(2, intervene=[{"turn": 4, "shock": {"demand": -3}, "note": "strike"}])
+    branch.run(2)
+    said = [[str(item) for item in turn.interventions] for turn in branch.turns]
+    assert said[2:] == [
+        ["turn 2: inflation=9.5"],
+        ["turn 3: supply shock +1.25 (oil)"],
+        ["turn 4: demand shock -3 (strike)"],
+    ]
+
+
+@pytest.mark.parametrize("turn", [-1, 3, 99])
+def test_a_turn_that_was_not_played_cannot_be_forked_from(tmp_path: Path, turn: int) -> None:
+    root = make_recorded(tmp_path / "x.tape", turns=2)
+    with pytest.raises(ConfigError, match=f"turn {turn} cannot be forked from: the run has turns"):
+        root.fork(turn)
+    with pytest.raises(ConfigError, match="has turns 0 to 2"):
+        fork(tmp_path / "x.tape", turn=turn, llm_client=hash_client())
+    assert len(Tape(tmp_path / "x.tape", read_only=True)) == 1
+
+
+def test_a_prompt_that_nobody_uses_is_refused_with_those_in_use(tmp_path: Path) -> None:
+    root = make_recorded(tmp_path / "x.tape", turns=1)
+    prompt = root.agents[0].prompt  # type: ignore[attr-defined]
+    stray = type(prompt)("Hello", name="agent_polite")
+    with pytest.raises(ConfigError, match=r"named agent_polite; its prompts are: agent_policy, e"):
+        root.fork(prompt=stray)
+    assert len(Tape(tmp_path / "x.tape", read_only=True)) == 1
+
+
+def test_a_replays_fork_wants_a_model(tmp_path: Path) -> None:
+    make_recorded(tmp_path / "x.tape", turns=2).close()
+    with Tape(tmp_path / "x.tape") as tape:
+        replayed = replay(tape)
+        with pytest.raises(ConfigError, match=r"is live: give it a model.*llm_client=connect"):
+            replayed.fork()
+        with pytest.raises(ConfigError, match="is live: give it a model"):
+            fork(tape)
+        branch = replayed.fork(1, llm_client=hash_client())
+        branch.run(1)
+        info = tape.run(branch.run_id)
+        assert (info.parent, info.fork_turn, info.verb) == (1, 1, "fork")
+
+
+def test_a_rule_based_replays_fork_needs_no_model(tmp_path: Path) -> None:
+    config = SimulationConfig.model_validate(
+        {"nations": [{"name": "R", "kind": "taylor"}], "validator": {"kind": "always_valid"}}
+    )
+    Simulation(config, tape=tmp_path / "x.tape").run(2)
+    branch = fork(tmp_path / "x.tape", turn=1, intervene=[{"turn": 2, "shock": {"supply": 4}}])
+    branch.run(1)
+    assert branch.state.global_state.inflation > 2.5
+
+
+def test_without_a_tape_a_fork_is_kept_in_memory() -> None:
+    root = Simulation(steady_config(), llm_client=hash_client())
+    root.run(2)
+    branch = root.fork(1)
+    branch.run(1)
+    assert (branch.tape, branch.run_id) == (None, None)
+    assert content(branch) == content(root)
+    assert [turn.seconds for turn in branch.turns[:2]] == [t.seconds for t in root.turns[:2]]
+
+
+def test_the_tree_shows_where_each_run_came_from(tmp_path: Path) -> None:
+    root = make_recorded(tmp_path / "x.tape", turns=3)
+    branch = root.fork(2)
+    branch.run(2)
+    branch.fork(3).run(1)
+    root.fork(1)
+    tape = root.tape
+    assert tape is not None
+    rerun(tape, 1, llm_client=hash_client()).run(1)
+    family = [(info.id, info.parent, info.fork_turn, info.verb) for info in tape.runs()]
+    assert family == [
+        (1, None, None, "run"),
+        (2, 1, 2, "fork"),
+        (3, 2, 3, "fork"),
+        (4, 1, 1, "fork"),
+        (5, 1, None, "rerun"),
+    ]
+    lines = str(tape.tree()).splitlines()
+    assert [line.split(" · ")[1] for line in lines[1:]] == [
+        "run",
+        "fork at turn 2",
+        "fork at turn 3",
+        "fork at turn 1",
+        "rerun",
+    ]
+
+
+def test_a_fork_leaves_its_parents_parts_alone(tmp_path: Path) -> None:
+    root = make_recorded(tmp_path / "x.tape", turns=2)
+    backend = HashBackend()
+    branch = root.fork(1, llm_client=hash_client(backend))
+    before = len(asked(root))
+    branch.run(2)
+    assert len(asked(root)) == before
+    assert root.validator.get_stats()["total_validated"] == 6
+    root.run(1)
+    assert len(asked(root)) > before
+    assert replay(tmp_path / "x.tape", 1).turns == root.turns
+
+
+# --- strangers' tapes --------------------------------------------------------------------------
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "\x1b[2J\x1b]0;owned\x07",
+    "{{ 7 * 7 }} {% raw %} {{ ''.__class__.__mro__ }}",
+    "'; DROP TABLE calls; --",
+    "__import__('os').system('true')",
+    "A\u202eB\x00C\r\n\tD",
+    "é" * 50_000,
+)
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_text_is_text_and_comes_back_as_it_was(tmp_path: Path, text: str) -> None:
+    def reply(request: ChatRequest) -> Any:
+        assert request.site is not None
+        if request.site.component == "agent":
+            return policy(f"Raise the tax: {text}", reasoning=text)
+        return verdict(False, reasoning=text)
+
+    backend = ScriptedBackend(reply, name=text)
+    client = LLMClient(LLMConfig(retry_wait_s=0, max_text_chars=None, num_ctx=100_000), backend)
+    config = SimulationConfig.model_validate({"name": text, "nations": [f"N {text[:99]}".strip()]})
+    simulation = Simulation(config, llm_client=client, tape=tmp_path / "x.tape")
+    simulation.run(2)
+    replayed = replay(tmp_path / "x.tape")
+    assert replayed.turns == simulation.turns
+    assert replayed.chains[0].reasoning == text.strip()
+    assert text[:20] in replayed.chains[1].prompt
+    with Tape(tmp_path / "x.tape", read_only=True) as tape:
+        assert (tape.run().name, tape.run().manifest["model"]["name"]) == (text, text)
+        assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f\u202e]", str(tape.tree()))
+        assert "<script>" not in tape.tree()._repr_html_()
+
+
+def test_half_a_character_in_a_reply_is_kept_too(tmp_path: Path) -> None:
+    half = 'Well \ud83d {"action": "Raise the tax", "reasoning": "r", "confidence": 1}'
+    config = SimulationConfig.model_validate(
+        {"nations": ["A"], "validator": {"kind": "llm"}, "turns": 1}
+    )
+    no = verdict(False)
+    client = make_client([half, no])
+    simulation = Simulation(config, llm_client=client, tape=tmp_path / "x.tape")
+    simulation.run(1)
+    assert replay(tmp_path / "x.tape").turns == simulation.turns
+    assert simulation.chains[0].call is not None
+    assert simulation.chains[0].call.reply is not None
+    assert simulation.chains[0].call.reply.text == half
+
+
+def test_a_prompt_on_a_strangers_tape_runs_in_the_sandbox(tmp_path: Path) -> None:
+    root = make_recorded(tmp_path / "x.tape", turns=1)
+    prompt = root.agents[0].prompt  # type: ignore[attr-defined]
+    attack = prompt.text + "\n{{ inflation.__class__.__mro__ }}"
+    with pytest.raises(ConfigError, match="__class__"):
+        root.fork(prompt=prompt.edit(attack)).run(1)
+
+
+def test_reading_a_tape_needs_nothing_that_executes_data() -> None:
+    package = Path(llmsim_lab.__file__).parent
+    files = [*(package / "llm" / "tape").glob("*.py"), *(package / "simulation").glob("*.py")]
+    assert len(files) > 15
+    forbidden = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib", "runpy", "code"}
+    for path in files:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                names = {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                names = {(node.module or "").split(".")[0]}
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                assert node.func.id not in {"eval", "exec", "compile", "__import__"}, path
+                continue
+            elif isinstance(node, ast.Attribute):
+                assert node.attr not in {"load_extension", "enable_load_extension"}, path
+                continue
+            else:
+                continue
+            assert not names & forbidden, path
+
+
+VERBS: list[Callable[..., Simulation]] = [load, replay]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_looking_at_a_tape_leaves_it_as_it_was(
+    tmp_path: Path, verb: Callable[..., Simulation]
+) -> None:
+    simulation = make_recorded(tmp_path / "x.tape", turns=2, faulty=True)
+    simulation.close()
+    assert simulation.tape is not None
+    simulation.tape.close()
+    before = bytes_in(tmp_path)
+    looked_at = verb(tmp_path / "x.tape")
+    assert looked_at.tape is not None
+    looked_at.tape.close()
+    assert bytes_in(tmp_path) == before

@@ -144,6 +144,7 @@ def measure_replay(plan: Plan, path: Path) -> dict[str, float]:
         figures[f"{name}_us_per_call"] = round(
             seconds / turns / plan.agents / CALLS_PER_AGENT_TURN * 1e6, 1
         )
+    return figures
 
 
 def measure_opening(plan: Plan, path: Path) -> dict[str, float]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from llmsim_lab.agents.llm_agent import LLMAgent
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.models import PolicyDecision, SimulationState
 from llmsim_lab.prompts import Prompt
+from llmsim_lab.settings import Settings
 from llmsim_lab.text import number
 
 __all__ = ["EconLLMAgent", "NationAgent", "NationProfile"]
@@ -26,7 +27,7 @@ _ECONOMIC_STEMS = (
 _ECONOMIC = re.compile(rf"\b(?:{'|'.join(_ECONOMIC_STEMS.split())})", re.IGNORECASE)
 
 
-class NationProfile(BaseModel):
+class NationProfile(Settings):
     """What makes one nation's advisor different from another's.
 
     Attributes:
@@ -34,8 +35,6 @@ class NationProfile(BaseModel):
         inflation_target: percent per year.
         temperament: a word or two on how the advisor weighs risks.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     mandate: Annotated[str, Field(min_length=1)] = "stable prices and full employment"
     inflation_target: Annotated[float, Field(ge=-5, le=50, allow_inf_nan=False)] = 2.0

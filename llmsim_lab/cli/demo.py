@@ -11,7 +11,7 @@ from llmsim_lab.cli.play import client_for, play
 from llmsim_lab.economy import initial_state
 from llmsim_lab.errors import LabError
 from llmsim_lab.files import data_path
-from llmsim_lab.llm import LLMConfig, Tape
+from llmsim_lab.llm import LLMConfig
 from llmsim_lab.simulation import NationConfig, Simulation, SimulationConfig, fork, replay
 
 PLAIN: dict[str, Any] = {"markup": False, "highlight": False, "soft_wrap": True}
@@ -39,7 +39,9 @@ def demo_config(*, turns: int, nations: int, model: str, seed: int, start: str) 
         turns=turns,
         start=start,
         nations=tuple(
-            NationConfig(name=name, temperament=temperament, kind="taylor" if rule else "llm")
+            NationConfig(name=name, kind="taylor")
+            if rule
+            else NationConfig(name=name, temperament=temperament)
             for name, temperament in _NATIONS[:nations]
         ),
         validator={"kind": "always_valid" if rule else "llm"},
@@ -70,15 +72,15 @@ def recorded_demo(*, turns: int, model: str, out: Path, host: str | None) -> Non
         LabError: a model call failed; what was played until then is written.
     """
     out = open_folder(out)
-    tape = out / "demo.tape"
+    tape = _new_file(out / "demo.tape")
     tape.write_bytes(data_path("tapes/two_nations.tape").read_bytes())
     began = time.perf_counter()
     recorded = replay(tape)
     seconds = time.perf_counter() - began
-    manifest = Tape(tape, read_only=True).run().manifest
+    recording = recorded.tape.run().manifest["model"]["name"] if recorded.tape else ""
     taped = recorded.turn
     console.print(
-        f"Turns 1 to {taped}: a recording of {_names(recorded)} with {manifest['model']['name']}, "
+        f"Turns 1 to {taped}: a recording of {_names(recorded)} with {recording}, "
         f"replayed in {seconds:.1f} s; no model was asked.",
         soft_wrap=True,
     )
@@ -93,7 +95,7 @@ def recorded_demo(*, turns: int, model: str, out: Path, host: str | None) -> Non
         console.print(f"Turns {taped + 1} to {taped + turns}: a fork of it, live.")
         simulation = fork(tape, llm_client=client)
         failure = play(simulation, turns)
-    _finish(simulation, out, taped)
+    _finish(simulation, out, taped, tape)
     end(simulation, taped + turns, failure)
 
 
@@ -116,7 +118,7 @@ def live_demo(
         soft_wrap=True,
     )
     failure = play(simulation, turns)
-    _finish(simulation, out, None)
+    _finish(simulation, out, None, out / "demo.tape")
     end(simulation, turns, failure)
 
 
@@ -129,12 +131,21 @@ def _names(simulation: Simulation) -> str:
     return ", ".join(agent.name for agent in simulation.agents)
 
 
-def _finish(simulation: Simulation, out: Path, taped: int | None) -> None:
+def _new_file(path: Path) -> Path:
+    """Return the path, or the next one like it that is free: nothing recorded is overwritten."""
+    number, free = 1, path
+    while free.exists():
+        number += 1
+        free = path.with_stem(f"{path.stem}-{number}")
+    return free
+
+
+def _finish(simulation: Simulation, out: Path, taped: int | None, tape: Path) -> None:
     shadow = Simulation(shadow_config(simulation.config))
     shadow.run(simulation.turn)
     report(simulation, out, shadow=shadow, taped=taped)
     console.print(
-        f"Every call is on {out / 'demo.tape'}: 'llmsim-lab tape show' it, 'llmsim-lab replay' it. "
+        f"Every call is on {tape}: 'llmsim-lab tape show' it, 'llmsim-lab replay' it. "
         "Next: 'make lab' in the project's folder opens the tutorials in JupyterLab, "
         "notebooks/01_first_run.ipynb first.",
         **PLAIN,

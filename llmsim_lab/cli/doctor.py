@@ -53,7 +53,7 @@ def doctor(*, model: str | None, host: str | None) -> int:
             row.context,
             row.answer,
             row.speed,
-            style="" if row.works else "yellow",
+            style="" if row.works or row.answer == "(not asked)" else "yellow",
         )
     console.print(table)
     console.print(_choice(host), markup=False, highlight=False, soft_wrap=True)
@@ -92,7 +92,7 @@ def _ollama(host: str | None) -> list[_Finding]:
             )
         ]
     others = [
-        _Finding(backend=f"Ollama {found.version}", model=name, answer="(not asked)", works=True)
+        _Finding(backend=f"Ollama {found.version}", model=name, answer="(not asked)")
         for name in found.models
         if name != found.model
     ]

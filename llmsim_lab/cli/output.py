@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import yaml
@@ -63,17 +65,17 @@ def turns_table(simulation: Simulation, *, taped: int | None = None) -> Table:
     for heading in ("rate", "Taylor", "infl.", "unem."):
         table.add_column(heading, justify="right", min_width=6)
     table.add_column("who", min_width=max(len(clip(a.name, 16)) for a in simulation.agents))
-    table.add_column("what it proposed, and why", ratio=1)
     if taped is not None:
         table.add_column("from", min_width=4)
+    table.add_column("what it proposed, and why", overflow="ellipsis", no_wrap=True, ratio=1)
     asked = simulation.to_frame()["taylor_rate"]
     for turn, taylor in zip(simulation.turns, asked, strict=True):
-        source = "" if taped is None else "tape" if turn.number <= taped else "live"
+        source = () if taped is None else ("tape" if turn.number <= taped else "live",)
         _add_turn(table, turn, float(taylor), source)
     return table
 
 
-def _add_turn(table: Table, turn: Turn, taylor: float, source: str) -> None:
+def _add_turn(table: Table, turn: Turn, taylor: float, source: tuple[str, ...]) -> None:
     economy = turn.state.global_state
     figures: tuple[str | Text, ...] = (
         turn.state.period or str(turn.number),
@@ -83,14 +85,14 @@ def _add_turn(table: Table, turn: Turn, taylor: float, source: str) -> None:
         f"{economy.unemployment:.1f}",
     )
     if not turn.actions:
-        table.add_row(*figures, "", "(the data the run starts from)", source, style="dim")
+        table.add_row(*figures, "", *source, "(the data the run starts from)", style="dim")
     for action in turn.actions:
         verdict = "" if action.validated else "REJECTED: "
         why = action.policy_decision.reasoning if action.policy_decision else ""
-        said = f"{verdict}{clip(action.action_string, 70)}: {clip(why, 120)}"
+        said = f"{verdict}{clip(action.action_string, 60)}: {clip(why, 200)}"
         style = "" if action.validated else "red"
         who = literal(clip(action.agent_name, 16))
-        table.add_row(*figures, who, literal(said), source, style=style)
+        table.add_row(*figures, who, *source, literal(said), style=style)
         figures = ("",) * len(figures)
 
 
@@ -105,18 +107,19 @@ def say(text: object, *, style: str = "", to: Console = console) -> None:
     to.print(plain, style=style, markup=False, highlight=False, emoji=False, soft_wrap=True)
 
 
-def summary(simulation: Simulation) -> str:
-    """Return one line: calls by status, tokens, seconds."""
-    frame = simulation.to_frame()
-    calls = int(frame["calls"].sum())
-    seconds = frame["seconds"].sum()
-    if not calls:
-        return f"no model was called; {seconds:.1f} s"
+def summary(turns: Sequence[Turn]) -> str:
+    """Return one line on some turns: calls by status, tokens, seconds."""
+    seconds = sum(turn.seconds for turn in turns)
+    calls = sum(chain.call is not None for turn in turns for chain in turn.chains)
+    statuses = sum((turn.statuses for turn in turns), Counter())
     shares = ", ".join(
-        f"[{_STATUS_STYLES[status]}]{status} {share:.0%}[/]"
-        for status, share in simulation.statuses.items()
+        f"[{_STATUS_STYLES[status]}]{status} {count / statuses.total():.0%}[/]"
+        for status, count in statuses.items()
     )
-    tokens = int(frame["tokens"].sum())
+    if not calls:
+        went_wrong = f" ({shares})" if shares else ""
+        return f"no model was called{went_wrong}; {seconds:.1f} s"
+    tokens = sum(turn.tokens for turn in turns)
     return f"{calls} model calls: {shares}; {tokens:,} tokens; {number(seconds)} s"
 
 
@@ -142,7 +145,16 @@ def report(
         "rate of its own row, on the data of the row before.",
         style="dim",
     )
-    console.print(summary(simulation))
+    if taped is None:
+        console.print(summary(simulation.turns))
+    else:
+        recorded = [turn for turn in simulation.turns if turn.number <= taped]
+        console.print(f"on the tape: {summary(recorded)}")
+        if live := simulation.turns[len(recorded) :]:
+            console.print(f"live: {summary(live)}")
+    for at in sorted(at for at in simulation.planned if at > simulation.turn):
+        for item in simulation.planned[at]:
+            say(f"not reached: the intervention planned for {item}", style="yellow")
     name = _chart_name(simulation)
     frames = {name: simulation.to_frame()}
     if shadow is not None:

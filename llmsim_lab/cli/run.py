@@ -32,7 +32,7 @@ def run(
         llm = config.llm.model_copy(update={"model": model})
         config = config.model_copy(update={"llm": llm})
     if turns is not None:
-        config = config.model_copy(update={"turns": turns})
+        config = config.with_values(turns=turns)
     out = open_folder(out)
     client = client_for(config, host=host)
     with Tape(tape) if tape is not None else nullcontext() as record:

@@ -238,7 +238,8 @@ def _check_outcome(inflation: float, gap: float, value: float, unemployment: flo
         return
     raise EconomyError(
         f"the next quarter would have unemployment {unemployment:.4g} percent (limits 0 and 100), "
-        f"output gap {gap:.4g} percent and quarterly inflation {inflation:.4g} percent: policy or "
-        "shocks have driven the model off its range; answer inflation more than one for one, end "
+        f"output gap {gap:.4g} percent, quarterly inflation {inflation:.4g} percent and output "
+        f"{value:.4g}: policy, shocks or the run's length "
+        " have driven the model off its range; answer inflation more than one for one, end "
         "the run earlier, or use smaller shocks"
     )

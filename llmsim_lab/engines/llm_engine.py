@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Protocol, runtime_checkable
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from llmsim_lab.calls import CallSite, Status
 from llmsim_lab.economy.limits import RateLimits
@@ -22,6 +22,7 @@ from llmsim_lab.models import (
     SimulationState,
     StateUpdateDecision,
 )
+from llmsim_lab.settings import Settings
 
 __all__ = ["EngineConfig", "HasEngineConfig", "LLMEngine", "engine_config"]
 
@@ -30,7 +31,7 @@ logger = logging.getLogger(__name__)
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
-class EngineConfig(BaseModel):
+class EngineConfig(Settings):
     """Limits of the interest rate in a run; percent per year and percentage points.
 
     Attributes:
@@ -38,8 +39,6 @@ class EngineConfig(BaseModel):
         max_move: largest change by one action.
         rate_step: the grid of rates a model is offered.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     rate_bounds: tuple[Finite, Finite] = (0.0, 25.0)
     max_move: Finite = 2.0

@@ -29,7 +29,7 @@ from llmsim_lab.calls import (
     ChatRequest,
     ModelInfo,
 )
-from llmsim_lab.errors import BackendError, LLMFailureException
+from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
 from llmsim_lab.llm.config import LLMConfig
 from llmsim_lab.llm.extract import InvalidReply, parse_reply
 from llmsim_lab.llm.faults import as_backend_error
@@ -132,6 +132,8 @@ class LLMClient:
         Raises:
             LLMFailureException: the backend cannot be reached, or lacks the model.
         """
+        if not hasattr(self.backend, "model_info"):
+            return ModelInfo(name=self.config.model, backend=type(self.backend).__name__)
         try:
             return await self.backend.model_info()
         except Exception as error:
@@ -144,7 +146,8 @@ class LLMClient:
 
     async def aclose(self) -> None:
         """Let go of the backend's connections and processes."""
-        await self.backend.aclose()
+        if hasattr(self.backend, "aclose"):
+            await self.backend.aclose()
 
     async def __aenter__(self) -> LLMClient:
         return self
@@ -209,6 +212,11 @@ class LLMClient:
             try:
                 async with asyncio.timeout(request.timeout_s):
                     reply = await self.backend.chat(request)
+                if not isinstance(reply, ChatReply):
+                    raise ConfigError(
+                        f"{type(self.backend).__name__}.chat returned {type(reply).__name__}; it "
+                        "must return ChatReply(text=...)"
+                    )
             except Exception as error:
                 fault = as_backend_error(error, timeout_s=request.timeout_s)
                 if fault is None:

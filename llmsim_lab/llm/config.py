@@ -7,16 +7,17 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from llmsim_lab.errors import ConfigError
+from llmsim_lab.settings import Settings
 
 __all__ = ["LLMConfig"]
 
 _RESERVED = {"temperature", "seed", "num_ctx", "num_predict"}
 
 
-class LLMConfig(BaseModel):
+class LLMConfig(Settings):
     """How to talk to a model.
 
     Attributes:
@@ -36,8 +37,6 @@ class LLMConfig(BaseModel):
         think: whether a reasoning model thinks before it answers (its thinking costs tokens).
         options: further sampling options by Ollama's names, for example ``{"top_p": 0.9}``.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     model: Annotated[str, Field(min_length=1)] = "auto"
     temperature: Annotated[float, Field(ge=0, le=5, allow_inf_nan=False)] = 0.7

@@ -93,6 +93,10 @@ def _choose(
     if kind == "ollama":
         return _ollama(name, host, "")
     if kind == "embedded":
+        if host is not None:
+            raise ConfigError(
+                f"host={host!r} goes with Ollama; the embedded model runs on this machine"
+            )
         return _embedded(name, config, "", download=download)
     raise ConfigError(
         f"model {model!r} is not understood; say {_SPECS}. For a model of Ollama's: "

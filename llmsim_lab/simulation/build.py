@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict
 
@@ -20,7 +20,16 @@ from llmsim_lab.prompts import Prompt
 from llmsim_lab.simulation.config import NationConfig, SimulationConfig
 from llmsim_lab.validators import AlwaysValid, EconLLMValidator, Validator
 
-__all__ = ["Parts", "agents", "check_names", "engine", "initial_state", "validator", "with_agents"]
+__all__ = [
+    "Parts",
+    "agents",
+    "check_names",
+    "check_prompts",
+    "engine",
+    "initial_state",
+    "validator",
+    "with_agents",
+]
 
 
 class Parts(TypedDict, total=False):
@@ -108,6 +117,8 @@ def _prompt(path: Path | None) -> Prompt | None:
 
 
 def _needed(llm_client: LLMClient | None, who: str) -> LLMClient:
+    if llm_client is not None and not hasattr(llm_client, "call_with_retry"):
+        raise ConfigError(f"llm_client={llm_client!r} is no client; make one: connect('auto')")
     if llm_client is None:
         raise ConfigError(
             f"{who} needs a model: Simulation(config, llm_client=connect('auto')). For a run "
@@ -122,3 +133,19 @@ def with_agents(state: SimulationState, agents: Sequence[Agent]) -> SimulationSt
     if not missing:
         return state
     return state.model_copy(update={"agents": FrozenDict({**state.agents, **missing})})
+
+
+def check_prompts(prompts: Prompts, config: SimulationConfig, given: Collection[str]) -> None:
+    """Refuse prompts that no part would use.
+
+    Raises:
+        ConfigError: it names them, and the parts there are.
+    """
+    places = {"validator", "engine"} - set(given)
+    if "agents" not in given:
+        places |= {f"agent:{nation.name}" for nation in config.nations}
+    if idle := sorted(prompts.keys() - places):
+        raise ConfigError(
+            f"prompts for {', '.join(idle)} would not be used; the parts built here are "
+            f"{', '.join(sorted(places)) or 'none'} (a part of your own brings its own prompt)"
+        )

@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BaseModel,
-    ConfigDict,
     Field,
     StringConstraints,
+    ValidationError,
     field_validator,
     model_validator,
 )
 
 from llmsim_lab.agents import NationProfile
+from llmsim_lab.economy import initial_state
 from llmsim_lab.engines import EngineConfig
+from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMConfig
+from llmsim_lab.prompts import Prompt
+from llmsim_lab.settings import Settings
 from llmsim_lab.simulation.interventions import Intervention
+from llmsim_lab.text import faults
 
 __all__ = ["EconomyConfig", "NationConfig", "SimulationConfig", "ValidatorConfig"]
-
-
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class NationConfig(NationProfile):
@@ -40,13 +42,21 @@ class NationConfig(NationProfile):
     kind: Literal["llm", "taylor"] = "llm"
     prompt: Path | None = None
 
+    @model_validator(mode="after")
+    def _check_rule(self) -> Self:
+        if self.kind == "taylor":
+            _refuse_idle(
+                self, ("mandate", "temperament", "prompt"), "a Taylor rule reads no prompt"
+            )
+        return self
+
     @property
     def profile(self) -> NationProfile:
         """What the model is told of the nation."""
         return NationProfile(**{key: getattr(self, key) for key in NationProfile.model_fields})
 
 
-class ValidatorConfig(_Strict):
+class ValidatorConfig(Settings):
     """Who checks the actions.
 
     Attributes:
@@ -61,8 +71,25 @@ class ValidatorConfig(_Strict):
     permissive: bool = True
     prompt: Path | None = None
 
+    @model_validator(mode="after")
+    def _check_kind(self) -> Self:
+        if self.kind == "always_valid":
+            _refuse_idle(
+                self, ("domain", "permissive", "prompt"), "always_valid accepts everything"
+            )
+        return self
 
-class EconomyConfig(_Strict):
+
+def _refuse_idle(config: BaseModel, names: Sequence[str], reason: str) -> None:
+    """Refuse settings that would have no effect."""
+    idle = [
+        name for name in names if getattr(config, name) != type(config).model_fields[name].default
+    ]
+    if idle:
+        raise ValueError(f"{', '.join(idle)} would have no effect: {reason}; leave it out")
+
+
+class EconomyConfig(Settings):
     """What answers to the interest rate.
 
     Attributes:
@@ -83,7 +110,7 @@ class EconomyConfig(_Strict):
         return self
 
 
-class SimulationConfig(_Strict):
+class SimulationConfig(Settings):
     """Everything that defines a run, apart from the model's own whims.
 
     Attributes:
@@ -102,7 +129,7 @@ class SimulationConfig(_Strict):
     """
 
     name: Annotated[str, Field(min_length=1)] = "economy"
-    seed: Annotated[int, Field(ge=0)] = 0
+    seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
     turns: Annotated[int, Field(ge=0, le=100_000)] = 8
     start: str | None = None
     nations: tuple[NationConfig, ...] = (NationConfig(name="United States"),)
@@ -136,10 +163,29 @@ class SimulationConfig(_Strict):
             )
         return self
 
+    @field_validator("start")
+    @classmethod
+    def _check_start(cls, value: str | None) -> str | None:
+        """Refuse a quarter that the data do not have."""
+        if value is not None:
+            initial_state(value)
+        return value
+
     @property
     def needs_model(self) -> bool:
         """Whether a run makes any model call."""
         return self.validator.kind == "llm" or any(nation.kind == "llm" for nation in self.nations)
+
+    def with_values(self, **values: Any) -> SimulationConfig:
+        """Return the configuration with some values changed, and checked like the others.
+
+        Raises:
+            ConfigError: a value is wrong.
+        """
+        try:
+            return SimulationConfig.model_validate({**dict(self), **values})
+        except ValidationError as error:
+            raise ConfigError(faults(error)) from error
 
     @classmethod
     def from_yaml(cls, path: str | Path) -> SimulationConfig:
@@ -157,7 +203,10 @@ class SimulationConfig(_Strict):
 
 def _with_prompts_beside(config: SimulationConfig, folder: Path) -> SimulationConfig:
     def beside(prompt: Path | None) -> Path | None:
-        return folder / prompt if prompt else None
+        if prompt is None:
+            return None
+        Prompt.load(folder / prompt)  # a file that is missing or wrong is named now, not later
+        return folder / prompt
 
     nations = tuple(
         nation.model_copy(update={"prompt": beside(nation.prompt)}) for nation in config.nations

@@ -12,6 +12,7 @@ from llmsim_lab.llm import LLMClient, ScriptedBackend, Tape
 from llmsim_lab.llm.tape import Verb
 from llmsim_lab.models import GlobalState, SimulationState
 from llmsim_lab.prompts import Prompt
+from llmsim_lab.simulation.interventions import checked
 from llmsim_lab.simulation.manifest import make_manifest
 from llmsim_lab.simulation.taping import Recording, tape_turn
 from llmsim_lab.simulation.turn import Turn
@@ -68,7 +69,8 @@ def fork_of(
     new.config, new.given = simulation.config, simulation.given
     new.take_over(turns, planned, None)
     for values in intervene:
-        new.intervene(**values)
+        item = checked(values)
+        new.intervene(item.turn, set=item.set_to, shock=item.shock, note=item.note)
     tape = simulation.tape if tape is None else tape
     if tape is None:
         return new

@@ -63,7 +63,7 @@ def turn_row(turn: Turn, rule: TaylorRule) -> dict[str, Any]:
     statuses = turn.statuses
     row["actions"] = len(turn.actions)
     row["accepted"] = sum(action.validated for action in turn.actions)
-    row["calls"] = statuses.total()
+    row["calls"] = sum(chain.call is not None for chain in turn.chains)
     row |= {name: statuses[name] for name in ("ok", "repaired", "fallback", "failed")}
     row["tokens"] = turn.tokens
     row["seconds"] = turn.seconds

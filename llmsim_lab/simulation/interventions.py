@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from llmsim_lab.economy.macro import StaticEconomy, set_levels
 from llmsim_lab.economy.shocks import Shocks
 from llmsim_lab.engines import EconomicEngine, Engine
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.models import GlobalState
+from llmsim_lab.settings import Settings
+from llmsim_lab.text import faults
 
-__all__ = ["Intervention", "ShockName", "Variable", "check_possible"]
+__all__ = ["Intervention", "ShockName", "Variable", "check_possible", "checked"]
 
 Variable = Literal[
     "interest_rate",
@@ -28,7 +31,7 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 _LEVELS = {"interest_rate", "inflation", "output_gap", "unemployment"}
 
 
-class Intervention(BaseModel):
+class Intervention(Settings):
     """Something done at one turn; it shows in that turn's state, before anyone acts on it.
 
     Attributes:
@@ -41,7 +44,7 @@ class Intervention(BaseModel):
         note: why, for the record.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(populate_by_name=True)
 
     turn: Annotated[int, Field(ge=0)]
     set_to: dict[Variable, Finite] = Field(default_factory=dict, alias="set")
@@ -82,6 +85,19 @@ class Intervention(BaseModel):
         parts += [f"{name} shock {value:+g}" for name, value in self.shock.items()]
         note = f" ({self.note})" if self.note else ""
         return f"turn {self.turn}: {', '.join(parts)}{note}"
+
+
+def checked(values: Mapping[str, Any]) -> Intervention:
+    """Return an intervention from a dict.
+
+    Raises:
+        ConfigError: a key or value is wrong; the message names it.
+    """
+    try:
+        return Intervention.model_validate(values)
+    except ValidationError as error:
+        at = values.get("turn", "?")
+        raise ConfigError(f"intervention at turn {at}: {faults(error)}") from error
 
 
 def check_possible(intervention: Intervention, *, now: int, engine: Engine) -> None:

@@ -11,8 +11,6 @@ from inspect import isawaitable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from pydantic import ValidationError
-
 from llmsim_lab.agents import Agent
 from llmsim_lab.concurrency import gather_all, run_sync
 from llmsim_lab.economy.shocks import NO_SHOCKS
@@ -29,11 +27,16 @@ from llmsim_lab.simulation import build
 from llmsim_lab.simulation.config import SimulationConfig
 from llmsim_lab.simulation.forks import fork_of
 from llmsim_lab.simulation.history import History
-from llmsim_lab.simulation.interventions import Intervention, ShockName, Variable, check_possible
+from llmsim_lab.simulation.interventions import (
+    Intervention,
+    ShockName,
+    Variable,
+    check_possible,
+    checked,
+)
 from llmsim_lab.simulation.manifest import make_manifest
 from llmsim_lab.simulation.taping import Recording, Taping, tape_turn
 from llmsim_lab.simulation.turn import Turn
-from llmsim_lab.text import faults
 from llmsim_lab.validators import Validator
 
 if TYPE_CHECKING:
@@ -88,6 +91,7 @@ class Simulation(History):
         parts = {"agents": agents, "validator": validator, "engine": engine}
         self.given = frozenset(name for name, part in parts.items() if part is not None)
         prompts = prompts or {}
+        build.check_prompts(prompts, self.config, self.given)
         if agents is None:
             agents = build.agents(self.config, llm_client, prompts)
         self.agents = tuple(agents)
@@ -167,12 +171,9 @@ class Simulation(History):
         Raises:
             ConfigError: the turn has passed, or a name or value is wrong.
         """
-        try:
-            intervention = Intervention.model_validate(
-                {"turn": turn, "set": dict(set or {}), "shock": dict(shock or {}), "note": note}
-            )
-        except ValidationError as error:
-            raise ConfigError(f"intervention at turn {turn}: {faults(error)}") from error
+        intervention = checked(
+            {"turn": turn, "set": dict(set or {}), "shock": dict(shock or {}), "note": note}
+        )
         turns, planned = list(self.turns), {at: list(its) for at, its in self._planned.items()}
         self._plan(intervention)
         if self._taping is not None:

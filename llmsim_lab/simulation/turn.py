@@ -37,8 +37,10 @@ class Turn:
 
     @property
     def statuses(self) -> Counter[Status]:
-        """How the turn's model decisions came about; rules' decisions are not counted."""
-        return Counter(chain.status for chain in self.chains if chain.call is not None)
+        """How the turn's model decisions came about; of rules' decisions only what went wrong."""
+        return Counter(
+            chain.status for chain in self.chains if chain.call is not None or chain.status != "ok"
+        )
 
     @property
     def tokens(self) -> int:

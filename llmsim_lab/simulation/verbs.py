@@ -229,12 +229,18 @@ def _rebuild(
             f"run {info.id} was given {', '.join(lacking)} of its own, which no tape can hold; "
             f"pass the same again: {', '.join(f'{name}=...' for name in lacking)}"
         )
+    given = {name for name, part in parts.items() if part is not None}
+    prompts = {
+        place: prompt
+        for place, prompt in prompts_of(info.manifest).items()
+        if place not in given and not (place.startswith("agent:") and "agents" in given)
+    }
     config = config_of(info.manifest)
     simulation = Simulation(
         config.model_copy(update={"interventions": ()}),
         llm_client=_with_recorded_settings(info, llm_client),
         state=state,
-        prompts=prompts_of(info.manifest),
+        prompts=prompts,
         **parts,
     )
     simulation.config = config

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from builders import make_client, make_state, policy, requests_of
-from pydantic import ValidationError
 
 from llmsim_lab.agents import EconLLMAgent, NationAgent, NationProfile
 from llmsim_lab.errors import ConfigError, LLMFailureException, PromptError
@@ -190,7 +189,7 @@ def test_an_agents_repr_names_its_class_and_itself() -> None:
     ids=["target not a number", "empty mandate", "unknown field"],
 )
 def test_a_wrong_profile_names_the_field(fields: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError, match=next(iter(fields))):
+    with pytest.raises(ConfigError, match=next(iter(fields))):
         NationProfile(**fields)
 
 

@@ -29,9 +29,11 @@ def test_the_demo_replays_a_recording_and_goes_on_live_and_says_which_is_which(
     assert "no model was asked" in out
     assert "Turns 13 to 14: a fork of it, live." in out
     assert asked == 2 * 6
-    assert [line.split()[-1] for line in out.splitlines() if line.startswith("19")] == (
-        ["tape"] * 13 + ["live"] * 2
-    )
+    rows = [line for line in out.splitlines() if line.startswith("19")]
+    assert ["live" if " live " in row else "tape" for row in rows] == ["tape"] * 13 + ["live"] * 2
+    assert all(" tape " in row for row in rows[:13])
+    assert "on the tape: 72 model calls: ok 100%" in out
+    assert "live: 12 model calls: ok 100%" in out
     assert len(pd.read_csv("out/demo/turns.csv")) == 15
     runs = Tape("out/demo/demo.tape", read_only=True).runs()
     assert [(run.verb, run.parent, run.fork_turn, run.turns) for run in runs] == [
@@ -62,4 +64,5 @@ def test_the_demo_may_be_run_again_into_the_same_folder(llmsim_lab: Run) -> None
         with FakeOllama(reply=reply) as server:
             status, _, _ = llmsim_lab("demo", "--turns", "1", "--host", server.host)
         assert status == 0
-    assert len(Tape("out/demo/demo.tape", read_only=True)) == 2
+    for name in ("demo", "demo-2"):
+        assert len(Tape(f"out/demo/{name}.tape", read_only=True)) == 2

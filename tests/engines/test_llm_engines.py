@@ -10,7 +10,6 @@ from unittest.mock import AsyncMock, Mock
 
 import pytest
 from builders import make_action, make_client, make_config, make_state, rate_update, requests_of
-from pydantic import ValidationError
 
 from llmsim_lab.calls import ChatRequest
 from llmsim_lab.economy import RudebuschSvensson, ShockGenerator, Shocks, StaticEconomy
@@ -331,7 +330,7 @@ def test_anything_else_as_configuration_is_refused() -> None:
     ],
 )
 def test_limits_that_make_no_sense_are_refused(fields: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValidationError, match=message):
+    with pytest.raises(ConfigError, match=message):
         EngineConfig(**fields)
 
 

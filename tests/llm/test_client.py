@@ -370,3 +370,24 @@ async def test_the_client_closes_its_backend() -> None:
 def test_wrong_settings_are_refused_with_the_reason(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         LLMConfig(**settings)
+
+
+async def test_a_backend_of_ones_own_needs_only_chat() -> None:
+    class Mine:
+        async def chat(self, request: ChatRequest) -> ChatReply:
+            return ChatReply(text=PolicyDecision(**GOOD).model_dump_json())
+
+    async with LLMClient(LLMConfig(model="mine"), Mine()) as client:  # type: ignore[arg-type]
+        assert (await ask(client)).action == GOOD["action"]
+        info = await client.model_info()
+    assert (info.name, info.backend) == ("mine", "Mine")
+
+
+async def test_a_backend_that_answers_with_something_else_is_told_what_is_wanted() -> None:
+    class Mine:
+        async def chat(self, request: ChatRequest) -> str:
+            return "Hold"
+
+    client = LLMClient(LLMConfig(model="mine"), Mine())  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"Mine.chat returned str; it must return ChatReply"):
+        await ask(client)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from builders import make_client, make_config, requests_of
 from pydantic import ValidationError
 
 from llmsim_lab.errors import ConfigError, LabError, PromptError
+from llmsim_lab.prompts import Prompt
 from llmsim_lab.simulation import Simulation, SimulationConfig
 
 
@@ -113,13 +115,14 @@ def test_prompt_files_are_found_beside_the_configuration(
     ],
 )
 def test_a_prompt_file_that_is_not_there_is_named(tmp_path: Path, text: str) -> None:
-    config = read(tmp_path, text)
     with pytest.raises(PromptError, match=r"cannot read the prompt file .*none\.md"):
-        Simulation(config, llm_client=make_client())
+        read(tmp_path, text)
 
 
 def test_an_absolute_prompt_path_stays_as_it_is(tmp_path: Path) -> None:
     prompt = tmp_path / "elsewhere" / "mine.md"
+    prompt.parent.mkdir()
+    prompt.write_text("## User\n\nWell?\n")
     assert read(tmp_path, f"engine_prompt: {prompt}").engine_prompt == prompt
 
 
@@ -229,16 +232,53 @@ def test_every_fault_of_a_file_is_a_lab_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"turns": -1}, r"turns\n.*greater than or equal to 0.*input_value=-1"),
-        ({"turns": 200_000}, r"turns\n.*less than or equal to 100000"),
+        ({"turns": -1}, r"turns: .*greater than or equal to 0 \(it is -1\)"),
+        ({"turns": 200_000}, "turns: .*less than or equal to 100000"),
         ({"nations": []}, "name at least one"),
         ({"nations": ["A", " A"]}, "twice: A"),
-        ({"nation": ["A"]}, "nation\n"),
+        ({"nation": ["A"]}, "nation: Extra inputs"),
         ({"seed": 1.5}, "seed"),
     ],
 )
-def test_a_fault_in_python_is_a_value_error_that_names_the_field(
+def test_a_fault_in_python_is_a_config_error_that_names_the_field(
     fields: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ConfigError, match=message):
         SimulationConfig(**fields)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("seed: 1\nstart: 2015Q1", "line 2: start: quarter=2015Q1 is outside the data"),
+        (
+            "nations:\n  - {name: A, kind: taylor, temperament: wild}",
+            "temperament would have no effect: a Taylor rule reads no prompt",
+        ),
+        ("validator: {kind: always_valid, domain: sport}", "domain would have no effect"),
+        (f"seed: {2**70}", "line 1: seed"),
+    ],
+)
+def test_what_would_be_ignored_or_fail_later_is_refused_in_the_file(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        read(tmp_path, text)
+
+
+def test_values_may_be_changed_and_are_checked_again() -> None:
+    config = SimulationConfig(turns=3)
+    assert config.with_values(turns=5).turns == 5
+    with pytest.raises(ConfigError, match=r"turns: .* less than or equal to 100000"):
+        config.with_values(turns=999_999)
+
+
+def test_prompts_that_no_part_uses_are_refused() -> None:
+    prompts = {"agent:Nope": Prompt("Well?")}
+    with pytest.raises(ConfigError, match=r"agent:Nope would not be used; .* agent:United States"):
+        Simulation(llm_client=make_client(), prompts=prompts)
+
+
+def test_what_is_no_client_is_refused_with_the_way_to_one() -> None:
+    with pytest.raises(ConfigError, match=r"is no client; make one: connect\('auto'\)"):
+        Simulation(llm_client="auto")  # type: ignore[arg-type]

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from builders import make_client, make_config, make_simulation, make_state, requests_of
-from pydantic import ValidationError
 
 from llmsim_lab.economy import StaticEconomy
 from llmsim_lab.engines import EconLLMEngine, EconomicEngine
@@ -131,7 +130,7 @@ def test_a_shock_without_an_economy_to_hit_is_refused() -> None:
 
 
 def test_a_shock_to_a_static_economy_is_refused_before_the_run() -> None:
-    with pytest.raises(ValidationError, match=r"no equation for the shock at turn 1: supply shock"):
+    with pytest.raises(ConfigError, match=r"no equation for the shock at turn 1: supply shock"):
         make_config(
             economy={"model": "static"}, interventions=[{"turn": 1, "shock": {"supply": 1}}]
         )
@@ -165,7 +164,7 @@ def test_a_negative_turn_is_refused() -> None:
 
 
 def test_a_shock_at_turn_0_is_refused_in_a_configuration() -> None:
-    with pytest.raises(ValidationError, match="use turn 1, or 'set'"):
+    with pytest.raises(ConfigError, match="use turn 1, or 'set'"):
         make_config(interventions=[{"turn": 0, "shock": {"supply": 1}}])
 
 

@@ -29,7 +29,7 @@ from llmsim_lab.agents import Agent, NationAgent, TaylorRuleAgent
 from llmsim_lab.calls import ChatReply, ChatRequest
 from llmsim_lab.economy import initial_state
 from llmsim_lab.engines import EconomicEngine
-from llmsim_lab.errors import ConfigError, DataError, LLMFailureException
+from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.models import Action, SimulationState
 from llmsim_lab.simulation import Simulation, SimulationConfig, Turn
@@ -469,7 +469,7 @@ async def test_the_defaults_run_on_a_model() -> None:
 
 @pytest.mark.parametrize("start", ["1958Q4", "1959Q4", "2009Q4", "2050Q1"])
 def test_a_start_outside_the_data_names_the_quarters_there_are(start: str) -> None:
-    with pytest.raises(DataError, match=f"quarter={start} is outside the data; choose 1960Q1 to"):
+    with pytest.raises(ConfigError, match=f"quarter={start} is outside the data; choose 1960Q1 to"):
         Simulation(make_config(start=start))
 
 
@@ -569,3 +569,17 @@ async def test_a_bug_in_a_users_agent_is_raised_as_it_is_and_the_run_stays_where
     with pytest.raises(KeyError, match="oops"):
         await simulation.step()
     assert (simulation.turn, len(simulation.turns)) == (0, 1)
+
+
+def test_a_rate_that_a_fallback_set_is_counted() -> None:
+    nations = [
+        {"name": "Low", "kind": "taylor", "inflation_target": 0},
+        {"name": "High", "kind": "taylor", "inflation_target": 40},
+    ]
+    simulation = Simulation(
+        SimulationConfig(start="1979Q3", nations=nations, validator={"kind": "always_valid"})
+    )
+    frame = simulation.run(1)
+    assert frame["fallback"].tolist() == [0, 1]
+    assert frame["calls"].tolist() == [0, 0]
+    assert simulation.statuses == {"fallback": 1.0}

@@ -17,7 +17,7 @@ PACKAGE = Path(llmsim_lab.__file__).parent
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
     ("calls", "concurrency", "files", "logs", "text"),
-    ("models",),
+    ("models", "settings"),
     ("prompts", "economy"),
     ("llm",),
     ("agents", "validators", "engines"),

@@ -71,7 +71,7 @@ def _options(
 def demo(
     turns: Annotated[
         int | None,
-        typer.Option(min=1, max=400, help="Quarters to play live; 4 after a recording, else 8."),
+        typer.Option(min=1, max=400, help="Quarters to play live; 3 after a recording, else 8."),
     ] = None,
     nations: Annotated[
         int | None, typer.Option(min=1, max=8, help="Nations that propose policy, live from 1.")
@@ -95,7 +95,7 @@ def demo(
     """
     chosen = live or model == "rule" or any(x is not None for x in (nations, seed, start))
     if not chosen:
-        demo_command.recorded_demo(turns=turns or 4, model=model, out=out, host=host)
+        demo_command.recorded_demo(turns=turns or 3, model=model, out=out, host=host)
         return
     demo_command.live_demo(
         turns=turns or 8,

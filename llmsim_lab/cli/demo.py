@@ -46,7 +46,7 @@ def demo_config(*, turns: int, nations: int, model: str, seed: int, start: str) 
         ),
         validator={"kind": "always_valid" if rule else "llm"},
         llm=LLMConfig(
-            model=model, seed=seed, num_ctx=2048, max_tokens=256, max_text_chars=200, timeout_s=180
+            model=model, seed=seed, num_ctx=2048, max_tokens=256, max_text_chars=140, timeout_s=180
         ),
         economy={"shock_scale": 1.0},
     )

@@ -55,15 +55,12 @@ class Simulation(History):
         llm_client: the model, where the configuration calls for one.
         agents: instead of those the configuration describes.
         validator: instead of the configured one.
-        engine: instead of the configured one.
+        engine: likewise.
         tape: where to record the run: a tape, or a file that becomes or is one.
         prompts: prompts instead of the configured ones, by the part that uses them:
             ``agent:NAME``, ``validator``, ``engine``.
         state: the initial state; if not given, the one ``config.start`` names, else that of the
             engine given.
-
-    Attributes:
-        turns: the record so far; ``turns[0]`` holds the initial state.
 
     Example:
         >>> from llmsim_lab.simulation import Simulation, SimulationConfig
@@ -276,10 +273,9 @@ class Simulation(History):
         try:
             for _ in range(self._how_many(turns)):
                 turn = await self.step()
-                if on_turn is not None:
-                    heard = on_turn(turn)
-                    if isawaitable(heard):
-                        await heard
+                heard = on_turn(turn) if on_turn is not None else None
+                if isawaitable(heard):
+                    await heard
                 await asyncio.sleep(0)
         except Exception as error:
             self._ended(f"failed: {error}")

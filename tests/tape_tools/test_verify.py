@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tape_tools_kit import HOSTILE, spoil
 
+from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm.tape import verify
 
@@ -201,3 +202,20 @@ def test_a_tape_being_recorded_can_be_verified(tape_file: Path) -> None:
         assert findings_of(tape_file) == []
     finally:
         writer.close()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE TRIGGER evil AFTER INSERT ON calls BEGIN DELETE FROM runs; END",
+        "CREATE VIEW more AS SELECT 1",
+    ],
+)
+def test_a_tape_that_would_act_of_its_own_is_read_but_not_written_to(
+    tape_file: Path, statement: str
+) -> None:
+    spoil(tape_file, statement)
+    with Tape(tape_file, read_only=True) as tape:
+        assert tape.runs()
+    with pytest.raises(TapeError, match="would act when it is written to"):
+        Tape(tape_file)

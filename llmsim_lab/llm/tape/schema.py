@@ -91,7 +91,10 @@ def open_database(path: Path, *, read_only: bool) -> sqlite3.Connection:
             connection.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}")
             if new:
                 _create(connection)
+            connection.execute("PRAGMA trusted_schema = OFF")
             _check_version(connection, path)
+            if not read_only:
+                _check_inert(connection, path)
             connection.execute("PRAGMA foreign_keys = ON")
             if read_only:
                 connection.execute("PRAGMA query_only = ON")
@@ -169,3 +172,15 @@ def _check_version(connection: sqlite3.Connection, path: Path) -> None:
         )
     if version < 1:
         raise TapeError(f"the tape {path} names no format; it is damaged")
+
+
+def _check_inert(connection: sqlite3.Connection, path: Path) -> None:
+    """Refuse to write to a file that would do things of its own on being written to."""
+    row = connection.execute(
+        "SELECT type, name FROM sqlite_master WHERE type IN ('trigger', 'view')"
+    ).fetchone()
+    if row:
+        raise TapeError(
+            f"the tape {path} holds a {row[0]}, {row[1]!r}, which no tape has and which would act "
+            "when it is written to; 'llmsim-lab tape export' takes its runs out as data"
+        )

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from llmsim_lab.errors import ConfigError
 
-__all__ = ["gather_all", "run_sync"]
+__all__ = ["background_loop", "gather_all", "run_sync"]
 
 T = TypeVar("T")
 
@@ -104,6 +104,11 @@ def _run_until_stopped(loop: asyncio.AbstractEventLoop) -> None:
 
 
 _private_loop = _PrivateLoop()
+
+
+def background_loop() -> asyncio.AbstractEventLoop:
+    """Return the event loop that ``run_sync`` works on, in its own thread."""
+    return _private_loop.get()
 
 
 def run_sync(work: Coroutine[Any, Any, T]) -> T:

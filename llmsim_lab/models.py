@@ -7,21 +7,23 @@ All of them are immutable. Rates are percent per year, confidence runs from 0 to
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
-from pydantic import (
-    AfterValidator,
-    AliasChoices,
-    BaseModel,
-    ConfigDict,
-    Field,
-    StringConstraints,
-    model_validator,
-)
+from pydantic import AfterValidator, AliasChoices, ConfigDict, Field, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from llmsim_lab.calls import CallRecord, Status
 from llmsim_lab.logs import logfmt
+from llmsim_lab.values import (
+    Confidence,
+    Decision,
+    FrozenDict,
+    Immutable,
+    Rate,
+    Text,
+    Value,
+    reply_schema,
+)
 
 __all__ = [
     "Action",
@@ -34,114 +36,15 @@ __all__ = [
     "LLMReasoningChain",
     "MacroLags",
     "PolicyDecision",
+    "Rate",
     "SimulationState",
     "StateUpdateDecision",
+    "Text",
     "ValidationDecision",
     "ValidationResult",
     "Value",
     "reply_schema",
 ]
-
-CONFIDENCE_GRID = [round(0.05 * step, 2) for step in range(21)]
-
-Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
-Rate = Annotated[float, Field(allow_inf_nan=False)]
-Confidence = Annotated[
-    float, Field(ge=0, le=1, allow_inf_nan=False, json_schema_extra={"enum": CONFIDENCE_GRID})
-]
-"""0 to 1. The schema names a grid of 0.05, since servers do not hold numbers to a range."""
-
-
-class Immutable(BaseModel):
-    """Base of all models here.
-
-    Which fields were given and which were left to their defaults is forgotten: all count as given.
-    One set per instance for that would be a third of what a run keeps in memory.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    _every_field: ClassVar[set[str]] = set()
-
-    @classmethod
-    def __pydantic_init_subclass__(cls, **_: Any) -> None:
-        cls._every_field = set(cls.model_fields)
-
-    def model_post_init(self, _context: Any, /) -> None:
-        """Share the set of given fields among all instances of the class."""
-        object.__setattr__(self, "__pydantic_fields_set__", self._every_field)
-
-    def __copy__(self) -> Self:
-        copied = super().__copy__()
-        object.__setattr__(copied, "__pydantic_fields_set__", self._every_field)
-        return copied
-
-
-class Value(Immutable):
-    """Base of the immutable values here: unknown fields are errors."""
-
-    model_config = ConfigDict(extra="forbid")
-
-
-class Decision(Immutable):
-    """Base of what a model is asked for; carries the record of the call that produced it.
-
-    Unknown fields in a reply are dropped, since small models add them; missing or wrong ones are
-    errors. Two decisions are equal if the model said the same, whatever the call cost.
-    """
-
-    model_config = ConfigDict(extra="ignore")
-
-    @property
-    def call(self) -> CallRecord | None:
-        """The request, reply, tokens, seconds, attempts and status; None if no model was called."""
-        return self.__dict__.get("_call")
-
-    def with_call(self, call: CallRecord) -> Self:
-        """Attach the record of the call, which is no field; returns this same decision."""
-        self.__dict__["_call"] = call
-        return self
-
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and dict(self) == dict(other)
-
-    def __hash__(self) -> int:
-        return hash((type(self), *dict(self).values()))
-
-
-def reply_schema(model: type[BaseModel], *, max_text: int | None = None) -> dict[str, Any]:
-    """Return the JSON schema that a language model's reply is held to.
-
-    It is the pydantic model's own schema without what only people read, with every field required
-    and no other allowed.
-
-    Args:
-        model: what the reply must be.
-        max_text: longest text field, characters; None leaves texts unbounded.
-    """
-    schema = model.model_json_schema()
-    schema.pop("description", None)
-
-    def visit(node: dict[str, Any]) -> None:
-        node.pop("title", None)
-        node.pop("default", None)
-        if "enum" in node:
-            node.pop("minimum", None)
-            node.pop("maximum", None)
-        elif node.get("type") == "string" and max_text is not None:
-            node["maxLength"] = min(max_text, node.get("maxLength", max_text))
-        if "properties" in node:
-            node["required"] = list(node["properties"])
-            node["additionalProperties"] = False
-        for key in ("properties", "$defs"):
-            for child in node.get(key, {}).values():
-                visit(child)
-        for child in (node.get("items"), *node.get("anyOf", ())):
-            if isinstance(child, dict):
-                visit(child)
-
-    visit(schema)
-    return schema
 
 
 class PolicyDecision(Decision):
@@ -315,19 +218,6 @@ class GlobalState(Value):
             )
             object.__setattr__(self, "lags", lags)
         return self
-
-
-class FrozenDict(dict[str, Any]):
-    """A dict that cannot be changed: states are shared by all turns that they are part of."""
-
-    def _refuse(self, *_: Any, **__: Any) -> Any:
-        raise TypeError("states are immutable; state.model_copy(update={...}) makes another one")
-
-    __setitem__ = __delitem__ = __ior__ = _refuse
-    clear = pop = popitem = setdefault = update = _refuse
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (dict(self),)
 
 
 class SimulationState(Value):

@@ -1,0 +1,144 @@
+"""What all widgets of the lab share: a static face, work in the background, errors in place."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+import ipywidgets as w
+from markupsafe import Markup
+
+from llmsim_lab.errors import LabError
+from llmsim_lab.lab.worker import Work, Worker
+from llmsim_lab.markup import details, join, pre, safe
+
+__all__ = ["LabWidget", "button"]
+
+
+def button(label: str, *, tooltip: str, **more: Any) -> w.Button:
+    """Return a button with text on it, as wide as the text needs.
+
+    Args:
+        label: the text.
+        tooltip: what it does, in a sentence.
+        more: traits of the button, such as ``button_style``.
+    """
+    layout = w.Layout(width="auto", flex="0 0 auto")
+    return w.Button(description=label, tooltip=tooltip, layout=layout, **more)
+
+
+class LabWidget(w.VBox):
+    """Base of the lab's widgets.
+
+    A widget shows a run and sends it commands; it holds no state of the run's. In a saved notebook,
+    where no widget lives, its static face is what is left: the same facts as plain text and HTML.
+
+    Attributes:
+        controls: what is disabled while work is under way; set by each widget.
+        stoppers: what is disabled while none is.
+        status: one line on what is going on, read out by screen readers.
+        error: what went wrong, in place.
+        retry: does again what failed; shown only then.
+        worker: what does the work.
+    """
+
+    def __init__(self) -> None:
+        self.controls: Sequence[w.DOMWidget] = ()
+        self.stoppers: Sequence[w.DOMWidget] = ()
+        self.status = w.HTML()
+        self.error = w.HTML()
+        self.retry = button("Try again", tooltip="Do again what failed", button_style="warning")
+        self.retry.layout.display = "none"
+        self.retry.on_click(self._on_retry)
+        self._last_work: Work | None = None
+        self.worker = Worker(on_begin=self._begin, on_end=self._end)
+        super().__init__()
+
+    # --- what each widget says of itself ------------------------------------------------------
+
+    def face_text(self) -> str:
+        """Return what the widget shows, as plain text; the same for the same run."""
+        raise NotImplementedError
+
+    def face_html(self) -> Markup:
+        """Return what the widget shows, as simple HTML; the same for the same run."""
+        return pre(self.face_text())
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
+        bundle: dict[str, Any] = super()._repr_mimebundle_(**kwargs) or {}
+        return bundle | {"text/plain": self.face_text(), "text/html": str(self.face_html())}
+
+    # --- work in the background ---------------------------------------------------------------
+
+    def start(self, work: Work) -> bool:
+        """Begin async work in the background; returns False while other work is under way.
+
+        What it raises is shown in place, with a button to try again.
+        """
+        begun = self.worker.start(work)
+        if begun:
+            self._last_work = work
+        return begun
+
+    async def idle(self) -> None:
+        """Wait until what was started by a click has ended: ``await widget.idle()``."""
+        await self.worker.idle()
+
+    def _on_retry(self, _: object = None) -> None:
+        if self._last_work is not None:
+            self.start(self._last_work)
+
+    def _begin(self) -> None:
+        self.show_error(None)
+        self._set_busy(True)
+
+    def _end(self, error: BaseException | None) -> None:
+        self._set_busy(False)
+        if isinstance(error, asyncio.CancelledError):
+            self.stopped()
+        elif error is not None:
+            self.show_error(error, retry=True)
+        self.ended()
+
+    def stopped(self) -> None:
+        """Say that the work was stopped."""
+        self.say("Stopped.")
+
+    def ended(self) -> None:
+        """Do what is due when work has ended, however it did."""
+
+    def _set_busy(self, busy: bool) -> None:
+        for control in self.controls:
+            control.disabled = busy
+        for control in self.stoppers:
+            control.disabled = not busy
+
+    # --- what is said in place ----------------------------------------------------------------
+
+    def say(self, text: object) -> None:
+        """Show one line on what is going on."""
+        value = f'<div role="status" aria-live="polite">{safe(text)}</div>'
+        if self.status.value != value:
+            self.status.value = value
+
+    def show_error(self, error: BaseException | None, *, retry: bool = False) -> None:
+        """Show what went wrong, or nothing any more.
+
+        Args:
+            error: the exception; None takes an earlier one away.
+            retry: whether to offer to try again.
+        """
+        self.retry.layout.display = "" if error is not None and retry else "none"
+        self.error.value = "" if error is None else str(_alert(error))
+
+
+def _alert(error: BaseException) -> Markup:
+    what = Markup("<strong>{}</strong>: {}").format(type(error).__name__, safe(error, limit=2_000))
+    if not isinstance(error, LabError):
+        lines = "".join(traceback.format_exception(error))
+        what = join([what, details("Where it happened", pre(lines))])
+    return Markup(
+        '<div role="alert" style="border-left:4px solid #cf222e;padding:4px 8px">{}</div>'
+    ).format(what)

@@ -15,7 +15,8 @@ STATE := $(shell [ -x $(BIN)/python ] && [ "$$(cat .venv/.folder 2>/dev/null)" =
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo lab test check check-static check-notebooks notebooks bench clean setup
+.PHONY: help demo lab test check check-static check-notebooks check-browser notebooks screenshots
+.PHONY: bench clean setup
 export PYTHON
 
 help: ## list these targets
@@ -30,7 +31,7 @@ lab: .venv/.ready-lab ## open the notebooks in JupyterLab
 test: .venv/.ready-test ## run the tests and measure their coverage
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
-check: check-static test check-notebooks ## all that CI checks
+check: check-static test check-notebooks check-browser ## all that CI checks
 
 check-static: .venv/.ready-all ## check format, lint and types
 	$(BIN)/python -m ruff format --check .
@@ -39,6 +40,12 @@ check-static: .venv/.ready-all ## check format, lint and types
 
 check-notebooks: .venv/.ready-test ## run the notebooks and compare their outputs
 	$(BIN)/python -m pytest $(NBVAL) notebooks
+
+check-browser: .venv/.ready-browser ## use the widgets in JupyterLab (needs Chromium and npm)
+	$(BIN)/python -m pytest -m browser $(if $(ARGS),$(ARGS),tests/browser)
+
+screenshots: .venv/.ready-browser ## take the README's pictures of the widgets anew
+	$(BIN)/python tests/browser/take_screenshots.py
 
 notebooks: .venv/.ready-test ## run the notebooks and keep the new outputs
 	$(BIN)/python -m nbconvert --to notebook --execute --inplace \
@@ -62,6 +69,9 @@ clean: ## remove .venv, caches and build products (not out/, where your runs are
 
 .venv/.ready-test: pyproject.toml $(STATE)
 	@sh scripts/setup-venv.sh install test embedded,notebooks,test
+
+.venv/.ready-browser: pyproject.toml $(STATE)
+	@sh scripts/setup-venv.sh install browser embedded,notebooks,test,browser
 
 .venv/.ready-all: pyproject.toml $(STATE)
 	@sh scripts/setup-venv.sh install all all

@@ -6,6 +6,7 @@ LabError
 │   └── PromptError        a template's slots and the values given do not match
 ├── DataError              a data file lacks what was asked for (also a ValueError)
 ├── EconomyError           a macro model was driven where it has no meaning
+├── ModuleError            a context module's code failed, or returned what it must not
 ├── ModelFileError         model weights are missing, damaged, or do not fit this machine
 ├── BackendError           one request to a model failed; the client turns it into the next one
 ├── LLMFailureException    a model call failed for good, after its retry
@@ -16,7 +17,7 @@ LabError
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -30,6 +31,7 @@ __all__ = [
     "LLMFailureException",
     "LabError",
     "ModelFileError",
+    "ModuleError",
     "PromptError",
     "TapeError",
     "TapeMiss",
@@ -66,6 +68,32 @@ class DataError(LabError, ValueError):
 
 class EconomyError(LabError):
     """A macro model was driven where it has no meaning, such as negative unemployment."""
+
+
+class ModuleError(LabError):
+    """A context module failed while a turn was made; the turn stops.
+
+    Attributes:
+        module: the module's name.
+        agent: whom it was asked about.
+        function: what was called, ``build_agent_context`` or ``compute_state_updates``.
+        detail: what went wrong, with the line of the module's code.
+    """
+
+    def __init__(self, module: str, *, agent: str, function: str, detail: str) -> None:
+        super().__init__(f"module {module!r}, {function}, agent {agent!r}: {detail}")
+        self.module = module
+        self.agent = agent
+        self.function = function
+        self.detail = detail
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Survive pickling, which passes positional arguments only."""
+        return _rebuild_module_error, (self.module, self.agent, self.function, self.detail)
+
+
+def _rebuild_module_error(module: str, agent: str, function: str, detail: str) -> ModuleError:
+    return ModuleError(module, agent=agent, function=function, detail=detail)
 
 
 class ModelFileError(LabError):
@@ -111,6 +139,7 @@ class LLMFailureException(LabError):  # noqa: N818 - the contracts' public name
         component: who called: ``agent``, ``validator``, ``engine`` …
         detail: what the server or the validation said.
         rejected: the last reply, if it had the right form but its content was refused.
+        call: the ``CallRecord`` of the requests, where any was made; lost in pickling.
     """
 
     def __init__(
@@ -138,6 +167,7 @@ class LLMFailureException(LabError):  # noqa: N818 - the contracts' public name
         self.component = component
         self.detail = detail
         self.rejected = rejected
+        self.call: Any = None
 
     def __reduce__(self) -> tuple[object, ...]:
         """Survive pickling, which passes positional arguments only."""

@@ -66,7 +66,8 @@ def safe(text: object, *, limit: int = _LIMIT) -> Markup:
 def pre(text: object, *, limit: int = _LIMIT) -> Markup:
     """Return a text as a block that keeps its lines and wraps the long ones."""
     return Markup(
-        '<pre dir="auto" style="white-space:pre-wrap;overflow-wrap:anywhere;margin:0">{}</pre>'
+        '<pre dir="auto" style="white-space:pre-wrap;word-break:normal;overflow-wrap:anywhere;'
+        'margin:0;line-height:1.4">{}</pre>'
     ).format(safe(text, limit=limit))
 
 
@@ -85,10 +86,7 @@ def table(
         rows: each as long as the header; a row's first cell is its heading.
         caption: what the table shows, for everybody and for screen readers.
     """
-    head = join(
-        Markup('<th scope="col" style="text-align:left">{}</th>').format(safe(name))
-        for name in header
-    )
+    head = join(Markup(_COLUMN_HEAD).format(safe(name)) for name in header)
     body = join(
         Markup("<tr>{}</tr>").format(
             join(
@@ -99,13 +97,19 @@ def table(
         for row in rows
     )
     title = _caption(caption)
-    return Markup("<table>{}<thead><tr>{}</tr></thead><tbody>{}</tbody></table>").format(
+    return Markup(_TABLE + "{}<thead><tr>{}</tr></thead><tbody>{}</tbody></table>").format(
         title, head, body
     )
 
 
-_CELL = '<td style="text-align:left;vertical-align:top">{}</td>'
-_ROW_HEAD = '<th scope="row" style="text-align:left;vertical-align:top">{}</th>'
+# In widgets, JupyterLab's lines are as high as its buttons, and columns have no space between them.
+_TABLE = '<table style="line-height:1.4">'
+_SPACE = "text-align:left;vertical-align:top;padding:2px 12px 2px 0"
+# Where a page lets words break anywhere, headings would be broken to one letter a line.
+_HEAD = _SPACE + ";overflow-wrap:break-word"
+_CELL = f'<td style="{_SPACE}">{{}}</td>'
+_ROW_HEAD = f'<th scope="row" style="{_HEAD}">{{}}</th>'
+_COLUMN_HEAD = f'<th scope="col" style="{_HEAD}">{{}}</th>'
 
 
 def _caption(caption: object) -> Markup:
@@ -120,7 +124,7 @@ def pairs(items: Iterable[tuple[object, object]], *, caption: object = "") -> Ma
         Markup("<tr>" + _ROW_HEAD + _CELL + "</tr>").format(safe(name), safe(value))
         for name, value in items
     )
-    return Markup("<table>{}<tbody>{}</tbody></table>").format(_caption(caption), body)
+    return Markup(_TABLE + "{}<tbody>{}</tbody></table>").format(_caption(caption), body)
 
 
 def badge(status: Status) -> Markup:

@@ -80,7 +80,7 @@ class LLMReasoningChain(Value):
         agent: the agent that decided, or whose action was judged or applied.
         turn: the turn being played: the number of the state it leads to.
         reasoning: the model's own explanation.
-        confidence: 0 to 1.
+        confidence: 0 to 1; None where nobody was asked for it.
         status: how the decision came about.
         call: the model call, or None where a rule decided.
     """
@@ -91,7 +91,7 @@ class LLMReasoningChain(Value):
     agent: str
     turn: int
     reasoning: str
-    confidence: Confidence = 1.0
+    confidence: Confidence | None = 1.0
     status: Status = "ok"
     call: CallRecord | None = None
     prompt_text: str = Field(

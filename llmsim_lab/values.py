@@ -102,7 +102,7 @@ def reply_schema(model: type[BaseModel], *, max_text: int | None = None) -> dict
     """Return the JSON schema that a language model's reply is held to.
 
     It is the pydantic model's own schema without what only people read, with every field required
-    and no other allowed.
+    (or those that an object names as ``x-required``) and no other allowed.
 
     Args:
         model: what the reply must be.
@@ -120,7 +120,7 @@ def reply_schema(model: type[BaseModel], *, max_text: int | None = None) -> dict
         elif node.get("type") == "string" and max_text is not None:
             node["maxLength"] = min(max_text, node.get("maxLength", max_text))
         if "properties" in node:
-            node["required"] = list(node["properties"])
+            node["required"] = node.pop("x-required", list(node["properties"]))
             node["additionalProperties"] = False
         for key in ("properties", "$defs"):
             for child in node.get(key, {}).values():

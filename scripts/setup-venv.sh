@@ -97,7 +97,7 @@ install() {
     fi
     pwd -P >.venv/.folder
     # Each set holds the ones before it.
-    for stamp in demo lab test all; do
+    for stamp in demo lab test browser all; do
         touch ".venv/.ready-$stamp"
         [ "$stamp" != "$1" ] || break
     done

@@ -26,26 +26,32 @@ MODEL_VARIABLES = ("OLLAMA_HOST", "OLLAMA_NUM_PARALLEL", "LLMSIM_MODEL")
 os.environ["MPLBACKEND"] = "Agg"
 
 
-# Live tests
+# Tests that run only when asked for by their marker
 
 
-def _live_asked(config: pytest.Config) -> bool:
-    return "live" in config.option.markexpr
+LEFT_OUT = {
+    "live": "live tests: left out, they need a real model server (run them with -m live)",
+    "browser": "browser tests: left out, they need Chromium (run them with make check-browser)",
+}
 
 
-def pytest_report_header(config: pytest.Config) -> str:
-    if _live_asked(config):
-        return "live tests: may connect to real models"
-    return "live tests: left out, they need a real model server (run them with -m live)"
+def _asked(config: pytest.Config, marker: str) -> bool:
+    return marker in config.option.markexpr
 
 
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    left_out = [line for marker, line in LEFT_OUT.items() if not _asked(config, marker)]
+    live = ["live tests: may connect to real models"] if _asked(config, "live") else []
+    return live + left_out
+
+
+@pytest.hookimpl(trylast=True)  # the markers that folders put on their tests must be there
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if _live_asked(config):
-        return
-    live = [item for item in items if item.get_closest_marker("live")]
-    if live:
-        config.hook.pytest_deselected(items=live)
-        items[:] = [item for item in items if item not in live]
+    markers = [marker for marker in LEFT_OUT if not _asked(config, marker)]
+    left_out = [item for item in items if any(map(item.get_closest_marker, markers))]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
 
 
 # Network
@@ -131,6 +137,7 @@ _WRITABLE = (
     Path(os.environ.get("LLMSIM_MODELS") or tempfile.gettempdir()).expanduser().resolve(),
     platformdirs.user_config_path("matplotlib").resolve(),
     REPO / ".pytest_cache",
+    REPO / "out" / "screenshots",  # what the browser tests keep
 )
 _WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 

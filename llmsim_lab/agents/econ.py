@@ -26,6 +26,15 @@ _ECONOMIC_STEMS = (
 )
 _ECONOMIC = re.compile(rf"\b(?:{'|'.join(_ECONOMIC_STEMS.split())})", re.IGNORECASE)
 
+_SOURCES = {
+    "profile": "{agent}'s profile",
+    "gdp_growth": "state.global_state.gdp_growth, turn {turn}",
+    "inflation": "state.global_state.inflation, turn {turn}",
+    "unemployment": "state.global_state.unemployment, turn {turn}",
+    "interest_rate": "state.global_state.interest_rate, turn {turn}",
+}
+"""Where what stands in the prompt's slots comes from."""
+
 
 class NationProfile(Settings):
     """What makes one nation's advisor different from another's.
@@ -66,7 +75,7 @@ class EconLLMAgent(LLMAgent):
             inflation=number(economy.inflation),
             unemployment=number(economy.unemployment),
             interest_rate=number(economy.interest_rate),
-        )
+        ).sourced(_SOURCES, agent=self.name, turn=state.turn)
 
     def _validate_decision(self, decision: PolicyDecision) -> bool:
         """Look for a word of economic policy in the action."""

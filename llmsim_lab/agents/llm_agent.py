@@ -55,9 +55,7 @@ class LLMAgent(Agent):
         site = CallSite(component="agent", agent=self.name, turn=state.turn + 1)
         status: Status | None = None
         try:
-            decision = await self.llm_client.call_with_retry(
-                prompt=prompt, response_model=PolicyDecision, check=self._check, site=site
-            )
+            decision = await self._ask(prompt, state, site)
         except LLMFailureException as failure:
             if not isinstance(failure.rejected, PolicyDecision):
                 raise
@@ -70,6 +68,13 @@ class LLMAgent(Agent):
             status=chain.status,
             reasoning_chain_id=f"{chain.turn}/agent/{self.name}",
             chain=chain,
+        )
+
+    async def _ask(self, prompt: str, state: SimulationState, site: CallSite) -> PolicyDecision:
+        """Put the prompt to the model; a subclass may ask for more, which depends on the state."""
+        del state
+        return await self.llm_client.call_with_retry(
+            prompt=prompt, response_model=PolicyDecision, check=self._check, site=site
         )
 
     def _check(self, decision: PolicyDecision) -> str | None:

@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import yaml
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from llmsim_lab.cli.columns import rows_table
+from llmsim_lab.cli.console import console, errors, literal, say
 from llmsim_lab.economy import history
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab import rate_figure
+from llmsim_lab.runs import SimulationLike, TurnLike
 from llmsim_lab.simulation import Simulation, Turn
 from llmsim_lab.text import clip, number, printable
 
@@ -28,9 +30,6 @@ __all__ = [
     "summary",
     "turns_table",
 ]
-
-console = Console()
-errors = Console(stderr=True)
 
 _STATUS_STYLES = {"ok": "green", "repaired": "yellow", "fallback": "yellow", "failed": "red"}
 
@@ -96,22 +95,11 @@ def _add_turn(table: Table, turn: Turn, taylor: float, source: tuple[str, ...]) 
         figures = ("",) * len(figures)
 
 
-def literal(text: object) -> Text:
-    """Return a model's or a tape's text for a table: no markup, no terminal control codes."""
-    return Text(printable(str(text)))
-
-
-def say(text: object, *, style: str = "", to: Console = console) -> None:
-    """Print text as it is, lines kept: no markup, no terminal control codes."""
-    plain = printable(str(text), keep="\n\t")
-    to.print(plain, style=style, markup=False, highlight=False, emoji=False, soft_wrap=True)
-
-
-def summary(turns: Sequence[Turn]) -> str:
+def summary(turns: Sequence[TurnLike]) -> str:
     """Return one line on some turns: calls by status, tokens, seconds."""
     seconds = sum(turn.seconds for turn in turns)
     calls = sum(chain.call is not None for turn in turns for chain in turn.chains)
-    statuses = sum((turn.statuses for turn in turns), Counter())
+    statuses = sum((Counter(turn.statuses) for turn in turns), Counter())
     shares = ", ".join(
         f"[{_STATUS_STYLES[status]}]{status} {count / statuses.total():.0%}[/]"
         for status, count in statuses.items()
@@ -124,13 +112,15 @@ def summary(turns: Sequence[Turn]) -> str:
 
 
 def report(
-    simulation: Simulation,
+    simulation: SimulationLike,
     out: Path,
     *,
     shadow: Simulation | None = None,
     taped: int | None = None,
 ) -> None:
-    """Print a run's table and summary; write its chart, frames and configuration.
+    """Print a run's table and summary; write its frames and configuration.
+
+    An economic run's table has the actions as well, and its rates are charted.
 
     Args:
         simulation: the run.
@@ -138,13 +128,26 @@ def report(
         shadow: another run of the same economy, to chart beside it.
         taped: the last turn that comes from a tape, where some do.
     """
-    console.print(turns_table(simulation, taped=taped))
-    console.print()
-    console.print(
-        "'Taylor' is what the rule (Taylor 1993) asks for on that row's data; a proposal sets the "
-        "rate of its own row, on the data of the row before.",
-        style="dim",
-    )
+    economic = simulation if isinstance(simulation, Simulation) else None
+    if economic is not None:
+        console.print(turns_table(economic, taped=taped))
+        console.print()
+        console.print(
+            "'Taylor' is what the rule (Taylor 1993) asks for on that row's data; a proposal sets "
+            "the rate of its own row, on the data of the row before.",
+            style="dim",
+        )
+    else:
+        console.print(rows_table(simulation.to_frame().to_dict("records"), simulation.series))
+        console.print()
+    _say_how_it_went(simulation, taped)
+    paths = _write_tables(simulation, shadow, out)
+    if economic is not None:
+        paths.insert(0, _write_chart(economic, shadow, out))
+    console.print("Written:", ", ".join(str(path) for path in paths), soft_wrap=True)
+
+
+def _say_how_it_went(simulation: SimulationLike, taped: int | None) -> None:
     if taped is None:
         console.print(summary(simulation.turns))
     else:
@@ -155,6 +158,9 @@ def report(
     for at in sorted(at for at in simulation.planned if at > simulation.turn):
         for item in simulation.planned[at]:
             say(f"not reached: the intervention planned for {item}", style="yellow")
+
+
+def _write_chart(simulation: Simulation, shadow: Simulation | None, out: Path) -> Path:
     name = _chart_name(simulation)
     frames = {name: simulation.to_frame()}
     if shadow is not None:
@@ -166,9 +172,9 @@ def report(
         rule_of=name,
         title=f"Policy rate from {first}" if first else "Policy rate",
     )
-    paths = [out / "rates.png", *_write_tables(simulation, shadow, out)]
-    figure.savefig(paths[0], dpi=120)
-    console.print("Written:", ", ".join(str(path) for path in paths), soft_wrap=True)
+    path = out / "rates.png"
+    figure.savefig(path, dpi=120)
+    return path
 
 
 def _chart_name(simulation: Simulation) -> str:
@@ -176,7 +182,7 @@ def _chart_name(simulation: Simulation) -> str:
     return clip(printable(simulation.config.name), 60).replace("$", r"\$")
 
 
-def _write_tables(simulation: Simulation, shadow: Simulation | None, out: Path) -> list[Path]:
+def _write_tables(simulation: SimulationLike, shadow: Simulation | None, out: Path) -> list[Path]:
     frames = {"turns": simulation.to_frame(), "decisions": simulation.chains_frame()}
     if shadow is not None:
         frames["shadow"] = shadow.to_frame()
@@ -191,7 +197,7 @@ def _write_tables(simulation: Simulation, shadow: Simulation | None, out: Path) 
     return paths
 
 
-def end(simulation: Simulation, wanted: int, failure: BaseException | None) -> None:
+def end(simulation: SimulationLike, wanted: int, failure: BaseException | None) -> None:
     """Raise what ended a run early, after saying how far it got."""
     if failure is not None:
         errors.print(

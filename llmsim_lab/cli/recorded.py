@@ -18,8 +18,8 @@ from llmsim_lab.llm import LLMClient, LLMConfig, Tape
 from llmsim_lab.llm.tape import RunInfo
 from llmsim_lab.llm.tape.checks import manifest_faults
 from llmsim_lab.prompts import Prompt
+from llmsim_lab.runs.manifest import config_of, prompts_of
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.simulation.manifest import config_of, prompts_of
 
 __all__ = ["fork", "model_text", "replay", "rerun", "resume", "sound_run"]
 
@@ -52,7 +52,7 @@ def model_text(info: RunInfo) -> str:
     """
     recorded = info.manifest["model"]
     if recorded is None:
-        return config_of(info.manifest).llm.model
+        return str(config_of(info).llm.model)
     backend, name = recorded.get("backend"), recorded.get("name")
     if backend not in _CONNECTABLE:
         raise ConfigError(
@@ -188,7 +188,7 @@ def _turns_to_play(info: RunInfo, at: int, turns: int | None) -> int:
     """Return how many turns to play: as asked, or as many as the configuration has left."""
     if turns is not None:
         return turns
-    configured = config_of(info.manifest).turns
+    configured: int = config_of(info).turns
     if configured <= at:
         raise ConfigError(
             f"turn {at} is the last that run {info.id}'s configuration has (turns: {configured}); "
@@ -230,7 +230,7 @@ def _edited(file: Path, recorded: Iterable[Prompt]) -> Prompt:
 
 def _client(info: RunInfo, model: str | None, host: str | None) -> LLMClient | None:
     """Connect to the recorded model, or to another one, with the recorded settings."""
-    config = config_of(info.manifest)
+    config = config_of(info)
     if not config.needs_model:
         return None
     settings = LLMConfig.model_validate(info.manifest["llm"] or config.llm)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 from llmsim_lab.cli.output import end, open_folder, report, say
 from llmsim_lab.cli.play import client_for, play
 from llmsim_lab.llm import Tape
-from llmsim_lab.simulation import Simulation, SimulationConfig
+from llmsim_lab.runs.config_file import config_from_file
+from llmsim_lab.runs.registry import kind_of_config
 
 __all__ = ["run"]
 
@@ -27,16 +29,19 @@ def run(
     Raises:
         LabError: it cannot start, or a model call failed; what was played until then is written.
     """
-    config = SimulationConfig.from_yaml(path)
-    if model is not None:
+    config = config_from_file(path)
+    if model == "rule" and hasattr(config, "by_rules"):
+        config = config.by_rules()
+    elif model is not None:
         llm = config.llm.model_copy(update={"model": model})
         config = config.model_copy(update={"llm": llm})
     if turns is not None:
-        config = config.with_values(turns=turns)
+        config = config.model_copy(update={"turns": turns})
     out = open_folder(out)
     client = client_for(config, host=host)
     with Tape(tape) if tape is not None else nullcontext() as record:
-        simulation = Simulation(config, llm_client=client, tape=record)
+        kind: Any = kind_of_config(config)
+        simulation = kind(config, llm_client=client, tape=record)
         failure = play(simulation, config.turns)
         report(simulation, out)
         if record is not None:

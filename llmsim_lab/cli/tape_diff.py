@@ -8,28 +8,28 @@ from typing import Any
 
 from rich.table import Table
 
+from llmsim_lab.cli.columns import heading, series_of
 from llmsim_lab.cli.output import console, literal, say
 from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm.tape import RunInfo
 from llmsim_lab.prompts import PromptDiff
+from llmsim_lab.runs.registry import kind_name
 from llmsim_lab.text import clip, number
 
 __all__ = ["show_differences"]
 
 _PARTS = ("config", "llm", "model", "seed", "given", "package", "git", "python", "platform")
 _MAX_COMPARED_CHARS = 50_000
-_SHOWN = {
-    "interest_rate": "rate",
-    "inflation": "inflation",
-    "output_gap": "output gap",
-    "unemployment": "unemployment",
-}
+_MOST_SHOWN = 4
 
 
 def show_differences(tape: Tape, a: RunInfo, b: RunInfo) -> None:
     """Print how two runs differ: what defines them, their prompts, where they led."""
     say(f"Run {a.id} ({a.name}) and run {b.id} ({b.name})", style="bold")
+    kinds = kind_name(a.manifest), kind_name(b.manifest)
+    if kinds[0] != kinds[1]:
+        say(f"They are of different kinds: {kinds[0]} and {kinds[1]}")
     changed = list(_changes(a.manifest, b.manifest))
     for line in changed or ["Configuration, model and versions are the same."]:
         say(line)
@@ -92,13 +92,14 @@ def _show_trajectories(tape: Tape, a: RunInfo, b: RunInfo) -> None:
         return
     first = apart.index[apart.any(axis=1)][0]
     say(f"Their trajectories part at turn {first}, in: {', '.join(names)}", style="bold")
-    shown = [name for name in _SHOWN if name in names]
+    labels = {item.column: heading(item) for item in series_of(a)[:_MOST_SHOWN]}
+    shown = [name for name in labels if name in names]
     if not shown:
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("turn", justify="right")
     for name in shown:
-        table.add_column(f"{_SHOWN[name]}, run {a.id} -> {b.id}", justify="right")
+        table.add_column(literal(f"{labels[name]}, run {a.id} -> {b.id}"), justify="right")
     for turn, row in frame.loc[first:].iterrows():
         cells = [f"{number(row[name, 'a'])} -> {number(row[name, 'b'])}" for name in shown]
         table.add_row(literal(turn), *map(literal, cells))

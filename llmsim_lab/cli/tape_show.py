@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from rich.table import Table
-
 from llmsim_lab.calls import Attempt
-from llmsim_lab.cli.output import console, literal, say
+from llmsim_lab.cli.columns import rows_table, series_of
+from llmsim_lab.cli.output import console, say
 from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm.tape import RecordedCall, RunInfo
 from llmsim_lab.models import LLMReasoningChain
-from llmsim_lab.simulation import Turn
-from llmsim_lab.simulation.taping import load_turns
+from llmsim_lab.runs.registry import kind_name, kind_of_manifest
+from llmsim_lab.runs.verbs import turns_of
 from llmsim_lab.text import clip
 
 __all__ = ["show_call", "show_run", "show_turn"]
-
-_STATUSES = ("ok", "repaired", "fallback", "failed")
 
 
 def show_run(tape: Tape, info: RunInfo) -> None:
@@ -31,6 +28,7 @@ def show_run(tape: Tape, info: RunInfo) -> None:
     say(f"Run {info.id}, {info.name}: {info.verb}{source}", style="bold")
     manifest = info.manifest
     facts = {
+        "kind": kind_name(manifest),
         "turns": info.turns,
         "calls": info.calls,
         "started": info.started,
@@ -51,7 +49,7 @@ def show_run(tape: Tape, info: RunInfo) -> None:
     for name, value in facts.items():
         if value not in ("", None):
             say(f"{name + ':':<14} {value}")
-    console.print(_turns(tape.turns_frame(info.id).to_dict("records")))
+    console.print(rows_table(tape.turns_frame(info.id).to_dict("records"), series_of(info)))
     say(
         f"'--turn {info.turns}' shows what was asked and answered in that turn, '--call N' one "
         "call of it.",
@@ -68,37 +66,15 @@ def _model(manifest: Mapping[str, Any]) -> str:
     return " ".join(str(part) for part in (*parts, digest) if part)
 
 
-def _turns(rows: Iterable[Mapping[Any, Any]]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("turn", "quarter", "rate", "infl.", "unem."):
-        table.add_column(heading, justify="right", min_width=5)
-    for heading in ("accepted", "model decisions", "from outside"):
-        table.add_column(heading, overflow="fold")
-    for row in rows:
-        figures = ("turn", "period", "interest_rate", "inflation", "unemployment")
-        counts = [f"{row.get(name)} {name}" for name in _STATUSES if row.get(name)]
-        cells = [_figure(row.get(name)) for name in figures]
-        cells += [f"{row.get('accepted')} of {row.get('actions')}" if row.get("actions") else ""]
-        cells += [", ".join(counts), _figure(row.get("interventions"))]
-        table.add_row(*map(literal, cells))
-    return table
-
-
-def _figure(value: object) -> str:
-    if value is None:
-        return ""
-    return f"{value:.2f}" if isinstance(value, float) else str(value)
-
-
 def show_turn(tape: Tape, run: int, turn: int) -> None:
     """Print a turn's decisions, with prompts and replies.
 
     Raises:
         TapeError: the run has no such turn, nor calls of it.
     """
-    turns = {record.number: record for record in load_turns(tape, run, up_to=max(turn, 0))}
+    turns = {record.number: record for record in turns_of(tape, run, up_to=max(turn, 0))}
     if turn in turns:
-        _show_whole_turn(turns[turn], run)
+        _show_whole_turn(tape.run(run), turns[turn])
         return
     calls = tape.calls(run, turn=turn, forgotten=True)
     if not calls:
@@ -111,19 +87,14 @@ def show_turn(tape: Tape, run: int, turn: int) -> None:
         show_call(call)
 
 
-def _show_whole_turn(turn: Turn, run: int) -> None:
-    period = f", {turn.state.period}" if turn.state.period else ""
-    say(f"Turn {turn.number}{period} of run {run}", style="bold")
+def _show_whole_turn(info: RunInfo, turn: Any) -> None:
+    kind = kind_of_manifest(info.id, info.manifest)
+    period = kind.own_columns(turn).get("period")
+    say(f"Turn {turn.number}{f', {period}' if period else ''} of run {info.id}", style="bold")
     for intervention in turn.interventions:
         say(f"from outside: {intervention}")
-    economy = turn.state.global_state
-    say(
-        f"it led to: interest rate {economy.interest_rate:.2f}, inflation {economy.inflation:.2f}, "
-        f"unemployment {economy.unemployment:.2f}, output gap {economy.output_gap:.2f}"
-    )
-    for action in turn.actions:
-        accepted = "accepted" if action.validated else "REJECTED"
-        say(f"{action.agent_name} proposed ({accepted}): {action.action_string}")
+    for line in kind.in_words(turn):
+        say(line)
     for chain in turn.chains:
         console.print()
         _show_chain(chain)

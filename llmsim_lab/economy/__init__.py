@@ -15,6 +15,7 @@ from llmsim_lab.economy.data import (
     next_quarter,
 )
 from llmsim_lab.economy.limits import RateLimits
+from llmsim_lab.economy.loss import LossParts, QuadraticLoss
 from llmsim_lab.economy.macro import (
     STEADY_STATE,
     MacroModel,
@@ -30,7 +31,9 @@ __all__ = [
     "LAST_QUARTER",
     "NO_SHOCKS",
     "STEADY_STATE",
+    "LossParts",
     "MacroModel",
+    "QuadraticLoss",
     "RateLimits",
     "RudebuschSvensson",
     "ShockGenerator",

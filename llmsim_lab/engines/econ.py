@@ -26,6 +26,18 @@ from llmsim_lab.text import number
 
 __all__ = ["EconLLMEngine", "EconomicEngine"]
 
+_SOURCES = {
+    "lowest_rate": "the engine's rate_bounds",
+    "highest_rate": "the engine's rate_bounds",
+    "max_move": "the engine's max_move",
+    "rate_step": "the engine's rate_step",
+    "current_rate": "state.global_state.interest_rate, turn {turn}, and earlier actions",
+    "inflation": "state.global_state.inflation, turn {turn}",
+    "gdp": "state.global_state.gdp_growth, turn {turn}",
+    "action_string": "the accepted action of {agent}",
+}
+"""Where what stands in the prompt's slots comes from."""
+
 
 class EconLLMEngine(LLMEngine):
     """Moves the interest rate, and nothing else.
@@ -63,7 +75,7 @@ class EconLLMEngine(LLMEngine):
             inflation=number(current_state.inflation),
             gdp=number(current_state.gdp_growth),
             action_string=action.action_string,
-        )
+        ).sourced(_SOURCES, turn=self.current_state.turn, agent=action.agent_name)
 
     def _choices(self, current_state: GlobalState) -> Mapping[str, tuple[Any, ...]]:
         return {"new_interest_rate": _rates(self.limits, round(current_state.interest_rate, 2))}
@@ -94,7 +106,20 @@ class EconLLMEngine(LLMEngine):
         """
         if action.proposed_rate is None:
             return await super()._decide(action, current_state, turn)
+        decision, status = self.named_rate(action, current_state)
+        return decision, self._chain(decision, self._site(action, turn), status=status)
+
+    def named_rate(
+        self, action: Action, current_state: GlobalState
+    ) -> tuple[StateUpdateDecision, Status]:
+        """Return what becomes of an action that names its rate, and how that came about.
+
+        Raises:
+            ConfigError: the action names none, or one out of reach when the turn began.
+        """
         asked, here = action.proposed_rate, current_state.interest_rate
+        if asked is None:
+            raise ConfigError(f"the action of {action.agent_name!r} names no rate")
         rate = asked
         status: Status = "ok"
         reasoning = f"The action names the rate: {number(asked)}%."
@@ -115,7 +140,7 @@ class EconLLMEngine(LLMEngine):
             confidence=1.0,
             action_applied=action.action_string,
         )
-        return decision, self._chain(decision, self._site(action, turn), status=status)
+        return decision, status
 
 
 @lru_cache(maxsize=1024)

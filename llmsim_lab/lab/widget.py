@@ -10,7 +10,7 @@ from typing import Any
 import ipywidgets as w
 from markupsafe import Markup
 
-from llmsim_lab.errors import LabError
+from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.lab.worker import Work, Worker
 from llmsim_lab.markup import details, join, pre, safe
 
@@ -25,7 +25,7 @@ def button(label: str, *, tooltip: str, **more: Any) -> w.Button:
         tooltip: what it does, in a sentence.
         more: traits of the button, such as ``button_style``.
     """
-    layout = w.Layout(width="auto", flex="0 0 auto")
+    layout = w.Layout(width="auto", flex="0 0 auto", align_self="flex-start")
     return w.Button(description=label, tooltip=tooltip, layout=layout, **more)
 
 
@@ -49,7 +49,7 @@ class LabWidget(w.VBox):
         self.stoppers: Sequence[w.DOMWidget] = ()
         self.status = w.HTML()
         self.error = w.HTML()
-        self.retry = button("Try again", tooltip="Do again what failed", button_style="warning")
+        self.retry = button("Try again", tooltip="Do again what failed", button_style="primary")
         self.retry.layout.display = "none"
         self.retry.on_click(self._on_retry)
         self._last_work: Work | None = None
@@ -86,6 +86,36 @@ class LabWidget(w.VBox):
         """Wait until what was started by a click has ended: ``await widget.idle()``."""
         await self.worker.idle()
 
+    async def do(self, work: Work) -> bool:
+        """Do async work and wait for it, as a cell does; returns False where it was stopped.
+
+        What it raises is shown in place and raised here. Cancelling the caller, which is what
+        interrupting a cell does, cancels the work and waits until it has ended.
+
+        Raises:
+            ConfigError: other work of this widget is under way.
+        """
+        failures: list[BaseException] = []
+
+        async def watched() -> None:
+            try:
+                await work()
+            except BaseException as error:
+                failures.append(error)
+                raise
+
+        if not self.start(watched):
+            raise ConfigError("this widget is at work; await widget.idle() first, or stop it")
+        try:
+            await self.idle()
+        except asyncio.CancelledError:
+            self.worker.stop()
+            await self.idle()
+            raise
+        if failures and not isinstance(failures[0], asyncio.CancelledError):
+            raise failures[0]
+        return not failures
+
     def _on_retry(self, _: object = None) -> None:
         if self._last_work is not None:
             self.start(self._last_work)
@@ -95,10 +125,12 @@ class LabWidget(w.VBox):
         self._set_busy(True)
 
     def _end(self, error: BaseException | None) -> None:
-        self._set_busy(False)
+        # A click on another thread may have begun the next piece of work by now.
+        self._set_busy(self.worker.busy)
         if isinstance(error, asyncio.CancelledError):
             self.stopped()
         elif error is not None:
+            self.say("It failed; what went wrong stands below.")
             self.show_error(error, retry=True)
         self.ended()
 

@@ -84,8 +84,8 @@ class Worker:
             self._loop.call_soon_threadsafe(action, *args)
 
     async def idle(self) -> None:
-        """Wait until no work is under way."""
-        await asyncio.wrap_future(self._ended)
+        """Wait until no work is under way; whoever is cancelled waiting leaves the work alone."""
+        await asyncio.shield(asyncio.wrap_future(self._ended))
 
     def _spawn(self, work: Work) -> None:
         self._task = self._loop.create_task(work())

@@ -15,9 +15,11 @@ from llmsim_lab.llm.client import LLMClient
 from llmsim_lab.llm.config import LLMConfig
 from llmsim_lab.llm.connect import connect
 from llmsim_lab.llm.embedded import EmbeddedBackend
+from llmsim_lab.llm.human import HumanBackend, Question
 from llmsim_lab.llm.ollama import OllamaBackend
 from llmsim_lab.llm.scripted import ScriptedBackend
 from llmsim_lab.llm.tape import Tape
+from llmsim_lab.llm.watch import InFlight, Watch, watching
 
 __all__ = [
     "Attempt",
@@ -27,13 +29,18 @@ __all__ = [
     "ChatReply",
     "ChatRequest",
     "EmbeddedBackend",
+    "HumanBackend",
+    "InFlight",
     "LLMClient",
     "LLMConfig",
     "Message",
     "ModelInfo",
     "OllamaBackend",
+    "Question",
     "ScriptedBackend",
     "Tape",
     "ToolCall",
+    "Watch",
     "connect",
+    "watching",
 ]

@@ -21,8 +21,8 @@ class Reasoned(Protocol):
         ...
 
     @property
-    def confidence(self) -> float:
-        """0 to 1."""
+    def confidence(self) -> float | None:
+        """0 to 1; None where the model was not asked for it."""
         ...
 
     @property

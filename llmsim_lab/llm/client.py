@@ -10,10 +10,9 @@ is wrong.
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -27,22 +26,23 @@ from llmsim_lab.calls import (
     ChatBackend,
     ChatReply,
     ChatRequest,
+    Message,
     ModelInfo,
 )
 from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
 from llmsim_lab.llm.config import LLMConfig
 from llmsim_lab.llm.extract import InvalidReply, parse_reply
 from llmsim_lab.llm.faults import as_backend_error
+from llmsim_lab.llm.outcomes import failure_of, invalid_fault, recorded_fault
 from llmsim_lab.llm.recorder import current_recorder
 from llmsim_lab.llm.requests import first_request, repair_request
-from llmsim_lab.logs import log_event
+from llmsim_lab.llm.watch import current_watch
 from llmsim_lab.models import Decision
 
 __all__ = ["LLMClient"]
 
-logger = logging.getLogger(__name__)
-
 ModelT = TypeVar("ModelT", bound=BaseModel)
+T = TypeVar("T")
 
 _LEAST_CHARS_PER_CONTEXT_TOKEN = 16
 """Far above what any tokenizer packs into a token on average: beyond it nothing can fit."""
@@ -109,22 +109,74 @@ class LLMClient:
         request = first_request(
             prompt, response_model, choices, site, config=self.config, options=self._options
         )
+        decision, call = await self._ask_twice(
+            request, lambda reply: parse_reply(reply.text, response_model, check), site
+        )
+        if isinstance(decision, Decision):
+            decision.with_call(call)
+        return decision
+
+    async def converse(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[Mapping[str, Any]] = (),
+        schema: Mapping[str, Any] | None = None,
+        options: Mapping[str, Any] | None = None,
+        check: Callable[[ChatReply], str | None] | None = None,
+        site: CallSite | None = None,
+    ) -> tuple[ChatReply, CallRecord]:
+        """Go on with a conversation, in which the model may ask for tools to be called.
+
+        Args:
+            messages: oldest first.
+            tools: function declarations, as ``ChatRequest.tools`` has them.
+            schema: the JSON schema the reply is held to, if any.
+            options: sampling options instead of the configured ones, by Ollama's names.
+            check: says what is wrong with a reply, or None; a complaint makes it invalid.
+            site: where the call is made.
+
+        Returns:
+            The reply, and the record of the call.
+
+        Raises:
+            LLMFailureException: the call failed for good.
+        """
+        request = ChatRequest(
+            model=self.config.model,
+            messages=tuple(messages),
+            schema=schema,
+            tools=tuple(tools),
+            options={**self._options, **options} if options else self._options,
+            think=self.config.think,
+            keep_alive=self.config.keep_alive,
+            timeout_s=self.config.timeout_s,
+            site=site,
+        )
+        self._check_size(request.prompt, site)
+
+        def read(reply: ChatReply) -> ChatReply:
+            if check is not None and (complaint := check(reply)):
+                raise InvalidReply(complaint)
+            return reply
+
+        return await self._ask_twice(request, read, site)
+
+    async def _ask_twice(
+        self, request: ChatRequest, read: Callable[[ChatReply], T], site: CallSite | None
+    ) -> tuple[T, CallRecord]:
+        """Make a request, once more where that may help; ``read`` says what a reply means."""
         history: list[Attempt] = []
-        outcome = await self._attempt(request, response_model, check, history)
+        outcome = await self._attempt(request, read, history)
         repaired = False
         if isinstance(outcome, BackendError) and outcome.retry:
             repaired = outcome.reason == "invalid_response"
             request = repair_request(request, history[-1]) if repaired else request
             request = replace(request, attempt=2)
-            outcome = await self._attempt(request, response_model, check, history)
+            outcome = await self._attempt(request, read, history)
         if isinstance(outcome, BackendError):
-            raise self._failure(outcome, history, site)
-        decision = outcome
-        if isinstance(decision, Decision):
-            decision.with_call(
-                CallRecord(history=tuple(history), status="repaired" if repaired else "ok")
-            )
-        return decision
+            raise failure_of(outcome, history, site, model=self.config.model)
+        return outcome, CallRecord(history=tuple(history), status="repaired" if repaired else "ok")
 
     async def model_info(self) -> ModelInfo:
         """Say which model answers.
@@ -170,29 +222,38 @@ class LLMClient:
                 "LLMConfig.num_ctx",
                 reason="context_overflow",
             )
-            raise self._failure(fault, [], site)
+            raise failure_of(fault, [], site, model=self.config.model)
 
     async def _attempt(
         self,
         request: ChatRequest,
-        response_model: type[ModelT],
-        check: Callable[[ModelT], str | None] | None,
+        read: Callable[[ChatReply], T],
         history: list[Attempt],
-    ) -> ModelT | BackendError:
+    ) -> T | BackendError:
         """Make one request, or take it from the tape; what becomes of it goes into the history."""
         recorder, known = current_recorder(), None
         if recorder is not None:
             request = recorder.place(request)
             known = recorder.find(request, history[-1] if history else None)
-        outcome: ModelT | BackendError
-        attempt, fault = (known, None) if known is not None else await self._make(request)
+        outcome: T | BackendError
+        if known is not None:
+            attempt, fault = known, None
+            if (watch := current_watch()) is not None:
+                watch.ended(request, known, taped=True)
+        else:
+            attempt, fault = await self._make(request)
         if attempt.reply is None:
-            outcome = fault or _fault_of(attempt)
+            outcome = fault or recorded_fault(attempt)
         else:
             try:
-                outcome = parse_reply(attempt.reply.text, response_model, check)
+                outcome = read(attempt.reply)
             except InvalidReply as error:
-                outcome = self._invalid(attempt.reply, error)
+                outcome = invalid_fault(
+                    attempt.reply,
+                    error,
+                    num_ctx=self.config.num_ctx,
+                    max_tokens=self.config.max_tokens,
+                )
                 outcome.__cause__ = error
                 if known is None:
                     attempt = replace(
@@ -208,41 +269,41 @@ class LLMClient:
         if request.attempt > 1:
             await self._back_off()
         async with self._limiter():
-            began = time.perf_counter()
+            if (watch := current_watch()) is None:
+                return await self._ask(request)
+            watch.began(request)
+            attempt = None
             try:
-                async with asyncio.timeout(request.timeout_s):
-                    reply = await self.backend.chat(request)
-                if not isinstance(reply, ChatReply):
-                    raise ConfigError(
-                        f"{type(self.backend).__name__}.chat returned {type(reply).__name__}; it "
-                        "must return ChatReply(text=...)"
-                    )
-            except Exception as error:
-                fault = as_backend_error(error, timeout_s=request.timeout_s)
-                if fault is None:
-                    raise
-                attempt = Attempt(
-                    request=request,
-                    reply=None,
-                    seconds=time.perf_counter() - began,
-                    reason=fault.reason,
-                    detail=str(fault),
-                    status_code=fault.status_code,
-                    retry=fault.retry,
-                )
-                return attempt, fault
-            return Attempt(request=request, reply=reply, seconds=time.perf_counter() - began), None
+                attempt, fault = await self._ask(request)
+            finally:
+                watch.ended(request, attempt, taped=False)
+            return attempt, fault
 
-    def _invalid(self, reply: ChatReply, error: InvalidReply) -> BackendError:
-        detail = str(error)
-        if reply.done_reason == "length":
-            used = (reply.prompt_tokens or 0) + (reply.reply_tokens or 0)
-            if used >= self.config.num_ctx:
-                limit = f"prompt and reply filled num_ctx={self.config.num_ctx}; raise it"
-            else:
-                limit = f"max_tokens={self.config.max_tokens} was reached; raise it"
-            detail = f"the reply was cut off: {limit}, or ask for less ({detail})"
-        return BackendError(detail, reason="invalid_response", retry=True, rejected=error.rejected)
+    async def _ask(self, request: ChatRequest) -> tuple[Attempt, BackendError | None]:
+        began = time.perf_counter()
+        try:
+            async with asyncio.timeout(request.timeout_s):
+                reply = await self.backend.chat(request)
+            if not isinstance(reply, ChatReply):
+                raise ConfigError(
+                    f"{type(self.backend).__name__}.chat returned {type(reply).__name__}; it "
+                    "must return ChatReply(text=...)"
+                )
+        except Exception as error:
+            fault = as_backend_error(error, timeout_s=request.timeout_s)
+            if fault is None:
+                raise
+            attempt = Attempt(
+                request=request,
+                reply=None,
+                seconds=time.perf_counter() - began,
+                reason=fault.reason,
+                detail=str(fault),
+                status_code=fault.status_code,
+                retry=fault.retry,
+            )
+            return attempt, fault
+        return Attempt(request=request, reply=reply, seconds=time.perf_counter() - began), None
 
     async def _back_off(self) -> None:
         import tenacity  # here, since few runs need it and it takes long to import
@@ -260,44 +321,3 @@ class LLMClient:
             with self._lock:
                 limiter = self._limiters.setdefault(loop, asyncio.Semaphore(self._concurrency))
         return limiter
-
-    def _failure(
-        self, fault: BackendError, history: list[Attempt], site: CallSite | None
-    ) -> LLMFailureException:
-        """Log the one ERROR line of a failed call and return the exception for it."""
-        component = site.component if site else None
-        detail = str(fault)
-        if isinstance(fault.rejected, Decision):
-            fault.rejected.with_call(CallRecord(history=tuple(history), status="failed"))
-        log_event(
-            logger,
-            logging.ERROR,
-            "LLM_FAILURE",
-            component=component,
-            agent=site.agent if site else None,
-            turn=site.turn if site else None,
-            reason=fault.reason,
-            attempts=len(history),
-            status_code=fault.status_code,
-            model=self.config.model,
-            detail=detail,
-        )
-        failure = LLMFailureException(
-            fault.reason,
-            len(history),
-            fault.status_code,
-            component,
-            detail=detail,
-            rejected=fault.rejected,
-        )
-        failure.__cause__ = fault
-        return failure
-
-
-def _fault_of(attempt: Attempt) -> BackendError:
-    return BackendError(
-        attempt.detail,
-        reason=attempt.reason or "connection_error",
-        status_code=attempt.status_code,
-        retry=attempt.retry,
-    )

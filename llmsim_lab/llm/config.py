@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from functools import cached_property
 from types import MappingProxyType
 from typing import Annotated, Any, Self
 
@@ -80,7 +79,7 @@ class LLMConfig(Settings):
             )
         return self
 
-    @cached_property
+    @property
     def sampling(self) -> MappingProxyType[str, Any]:
         """The options of every request, by Ollama's names."""
         options: dict[str, Any] = {"temperature": self.temperature}

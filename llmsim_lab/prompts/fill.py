@@ -1,6 +1,7 @@
 """Templates: which slots a text has, and a function that fills them.
 
-The only module that imports Jinja2; ``prompt`` imports it when the first prompt is made.
+With ``trace``, the only module that imports Jinja2; ``prompt`` imports it when the first prompt is
+made.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import jinja2
 from jinja2 import meta, nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-__all__ = ["Fill", "TemplateFault", "compile_template", "find_slots"]
+__all__ = ["Fill", "TemplateFault", "compile_template", "environment", "find_slots", "split"]
 
 Fill = Callable[[Mapping[str, object]], str]
 
@@ -22,12 +23,13 @@ class TemplateFault(ValueError):  # noqa: N818 - a finding, which becomes a Prom
 
 
 @cache
-def _environment() -> ImmutableSandboxedEnvironment:
-    environment = ImmutableSandboxedEnvironment(undefined=jinja2.StrictUndefined, autoescape=False)
+def environment() -> ImmutableSandboxedEnvironment:
+    """Return what templates run in: Jinja2's sandbox, strict about values that are not there."""
+    made = ImmutableSandboxedEnvironment(undefined=jinja2.StrictUndefined, autoescape=False)
     # No built-in names, which a slot of the same name would silently become, and no chance.
-    environment.globals.clear()
-    del environment.filters["random"]
-    return environment
+    made.globals.clear()
+    del made.filters["random"]
+    return made
 
 
 def find_slots(text: str) -> set[str]:
@@ -37,7 +39,7 @@ def find_slots(text: str) -> set[str]:
         TemplateFault: a syntax error; the message names the line.
     """
     try:
-        return meta.find_undeclared_variables(_environment().parse(text))
+        return meta.find_undeclared_variables(environment().parse(text))
     except jinja2.TemplateSyntaxError as error:
         raise TemplateFault(f"line {error.lineno}: {error.message}") from error
 
@@ -49,10 +51,13 @@ def compile_template(text: str) -> Fill:
     result as Jinja2's in a tenth of the time; any other by Jinja2, whose errors become
     ``TemplateFault``.
     """
-    pattern = _pattern(_environment().parse(text))
-    if pattern is not None:
+    pieces = _pieces(environment().parse(text))
+    if pieces is not None:
+        pattern = "".join(
+            f"%({piece})s" if is_slot else piece.replace("%", "%%") for is_slot, piece in pieces
+        )
         return lambda values: pattern % values
-    template = _environment().from_string(text)
+    template = environment().from_string(text)
 
     def fill(values: Mapping[str, object]) -> str:
         try:
@@ -63,17 +68,35 @@ def compile_template(text: str) -> Fill:
     return fill
 
 
-def _pattern(template: nodes.Template) -> str | None:
-    """Return a template as a ``%`` pattern, or None if it holds more than text and bare slots."""
+def _pieces(template: nodes.Template) -> list[tuple[bool, str]] | None:
+    """Return text and names of slots in turn, or None if the template holds more than those."""
     pieces = []
     for output in template.body:
         if not isinstance(output, nodes.Output):
             return None
         for node in output.nodes:
             if isinstance(node, nodes.TemplateData):
-                pieces.append(node.data.replace("%", "%%"))
+                pieces.append((False, node.data))
             elif isinstance(node, nodes.Name):
-                pieces.append(f"%({node.name})s")
+                pieces.append((True, node.name))
             else:
                 return None
-    return "".join(pieces)
+    return pieces
+
+
+def split(text: str) -> tuple[list[str], list[str]] | None:
+    """Return a template's fixed pieces and, one fewer, the slots between them.
+
+    None for a template of more than text and bare slots.
+    """
+    pieces = _pieces(environment().parse(text))
+    if pieces is None:
+        return None
+    fixed, slots = [""], []
+    for is_slot, piece in pieces:
+        if is_slot:
+            slots.append(piece)
+            fixed.append("")
+        else:
+            fixed[-1] += piece
+    return fixed, slots

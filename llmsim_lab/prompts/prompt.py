@@ -9,8 +9,6 @@ Templates run in Jinja2's immutable sandbox: a stranger's prompt file can print 
 from __future__ import annotations
 
 import difflib
-import hashlib
-import html
 import re
 from collections.abc import Iterator
 from functools import cache, cached_property
@@ -18,58 +16,20 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from markupsafe import Markup, escape
+
 from llmsim_lab.errors import PromptError
+from llmsim_lab.markup import visible
+from llmsim_lab.prompts.rendered import RenderedPrompt, digest_of, fenced
 
 if TYPE_CHECKING:
     from llmsim_lab.prompts.fill import Fill
 
-__all__ = ["Prompt", "PromptDiff", "RenderedPrompt"]
+__all__ = ["Prompt", "PromptDiff"]
 
 _HEADING = re.compile(r"^## (System|User)[ \t]*$", re.MULTILINE)
 _MAX_CACHED_SYSTEM_TEXTS = 4096
-
-
-def _digest(*parts: str) -> str:
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
-
-
-class RenderedPrompt(str):
-    """A prompt with its slots filled: a plain string that remembers its parts.
-
-    Attributes:
-        system: the system message, empty if there is none.
-        user: the user message.
-        template: the prompt it was rendered from.
-    """
-
-    __slots__ = ("system", "template", "user")
-
-    system: str
-    user: str
-    template: Prompt
-
-    def __new__(cls, *, system: str, user: str, template: Prompt) -> RenderedPrompt:
-        """Join the parts with an empty line."""
-        self = super().__new__(cls, f"{system}\n\n{user}" if system else user)
-        self.system = system
-        self.user = user
-        self.template = template
-        return self
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of the text, hexadecimal: the same for the same prompt in any process."""
-        return _digest(self.system, self.user)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild, (self.system, self.user, self.template)
-
-    def _repr_markdown_(self) -> str:
-        return _fenced(system=self.system, user=self.user)
-
-
-def _rebuild(system: str, user: str, template: Prompt) -> RenderedPrompt:
-    return RenderedPrompt(system=system, user=user, template=template)
+_STYLE = "white-space:pre-wrap;word-break:normal;overflow-wrap:anywhere;margin:0"
 
 
 class PromptDiff(str):
@@ -81,20 +41,21 @@ class PromptDiff(str):
 
     def __new__(cls, before: str, after: str) -> PromptDiff:
         """Compare word by word; line breaks count as words of their own."""
-        plain, marked = [], []
+        plain: list[str] = []
+        marked: list[str] = []
         for change, words in _word_changes(before, after):
             text = "".join(words)
             if change == "=":
                 plain.append(text)
-                marked.append(html.escape(text))
+                marked.append(escape(visible(text)))
             elif change == "-":
                 plain.append(f"[-{text}-]")
-                marked.append(f"<del>{html.escape(text)}</del>")
+                marked.append(Markup("<del>{}</del>").format(visible(text)))
             else:
                 plain.append("{+" + text + "+}")
-                marked.append(f"<ins>{html.escape(text)}</ins>")
+                marked.append(Markup("<ins>{}</ins>").format(visible(text)))
         self = super().__new__(cls, "".join(plain))
-        self._html = f'<pre style="white-space:pre-wrap">{"".join(marked)}</pre>'
+        self._html = f'<pre dir="auto" style="{_STYLE}">{"".join(marked)}</pre>'
         return self
 
     def _repr_html_(self) -> str:
@@ -163,7 +124,7 @@ class Prompt:
     @cached_property
     def digest(self) -> str:
         """SHA-256 of both templates, hexadecimal."""
-        return _digest(self.system, self.user)
+        return digest_of(self.system, self.user)
 
     @classmethod
     def load(cls, name: str | Path) -> Prompt:
@@ -252,7 +213,7 @@ class Prompt:
             user = fill_user(values)
         except (TypeError, ValueError, ArithmeticError) as error:
             raise PromptError(f"prompt {self.name!r}, User message: {error}") from error
-        return RenderedPrompt(system=system, user=user, template=self)
+        return RenderedPrompt(system=system, user=user, template=self, values=values)
 
     def _render_system(self, fill: Fill, values: dict[str, Any]) -> str:
         """Render the system message, once for each set of values."""
@@ -300,22 +261,12 @@ class Prompt:
 
     def _repr_markdown_(self) -> str:
         heading = f"**{self.name}** `{self.digest[:12]}`"
-        return f"{heading}\n\n{_fenced(system=self.system, user=self.user)}"
+        return f"{heading}\n\n{fenced(system=self.system, user=self.user)}"
 
 
 def _first_use(name: str, text: str) -> int:
     match = re.search(rf"\b{re.escape(name)}\b", text)
     return match.start() if match else len(text)
-
-
-def _fenced(**parts: str) -> str:
-    blocks = []
-    for title, text in parts.items():
-        if text:
-            longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
-            fence = "`" * max(3, longest + 1)
-            blocks.append(f"*{title}*\n\n{fence}text\n{text}\n{fence}")
-    return "\n\n".join(blocks)
 
 
 @cache

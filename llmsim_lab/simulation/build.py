@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict
 
-from llmsim_lab.agents import Agent, NationAgent, TaylorRuleAgent
+from llmsim_lab.agents import Agent, HumanAgent, NationAgent, TaylorRuleAgent
 from llmsim_lab.economy import data
 from llmsim_lab.economy.macro import MacroModel, RudebuschSvensson, StaticEconomy
 from llmsim_lab.economy.rules import TaylorRule
@@ -58,12 +58,24 @@ def _agent(
             rule=TaylorRule(inflation_target=nation.inflation_target),
             limits=config.engine.limits,
         )
+    prompt = prompts.get(f"agent:{nation.name}") or _prompt(nation.prompt)
+    if nation.kind == "human":
+        if not nation.names_rate:
+            _needed(llm_client, f"the engine, for nation {nation.name!r} (names_rate: false)")
+        return HumanAgent(
+            nation.name,
+            profile=nation.profile,
+            prompt=prompt,
+            limits=config.engine.limits,
+            names_rate=nation.names_rate,
+            timeout_s=nation.timeout_s,
+        )
     client = _needed(llm_client, f"nation {nation.name!r} (kind: llm)")
     return NationAgent(
         nation.name,
         client,
         profile=nation.profile,
-        prompt=prompts.get(f"agent:{nation.name}") or _prompt(nation.prompt),
+        prompt=prompt,
     )
 
 
@@ -122,7 +134,7 @@ def _needed(llm_client: LLMClient | None, who: str) -> LLMClient:
     if llm_client is None:
         raise ConfigError(
             f"{who} needs a model: Simulation(config, llm_client=connect('auto')). For a run "
-            "without one: nations of kind 'taylor' and validator kind 'always_valid'"
+            "without one: nations of kind 'taylor' or 'human' and validator kind 'always_valid'"
         )
     return llm_client
 

@@ -21,6 +21,7 @@ from llmsim_lab.economy import initial_state
 from llmsim_lab.engines import EngineConfig
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMConfig
+from llmsim_lab.llm.human import DAY_S
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.settings import Settings
 from llmsim_lab.simulation.interventions import Intervention
@@ -34,16 +35,23 @@ class NationConfig(NationProfile):
 
     Attributes:
         name: unique in the run.
-        kind: ``llm``, a language model, or ``taylor``, the Taylor rule.
-        prompt: a prompt file instead of the shipped one; only for ``llm``.
+        kind: ``llm``, a language model; ``taylor``, the Taylor rule; or ``human``, a person.
+        prompt: a prompt file instead of the shipped one; not for ``taylor``.
+        names_rate: for ``human``: whether the person chooses the new rate, too; if not, the
+            engine's model makes a rate of the action, as it does of a model's.
+        timeout_s: for ``human``: how long each answer is waited for, seconds.
     """
 
     name: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
-    kind: Literal["llm", "taylor"] = "llm"
+    kind: Literal["llm", "taylor", "human"] = "llm"
     prompt: Path | None = None
+    names_rate: bool = True
+    timeout_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] = DAY_S
 
     @model_validator(mode="after")
-    def _check_rule(self) -> Self:
+    def _check_kind(self) -> Self:
+        if self.kind != "human":
+            _refuse_idle(self, ("names_rate", "timeout_s"), "they are for nations of kind human")
         if self.kind == "taylor":
             _refuse_idle(
                 self, ("mandate", "temperament", "prompt"), "a Taylor rule reads no prompt"
@@ -173,8 +181,9 @@ class SimulationConfig(Settings):
 
     @property
     def needs_model(self) -> bool:
-        """Whether a run makes any model call."""
-        return self.validator.kind == "llm" or any(nation.kind == "llm" for nation in self.nations)
+        """Whether a run makes any model call; a person who names the rate needs none."""
+        asking = (n.kind == "llm" or (n.kind == "human" and not n.names_rate) for n in self.nations)
+        return self.validator.kind == "llm" or any(asking)
 
     def with_values(self, **values: Any) -> SimulationConfig:
         """Return the configuration with some values changed, and checked like the others.
@@ -195,7 +204,7 @@ class SimulationConfig(Settings):
             ConfigError: the file cannot be read, or something in it is wrong; the message names
                 file, line and key.
         """
-        from llmsim_lab.simulation.config_file import read_config
+        from llmsim_lab.yaml_file import read_config
 
         path = Path(path)
         return _with_prompts_beside(read_config(path, cls), path.parent)

@@ -1,17 +1,14 @@
-"""A run's history as tidy data frames."""
+"""The economic simulation's columns of a run's data frame, and a turn in words."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from llmsim_lab.economy.rules import TaylorRule
+from llmsim_lab.runs import Series
 from llmsim_lab.simulation.turn import Turn
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-__all__ = ["chains_frame", "turn_row", "turns_frame"]
+__all__ = ["SERIES", "in_words", "own_columns"]
 
 _ECONOMY = (
     "interest_rate",
@@ -22,81 +19,44 @@ _ECONOMY = (
     "total_economic_value",
 )
 
-_CHAIN_COLUMNS = (
-    "turn",
-    "component",
-    "agent",
-    "status",
-    "confidence",
-    "reasoning",
-    "model",
-    "attempts",
-    "prompt_tokens",
-    "reply_tokens",
-    "seconds",
+SERIES = (
+    Series(column="interest_rate", label="Policy rate", unit="% per year", short="rate"),
+    Series(column="inflation", label="Inflation", unit="% over four quarters", short="infl."),
+    Series(column="output_gap", label="Output gap", unit="% of potential output"),
+    Series(column="unemployment", label="Unemployment", unit="% of labour force", short="unem."),
+    Series(column="gdp_growth", label="Real growth", unit="% per year"),
+    Series(column="total_economic_value", label="Real output", unit="index"),
+    Series(column="taylor_rate", label="Rate by the Taylor rule", unit="% per year"),
 )
 
 
-def turns_frame(turns: Sequence[Turn], rule: TaylorRule) -> pd.DataFrame:
-    """Return one row a turn, the initial state first.
+def own_columns(turn: Turn, rule: TaylorRule) -> dict[str, Any]:
+    """Return what a turn's row says of the economy.
 
-    Columns: ``turn``, ``period``; the economy's variables in their units; ``taylor_rate``, the rate
-    that the rule asks for on that row's data, percent; ``actions`` and ``accepted``, how many;
-    ``calls``, ``ok``, ``repaired``, ``fallback``, ``failed``, model decisions by status;
-    ``tokens``; ``seconds``; ``interventions``, in words.
+    Columns: ``period``; the economy's variables in their units; ``taylor_rate``, the rate that the
+    rule asks for on that row's data, percent; ``actions`` and ``accepted``, how many.
     """
-    import pandas as pd
-
-    return pd.DataFrame([turn_row(turn, rule) for turn in turns])
-
-
-def turn_row(turn: Turn, rule: TaylorRule) -> dict[str, Any]:
-    """Return a turn's row of ``turns_frame``."""
     economy = turn.state.global_state
-    row: dict[str, Any] = {"turn": turn.number, "period": turn.state.period}
+    row: dict[str, Any] = {"period": turn.state.period}
     row |= {name: getattr(economy, name) for name in _ECONOMY}
     row["taylor_rate"] = rule.rate(
         inflation=economy.inflation,
         output_gap=economy.output_gap,
         previous_rate=economy.interest_rate,
     )
-    statuses = turn.statuses
     row["actions"] = len(turn.actions)
     row["accepted"] = sum(action.validated for action in turn.actions)
-    row["calls"] = sum(chain.call is not None for chain in turn.chains)
-    row |= {name: statuses[name] for name in ("ok", "repaired", "fallback", "failed")}
-    row["tokens"] = turn.tokens
-    row["seconds"] = turn.seconds
-    row["interventions"] = "; ".join(str(intervention) for intervention in turn.interventions)
     return row
 
 
-def chains_frame(turns: Iterable[Turn]) -> pd.DataFrame:
-    """Return one row a decision, in the order agent, validator, engine within a turn.
-
-    Columns: ``turn``, ``component``, ``agent``, ``status``, ``confidence``, ``reasoning``,
-    ``model``, ``attempts``, ``prompt_tokens``, ``reply_tokens``, ``seconds``; the last five are 0
-    and the model is None where a rule decided.
-    """
-    import pandas as pd
-
-    rows = []
-    for turn in turns:
-        for chain in turn.chains:
-            call = chain.call
-            rows.append(
-                (
-                    chain.turn,
-                    chain.component,
-                    chain.agent,
-                    chain.status,
-                    chain.confidence,
-                    chain.reasoning,
-                    call.request.model if call else None,
-                    call.attempts if call else 0,
-                    call.prompt_tokens if call else 0,
-                    call.reply_tokens if call else 0,
-                    call.seconds if call else 0.0,
-                )
-            )
-    return pd.DataFrame(rows, columns=list(_CHAIN_COLUMNS))
+def in_words(turn: Turn) -> list[str]:
+    """Return where a turn led, and what was proposed in it, as lines of text."""
+    economy = turn.state.global_state
+    lines = [
+        f"it led to: interest rate {economy.interest_rate:.2f}, inflation {economy.inflation:.2f}, "
+        f"unemployment {economy.unemployment:.2f}, output gap {economy.output_gap:.2f}"
+    ]
+    for action in turn.actions:
+        accepted = "accepted" if action.validated else "REJECTED"
+        lines.append(f"{action.agent_name} proposed ({accepted}): {action.action_string}")
+    return lines

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import ConfigDict, Field, ValidationError, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from llmsim_lab.economy.macro import StaticEconomy, set_levels
 from llmsim_lab.economy.shocks import Shocks
 from llmsim_lab.engines import EconomicEngine, Engine
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.models import GlobalState
-from llmsim_lab.settings import Settings
-from llmsim_lab.text import faults
+from llmsim_lab.runs import RunIntervention
 
-__all__ = ["Intervention", "ShockName", "Variable", "check_possible", "checked"]
+__all__ = ["Intervention", "ShockName", "Variable", "check_possible"]
 
 Variable = Literal[
     "interest_rate",
@@ -31,7 +29,7 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 _LEVELS = {"interest_rate", "inflation", "output_gap", "unemployment"}
 
 
-class Intervention(Settings):
+class Intervention(RunIntervention):
     """Something done at one turn; it shows in that turn's state, before anyone acts on it.
 
     Attributes:
@@ -46,7 +44,6 @@ class Intervention(Settings):
 
     model_config = ConfigDict(populate_by_name=True)
 
-    turn: Annotated[int, Field(ge=0)]
     set_to: dict[Variable, Finite] = Field(default_factory=dict, alias="set")
     shock: dict[ShockName, Finite] = Field(default_factory=dict)
     note: str = ""
@@ -87,21 +84,8 @@ class Intervention(Settings):
         return f"turn {self.turn}: {', '.join(parts)}{note}"
 
 
-def checked(values: Mapping[str, Any]) -> Intervention:
-    """Return an intervention from a dict.
-
-    Raises:
-        ConfigError: a key or value is wrong; the message names it.
-    """
-    try:
-        return Intervention.model_validate(values)
-    except ValidationError as error:
-        at = values.get("turn", "?")
-        raise ConfigError(f"intervention at turn {at}: {faults(error)}") from error
-
-
 def check_possible(intervention: Intervention, *, now: int, engine: Engine) -> None:
-    """Refuse an intervention that comes too late, or for which there is no economy.
+    """Refuse a shock for which it is too late, or for which there is no economy.
 
     Args:
         intervention: what is to be done.
@@ -112,11 +96,6 @@ def check_possible(intervention: Intervention, *, now: int, engine: Engine) -> N
         ConfigError: it says what would be possible instead.
     """
     at = intervention.turn
-    if at < now:
-        raise ConfigError(
-            f"turn {at} has been played (the run is at turn {now}); intervene at turn {now} or "
-            "later, or start a new run"
-        )
     if not intervention.shock:
         return
     if at == now:

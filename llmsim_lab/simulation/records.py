@@ -1,18 +1,10 @@
-"""A turn to and from the JSON that a tape holds.
-
-Calls are not written again: a chain names those of its decision by their numbers on the tape.
-"""
+"""The economic simulation's part of a turn's record: its actions and its state."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from pydantic import ValidationError
-
-from llmsim_lab.calls import Attempt, CallRecord
-from llmsim_lab.errors import TapeError
 from llmsim_lab.models import (
     Action,
     LLMReasoningChain,
@@ -20,59 +12,15 @@ from llmsim_lab.models import (
     SimulationState,
     ValidationResult,
 )
-from llmsim_lab.simulation.interventions import Intervention
 from llmsim_lab.simulation.turn import Turn
 
-__all__ = ["decode_turn", "encode_turn"]
+__all__ = ["decode_turn", "encode_actions"]
 
 
-def encode_turn(turn: Turn, planned: Sequence[Intervention]) -> str:
-    """Return a turn as JSON.
-
-    Args:
-        turn: the turn, its calls recorded.
-        planned: what is to be done from outside at later turns.
-
-    Raises:
-        TapeError: a call was not recorded, so that the turn could not be replayed.
-    """
+def encode_actions(turn: Turn) -> list[dict[str, Any]]:
+    """Return a turn's actions for JSON; chains are named by their places among the turn's."""
     places = {id(chain): place for place, chain in enumerate(turn.chains)}
-    rest = {
-        "turn": turn.number,
-        "seconds": turn.seconds,
-        "interventions": [_encode_intervention(item) for item in turn.interventions],
-        "planned": [_encode_intervention(item) for item in planned],
-        "chains": [_encode_chain(chain) for chain in turn.chains],
-        "actions": [_encode_action(action, places) for action in turn.actions],
-    }
-    state = turn.state.model_dump_json(exclude={"reasoning_chains"})
-    return f'{{"state":{state},{json.dumps(rest, ensure_ascii=False)[1:]}'
-
-
-def _encode_intervention(intervention: Intervention) -> dict[str, Any]:
-    return intervention.model_dump(mode="json", by_alias=True)
-
-
-def _encode_chain(chain: LLMReasoningChain) -> dict[str, Any]:
-    values: dict[str, Any] = {
-        "component": chain.component,
-        "agent": chain.agent,
-        "turn": chain.turn,
-        "reasoning": chain.reasoning,
-        "confidence": chain.confidence,
-        "status": chain.status,
-    }
-    if chain.prompt_text:
-        values["prompt_text"] = chain.prompt_text
-    if chain.call is not None:
-        numbers = [attempt.number for attempt in chain.call.history]
-        if None in numbers:
-            raise TapeError(
-                f"a call behind {chain} was not recorded: it was made outside the run's own tasks; "
-                "await it in the agent, or hand it to a thread with asyncio.to_thread"
-            )
-        values["call"] = [chain.call.status, numbers]
-    return values
+    return [_encode_action(action, places) for action in turn.actions]
 
 
 def _encode_action(action: Action, places: Mapping[int, int]) -> dict[str, Any]:
@@ -100,43 +48,24 @@ def _encode_action(action: Action, places: Mapping[int, int]) -> dict[str, Any]:
     return values
 
 
-def decode_turn(record: Mapping[str, Any], attempts: Callable[[int], Attempt]) -> Turn:
+def decode_turn(
+    record: Mapping[str, Any],
+    chains: tuple[LLMReasoningChain, ...],
+    common: Mapping[str, Any],
+) -> Turn:
     """Return the turn that a record holds.
 
     Args:
         record: the parsed JSON.
-        attempts: gives the attempt of a number on the tape.
-
-    Raises:
-        TapeError: the record does not hold what it should; the tape is damaged.
+        chains: the turn's.
+        common: its number, interventions and seconds.
     """
-    try:
-        return _decode_turn(record, attempts)
-    except (KeyError, TypeError, IndexError, ValueError, ValidationError) as error:
-        raise TapeError(f"turn {record.get('turn')} on the tape is damaged: {error}") from error
-
-
-def _decode_turn(record: Mapping[str, Any], attempts: Callable[[int], Attempt]) -> Turn:
-    chains = tuple(_decode_chain(values, attempts) for values in record["chains"])
     state = SimulationState.model_validate(record["state"])
     return Turn(
-        number=record["turn"],
         state=state.model_copy(update={"reasoning_chains": chains}),
         actions=tuple(_decode_action(values, chains) for values in record["actions"]),
-        interventions=tuple(map(Intervention.model_validate, record["interventions"])),
-        seconds=record["seconds"],
+        **common,
     )
-
-
-def _decode_chain(
-    values: Mapping[str, Any], attempts: Callable[[int], Attempt]
-) -> LLMReasoningChain:
-    known = dict(values)
-    call = None
-    if "call" in known:
-        status, numbers = known.pop("call")
-        call = CallRecord(history=tuple(attempts(number) for number in numbers), status=status)
-    return LLMReasoningChain(**known, call=call)
 
 
 def _decode_action(values: Mapping[str, Any], chains: tuple[LLMReasoningChain, ...]) -> Action:

@@ -32,6 +32,13 @@ _STRICT = (
     "carried out as described."
 )
 
+_SOURCES = {
+    "domain_description": "the validator's domain",
+    "rule": "the validator's setting permissive={permissive}",
+    "action": "the action that {agent} proposes",
+}
+"""Where what stands in the prompt's slots comes from."""
+
 
 class LLMValidator(Validator):
     """Asks a model about each action, all of a turn's at once.
@@ -131,4 +138,4 @@ class EconLLMValidator(LLMValidator):
             domain_description=self._get_domain_description(),
             rule=self._rule(),
             action=action.action_string,
-        )
+        ).sourced(_SOURCES, permissive=self.permissive, agent=action.agent_name)

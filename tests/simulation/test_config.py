@@ -139,7 +139,7 @@ def test_an_absolute_prompt_path_stays_as_it_is(tmp_path: Path) -> None:
         (
             "nations:\n  - name: Aland\n    tpye: llm",
             "line 3: nations.0.tpye: unknown key; known here are inflation_target, kind, mandate, "
-            "name, prompt, temperament",
+            "name, names_rate, prompt, temperament, timeout_s",
         ),
         (
             "engine:\n  max_moves: 1",
@@ -204,7 +204,7 @@ def test_every_fault_gets_its_own_line_and_no_follow_up(tmp_path: Path) -> None:
 def test_a_long_wrong_value_is_cut(tmp_path: Path) -> None:
     said = complaint(tmp_path, f"turns: {'x' * 500}")
     assert len(said) < 250
-    assert "..." in said
+    assert "…" in said
 
 
 def test_keys_merged_from_an_anchor_are_not_taken_for_doubles(tmp_path: Path) -> None:

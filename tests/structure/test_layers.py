@@ -17,11 +17,15 @@ PACKAGE = Path(llmsim_lab.__file__).parent
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
     ("calls", "concurrency", "files", "logs", "text"),
-    ("models", "settings"),
+    ("markup",),
+    ("faces",),
+    ("values",),
+    ("models", "settings", "yaml_file"),
     ("prompts", "economy"),
     ("llm",),
-    ("agents", "validators", "engines"),
-    ("simulation",),
+    ("agents", "validators", "engines", "runs"),
+    ("assistant", "simulation", "context", "statechart"),
+    ("experiments",),
     ("lab", "testing"),
     ("cli",),
 )

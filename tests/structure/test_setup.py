@@ -62,7 +62,9 @@ def test_make_alone_lists_the_targets(checkout: Path, path: Path) -> None:
     assert {"demo", "test", "check", "notebooks", "lab", "bench", "clean"} <= set(listed)
 
 
-@pytest.mark.parametrize("target", ["demo", "test", "check", "notebooks", "lab", "bench"])
+@pytest.mark.parametrize(
+    "target", ["demo", "test", "check", "check-browser", "notebooks", "screenshots", "lab", "bench"]
+)
 def test_every_target_sets_up_before_it_runs(checkout: Path, path: Path, target: str) -> None:
     done = run_make(checkout, path, "--dry-run", target)
     assert done.returncode == 0, done.stderr

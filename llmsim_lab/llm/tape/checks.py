@@ -130,6 +130,8 @@ def manifest_faults(manifest: Mapping[str, Any]) -> list[str]:
         for part, types in _RUN_PARTS.items()
         if part not in manifest or not isinstance(manifest[part], types)
     ]
+    if not isinstance(manifest.get("kind", ""), str):
+        faults.append("the manifest's kind is no text")
     prompts = manifest.get("prompts")
     if isinstance(prompts, dict):
         for place, entry in prompts.items():

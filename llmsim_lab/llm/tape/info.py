@@ -13,7 +13,7 @@ from llmsim_lab.errors import TapeError
 
 __all__ = ["RunInfo", "Verb", "info_of", "loads", "now"]
 
-Verb = Literal["run", "rerun", "fork", "import"]
+Verb = Literal["run", "rerun", "fork", "import", "experiment"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

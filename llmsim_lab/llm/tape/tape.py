@@ -48,7 +48,7 @@ class Tape(TapeFile):
         return [info_of(row) for row in rows]
 
     def run(self, run: int | None = None) -> RunInfo:
-        """Return one run, the latest if none is named.
+        """Return one run, the latest if none is named; experiments on runs have to be named.
 
         Raises:
             TapeError: there is no such run.
@@ -57,7 +57,7 @@ class Tape(TapeFile):
         if not runs:
             raise TapeError(f"the tape {self.path} holds no run")
         if run is None:
-            return runs[-1]
+            return next((info for info in reversed(runs) if info.verb != "experiment"), runs[-1])
         for info in runs:
             if info.id == run:
                 return info
@@ -201,6 +201,9 @@ class Tape(TapeFile):
     def __repr__(self) -> str:
         runs = len(self)
         return f"<Tape {str(self.path)!r}: {runs} run{'' if runs == 1 else 's'}>"
+
+    def _repr_html_(self) -> str:
+        return self.tree()._repr_html_()
 
     # --- writing -----------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ class RunTree:
 
     Attributes:
         lines: the tree, a line each; texts from the tape without control characters.
+        runs: the runs in the order of their lines, which begin after the title.
     """
 
     def __init__(self, runs: Iterable[RunInfo], *, title: str) -> None:
@@ -32,7 +33,9 @@ class RunTree:
             # A parent came first; else the tape is damaged, and the run stands by itself.
             known = info.parent in numbers and info.parent is not None and info.parent < info.id
             below.setdefault(info.parent if known else None, []).append(info)
-        self.lines: tuple[str, ...] = (printable(title), *_lines(below))
+        found = _lines(below)
+        self.lines: tuple[str, ...] = (printable(title), *(line for _, line in found))
+        self.runs: tuple[RunInfo, ...] = tuple(info for info, _ in found)
 
     def __str__(self) -> str:
         return "\n".join(self.lines)
@@ -44,14 +47,14 @@ class RunTree:
         return f"<pre>{html.escape(str(self))}</pre>"
 
 
-def _lines(below: dict[int | None, list[RunInfo]]) -> Sequence[str]:
+def _lines(below: dict[int | None, list[RunInfo]]) -> Sequence[tuple[RunInfo, str]]:
     lines = []
     # Runs still to be written, the next one last: with the indent and whether it is the last one.
     todo = [(info, "", True, True) for info in reversed(below.get(None, []))]
     while todo:
         info, indent, last, top = todo.pop()
         branch, inside = ("", "") if top else ("└─ ", "   ") if last else ("├─ ", "│  ")
-        lines.append(f"{indent}{branch}{_line(info)}")
+        lines.append((info, f"{indent}{branch}{_line(info)}"))
         children = below.get(info.id, [])
         todo += [
             (child, indent + inside, place == 0, False)
@@ -62,6 +65,10 @@ def _lines(below: dict[int | None, list[RunInfo]]) -> Sequence[str]:
 
 def _line(info: RunInfo) -> str:
     verb = info.verb if info.fork_turn is None else f"{info.verb} at turn {info.fork_turn}"
+    if info.verb == "experiment":
+        turns = f"{info.turns} samples"
+        parts = (info.name, info.verb, turns, info.outcome or "not ended", info.model or "no model")
+        return f"{info.id} " + " · ".join(clip(printable(part), _MAX_TEXT) for part in parts)
     first = 1 if info.fork_turn is None else info.fork_turn + 1
     turns = f"turns {first} to {info.turns}" if info.turns >= first else "no turn yet"
     parts = (info.name, verb, turns, info.outcome or "not ended", info.model or "no model")

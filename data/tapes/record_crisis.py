@@ -1,0 +1,59 @@
+"""Record ``crisis.tape`` anew, with a real model.
+
+``python data/tapes/record_crisis.py`` takes some half an hour on two cores with the embedded model
+``qwen2.5-coder-1.5b``. It goes on where it stopped; delete the tape to begin anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from record_tapes import HERE, pack
+
+from llmsim_lab import LLMClient, connect
+from llmsim_lab.context import CrisisConfig, CrisisSimulation
+from llmsim_lab.llm import LLMConfig, Tape
+from llmsim_lab.runs import resume
+
+SETTINGS = LLMConfig(
+    seed=7,
+    temperature=0.7,
+    num_ctx=4096,
+    max_tokens=500,
+    max_text_chars=200,
+    timeout_s=600,
+    retry_wait_s=1,
+)
+STEPS = 3
+
+
+def the_run(path: Path, client: LLMClient) -> None:
+    """Four governments, three steps."""
+    if path.exists():
+        simulation = resume(path, 1, llm_client=client)
+    else:
+        config = CrisisConfig(
+            name="the strait", scenario="strait", seed=7, turns=STEPS, llm=SETTINGS
+        )
+        simulation = CrisisSimulation(config, llm_client=client, tape=path)
+    simulation.run(
+        STEPS - simulation.turn, on_turn=lambda turn: sys.stderr.write(f"step {turn.number}\n")
+    )
+    simulation.close()
+
+
+def main() -> None:
+    """Record, or go on recording."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", default="embedded:qwen2.5-coder-1.5b")
+    parser.add_argument("--tape", type=Path, default=HERE / "crisis.tape")
+    arguments = parser.parse_args()
+    client = connect(arguments.model, config=SETTINGS, download=True)
+    the_run(arguments.tape, client)
+    pack(arguments.tape)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,186 @@
+"""A person as an agent: shown what a model would be shown, held to what a model is held to."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+from llmsim_lab.agents.econ import NationAgent, NationProfile
+from llmsim_lab.calls import CallSite
+from llmsim_lab.economy.limits import RateLimits
+from llmsim_lab.errors import ConfigError, LLMFailureException
+from llmsim_lab.llm.human import DAY_S, Ask, HumanBackend, Question, human_client
+from llmsim_lab.models import Action, PolicyDecision, Rate, SimulationState
+from llmsim_lab.prompts import Prompt
+
+__all__ = ["HumanAgent", "RateDecision"]
+
+
+class RateDecision(PolicyDecision):
+    """What a person in the chair decides: an action, and the interest rate that it means."""
+
+    proposed_rate: Rate
+    """Percent per year."""
+
+
+class HumanAgent(NationAgent):
+    """A nation's advisor who is a person.
+
+    A turn waits for the person's answer, which goes the way of a model's: it is checked, recorded
+    on the tape as a call of the model ``human``, and replayed from there. An answer that names
+    nothing of economic policy comes back once, with the complaint.
+
+    Args:
+        name: the nation's name, unique in a run.
+        profile: the nation's particulars.
+        prompt: a prompt with the slots of the shipped ``agent_policy``; that one if not given.
+        limits: how far one action may move the rate; the engine's defaults if not given.
+        names_rate: whether the person chooses the new rate, too, so that the engine needs no model;
+            if not, the answer has just the fields of a model's.
+        ask: puts a question to the person and returns the answer as a mapping, for example with
+            ``input``; without it, somebody calls ``answer``, such as ``HumanSeat`` does.
+        timeout_s: how long each answer is waited for, seconds.
+
+    Example:
+        >>> agent = HumanAgent(
+        ...     "Aland",
+        ...     ask=lambda question: {
+        ...         "action": "Hold the interest rate",
+        ...         "reasoning": "All is calm.",
+        ...         "confidence": 0.9,
+        ...         "proposed_rate": 4.0,
+        ...     },
+        ... )
+    """
+
+    own_client: ClassVar[bool] = True
+    """A fork with another model leaves this agent's client alone: it is a person."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        profile: NationProfile | None = None,
+        prompt: Prompt | None = None,
+        limits: RateLimits | None = None,
+        names_rate: bool = True,
+        ask: Ask | None = None,
+        timeout_s: float = DAY_S,
+    ) -> None:
+        client = human_client(ask=ask, timeout_s=timeout_s)
+        super().__init__(name, client, profile=profile, prompt=prompt)
+        self.limits = limits or RateLimits()
+        self.names_rate = names_rate
+
+    @property
+    def person(self) -> HumanBackend:
+        """What asks the person and waits for the answers."""
+        backend = self.llm_client.backend
+        if not isinstance(backend, HumanBackend):
+            raise ConfigError(
+                f"the client of {self.name!r} was replaced by {self.llm_client!r}; a HumanAgent "
+                "keeps its own. For a model in this seat use a NationAgent"
+            )
+        return backend
+
+    @property
+    def question(self) -> Question | None:
+        """What the person is asked just now, if anything."""
+        return next(iter(self.person.questions), None)
+
+    def answer(
+        self, action: str, *, reasoning: str, confidence: float, rate: float | None = None
+    ) -> None:
+        """Answer the question that is waiting; from any thread.
+
+        Args:
+            action: one policy action, in words.
+            reasoning: why.
+            confidence: 0 to 1, in steps of 0.05.
+            rate: the new interest rate, percent per year, one of those offered; only where the
+                agent names rates.
+
+        Raises:
+            ConfigError: no question waits, or a field is wrong; nothing was sent then.
+        """
+        question = self.question
+        if question is None:
+            raise ConfigError(
+                f"{self.name} is asked nothing just now; start the turn first, and wait for the "
+                "question: await agent.person.asked()"
+            )
+        values: dict[str, Any] = {
+            "action": action,
+            "reasoning": reasoning,
+            "confidence": confidence,
+        }
+        if rate is not None:
+            values["proposed_rate"] = rate
+        if wrong := question.faults(values):
+            said = "; ".join(f"{_NAMES.get(name, name)} {fault}" for name, fault in wrong.items())
+            raise ConfigError(f"the answer of {self.name} was not sent: {said}")
+        self.person.answer(question, values)
+
+    def complaint_about(self, action: str) -> str:
+        """Say what would be wrong with an action's content, or nothing.
+
+        Args:
+            action: in words, not empty.
+        """
+        said = PolicyDecision(action=action, reasoning="not said yet", confidence=0)
+        return self._check(said) or ""
+
+    async def decide_action(self, state: SimulationState) -> Action:
+        """Let the person propose one action for this state.
+
+        Raises:
+            LLMFailureException: nobody answered in time, or twice without the form asked for.
+        """
+        action = await super().decide_action(state)
+        decision = action.policy_decision
+        if not isinstance(decision, RateDecision):
+            return action
+        plain = PolicyDecision.model_validate(decision.model_dump())
+        if decision.call is not None:
+            plain.with_call(decision.call)
+        changes = {"policy_decision": plain, "proposed_rate": decision.proposed_rate}
+        return action.model_copy(update=changes)
+
+    async def _ask(self, prompt: str, state: SimulationState, site: CallSite) -> PolicyDecision:
+        if not self.names_rate:
+            return await super()._ask(prompt, state, site)
+        offered = tuple(self.limits.choices(state.global_state.interest_rate))
+        try:
+            return await self.llm_client.call_with_retry(
+                prompt=prompt,
+                response_model=RateDecision,
+                choices={"proposed_rate": offered},
+                check=lambda decision: self._wrong_with(decision, state),
+                site=site,
+            )
+        except LLMFailureException as failure:
+            if isinstance(failure.rejected, RateDecision) and self._rate_fault(
+                failure.rejected, state
+            ):
+                failure.rejected = None  # no engine could apply it, so the turn fails here
+            raise
+
+    def _wrong_with(self, decision: PolicyDecision, state: SimulationState) -> str | None:
+        if isinstance(decision, RateDecision) and (fault := self._rate_fault(decision, state)):
+            return fault
+        return self._check(decision)
+
+    def _rate_fault(self, decision: RateDecision, state: SimulationState) -> str | None:
+        return self.limits.problem(decision.proposed_rate, current=state.global_state.interest_rate)
+
+    def __copy__(self) -> Self:
+        """Return an agent for another run: the same person, with questions of its own."""
+        new = object.__new__(type(self))
+        new.__dict__.update(self.__dict__)
+        new.llm_client = human_client(
+            ask=self.person.ask, timeout_s=self.llm_client.config.timeout_s
+        )
+        return new
+
+
+_NAMES = {"proposed_rate": "rate"}
+"""What ``answer`` calls a field, where it differs from the schema's name."""

@@ -1,0 +1,111 @@
+"""What a crisis simulation is configured with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from llmsim_lab.context.crisis_state import CrisisIntervention
+from llmsim_lab.context.loader import SHIPPED_MODULES, ModuleLoader
+from llmsim_lab.context.scenario import CrisisScenario
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.llm import LLMConfig
+from llmsim_lab.runs import RunConfig
+from llmsim_lab.yaml_file import YamlFile
+
+__all__ = ["CrisisConfig"]
+
+
+class CrisisConfig(RunConfig):
+    """Everything that defines a crisis simulation, apart from the model's own whims.
+
+    Attributes:
+        kind: ``crisis``, by which a file says what it describes.
+        scenario: the scenario; a shipped one's name, a file's path, or the scenario itself.
+        agents: who plays those agents that have no script: a language model, or a rule that keeps
+            the course.
+        engine: who judges: a language model, or nobody but the modules' rules.
+        scripts: by agent, what it says in each step instead of asking anybody.
+        module_folders: where modules are looked for before the package's own. Their Python files
+            are run, so name only folders that you trust.
+        stable_first: whether what does not change in a run stands first in the agents' prompts.
+        budget_tokens: the most an agent's prompt may take; None: no limit.
+        max_events: the most events that the engine may name in a step.
+        interventions: what is done from outside, and when.
+    """
+
+    kind: Literal["crisis"] = "crisis"
+    name: Annotated[str, Field(min_length=1)] = "crisis"
+    turns: Annotated[int, Field(ge=0, le=100_000)] = 6
+    llm: LLMConfig = Field(
+        default_factory=lambda: LLMConfig(max_tokens=600, max_text_chars=300, timeout_s=180)
+    )
+    scenario: CrisisScenario
+    agents: Literal["llm", "rule"] = "llm"
+    engine: Literal["llm", "rule"] = "llm"
+    scripts: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    module_folders: tuple[Path, ...] = ()
+    stable_first: bool = True
+    budget_tokens: Annotated[int, Field(ge=1)] | None = None
+    max_events: Annotated[int, Field(ge=0, le=20)] = 3
+    interventions: tuple[CrisisIntervention, ...] = ()
+
+    @field_validator("scenario", mode="before")
+    @classmethod
+    def _by_name(cls, scenario: Any) -> Any:
+        return CrisisScenario.load(scenario) if isinstance(scenario, str | Path) else scenario
+
+    @model_validator(mode="after")
+    def _scripts_are_of_agents(self) -> Self:
+        if strangers := [name for name in self.scripts if name not in self.scenario.agents]:
+            raise ValueError(
+                f"scripts: there is no agent {strangers[0]!r}; there are: "
+                f"{', '.join(self.scenario.agents)}"
+            )
+        return self
+
+    @property
+    def needs_model(self) -> bool:
+        """Whether a language model judges or plays."""
+        return self.engine == "llm" or (
+            self.agents == "llm" and any(name not in self.scripts for name in self.scenario.agents)
+        )
+
+    def by_rules(self) -> CrisisConfig:
+        """Return the same without any model: the baseline."""
+        return self.model_copy(update={"agents": "rule", "engine": "rule"})
+
+    @property
+    def loader(self) -> ModuleLoader:
+        """What finds the scenario's modules."""
+        return ModuleLoader(*self.module_folders, SHIPPED_MODULES)
+
+    @classmethod
+    def from_yaml(cls, path: str | Path) -> CrisisConfig:
+        """Read a run's configuration, or a bare scenario to run as it is.
+
+        A configuration has the key ``scenario``: the scenario itself, a shipped one's name, or a
+        file's path; paths in it are relative to the file.
+
+        Raises:
+            ConfigError: the file cannot be read or something in it is wrong, with its line.
+        """
+        path = Path(path)
+        source = YamlFile.read(path, example="scenario: strait")
+        if "scenario" not in source.values:
+            return cls(name=path.stem, scenario=CrisisScenario.load(path))
+        values = {"name": path.stem, **source.values}
+        named = values["scenario"]
+        if isinstance(named, str) and named.endswith((".yaml", ".yml")):
+            values["scenario"] = path.parent / named
+        folders = values.get("module_folders", ())
+        if isinstance(folders, list) and all(isinstance(item, str) for item in folders):
+            values["module_folders"] = [path.parent / item for item in folders]
+        try:
+            return YamlFile(path, values, source._tree).parse(cls)
+        except ConfigError as error:
+            if str(path) in str(error):
+                raise
+            raise ConfigError(f"{path}: {error}") from error

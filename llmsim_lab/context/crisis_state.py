@@ -1,0 +1,189 @@
+"""The state of a crisis after a step, the record of a step, and what may be done from outside."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Self
+
+from pydantic import ConfigDict, Field, field_validator, model_validator
+
+from llmsim_lab.calls import Status
+from llmsim_lab.context.game_engine import UpdateRecord
+from llmsim_lab.context.scenario import ScenarioEvent
+from llmsim_lab.context.variable import Scalar
+from llmsim_lab.runs import RunIntervention, RunTurn
+from llmsim_lab.text import clip
+from llmsim_lab.values import FrozenDict
+
+__all__ = ["CrisisAction", "CrisisIntervention", "CrisisState", "CrisisTurn", "Happening", "plain"]
+
+_MOST_ASKED_CHARS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """Something that happened; prompts show its description.
+
+    Attributes:
+        description: one sentence.
+        type: one word for what it is.
+        source: ``engine``, ``scenario``, or ``outside`` where it was injected.
+    """
+
+    description: str
+    type: str = "event"
+    source: str = "engine"
+
+    @property
+    def event(self) -> dict[str, str]:
+        """The event as ``build_prompt`` takes it."""
+        return {"type": self.type, "description": self.description}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrisisState:
+    """The world after a step.
+
+    Attributes:
+        global_vars: the world's variables by name.
+        agent_vars: each agent's, by the agent's name.
+        responses: what each agent was heard to say in the step; empty where it said nothing.
+        events: what agents were told in the step had happened.
+        pending: what they will be told in the next step besides what the engine makes of it.
+        muted: agents that are not asked.
+    """
+
+    global_vars: dict[str, Scalar]
+    agent_vars: dict[str, dict[str, Scalar]]
+    responses: dict[str, str] = field(default_factory=dict)
+    events: tuple[Happening, ...] = ()
+    pending: tuple[Happening, ...] = ()
+    muted: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        own = {agent: FrozenDict(values) for agent, values in self.agent_vars.items()}
+        object.__setattr__(self, "global_vars", FrozenDict(self.global_vars))
+        object.__setattr__(self, "agent_vars", FrozenDict(own))
+        object.__setattr__(self, "responses", FrozenDict(self.responses))
+
+    @property
+    def columns(self) -> dict[str, Scalar]:
+        """All variables: the world's by name, agents' as ``agent.variable``."""
+        columns: dict[str, Scalar] = dict(self.global_vars)
+        for agent, values in self.agent_vars.items():
+            columns |= {f"{agent}.{name}": value for name, value in values.items()}
+        return columns
+
+
+class CrisisIntervention(RunIntervention):
+    """Something done from outside after a step; it matters from the next step on.
+
+    Attributes:
+        turn: the number of the step whose state is changed.
+        set_to: new values of the world's variables by name; ``set`` in files.
+        set_agents: new values of agents' variables: ``{"Taiwan": {"trust_level": 30}}``.
+        events: what everybody will hear has happened: texts, or ``{type, description}``.
+        mute: agents that are not asked any more.
+        unmute: agents that are asked again.
+        note: why, for the record.
+    """
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    set_to: dict[str, Any] = Field(default_factory=dict, alias="set")
+    set_agents: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    events: tuple[ScenarioEvent, ...] = ()
+    mute: tuple[str, ...] = ()
+    unmute: tuple[str, ...] = ()
+    note: Annotated[str, Field(max_length=500)] = ""
+
+    @field_validator("events", mode="before")
+    @classmethod
+    def _texts_are_events(cls, events: Any) -> Any:
+        if isinstance(events, str):
+            events = [events]
+        if not isinstance(events, list | tuple):
+            return events
+        return [
+            {"type": "outside", "description": item} if isinstance(item, str) else item
+            for item in events
+        ]
+
+    @field_validator("mute", "unmute", mode="before")
+    @classmethod
+    def _one_name_is_a_list(cls, names: Any) -> Any:
+        return (names,) if isinstance(names, str) else names
+
+    @model_validator(mode="after")
+    def _does_something(self) -> Self:
+        if not (self.set_to or self.set_agents or self.events or self.mute or self.unmute):
+            raise ValueError(
+                "an intervention needs 'set', 'set_agents', 'events', 'mute' or 'unmute'"
+            )
+        return self
+
+    def __str__(self) -> str:
+        parts = [f"{name} = {value}" for name, value in self.set_to.items()]
+        for agent, values in self.set_agents.items():
+            parts += [f"{agent}.{name} = {value}" for name, value in values.items()]
+        parts += [f'event "{clip(event.description, 60)}"' for event in self.events]
+        parts += [f"mute {name}" for name in self.mute]
+        parts += [f"unmute {name}" for name in self.unmute]
+        note = f" ({self.note})" if self.note else ""
+        return f"turn {self.turn}: {clip(', '.join(parts), 200)}{note}"
+
+
+@dataclass(frozen=True, slots=True)
+class CrisisAction:
+    """What an agent did in a step.
+
+    Attributes:
+        agent_name: who.
+        action_string: what the others hear.
+        status: how the answer came about; ``failed`` where the model gave none, so that the agent
+            said nothing.
+        parts: all that it said, by the labels of the response format.
+    """
+
+    agent_name: str
+    action_string: str
+    status: Status = "ok"
+    parts: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrisisTurn(RunTurn[CrisisState, CrisisIntervention]):
+    """A step.
+
+    Attributes:
+        actions: what the agents did, in the scenario's order; muted ones are left out.
+        updates: every change asked for, by modules first, then by the engine, and what became of
+            it.
+        reasoning: the engine's.
+    """
+
+    actions: tuple[CrisisAction, ...] = ()
+    updates: tuple[UpdateRecord, ...] = ()
+    reasoning: str = ""
+
+    @property
+    def refused(self) -> tuple[UpdateRecord, ...]:
+        """The changes that were not made."""
+        return tuple(record for record in self.updates if record.status == "failed")
+
+
+def plain(records: Iterable[UpdateRecord]) -> tuple[UpdateRecord, ...]:
+    """Return records that JSON can hold: what is no plain value asked for becomes a text."""
+    return tuple(replace(record, asked=_plain(record.asked)) for record in records)
+
+
+def _plain(asked: Any) -> Scalar | None:
+    if asked is None or isinstance(asked, bool):
+        return asked
+    if isinstance(asked, int | float) and math.isfinite(asked) and abs(asked) < 1e15:
+        return asked
+    if isinstance(asked, str):
+        return clip(asked, _MOST_ASKED_CHARS)
+    return clip(repr(asked), _MOST_ASKED_CHARS)

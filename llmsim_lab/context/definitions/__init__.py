@@ -1,0 +1,3 @@
+"""The modules that ship with the package: data in YAML, code beside it."""
+
+__all__: list[str] = []

@@ -1,0 +1,276 @@
+"""The world of a crisis: typed, bounded variables, and what became of each change asked for.
+
+Changes are judged one by one: those that are possible are made, all at once, the others are
+refused and recorded with the reason. One impossible value does not cost a turn its possible ones,
+and none is moved into its bounds.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from llmsim_lab.calls import Status
+from llmsim_lab.context.composed import ComposedModules
+from llmsim_lab.context.table import Variables, initial_values
+from llmsim_lab.context.variable import Scalar
+from llmsim_lab.context.variables import Variable, inferred
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.logs import log_event
+from llmsim_lab.text import clip
+
+__all__ = ["ENGINE", "GameEngine", "UpdateRecord"]
+
+logger = logging.getLogger(__name__)
+
+ENGINE = "engine"
+"""The source of changes that the engine's model asks for."""
+
+_KINDS = ("global_vars", "agent_vars")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateRecord:
+    """What became of one change.
+
+    Attributes:
+        agent: whose variable, or None for the world's.
+        variable: its name.
+        asked: the value asked for, as it came.
+        before: the value until then, None if there is no such variable.
+        after: the value from then on.
+        status: ``ok``; ``repaired`` if the value was converted, as ``reason`` says; ``failed`` if
+            the change was refused.
+        reason: empty if ok.
+        source: who asked: ``engine``, or a module's name.
+    """
+
+    agent: str | None
+    variable: str
+    asked: Any
+    before: Scalar | None
+    after: Scalar | None
+    status: Status
+    reason: str = ""
+    source: str = ENGINE
+
+
+class _Change(NamedTuple):
+    """One change asked for; with a fault if it has not even the form of one."""
+
+    agent: str | None
+    variable: str
+    asked: Any
+    fault: str = ""
+
+
+class GameEngine:
+    """Holds the state and changes it by the rules.
+
+    Args:
+        global_vars: the world's initial values by name.
+        agent_vars: each agent's initial values by name.
+        modules: their definitions apply; what they define and is not given has its default.
+        variables: further definitions, a scenario's own. A value that nobody defines becomes a
+            number, a text or a flag without bounds.
+
+    Attributes:
+        variables: all definitions.
+        records: every change asked for since the beginning.
+
+    Raises:
+        ConfigError: an initial value is impossible or missing.
+
+    Example:
+        >>> engine = GameEngine({"alert": False}, {"Ada": {"gold": 5}})
+        >>> [record.status for record in engine.apply_state_updates({"global_vars": {"alert": 3}})]
+        ['failed']
+    """
+
+    def __init__(
+        self,
+        global_vars: Mapping[str, Any],
+        agent_vars: Mapping[str, Mapping[str, Any]],
+        modules: ComposedModules | None = None,
+        *,
+        variables: Variables | None = None,
+    ) -> None:
+        parts = [("the scenario", variables)] if variables else []
+        parts += modules.owned if modules else ()
+        defined = Variables.together(parts)
+        found: list[tuple[tuple[str, ...], str]] = []
+        extra_global = _undefined(global_vars, defined.global_vars, ("global_vars",), found)
+        self._global_definitions = dict(defined.global_vars) | extra_global
+        self._agent_definitions: dict[str, dict[str, Variable]] = {}
+        agents_extra: dict[str, Variable] = {}
+        self._global, faults = initial_values(
+            self._global_definitions, global_vars, ("global_vars",)
+        )
+        found += faults
+        self._agents: dict[str, dict[str, Any]] = {}
+        for agent, given in agent_vars.items():
+            place = ("agent_vars", agent)
+            extra = _undefined(given, defined.agent_vars, place, found)
+            agents_extra = extra | agents_extra
+            definitions = dict(defined.agent_vars) | {name: agents_extra[name] for name in extra}
+            self._agent_definitions[agent] = definitions
+            self._agents[agent], faults = initial_values(definitions, given, place)
+            found += faults
+        if found:
+            lines = [f"{'.'.join(place)}: {what}" for place, what in found]
+            raise ConfigError("\n".join(lines))
+        self.variables = Variables(
+            global_vars=self._global_definitions,
+            agent_vars=dict(defined.agent_vars) | agents_extra,
+        )
+        self.records: list[UpdateRecord] = []
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """The agents' names, in the order given."""
+        return tuple(self._agents)
+
+    def definitions_of(self, agent: str | None = None) -> Mapping[str, Variable]:
+        """Return the definitions of the world's variables, or of one agent's."""
+        return self._global_definitions if agent is None else self._agent_definitions[agent]
+
+    def get_current_state(self) -> dict[str, Any]:
+        """Return ``{"global_vars": {name: value}, "agent_vars": {agent: {name: value}}}``.
+
+        It is a copy: changing it changes nothing here.
+        """
+        return {
+            "global_vars": dict(self._global),
+            "agent_vars": {agent: dict(values) for agent, values in self._agents.items()},
+        }
+
+    def apply_state_updates(
+        self, updates: Mapping[str, Any], *, source: str = ENGINE
+    ) -> tuple[UpdateRecord, ...]:
+        """Make the changes that are possible, all at once; return what became of each.
+
+        Args:
+            updates: ``{"global_vars": {name: value}, "agent_vars": {agent: {name: value}}}``, each
+                part optional, as ``EngineOutput.state_updates`` has it.
+            source: who asks, for the records.
+        """
+        records = [self._judge(change, source) for change in self._changes(updates)]
+        for record in records:
+            if record.status != "failed":
+                self._values(record.agent)[record.variable] = record.after
+            _log(record)
+        self.records += records
+        return tuple(records)
+
+    def checkpoint(self) -> Callable[[], None]:
+        """Return a function that brings state and records back to where they are now."""
+        state, records = self.get_current_state(), len(self.records)
+
+        def restore() -> None:
+            self._global, self._agents = state["global_vars"], state["agent_vars"]
+            del self.records[records:]
+
+        return restore
+
+    def _values(self, agent: str | None) -> dict[str, Any]:
+        return self._global if agent is None else self._agents[agent]
+
+    def _changes(self, updates: Any) -> Iterator[_Change]:
+        """Take updates apart, whatever they are; what is not of their form has a fault."""
+        if not isinstance(updates, Mapping):
+            what = f"updates are {type(updates).__name__}, not {' and '.join(_KINDS)}"
+            yield _Change(None, "", updates, what)
+            return
+        for kind, part in updates.items():
+            if kind not in _KINDS:
+                what = f"updates have {' and '.join(_KINDS)}, no {str(kind)!r}"
+                yield _Change(None, str(kind), part, what)
+            elif not isinstance(part, Mapping):
+                what = f"{kind} is {type(part).__name__}, not names and values"
+                yield _Change(None, kind, part, what)
+            elif kind == "global_vars":
+                for name, asked in part.items():
+                    yield _Change(None, str(name), asked)
+            else:
+                for agent, own in part.items():
+                    yield from self._agent_changes(str(agent), own)
+
+    def _agent_changes(self, agent: str, own: Any) -> Iterator[_Change]:
+        if agent not in self._agents:
+            known = ", ".join(self._agents) or "none"
+            yield _Change(agent, "", own, f"unknown agent; there are: {known}")
+        elif not isinstance(own, Mapping):
+            what = f"an agent's changes are {type(own).__name__}, not names and values"
+            yield _Change(agent, "", own, what)
+        else:
+            for name, asked in own.items():
+                yield _Change(agent, str(name), asked)
+
+    def _judge(self, change: _Change, source: str) -> UpdateRecord:
+        before: Scalar | None = None
+        after: Scalar | None = None
+        fault, repair = change.fault, ""
+        if not fault:
+            variable = self.definitions_of(change.agent).get(change.variable)
+            if variable is None:
+                fault = self._unknown(change.agent, change.variable)
+            else:
+                before = after = self._values(change.agent)[change.variable]
+                if source == ENGINE and not variable.engine_may_set:
+                    fault = "only modules' code may change it"
+                else:
+                    try:
+                        after, repair = variable.accept(change.asked)
+                    except ValueError as error:
+                        fault = str(error)
+        return UpdateRecord(
+            agent=change.agent,
+            variable=change.variable,
+            asked=change.asked,
+            before=before,
+            after=after,
+            status="failed" if fault else "repaired" if repair else "ok",
+            reason=fault or repair,
+            source=source,
+        )
+
+    def _unknown(self, agent: str | None, name: str) -> str:
+        if agent is not None and name in self._global_definitions:
+            return f"{name!r} is a variable of the world, not of an agent"
+        if agent is None and name in self.variables.agent_vars:
+            return f"{name!r} is a variable of an agent, not of the world"
+        known = ", ".join(self.definitions_of(agent)) or "none"
+        return f"unknown variable; there are: {known}"
+
+
+def _undefined(
+    given: Mapping[str, Any],
+    defined: Mapping[str, Variable],
+    place: tuple[str, ...],
+    found: list[tuple[tuple[str, ...], str]],
+) -> dict[str, Variable]:
+    """Return definitions for the values that have none."""
+    extra: dict[str, Variable] = {}
+    for name, value in given.items():
+        if name not in defined:
+            try:
+                extra[name] = inferred(value)
+            except ValueError as error:
+                found.append(((*place, name), str(error)))
+    return extra
+
+
+def _log(record: UpdateRecord) -> None:
+    if record.status != "ok":
+        log_event(
+            logger,
+            logging.WARNING if record.status == "failed" else logging.INFO,
+            f"state_update_{'refused' if record.status == 'failed' else 'repaired'}",
+            source=record.source,
+            agent=record.agent,
+            variable=record.variable,
+            asked=clip(repr(record.asked), 60),
+            reason=record.reason,
+        )

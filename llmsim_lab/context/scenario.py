@@ -1,0 +1,200 @@
+"""Scenarios: who takes part, which variables there are, where they start, what prompts ask."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, PrivateAttr, model_validator
+
+from llmsim_lab.context.briefing import Briefing
+from llmsim_lab.context.budget import CountTokens, estimate_tokens
+from llmsim_lab.context.builder import AgentContextBuilder
+from llmsim_lab.context.composed import ComposedModules
+from llmsim_lab.context.game_engine import GameEngine
+from llmsim_lab.context.loader import ModuleLoader
+from llmsim_lab.context.table import Variables, initial_values
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.files import data_path
+from llmsim_lab.settings import Settings
+from llmsim_lab.yaml_file import YamlFile
+
+__all__ = ["CrisisScenario", "ScenarioAgent", "ScenarioEvent"]
+
+AgentName = Annotated[str, Field(pattern=r"^[^\s\"=:]([^\n\"=:]*[^\s\"=:])?$")]
+
+
+class ScenarioAgent(Settings):
+    """One who takes part.
+
+    Attributes:
+        role: who it is.
+        objectives: what it wants, one line each.
+        vars: its initial values; a variable left out starts at its default.
+    """
+
+    role: Annotated[str, Field(min_length=1)]
+    objectives: tuple[str, ...] = ()
+    vars: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """Role and objectives, as its prompts have them."""
+        lines = [self.role.strip()]
+        if self.objectives:
+            lines += ["", "Objectives:", *[f"- {line}" for line in self.objectives]]
+        return "\n".join(lines)
+
+
+class ScenarioEvent(Settings):
+    """Something that has happened before the first step."""
+
+    type: str = "background"
+    description: Annotated[str, Field(min_length=1)]
+
+
+class CrisisScenario(Settings):
+    """All that a crisis simulation starts from.
+
+    Attributes:
+        kind: ``crisis``, by which a file says what it describes.
+        title: a few words.
+        description: what it is about and where it comes from, for people.
+        time_step_duration: how long a step is, in words: ``3 days``.
+        simulator_awareness: whether agents are told that they take part in a simulation.
+        modules: names of the modules to use; what they require comes along.
+        variables: definitions of the scenario's own.
+        global_vars: the world's initial values.
+        agents: by name.
+        events: what agents know of before the first step.
+        briefing: the wording of prompts.
+
+    Example:
+        >>> scenario = CrisisScenario.load("strait")
+        >>> list(scenario.agents)
+        ['Taiwan', 'China', 'United States', 'Japan']
+    """
+
+    kind: Literal["crisis"] = "crisis"
+    title: Annotated[str, Field(min_length=1)]
+    description: str = ""
+    time_step_duration: Annotated[str, Field(min_length=1)]
+    simulator_awareness: bool = False
+    modules: tuple[str, ...] = ()
+    variables: Variables = Field(default_factory=Variables)
+    global_vars: dict[str, Any] = Field(default_factory=dict)
+    agents: Annotated[dict[AgentName, ScenarioAgent], Field(min_length=1)]
+    events: tuple[ScenarioEvent, ...] = ()
+    briefing: Briefing = Field(default_factory=Briefing)
+
+    _source: YamlFile | None = PrivateAttr(default=None)
+
+    @model_validator(mode="after")
+    def _modules_once(self) -> Self:
+        if twice := [name for name in self.modules if self.modules.count(name) > 1]:
+            raise ValueError(f"modules: {twice[0]!r} is named twice; once is enough")
+        return self
+
+    @classmethod
+    def load(cls, name: str | Path) -> CrisisScenario:
+        """Read a scenario: one that ships with the package, by name, or any other, by path.
+
+        Raises:
+            ConfigError: there is none, or something in it is wrong; the message names file, line
+                and key.
+        """
+        shipped = isinstance(name, str) and not name.endswith((".yaml", ".yml"))
+        path = data_path(f"scenarios/{name}.yaml") if shipped else Path(name)
+        source = YamlFile.read(path, example="title: A crisis")
+        scenario = source.parse(cls)
+        scenario._source = source
+        return scenario
+
+    def compose(self, loader: ModuleLoader | None = None) -> ComposedModules:
+        """Load the modules.
+
+        Args:
+            loader: where from; the package's own modules if none is given.
+
+        Raises:
+            ConfigError: a module is missing or wrong, or an initial value is impossible for the
+                variables that there are then.
+        """
+        modules = (loader or ModuleLoader()).load(self.modules)
+        try:
+            variables = Variables.together([("the scenario", self.variables), *modules.owned])
+        except ConfigError as error:
+            place = self._defined_twice(modules.variables)
+            raise ConfigError(self._fault(place, str(error))) from error
+        found = initial_values(variables.global_vars, self.global_vars, ("global_vars",))[1]
+        for name, agent in self.agents.items():
+            found += initial_values(variables.agent_vars, agent.vars, ("agents", name, "vars"))[1]
+        if found:
+            raise ConfigError("\n".join(self._fault(place, what) for place, what in found))
+        return modules
+
+    def engine(self, modules: ComposedModules | None = None) -> GameEngine:
+        """Return the world at the start.
+
+        Args:
+            modules: what ``compose`` gave; composed anew if left out.
+        """
+        return GameEngine(
+            self.global_vars,
+            {name: agent.vars for name, agent in self.agents.items()},
+            self.compose() if modules is None else modules,
+            variables=self.variables,
+        )
+
+    def builder(
+        self,
+        modules: ComposedModules | None = None,
+        *,
+        stable_first: bool = False,
+        budget_tokens: int | None = None,
+        count_tokens: CountTokens = estimate_tokens,
+    ) -> AgentContextBuilder:
+        """Return what builds its prompts; ``AgentContextBuilder`` has the words.
+
+        Args:
+            modules: what ``compose`` gave; composed anew if left out.
+            stable_first: whether what does not change in a run stands first.
+            budget_tokens: the most a prompt may take.
+            count_tokens: counts or estimates tokens.
+        """
+        return AgentContextBuilder(
+            self.time_step_duration,
+            self.simulator_awareness,
+            self.compose() if modules is None else modules,
+            variables=self.variables,
+            briefing=self.briefing,
+            roles={name: agent.text for name, agent in self.agents.items()},
+            agent_order=tuple(self.agents),
+            stable_first=stable_first,
+            budget_tokens=budget_tokens,
+            count_tokens=count_tokens,
+        )
+
+    def initial_events(self) -> list[dict[str, str]]:
+        """Return the events before the first step, as ``build_prompt`` takes them."""
+        return [event.model_dump() for event in self.events]
+
+    def __eq__(self, other: object) -> bool:
+        # Which file it came from does not matter.
+        return isinstance(other, CrisisScenario) and dict(self) == dict(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _defined_twice(self, others: Variables) -> tuple[str, ...]:
+        """Return the place of the first variable that others define as well."""
+        return next(
+            ("variables", kind, name)
+            for kind in ("global_vars", "agent_vars")
+            for name in getattr(self.variables, kind)
+            if others.get(name) is not None
+        )
+
+    def _fault(self, place: tuple[str, ...], what: str) -> str:
+        if self._source is not None:
+            return self._source.fault(place, what)
+        return f"{'.'.join(place)}: {what}"

@@ -1,0 +1,16 @@
+"""Prompt experiments: variants of a prompt on the same recorded states, and what differs."""
+
+from llmsim_lab.experiments.experiment import PromptExperiment
+from llmsim_lab.experiments.plan import Plan, Progress
+from llmsim_lab.experiments.setup import Variant
+from llmsim_lab.experiments.statistics import Difference, Noise, Outcome
+
+__all__ = [
+    "Difference",
+    "Noise",
+    "Outcome",
+    "Plan",
+    "Progress",
+    "PromptExperiment",
+    "Variant",
+]

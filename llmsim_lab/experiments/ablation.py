@@ -1,0 +1,314 @@
+"""What a part of a prompt does to the answer: n samples with it and n without, and the noise.
+
+Texts have no number, so their words are compared. Two answers to one and the same prompt differ
+too: a change counts only as far as it exceeds that noise.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Self
+
+from pydantic import Field, model_validator
+
+from llmsim_lab.concurrency import gather_all
+from llmsim_lab.context import CrisisSimulation, LLMCrisisAgent
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.experiments.intervals import Interval, Pair, mean_of, paired_interval
+from llmsim_lab.llm import LLMClient, Tape
+from llmsim_lab.prompts import Prompt, RenderedPrompt
+from llmsim_lab.runs import Run, RunConfig, RunIntervention, RunTurn, Series
+from llmsim_lab.settings import Settings
+from llmsim_lab.values import FrozenDict
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "Ablation",
+    "AblationConfig",
+    "AblationTurn",
+    "Answers",
+    "PromptText",
+    "module_ablation",
+    "word_distance",
+]
+
+AGAIN = " (again)"
+_OTHER_SEEDS = 100_000
+"""What the second answers' seeds are apart from the first ones'."""
+
+
+def word_distance(one: str, other: str) -> float:
+    """Return how much two texts' words differ: 0 for the same words, 1 for none in common.
+
+    One less the Jaccard index of the sets of words (Jaccard 1912, "The distribution of the flora in
+    the alpine zone", New Phytologist 11); case and order do not count.
+    """
+    a, b = (set(re.findall(r"\w+", text.casefold())) for text in (one, other))
+    return 1 - len(a & b) / len(a | b) if a | b else 0.0
+
+
+class PromptText(Settings):
+    """A prompt's two messages."""
+
+    system: str = ""
+    user: Annotated[str, Field(min_length=1)]
+
+    @classmethod
+    def of(cls, prompt: str) -> PromptText:
+        """Return the messages of a prompt."""
+        if isinstance(prompt, RenderedPrompt):
+            return cls(system=prompt.system, user=prompt.user)
+        return cls(user=prompt)
+
+    @property
+    def prompt(self) -> RenderedPrompt:
+        """The prompt, as a client takes it."""
+        template = Prompt("{{ user }}", system="{{ system }}", name="ablation")
+        return RenderedPrompt(system=self.system, user=self.user, template=template)
+
+
+class AblationConfig(RunConfig):
+    """Two prompts to compare.
+
+    Attributes:
+        turns: how many samples.
+        prompts: two by name: the reference, then the other.
+        response_format: the parts of an answer, as a briefing has them.
+        about: whose prompt of which turn, for people.
+    """
+
+    name: Annotated[str, Field(min_length=1)] = "ablation"
+    turns: Annotated[int, Field(ge=0, le=1_000)] = 5
+    prompts: dict[str, PromptText]
+    response_format: tuple[str, ...] = ()
+    about: str = ""
+
+    @model_validator(mode="after")
+    def _two(self) -> Self:
+        if len(self.prompts) != 2:
+            raise ValueError(f"prompts: {len(self.prompts)} are given; two are compared")
+        return self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """What a sample's three calls gave: words by prompt; empty where a call failed."""
+
+    words: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "words", FrozenDict(self.words))
+
+
+class _Nothing(RunIntervention):
+    """Nothing can be done to an ablation from outside."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AblationTurn(RunTurn[Answers, _Nothing]):
+    """A sample."""
+
+
+class Ablation(Run[Answers, AblationTurn, AblationConfig, _Nothing]):
+    """Asks a model with two prompts, sample by sample; a run, so it is recorded and goes on.
+
+    A sample is three calls: the reference with seed s, the other prompt with the same seed, and the
+    reference again with another seed, which tells the noise. Samples are independent of each other.
+
+    Args:
+        config: what to compare.
+        llm_client: the model.
+        state: for the tape.
+        tape: where to record it.
+        prompts: none; for the tape.
+
+    Attributes:
+        names: of the two prompts.
+    """
+
+    kind = "ablation"
+    config_type = AblationConfig
+    state_type = Answers
+    turn_type = AblationTurn
+    intervention_type = _Nothing
+
+    def __init__(
+        self,
+        config: AblationConfig,
+        *,
+        llm_client: LLMClient | None = None,
+        state: Answers | None = None,
+        tape: Tape | str | Path | None = None,
+        prompts: Mapping[str, Prompt] | None = None,
+    ) -> None:
+        if prompts:
+            raise ConfigError(f"an ablation has no prompts to replace: {', '.join(prompts)}")
+        if llm_client is None:
+            raise ConfigError("an ablation asks a model: llm_client=connect('auto')")
+        self.reference, self.other = config.prompts
+        first = AblationTurn(number=0, state=state or Answers())
+        super().__init__(config, first=first, llm_client=llm_client, tape=tape)
+
+    async def _play(self, before: AblationTurn, planned: Sequence[_Nothing]) -> AblationTurn:
+        del planned
+        number = before.number + 1
+        asked = [
+            (self.reference, self.reference, 0),
+            (self.other, self.other, 0),
+            (f"{self.reference}{AGAIN}", self.reference, _OTHER_SEEDS),
+        ]
+        deeds = await gather_all(
+            [
+                self._agent(name, number + apart).respond(
+                    self.config.prompts[prompt].prompt, step_number=number
+                )
+                for name, prompt, apart in asked
+            ]
+        )
+        return AblationTurn(
+            number=number,
+            state=Answers(words={d.action.agent_name: d.action.action_string for d in deeds}),
+            chains=tuple(deed.chain for deed in deeds),
+        )
+
+    def _agent(self, name: str, more: int) -> LLMCrisisAgent:
+        assert self.llm_client is not None
+        config = self.llm_client.config
+        seeded = config.model_copy(update={"seed": (config.seed or 0) + self.config.seed + more})
+        client = LLMClient(seeded, self.llm_client.backend)
+        return LLMCrisisAgent(name, client, response_format=self.config.response_format)
+
+    # --- what came of it ---------------------------------------------------------------------
+
+    @property
+    def effect(self) -> Interval:
+        """By how much more the answers change than by noise, with a 95 % interval.
+
+        Of each sample the distance between the two prompts' answers, less the distance between
+        the two answers to the reference; the interval is Student's over the samples. Samples that
+        failed are left out.
+        """
+        return paired_interval(
+            [
+                Pair(turn=0, seed=turn.number, value=row["excess"])
+                for turn in self.turns[1:]
+                if (row := self.own_columns(turn))["excess"] is not None
+            ]
+        )
+
+    @property
+    def answers(self) -> pd.DataFrame:
+        """One row an answer: ``sample``, ``prompt``, ``status``, ``words``, ``prompt_tokens``."""
+        import pandas as pd
+
+        rows = [
+            {
+                "sample": turn.number,
+                "prompt": chain.agent,
+                "status": chain.status,
+                "words": turn.state.words[chain.agent],
+                "prompt_tokens": chain.call.prompt_tokens if chain.call else 0,
+            }
+            for turn in self.turns[1:]
+            for chain in turn.chains
+        ]
+        columns = ["sample", "prompt", "status", "words", "prompt_tokens"]
+        return pd.DataFrame(rows, columns=columns)
+
+    def verdict(self) -> str:
+        """Say in a few sentences what was found, and how sure that is."""
+        rows = [self.own_columns(turn) for turn in self.turns[1:]]
+        whole = [row for row in rows if row["excess"] is not None]
+        failed = f" Samples that failed: {len(rows) - len(whole)}." if len(whole) < len(rows) else ""
+        if not whole:
+            return f"No sample so far.{failed}"
+        said = (
+            f"{self.other} against {self.reference}, samples: {len(whole)}. The answers' words "
+            f"differ by {mean_of([row['change'] for row in whole]):.2f}; two answers to the same "
+            f"prompt differ by {mean_of([row['noise'] for row in whole]):.2f}."
+        )
+        effect = self.effect
+        if effect.low is None or effect.high is None or effect.estimate is None:
+            return f"{said} No interval: {effect.note}.{failed}"
+        beyond = "more than noise" if effect.low > 0 else "no more than noise may do"
+        return (
+            f"{said} The excess is {effect.estimate:+.2f}, 95 % interval {effect.low:+.2f} to "
+            f"{effect.high:+.2f}: {beyond}.{failed}"
+        )
+
+    @classmethod
+    def own_columns(cls, turn: AblationTurn) -> dict[str, Any]:
+        """Return the sample's distances, 0 to 1; None where a call of it failed.
+
+        Columns: ``change``, between the two prompts' answers; ``noise``, between two answers to the
+        reference; ``excess``, the one less the other.
+        """
+        words = turn.state.words
+        nothing = {"change": None, "noise": None, "excess": None}
+        if not words or not all(words.values()):
+            return nothing
+        names = list(words)
+        first, other, again = (words[name] for name in names)
+        change, noise = word_distance(first, other), word_distance(first, again)
+        return {"change": change, "noise": noise, "excess": change - noise}
+
+    @classmethod
+    def series_of(cls, config: AblationConfig) -> Sequence[Series]:
+        """Return the distances."""
+        del config
+        return (
+            Series(column="change", label="Change of the answer's words", short="change"),
+            Series(column="noise", label="Noise", short="noise"),
+            Series(column="excess", label="Change beyond noise", short="excess"),
+        )
+
+
+def module_ablation(
+    simulation: CrisisSimulation,
+    agent: str,
+    turn: int | None = None,
+    *,
+    silenced: Iterable[str],
+    samples: int = 5,
+    llm_client: LLMClient | None = None,
+    tape: Tape | str | Path | None = None,
+) -> Ablation:
+    """Return a comparison of an agent's prompt with the same without some modules' words.
+
+    Nothing is asked until it is run.
+
+    Args:
+        simulation: the run; it is left as it is.
+        agent: whose prompt.
+        turn: of which turn; the latest if not given.
+        silenced: the modules that say nothing.
+        samples: how many.
+        llm_client: the model; the run's own if not given.
+        tape: where to record it.
+
+    Raises:
+        ConfigError: there is no such agent, turn or module, or no module is named.
+    """
+    names = list(silenced)
+    if not names:
+        raise ConfigError("silenced is empty: name a module whose words are to be left out")
+    whole = simulation.context_of(agent, turn)
+    without = simulation.context_of(agent, turn, silenced=names)
+    at = simulation.turn if turn is None else turn
+    config = AblationConfig(
+        name=f"without {', '.join(names)}",
+        turns=samples,
+        seed=simulation.config.seed,
+        prompts={
+            "as it was": PromptText.of(whole),
+            f"without {', '.join(names)}": PromptText.of(without),
+        },
+        response_format=simulation.config.scenario.briefing.response_format,
+        about=f"{agent}, turn {at}",
+    )
+    return Ablation(config, llm_client=llm_client or simulation.llm_client, tape=tape)

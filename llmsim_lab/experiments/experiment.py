@@ -1,0 +1,340 @@
+"""Prompts compared on the same recorded states, with the same seeds, n samples each."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from inspect import isawaitable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from llmsim_lab.errors import ConfigError, TapeError
+from llmsim_lab.experiments import keeping
+from llmsim_lab.experiments.bench import Bench, Sample
+from llmsim_lab.experiments.plan import Plan, Progress, plan_of, schedule_of
+from llmsim_lab.experiments.results import Results
+from llmsim_lab.experiments.rows import came_off, samples_frame
+from llmsim_lab.experiments.setup import (
+    Variant,
+    check_rendering,
+    config_of,
+    prompts_of,
+    turns_of,
+)
+from llmsim_lab.experiments.statistics import Outcome
+from llmsim_lab.llm import LLMClient, Tape
+from llmsim_lab.llm.recorder import Recorder
+from llmsim_lab.logs import log_event
+from llmsim_lab.simulation import Simulation, Turn, load
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["PromptExperiment"]
+
+logger = logging.getLogger(__name__)
+
+
+class PromptExperiment(Results):
+    """Plays chosen turns of a run again with two or more variants of one component's prompt.
+
+    All variants meet the same recorded states with the same seeds: sample k at a turn is asked with
+    one seed for all of them, numbered on from ``seed``. What comes before the component in the turn
+    is taken from the recording; the component and what follows it are asked. The first variant is
+    what the others are held against.
+
+    On the run's own tape the experiment is recorded sample by sample and goes on where it stopped;
+    without one, or on one that is read-only, the results are kept in memory only, which ``plan()``
+    says.
+
+    Args:
+        run: the run: a simulation, a tape, or a tape's file, which is opened for reading only.
+        variants: prompts by name, two or more; a text is an edited prompt, None stands for the
+            prompt as the run used it.
+        component: ``agent`` (all that read prompts), ``agent:NAME``, ``validator`` or ``engine``.
+        turns: the turns to play again; all in which the component was asked, if not given.
+        samples: of each variant at each turn.
+        llm_client: the model; the run's own if not given.
+        seed: the samples' seeds follow it; the client's if not given, else 0.
+        temperature: of the model; as recorded if not given.
+        only_component: whether to ask the component alone: cheaper, but nobody says what becomes of
+            the rate.
+        shared_seeds: whether sample k has the seed ``seed + k`` at every turn, rather than each
+            turn seeds of its own. A seed that is shared makes samples of different turns alike, so
+            that as many of them say less; the intervals take it into account.
+
+    Raises:
+        ConfigError: a variant's slots are not the component's, or an argument is wrong.
+    """
+
+    def __init__(
+        self,
+        run: Simulation | Tape | str | Path,
+        *,
+        variants: Mapping[str, Variant],
+        component: str = "agent",
+        turns: Sequence[int] | None = None,
+        samples: int = 5,
+        llm_client: LLMClient | None = None,
+        seed: int | None = None,
+        temperature: float | None = None,
+        only_component: bool = False,
+        shared_seeds: bool = False,
+    ) -> None:
+        self.shared_seeds = shared_seeds
+        self.simulation = run if isinstance(run, Simulation) else load(run)
+        self.bench = Bench(self.simulation, component, only_component=only_component)
+        self.variants = prompts_of(variants, self.bench)
+        self.turns = turns_of(turns, self.bench)
+        if isinstance(samples, bool) or not isinstance(samples, int) or samples < 1:
+            raise ConfigError(f"samples={samples!r} must be a whole number, 1 or more")
+        self.samples = samples
+        client = llm_client or self.simulation.llm_client
+        self.config = config_of(self.simulation, client, temperature)
+        self.seed = self.config.seed or 0 if seed is None else seed
+        self.llm_client = None if keeping.asks_nobody(client) else client
+        check_rendering(self.variants, self.turns, self.bench)
+        self.played: list[tuple[Sample, Turn]] = []
+        self.run_id: int | None = None
+        self._running = False
+
+    @property
+    def component(self) -> str:
+        """The component under test."""
+        return self.bench.component
+
+    @property
+    def only_component(self) -> bool:
+        """Whether the component is asked alone."""
+        return self.bench.only_component
+
+    @property
+    def names(self) -> list[str]:
+        """The variants' names; the first is what the others are held against."""
+        return list(self.variants)
+
+    @property
+    def outcomes(self) -> list[Outcome]:
+        """What is measured: who is not asked has no say."""
+        stage, alone = self.bench.stage, self.only_component
+        found: list[Outcome] = []
+        if not alone or stage == "engine":
+            found.append("interest_rate")
+        found.append("confidence")
+        if stage == "validator" or (stage == "agent" and not alone):
+            found.append("accepted")
+        return found
+
+    @property
+    def schedule(self) -> list[Sample]:
+        """Every sample in the order of playing: variants in turn, so that a stop leaves pairs."""
+        return schedule_of(
+            list(self.variants), self.turns, self.samples, seed=self.seed, shared=self.shared_seeds
+        )
+
+    @property
+    def tape(self) -> Tape | None:
+        """The tape that samples are recorded on, if any."""
+        tape = self.simulation.tape
+        return None if tape is None or tape.read_only else tape
+
+    @property
+    def storage(self) -> str:
+        """Where the results are kept, in words."""
+        tape = self.simulation.tape
+        if tape is None:
+            return "Results are kept in memory only: the run is on no tape."
+        if tape.read_only:
+            return (
+                f"Results are kept in memory only: {tape.path.name} is open for reading only "
+                "(pass Tape(path) to record them)."
+            )
+        return f"Results are recorded on {tape.path.name}."
+
+    def plan(self) -> Plan:
+        """Return what is still to be played, and an estimate of what it takes."""
+        left = self.schedule[len(self.played) :]
+        return plan_of(self.bench, left, done=len(self.played), storage=self.storage)
+
+    async def run(self, on_progress: Callable[[Progress], object] | None = None) -> pd.DataFrame:
+        """Play what is left to be played, and return all results as ``frame`` does.
+
+        Cancel it to stop: the samples played are kept, and ``run`` goes on with the next.
+
+        Args:
+            on_progress: called after each sample; may be async.
+
+        Raises:
+            ConfigError: there is no model, or a run of this experiment is under way.
+            LLMFailureException: the server failed; the sample will be played again.
+            TapeError: another model answers than the one recorded, or the disk fails.
+        """
+        if self.llm_client is None:
+            raise ConfigError(
+                "an experiment needs a model, and a recorded run has none: "
+                "PromptExperiment(..., llm_client=connect('auto'))"
+            )
+        if self._running:
+            raise ConfigError("this experiment is running; wait for it, or cancel it")
+        self._running = True
+        outcome = "interrupted"
+        taping = None
+        try:
+            taping = self._begin()
+            if taping is not None:
+                await taping.before_turn(self.llm_client)
+            await self._play_all(self.llm_client, taping, on_progress)
+            outcome = "done"
+        except Exception as error:
+            outcome = f"failed: {error}"
+            raise
+        finally:
+            self._running = False
+            if taping is not None:
+                try:
+                    taping.ended(outcome)
+                finally:
+                    taping.close()
+        return self.frame
+
+    def _begin(self) -> keeping.Recording | None:
+        tape = self.tape
+        if tape is None:
+            log_event(logger, logging.WARNING, "experiment_not_recorded", why=self.storage)
+            return None
+        if self.run_id is None:
+            settings = {name: getattr(self, name) for name in keeping.SETTINGS}
+            settings |= {"variants": keeping.entries_of(self.variants), "turns": list(self.turns)}
+            taping = keeping.begin(self.simulation, tape, settings=settings, config=self.config)
+            self.run_id = taping.run
+            return taping
+        return keeping.go_on(self.simulation, tape, self.run_id)
+
+    async def _play_all(
+        self,
+        client: LLMClient,
+        taping: keeping.Recording | None,
+        on_progress: Callable[[Progress], object] | None,
+    ) -> None:
+        schedule = self.schedule
+        for sample in schedule[len(self.played) :]:
+            try:
+                played = await self._play(sample, client, taping.recorder if taping else None)
+            except BaseException as error:
+                if taping is not None:
+                    taping.failed(error)
+                raise
+            if taping is not None:
+                played = taping.done(played, {})
+            self.played.append((sample, played))
+            if on_progress is not None:
+                failed = sum(not came_off(*result) for result in self.played)
+                heard = on_progress(
+                    Progress(
+                        done=len(self.played),
+                        total=len(schedule),
+                        failed=failed,
+                        latest=sample,
+                        seconds=played.seconds,
+                    )
+                )
+                if isawaitable(heard):
+                    await heard
+
+    async def _play(self, sample: Sample, client: LLMClient, recorder: Recorder | None) -> Turn:
+        config = self.config.model_copy(update={"seed": sample.seed})
+        asked = LLMClient(config, client.backend, chosen=client.chosen)
+        return await self.bench.play(sample, self.variants[sample.variant], asked, recorder)
+
+    @classmethod
+    def load(
+        cls,
+        tape: Tape | str | Path,
+        run: int | None = None,
+        *,
+        llm_client: LLMClient | None = None,
+    ) -> PromptExperiment:
+        """Return a recorded experiment with its results; nothing is asked.
+
+        Args:
+            tape: the tape, or its file, which is opened for reading only.
+            run: the experiment's number; the latest if not given.
+            llm_client: a model, to go on with an experiment that was stopped.
+
+        Raises:
+            TapeError: there is no such experiment, or the tape is damaged.
+        """
+        tape = tape if isinstance(tape, Tape) else Tape(tape, read_only=True)
+        info = keeping.experiment_on(tape, run)
+        variants, settings = keeping.variants_of(info), keeping.recorded_settings(info)
+        simulation = load(tape, info.parent)
+        experiment = cls(
+            simulation,
+            variants=variants,
+            llm_client=llm_client,
+            temperature=keeping.recorded_temperature(info),
+            **settings,
+        )
+        if llm_client is None:
+            experiment.config = keeping.recorded_config(info)
+        experiment.run_id = info.id
+        experiment.played = keeping.played_on(simulation, tape, info.id, experiment.schedule)
+        return experiment
+
+    async def replay(self) -> pd.DataFrame:
+        """Play all recorded samples again from the tape alone, and hold each against its record.
+
+        Returns:
+            The results, as ``frame`` does.
+
+        Raises:
+            TapeMiss: a call differs from the recorded ones; the message shows how.
+            TapeError: a sample came out differently, or nothing was recorded.
+        """
+        tape = self.simulation.tape
+        if tape is None or self.run_id is None:
+            raise TapeError("this experiment is on no tape; there is nothing to replay")
+        nobody = LLMClient(self.config, keeping.NoModel())
+
+        async def play(sample: Sample, recorder: Recorder) -> Turn:
+            return await self._play(sample, nobody, recorder)
+
+        self.played = await keeping.replayed(
+            self.simulation, tape, self.run_id, self.played, play=play
+        )
+        return self.frame
+
+    def sample(self, variant: str, turn: int, sample: int = 1) -> Simulation:
+        """Return a sample as the run it is taken from would have gone: to look at, not to play.
+
+        Args:
+            variant: the variant's name.
+            turn: the turn that was played again.
+            sample: which, from 1.
+
+        Raises:
+            ConfigError: that sample was not played.
+        """
+        for found, played in self.played:
+            if (found.variant, found.turn, found.sample) == (variant, turn, sample):
+                first = self.simulation.turns[0].number
+                turns = self.simulation.turns[: turn - first]
+                state = played.state.model_copy(update={"turn": turn})
+                last = replace(played, number=turn, state=state)
+                return self.bench.view([*turns, last], self.variants[variant])
+        raise ConfigError(
+            f"there is no sample {sample} of {variant!r} at turn {turn}; played are "
+            f"{len(self.played)} of {len(self.schedule)}: variants {', '.join(self.variants)}, "
+            f"turns {', '.join(map(str, self.turns))}, samples 1 to {self.samples}"
+        )
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """All results so far; see ``rows.samples_frame`` for the columns."""
+        return samples_frame(self.bench, self.played)
+
+    def __repr__(self) -> str:
+        names = " / ".join(self.variants)
+        done, total = len(self.played), len(self.schedule)
+        return f"<PromptExperiment on {self.component}: {names}, {done} of {total} samples played>"

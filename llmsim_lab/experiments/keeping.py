@@ -1,0 +1,232 @@
+"""Experiments on tapes: a run of the verb ``experiment``, whose turns are the samples.
+
+It stands below the run whose turns it plays again, one run however many samples there are. Each
+sample is committed whole, like a turn; what an interrupted one was answered is not asked again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from llmsim_lab.errors import PromptError, TapeError, TapeMiss
+from llmsim_lab.experiments.bench import Sample
+from llmsim_lab.llm import LLMClient, LLMConfig, Tape
+from llmsim_lab.llm.recorder import Recorder
+from llmsim_lab.llm.tape import RunInfo
+from llmsim_lab.prompts import Prompt
+from llmsim_lab.runs.forks import NoModel
+from llmsim_lab.runs.records import tape_turn
+from llmsim_lab.runs.taping import Recording, Replaying, load_turns
+from llmsim_lab.simulation import Simulation, Turn
+
+__all__ = [
+    "SETTINGS",
+    "NoModel",
+    "Recording",
+    "asks_nobody",
+    "begin",
+    "entries_of",
+    "experiment_on",
+    "go_on",
+    "played_on",
+    "recorded_config",
+    "recorded_settings",
+    "recorded_temperature",
+    "replayed",
+    "variants_of",
+]
+
+Played = tuple[Sample, Turn]
+
+SETTINGS: Mapping[str, type] = {
+    "component": str,
+    "turns": list,
+    "samples": int,
+    "seed": int,
+    "only_component": bool,
+    "shared_seeds": bool,
+}
+"""What an experiment is set up with, apart from its variants, as a manifest holds it."""
+
+
+def begin(
+    simulation: Simulation, tape: Tape, *, settings: Mapping[str, Any], config: LLMConfig
+) -> Recording:
+    """Begin an experiment on the tape that the run is on; returns what records its samples.
+
+    Args:
+        simulation: the run, which is on this tape.
+        tape: the tape.
+        settings: what defines the experiment.
+        config: of the model's client.
+    """
+    parent = tape.run(simulation.run_id)
+    manifest = {
+        **parent.manifest,
+        "llm": config.model_dump(mode="json"),
+        "model": None,
+        "experiment": dict(settings),
+    }
+    state = simulation.turns[0].state.model_copy(update={"reasoning_chains": ()})
+    number = tape.add_run(
+        manifest,
+        name=f"prompts of {settings['component']}",
+        first=tape_turn(type(simulation), Turn(number=0, state=state), {}),
+        verb="experiment",
+        parent=parent.id,
+    )
+    return Recording(type(simulation), tape, number)
+
+
+def go_on(simulation: Simulation, tape: Tape, run: int) -> Recording:
+    """Return what records further samples of an experiment."""
+    return Recording(type(simulation), tape, run)
+
+
+def played_on(
+    simulation: Simulation, tape: Tape, run: int, schedule: Sequence[Sample]
+) -> list[Played]:
+    """Return an experiment's samples as they were played.
+
+    Raises:
+        TapeError: the tape is damaged.
+    """
+    turns = load_turns(type(simulation), tape, run)[1:]
+    if len(turns) > len(schedule):
+        raise TapeError(
+            f"experiment {run} on {tape.path} is damaged: it has {len(turns)} samples where "
+            f"{len(schedule)} were planned"
+        )
+    return list(zip(schedule, turns, strict=False))
+
+
+async def replayed(
+    simulation: Simulation,
+    tape: Tape,
+    run: int,
+    played: Sequence[Played],
+    *,
+    play: Callable[[Sample, Recorder], Awaitable[Turn]],
+) -> list[Played]:
+    """Return recorded samples played again, each held against its record.
+
+    Args:
+        simulation: the run that the samples are of.
+        tape: the tape.
+        run: the experiment.
+        played: its samples.
+        play: plays one, with its calls answered from the recorder.
+
+    Raises:
+        TapeMiss: a call differs from the recorded ones.
+        TapeError: a sample came out differently.
+    """
+    taping = Replaying(type(simulation), tape, run)
+    again = []
+    for sample, recorded in played:
+        taping.planned(sample.number, ())
+        try:
+            turn = taping.done(await play(sample, taping.recorder), {})
+        except TapeMiss:
+            if recorded.state.turn == sample.turn:
+                raise
+            turn = recorded  # calls that were cut short when another failed have no answer
+        again.append((sample, turn))
+    return again
+
+
+def asks_nobody(client: LLMClient | None) -> bool:
+    """Say whether there is no model: none given, or only what stands for a recorded one."""
+    return client is None or isinstance(client.backend, NoModel)
+
+
+def experiment_on(tape: Tape, run: int | None) -> RunInfo:
+    """Return an experiment on a tape, the latest if none is named.
+
+    Raises:
+        TapeError: there is none, or the run is none.
+    """
+    if run is not None:
+        info = tape.run(run)
+        if info.verb != "experiment":
+            there = [str(other.id) for other in tape.runs() if other.verb == "experiment"]
+            raise TapeError(
+                f"run {run} on {tape.path} is no prompt experiment; experiments there: "
+                f"{', '.join(there) or 'none'}"
+            )
+        return info
+    found = [info for info in tape.runs() if info.verb == "experiment"]
+    if not found:
+        raise TapeError(
+            f"the tape {tape.path} holds no prompt experiment; PromptExperiment(...).run() "
+            "records one"
+        )
+    return found[-1]
+
+
+def entries_of(variants: Mapping[str, Prompt]) -> list[dict[str, Any]]:
+    """Return variants as a manifest holds them: their texts, too."""
+    return [
+        {
+            "variant": name,
+            "name": prompt.name,
+            "text": prompt.text,
+            "parent": prompt.parent,
+            "digest": prompt.digest,
+        }
+        for name, prompt in variants.items()
+    ]
+
+
+def variants_of(info: RunInfo) -> dict[str, Prompt]:
+    """Return an experiment's prompts by variant.
+
+    Raises:
+        TapeError: the tape is damaged.
+    """
+    variants = {}
+    try:
+        for entry in info.manifest["experiment"]["variants"]:
+            prompt = Prompt.parse(entry["text"], name=entry["name"], parent=entry["parent"])
+            if prompt.digest != entry["digest"]:
+                raise TapeError(
+                    f"experiment {info.id} on the tape is damaged: the prompt of variant "
+                    f"{entry['variant']!r:.80} does not have its recorded digest"
+                )
+            variants[str(entry["variant"])] = prompt
+    except (KeyError, TypeError, PromptError) as error:
+        raise TapeError(f"experiment {info.id} on the tape is damaged: {error!r}") from error
+    return variants
+
+
+def recorded_settings(info: RunInfo) -> dict[str, Any]:
+    """Return how an experiment was set up, as ``PromptExperiment`` takes it.
+
+    Raises:
+        TapeError: the tape is damaged.
+    """
+    settings = info.manifest["experiment"]
+    for name, kind in SETTINGS.items():
+        if not isinstance(settings.get(name), kind):
+            raise TapeError(
+                f"experiment {info.id} on the tape is damaged: {name} is {settings.get(name)!r:.50}"
+            )
+    return {name: settings[name] for name in SETTINGS}
+
+
+def recorded_config(info: RunInfo) -> LLMConfig:
+    """Return the settings that an experiment's model was asked with.
+
+    Raises:
+        TapeError: the tape is damaged.
+    """
+    try:
+        return LLMConfig(**info.manifest["llm"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise TapeError(f"experiment {info.id} on the tape is damaged: {error}") from error
+
+
+def recorded_temperature(info: RunInfo) -> float:
+    """Return the temperature that an experiment was run at."""
+    return recorded_config(info).temperature

@@ -1,0 +1,151 @@
+"""What an experiment says: differences with their intervals, noise floors, answers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from llmsim_lab.experiments.answers import agreement, common_answers, directions
+from llmsim_lab.experiments.statistics import Difference, Noise, Outcome, differences, noise
+from llmsim_lab.text import number
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["UNITS", "Results", "verdict"]
+
+UNITS: dict[Outcome, tuple[str, str]] = {
+    "interest_rate": ("resulting interest rate", "points"),
+    "confidence": ("confidence", "of 1"),
+    "accepted": ("acceptance", "of 1"),
+}
+"""What each outcome is called, and the unit of its differences."""
+
+
+class Results(ABC):
+    """The views of a finished or stopped experiment; each is computed from ``frame``."""
+
+    @property
+    @abstractmethod
+    def frame(self) -> pd.DataFrame:
+        """All results so far, one row a decision."""
+
+    @property
+    @abstractmethod
+    def names(self) -> Sequence[str]:
+        """The variants' names, the reference first."""
+
+    @property
+    @abstractmethod
+    def outcomes(self) -> Sequence[Outcome]:
+        """What was measured."""
+
+    @property
+    def differences(self) -> list[Difference]:
+        """How each variant differs from the first, by outcome."""
+        frame = self.frame
+        return [
+            difference
+            for outcome in self.outcomes
+            for difference in differences(frame, outcome, self.names)
+        ]
+
+    @property
+    def noise(self) -> list[Noise]:
+        """Each variant's noise floor, by outcome."""
+        frame = self.frame
+        return [n for outcome in self.outcomes for n in noise(frame, outcome, self.names)]
+
+    @property
+    def summary(self) -> pd.DataFrame:
+        """One row an outcome and variant: the difference from the first, beside the noise floors.
+
+        Columns: those of ``Difference``, with ``noise_floor``, the larger of the two variants', and
+        ``beyond_noise``, whether the difference is larger than that; None where one is not known.
+        """
+        import pandas as pd
+
+        floors = {(n.outcome, n.variant): n.floor for n in self.noise}
+        rows = []
+        for difference in self.differences:
+            names = (difference.reference, difference.variant)
+            known = [floors[difference.outcome, name] for name in names]
+            floor = max((value for value in known if value is not None), default=None)
+            floor = None if None in known else floor
+            beyond = None
+            if floor is not None and difference.estimate is not None:
+                beyond = abs(difference.estimate) > floor
+            rows.append(asdict(difference) | {"noise_floor": floor, "beyond_noise": beyond})
+        order = ["outcome", "variant", "reference", "estimate", "low", "high", "noise_floor"]
+        frame = pd.DataFrame(rows)
+        return frame[[*order, *(name for name in frame.columns if name not in order)]]
+
+    @property
+    def noise_frame(self) -> pd.DataFrame:
+        """The noise floors, one row an outcome and variant; ``Noise`` names the columns."""
+        import pandas as pd
+
+        return pd.DataFrame([asdict(item) for item in self.noise])
+
+    @property
+    def directions(self) -> pd.DataFrame:
+        """Each variant's shares of raising, holding and lowering the rate."""
+        return directions(self.frame, self.names)
+
+    @property
+    def agreement(self) -> pd.DataFrame:
+        """How often samples agree: between variants, and within each as the floor."""
+        return agreement(self.frame, self.names)
+
+    @property
+    def answers(self) -> pd.DataFrame:
+        """Each variant's commonest answers."""
+        return common_answers(self.frame)
+
+    @property
+    def verdicts(self) -> list[str]:
+        """One sentence an outcome and variant: the difference, its interval, the noise, n."""
+        floors = {(n.outcome, n.variant): n for n in self.noise}
+        return [
+            verdict(d, floors[d.outcome, d.reference], floors[d.outcome, d.variant])
+            for d in self.differences
+        ]
+
+
+def verdict(difference: Difference, reference: Noise, variant: Noise) -> str:
+    """Say in words what a difference amounts to, and what it does not.
+
+    Args:
+        difference: of the two variants.
+        reference: the first one's noise floor.
+        variant: the other one's.
+    """
+    name, unit = UNITS[difference.outcome]
+    what = f"{name}, {difference.variant} less {difference.reference}"
+    used = f"{difference.pairs} pairs of {difference.turns} turns used, {difference.failed} failed"
+    if difference.estimate is None or difference.low is None or difference.high is None:
+        return f"{what}: no number ({difference.note}); {used}."
+    low, high = difference.low, difference.high
+    text = (
+        f"{what}: {difference.estimate:+.2f} {unit}, 95 % interval {low:+.2f} to {high:+.2f} "
+        f"({difference.method}); {used}."
+    )
+    if low == high:
+        text += " There is no variation at all between the pairs."
+    elif low <= 0 <= high:
+        text += " The interval holds zero: this is no evidence of a difference."
+    else:
+        text += " The interval does not hold zero."
+    if reference.floor is None or variant.floor is None:
+        text += " The noise floor is not known: it takes two samples a turn."
+    else:
+        size = "more" if abs(difference.estimate) > max(reference.floor, variant.floor) else "less"
+        if abs(difference.estimate) == max(reference.floor, variant.floor):
+            size = "no more"
+        text += (
+            f" Two samples of one and the same prompt differ by {number(reference.floor)} and "
+            f"{number(variant.floor)} {unit} on average: the difference is {size} than that noise."
+        )
+    return f"{text} Note: {difference.note}." if difference.note else text

@@ -1,0 +1,104 @@
+"""What an experiment is set up with, checked before anything is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.experiments.bench import Bench
+from llmsim_lab.llm import LLMClient, LLMConfig
+from llmsim_lab.prompts import Prompt
+from llmsim_lab.simulation import Simulation
+
+__all__ = ["Variant", "check_rendering", "config_of", "prompts_of", "turns_of"]
+
+Variant = Prompt | str | None
+"""A prompt, a prompt's text, or None for the prompt as the run used it."""
+
+_THE_CLIENTS_OWN = ("model", "timeout_s", "retry_wait_s", "max_concurrency", "keep_alive")
+"""Settings that say where and how patiently to ask, not what."""
+
+
+def prompts_of(variants: Mapping[str, Variant], bench: Bench) -> dict[str, Prompt]:
+    """Return the variants as prompts that the component can fill.
+
+    Raises:
+        ConfigError: there are fewer than two, or one is wrong.
+    """
+    if len(variants) < 2:
+        raise ConfigError(
+            f"variants={dict(variants)!r:.80}: an experiment compares two or more; "
+            "{'as it was': None, 'mine': prompt.replace('old words', 'new words')}"
+        )
+    prompts = {}
+    for name, variant in variants.items():
+        if not isinstance(name, str) or not name.strip():
+            raise ConfigError(f"a variant needs a name that is not empty, not {name!r}")
+        prompt = variant
+        if prompt is None:
+            prompt = bench.prompt
+        elif isinstance(prompt, str):
+            prompt = bench.prompt.edit(prompt)
+        if not isinstance(prompt, Prompt):
+            raise ConfigError(
+                f"variant {name!r} is {type(variant).__name__}; give a Prompt, a prompt's text, or "
+                "None for the prompt as the run used it"
+            )
+        bench.check(prompt, name=name)
+        prompts[name] = prompt
+    return prompts
+
+
+def turns_of(turns: Sequence[int] | None, bench: Bench) -> tuple[int, ...]:
+    """Return the turns to play again, all if none are named.
+
+    Raises:
+        ConfigError: the component was not asked in one of them.
+    """
+    there = bench.turns
+    if not there:
+        raise ConfigError(
+            f"the run has no turn in which the {bench.stage} was asked; play some turns first"
+        )
+    if turns is None:
+        return tuple(there)
+    wanted = tuple(dict.fromkeys(turns))
+    if not wanted:
+        raise ConfigError(f"turns is empty; choose from {', '.join(map(str, there))}")
+    if lost := [turn for turn in wanted if turn not in there]:
+        raise ConfigError(
+            f"turns={list(turns)}: the {bench.stage} was not asked in turn "
+            f"{', '.join(map(str, lost))}; choose from {', '.join(map(str, there))}"
+        )
+    return wanted
+
+
+def config_of(
+    simulation: Simulation, client: LLMClient | None, temperature: float | None
+) -> LLMConfig:
+    """Return the settings that samples are asked with: the recorded ones, on the given model."""
+    recorded = simulation.llm_client.config if simulation.llm_client else None
+    asked = client.config if client else LLMConfig()
+    values = (recorded or asked).model_dump()
+    values |= {name: getattr(asked, name) for name in _THE_CLIENTS_OWN}
+    if temperature is not None:
+        values["temperature"] = temperature
+    try:
+        return LLMConfig(**values)
+    except ValueError as error:
+        raise ConfigError(f"temperature={temperature!r}: {error}") from error
+
+
+def check_rendering(variants: Mapping[str, Prompt], turns: Sequence[int], bench: Bench) -> None:
+    """Refuse variants that cannot be rendered on one of the states.
+
+    Raises:
+        ConfigError: it names variant and turn.
+    """
+    for name, prompt in variants.items():
+        for turn in turns:
+            for agent in bench.subjects(turn):
+                try:
+                    bench.render(prompt, turn, agent=agent)
+                except ConfigError as error:
+                    raise ConfigError(f"variant {name!r} at turn {turn}: {error}") from error

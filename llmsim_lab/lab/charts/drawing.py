@@ -1,0 +1,284 @@
+"""Scenes drawn with matplotlib, without pyplot, so that nothing global changes.
+
+A figure is laid out once; while a run goes on its lines are moved and the rest stays, which takes a
+third of the time of drawing it anew.
+"""
+
+from __future__ import annotations
+
+import io
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from llmsim_lab.lab.charts.axes import pin_labels, set_limits, set_ticks, span, thinned
+from llmsim_lab.lab.charts.labels import drawable, spread_out
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from llmsim_lab.lab.charts.scene import Scene
+
+__all__ = ["Drawing", "chart_class"]
+
+_SIZE = (9.0, 6.4)
+"""Inches; at 10 points and up the text is readable in a column of that width."""
+_ROW_HIGH = 2.0
+"""Inches that a further row of small panels takes."""
+_BLANK = "."
+_FEW = 60
+"""Up to so many points a line shows each of them."""
+_MANY_MARKS = 10
+_GREY = "#444444"
+
+
+class Drawing:
+    """A scene as a figure, which later scenes can take over.
+
+    Args:
+        scene: what to draw.
+        labelled: whether the ends of lines bear names and texts are drawn as they are, with no
+            formula in them; the legend is always there.
+        quick: for screens: where titles and labels stand is not worked out each time.
+
+    Attributes:
+        figure: what is drawn on.
+    """
+
+    def __init__(self, scene: Scene, *, labelled: bool = True, quick: bool = False) -> None:
+        self.figure: Figure = chart_class()(figsize=_SIZE, layout="constrained")
+        self._labelled = labelled
+        self._quick = quick
+        self._settled = False
+        self._frame: tuple[object, ...] = ()
+        self._axes: dict[str, Axes] = {}
+        self._lines: dict[tuple[str, int], Any] = {}
+        self._passing: list[Any] = []
+        self.show(scene)
+
+    def show(self, scene: Scene) -> None:
+        """Draw a scene, in place of the one before."""
+        frame = _frame(scene)
+        for artist in self._passing:
+            artist.remove()
+        self._passing = []
+        if frame != self._frame:
+            self._build(scene)
+            self._frame = frame
+        else:
+            self._move(scene)
+        self._bands(scene)
+        self._marks(scene)
+        for series in scene.shown:
+            set_limits(self._axes[series.column], scene, series.column)
+        if self._labelled:
+            self._make_room(scene)
+        set_ticks(self._axes[scene.main.column], scene)
+        if self._labelled:
+            self._end_labels(scene)
+
+    def settle(self) -> None:
+        """Lay the figure out and keep that, since doing so costs more than drawing it."""
+        if not self._settled:
+            self.figure.draw_without_rendering()
+            self.figure.set_layout_engine("none")
+            self._settled = True
+
+    def png(self, *, dpi: float = 96) -> bytes:
+        """Return the figure as it is as a PNG file."""
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from PIL import Image
+
+        self.figure.set_dpi(dpi)
+        canvas = FigureCanvasAgg(self.figure)
+        self.settle()
+        canvas.draw()  # type: ignore[no-untyped-call]
+        buffer = io.BytesIO()
+        picture = Image.fromarray(_pixels(canvas))
+        picture.save(buffer, format="png", compress_level=4)
+        return buffer.getvalue()
+
+    def _build(self, scene: Scene) -> None:
+        self.figure.clear()
+        self.figure.set_layout_engine("constrained")
+        self._settled = False
+        self._lines, self._passing = {}, []
+        names = [series.column for series in scene.panels]
+        main = scene.main.column
+        # Three small panels a row; a last row that is not full is padded with blanks.
+        wide = min(3, len(names)) or 1
+        rows = [(names + [_BLANK] * wide)[at : at + wide] for at in range(0, len(names), wide)]
+        self.figure.set_size_inches(_SIZE[0], _SIZE[1] + max(0, len(rows) - 1) * _ROW_HIGH)
+        cells: list[Any] = [[main] * wide, *rows]
+        mosaic = self.figure.subplot_mosaic(
+            cells, height_ratios=(2, *(1 for _ in rows)), empty_sentinel=_BLANK
+        )
+        self._axes = {str(name): axes for name, axes in mosaic.items()}
+        # A given height spares the search for one that is clear of everything.
+        height = 1.0 if self._quick else None
+        for series in scene.shown:
+            axes = self._axes[series.column]
+            axes.grid(alpha=0.3)
+            if self._quick:
+                pin_labels(axes, large=series is scene.main)
+            if series is scene.main:
+                axes.set_title(self._name(scene.title), loc="left", y=height)
+                axes.set_ylabel(drawable(series.unit or series.label))
+            else:
+                label = f"{series.label}, {series.unit}" if series.unit else series.label
+                axes.set_title(drawable(label, 34), loc="left", fontsize="small", y=height)
+                axes.tick_params(labelsize="small")
+                dated = bool(scene.ticks.names)
+                unit = "turn (quarters)" if dated else scene.ticks.label
+                axes.set_xlabel(unit, fontsize="small")
+        for place, curve in enumerate(scene.curves):
+            look = curve.look
+            for column, (x, y) in curve.points.items():
+                [line] = self._axes[column].plot(
+                    *thinned(x, y),
+                    color=look.colour,
+                    linestyle=look.style,
+                    linewidth=look.width if column == main else look.width * 0.8,
+                    alpha=look.alpha,
+                    marker=look.marker if len(x) <= _FEW else "",
+                    markersize=3.5 if column == main else 2,
+                    label=self._name(curve.legend) if curve.legend else "_",
+                )
+                self._lines[column, place] = line
+        self._legend(scene)
+
+    def _name(self, text: str) -> str:
+        return drawable(text, 90) if self._labelled else text
+
+    def _legend(self, scene: Scene) -> None:
+        from matplotlib.patches import Patch
+
+        main = scene.main.column
+        handles: list[Any] = [
+            self._lines[main, place]
+            for place, curve in enumerate(scene.curves)
+            if curve.legend and (main, place) in self._lines
+        ]
+        handles += [
+            Patch(color=band.colour, alpha=band.alpha, label=self._name(band.legend))
+            for band in scene.bands
+        ]
+        self.figure.legend(handles=handles, loc="outside lower center", ncols=2, fontsize="small")
+
+    def _move(self, scene: Scene) -> None:
+        for place, curve in enumerate(scene.curves):
+            for column, (x, y) in curve.points.items():
+                line = self._lines[column, place]
+                line.set_data(*thinned(x, y))
+                line.set_marker(curve.look.marker if len(x) <= _FEW else "")
+
+    def _bands(self, scene: Scene) -> None:
+        for band in scene.bands:
+            for column, (x, low, high) in band.points.items():
+                self._passing.append(
+                    self._axes[column].fill_between(
+                        x, low, high, color=band.colour, alpha=band.alpha, linewidth=0
+                    )
+                )
+
+    def _marks(self, scene: Scene) -> None:
+        main = self._axes[scene.main.column]
+        for turn in dict.fromkeys(mark.turn for mark in scene.marks):
+            for axes in self._axes.values():
+                line = axes.axvline(turn, color=_GREY, linewidth=0.8, linestyle=(0, (1, 2)))
+                self._passing.append(line)
+        worded = len(scene.marks) <= _MANY_MARKS
+        first, last = span(scene)
+        for place, mark in enumerate(scene.marks):
+            text = f"{mark.number} {drawable(mark.text, 28)}" if worded else f"{mark.number}"
+            left = mark.turn > first + 0.6 * (last - first)
+            self._passing.append(
+                main.annotate(
+                    text,
+                    (mark.turn, 1.0),
+                    xycoords=("data", "axes fraction"),
+                    xytext=(-3 if left else 3, -4 - 11 * (place % 4)),
+                    textcoords="offset points",
+                    ha="right" if left else "left",
+                    va="top",
+                    fontsize=7.5,
+                    color=_GREY,
+                    bbox={"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 0.5},
+                    in_layout=False,
+                )
+            )
+
+    def _make_room(self, scene: Scene) -> None:
+        """Leave space for what is written at the lines' ends and at the marks."""
+        axes = self._axes[scene.main.column]
+        first, last = axes.get_xlim()
+        low, high = axes.get_ylim()
+        axes.set_xlim(first, last + 0.13 * (last - first))
+        axes.set_ylim(low, high + 0.05 * min(len(scene.marks), 4) * (high - low))
+
+    def _end_labels(self, scene: Scene) -> None:
+        """Write names at the lines' ends, where they do not overlap; the legend has them all."""
+        import numpy as np
+
+        main = scene.main.column
+        axes = self._axes[main]
+        ends = []
+        for curve in scene.curves:
+            if not curve.labelled or main not in curve.points:
+                continue
+            x, y = curve.points[main]
+            there = np.flatnonzero(np.isfinite(y))
+            if len(there):
+                ends.append((curve.name, float(x[there[-1]]), float(y[there[-1]])))
+        low, high = axes.get_ylim()
+        # The main panel is about 260 points high; 10 points hold a line of 8-point text.
+        unit = (high - low) / 260
+        heights = spread_out([y for _, _, y in ends], gap=10 * unit, most=16 * unit)
+        for (name, end, _), height in zip(ends, heights, strict=True):
+            if height is not None:
+                self._passing.append(
+                    axes.annotate(
+                        drawable(name, 18),
+                        (end, height),
+                        xytext=(6, 0),
+                        textcoords="offset points",
+                        fontsize=8,
+                        color="#222222",
+                        va="center",
+                        annotation_clip=False,
+                        in_layout=False,
+                    )
+                )
+
+
+def _frame(scene: Scene) -> tuple[object, ...]:
+    """Return what, once changed, needs the figure laid out anew."""
+    return (
+        scene.title,
+        scene.shown,
+        scene.ticks.label,
+        tuple((item.name, item.legend, item.look, tuple(item.points)) for item in scene.curves),
+        tuple((band.legend, band.colour, tuple(band.points)) for band in scene.bands),
+    )
+
+
+def _pixels(canvas: Any) -> Any:
+    import numpy as np
+
+    return np.asarray(canvas.buffer_rgba())[:, :, :3]
+
+
+@cache
+def chart_class() -> type[Figure]:
+    """A figure that notebooks show although pyplot does not know it; made when first needed."""
+    from matplotlib.figure import Figure
+
+    class Chart(Figure):
+        """A matplotlib figure with a face of its own in notebooks."""
+
+        def _repr_png_(self) -> bytes:
+            buffer = io.BytesIO()
+            self.savefig(buffer, format="png", dpi=96)
+            return buffer.getvalue()
+
+    return Chart

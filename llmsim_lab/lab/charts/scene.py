@@ -1,0 +1,314 @@
+"""What a chart shows: curves, bands, marks and notes, composed from runs; nothing is drawn here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.lab.charts.marks import Mark, marks_of
+from llmsim_lab.lab.charts.references import HISTORY_LOOK, RULE_LOOK, history_curve, rule_curve
+from llmsim_lab.lab.charts.tracks import Ensemble, Track, common_turns
+from llmsim_lab.runs import Series
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from llmsim_lab.economy import TaylorRule
+    from llmsim_lab.lab.charts.references import Points
+
+    Edges = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
+
+__all__ = ["Band", "Choice", "Curve", "Look", "Scene", "Ticks", "compose"]
+
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+"""Okabe and Ito's palette, which colour-blind readers can tell apart, less its yellow."""
+_STYLES = ("-", "--", "-.", ":")
+_MARKERS = ("o", "s", "D", "^", "v")
+_FAN_FROM = 5
+_QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+_TICKS = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """How a curve is drawn; colour, style and marker each tell runs apart."""
+
+    colour: str
+    style: str = "-"
+    marker: str = ""
+    width: float = 1.5
+    alpha: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """One line in every panel that has its column.
+
+    Attributes:
+        name: whose it is.
+        legend: what the legend calls it; empty keeps it out.
+        look: how it is drawn.
+        points: turns and values by column.
+        labelled: whether its end bears its name, too.
+    """
+
+    name: str
+    legend: str
+    look: Look
+    points: Mapping[str, Points]
+    labelled: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Band:
+    """Where a share of an ensemble lies.
+
+    Attributes:
+        legend: what the legend calls it.
+        colour, alpha: how it is filled.
+        points: turns, lower and upper values by column.
+    """
+
+    legend: str
+    colour: str
+    alpha: float
+    points: Mapping[str, Edges]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ticks:
+    """The turns' axis: where it is labelled and how."""
+
+    label: str
+    at: tuple[float, ...] = ()
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """All that a chart shows.
+
+    Attributes:
+        title: above it.
+        main: what the large panel shows.
+        panels: what the small ones show.
+        marks: what happened when, numbered from 1.
+        notes: what the reader must know besides, a sentence each.
+        ticks: of the turns' axis.
+    """
+
+    title: str
+    main: Series
+    panels: tuple[Series, ...]
+    curves: tuple[Curve, ...]
+    bands: tuple[Band, ...]
+    marks: tuple[Mark, ...]
+    notes: tuple[str, ...]
+    ticks: Ticks
+
+    @property
+    def shown(self) -> tuple[Series, ...]:
+        """The main panel's column and the small ones'."""
+        return (self.main, *self.panels)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What of the runs is shown.
+
+    Attributes:
+        title: above the chart; the main column's name if empty.
+        main: what the large panel shows.
+        panels: what the small ones show.
+        history: what happened, from the runs' first quarter on; True looks it up.
+        rule: whether the Taylor rule's answer is drawn; a name says on which run's data, a rule
+            which one.
+        share: whether turns that a fork has from another run are drawn once.
+    """
+
+    title: str = ""
+    main: Series
+    panels: tuple[Series, ...] = ()
+    history: bool | pd.DataFrame = False
+    rule: bool | str | TaylorRule = False
+    share: bool = True
+
+
+def compose(items: Sequence[Track | Ensemble], choice: Choice) -> Scene:
+    """Return what a chart of these runs shows."""
+    made = _Composer(items, choice)
+    made.compose()
+    tracks = made.tracks
+    ticks = _ticks(tracks)
+    first = tracks[0].first_period
+    title = choice.title or choice.main.label
+    if not choice.title and first and ticks.names:
+        title = f"{title} from {first}"
+    return Scene(
+        title=title,
+        main=choice.main,
+        panels=choice.panels,
+        curves=tuple(made.curves),
+        bands=tuple(made.bands),
+        marks=marks_of(items, made.branches),
+        notes=tuple(made.notes),
+        ticks=ticks,
+    )
+
+
+@dataclass
+class _Composer:
+    items: Sequence[Track | Ensemble]
+    choice: Choice
+    curves: list[Curve] = field(default_factory=list)
+    bands: list[Band] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    branches: list[tuple[int, str, str]] = field(default_factory=list)
+    """Turn, the run that branches off there, and the one it comes from."""
+
+    @property
+    def tracks(self) -> list[Track]:
+        return [
+            track
+            for item in self.items
+            for track in (item.members if isinstance(item, Ensemble) else [item])
+        ]
+
+    @property
+    def columns(self) -> list[str]:
+        return [item.column for item in (self.choice.main, *self.choice.panels)]
+
+    def compose(self) -> None:
+        drawn: list[Track] = []
+        for place, item in enumerate(self.items):
+            look = Look(
+                colour=_COLOURS[place % len(_COLOURS)],
+                style=_STYLES[place % len(_STYLES)],
+                marker=_MARKERS[place % len(_MARKERS)],
+            )
+            if isinstance(item, Ensemble):
+                self._ensemble(item, look)
+            else:
+                self._track(item, look, self._start(item, drawn) if self.choice.share else 0)
+                drawn.append(item)
+        self._rule()
+        self._history()
+
+    def _track(self, track: Track, look: Look, start: int, *, legend: str | None = None) -> None:
+        turns = track.numbers("turn", start=start)
+        points = {
+            name: (turns, track.numbers(name, start=start))
+            for name in self.columns
+            if any(name in row for row in (track.rows[0], track.rows[-1]))
+        }
+        self.curves.append(
+            Curve(
+                name=track.name,
+                legend=track.name if legend is None else legend,
+                look=look,
+                points=points,
+                labelled=legend is None,
+            )
+        )
+
+    def _start(self, track: Track, drawn: Sequence[Track]) -> int:
+        """Return the row that a run is drawn from: where it leaves the others."""
+        shared = [(common_turns(track, other), other) for other in drawn]
+        count, other = max(shared, key=lambda pair: pair[0], default=(0, track))
+        if count == len(track.rows) == len(other.rows) and other is not track:
+            self.notes.append(f"{track.name} is the same as {other.name}, turn by turn.")
+        elif count > 1:
+            self.branches.append((int(track.rows[count - 1]["turn"]), track.name, other.name))
+        return max(0, count - 1)
+
+    def _ensemble(self, item: Ensemble, look: Look) -> None:
+        count = len(item.members)
+        if count < _FAN_FROM:
+            runs = "1 run is" if count == 1 else f"{count} runs are"
+            self.notes.append(
+                f"{item.name}: {runs} too few for a fan, which takes {_FAN_FROM}; each is a line."
+            )
+            for place, member in enumerate(item.members):
+                thin = Look(colour=look.colour, style=look.style, width=1.0, alpha=0.8)
+                legend = f"{item.name} (each of {count} runs)" if place == 0 else ""
+                self._track(member, thin, 0, legend=legend)
+            return
+        found = {name: item.spread(name, _QUANTILES) for name in self.columns}
+        legend = f"{item.name}: median of {count} runs"
+        points = {name: (turns, values[2]) for name, (turns, values) in found.items()}
+        self.curves.append(Curve(name=item.name, legend=legend, look=look, points=points))
+        for share, low, high, alpha in (("90 %", 0, 4, 0.15), ("50 %", 1, 3, 0.3)):
+            self.bands.append(
+                Band(
+                    legend=f"{item.name}: {share} of runs",
+                    colour=look.colour,
+                    alpha=alpha,
+                    points={
+                        name: (turns, values[low], values[high])
+                        for name, (turns, values) in found.items()
+                    },
+                )
+            )
+        lasts = [member.turns[1] for member in item.members]
+        cut = f" to turn {min(lasts)}, the last that all have" if min(lasts) < max(lasts) else ""
+        self.notes.append(
+            f"{item.name}: n = {count} runs{cut}; the line is their median, the bands hold the "
+            "middle 50 % and 90 % of them at each turn."
+        )
+
+    def _rule(self) -> None:
+        rule = self.choice.rule
+        if rule is False or self.choice.main.column != "interest_rate":
+            return
+        asked = [item for item in self.items if item.name == rule or not isinstance(rule, str)]
+        if not asked:
+            raise ConfigError(
+                f"the Taylor rule is asked for on the data of {rule!r}, which is no run here; the "
+                f"runs are: {', '.join(item.name for item in self.items)}"
+            )
+        singles = [item for item in asked if isinstance(item, Track)]
+        points = rule_curve(singles[0], rule) if singles else None
+        if points is None:
+            self.notes.append("The Taylor rule is not drawn: it needs a single run's data.")
+            return
+        self.curves.append(
+            Curve(
+                name="Taylor rule",
+                legend=f"what the Taylor rule asks, on the data of: {singles[0].name}",
+                look=Look(**RULE_LOOK),
+                points={"interest_rate": points},
+            )
+        )
+
+    def _history(self) -> None:
+        points, note = history_curve(self.tracks, self.choice.history, self.columns)
+        if note:
+            self.notes.append(note)
+        if points:
+            self.curves.append(
+                Curve(
+                    name="history",
+                    legend="history (T-bill)",
+                    look=Look(**HISTORY_LOOK),
+                    points=points,
+                )
+            )
+
+
+def _ticks(tracks: Sequence[Track]) -> Ticks:
+    """Name the quarters on the axis, at most a dozen of them, if the runs agree on them."""
+    longest = max(tracks, key=lambda track: track.turns[1])
+    rows = longest.rows
+    every = max(1, len(rows) // _TICKS + (len(rows) % _TICKS > 0))
+    shown = rows[::every]
+    starts = {(track.turns[0], track.first_period) for track in tracks}
+    periods = [row.get("period") for row in shown]
+    at = tuple(float(row["turn"]) for row in shown)
+    if len(starts) == 1 and all(isinstance(period, str) for period in periods):
+        return Ticks(label="quarter", at=at, names=tuple(map(str, periods)))
+    dated = any("period" in row for row in shown)
+    return Ticks(label="turn (quarters)" if dated else "turn", at=at)

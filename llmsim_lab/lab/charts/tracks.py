@@ -1,0 +1,274 @@
+"""Runs as a chart needs them: named rows of values, kept up to date at little cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from llmsim_lab.errors import ConfigError, TapeError
+from llmsim_lab.lab.charts.columns import plain_number
+from llmsim_lab.llm import Tape
+from llmsim_lab.llm.tape import RunInfo
+from llmsim_lab.runs import Run, Series
+from llmsim_lab.runs.frames import turn_row
+from llmsim_lab.runs.registry import kind_of_manifest
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["Ensemble", "Row", "Track", "common_turns", "read_runs"]
+
+Row = Mapping[str, Any]
+
+
+@dataclass(eq=False)
+class Track:
+    """One run's rows, as in its ``to_frame()``.
+
+    Attributes:
+        name: in legends and tables.
+        rows: one a turn.
+        read: returns all rows anew; None for a frame, which does not change.
+        simulation: where turns are still to come from, if anywhere.
+        series: what the run itself says can be charted.
+    """
+
+    name: str
+    rows: list[Row] = field(default_factory=list)
+    read: Callable[[], list[Row]] | None = None
+    simulation: Any = None
+    series: Sequence[Series] = ()
+    _turns: list[Any] = field(default_factory=list)
+    _columns: dict[str, list[float]] = field(default_factory=dict)
+
+    def update(self) -> None:
+        """Take over what has changed: with a ``Run`` only the turns that are new."""
+        if isinstance(self.simulation, Run):
+            self._follow(self.simulation)
+        elif self.read is not None:
+            self.rows = self.read()
+            self._columns.clear()
+
+    def _follow(self, run: Run[Any, Any, Any, Any]) -> None:
+        turns = list(run.turns)
+        # Only the latest turn can be replaced, by an intervention: so look from the end.
+        same = min(len(turns), len(self._turns))
+        while same and turns[same - 1] is not self._turns[same - 1]:
+            same -= 1
+        new = [turn_row(turn, run.own_columns(turn)) for turn in turns[same:]]
+        self.rows[same:] = new
+        self._turns[same:] = turns[same:]
+        for values in self._columns.values():
+            del values[same:]
+
+    def numbers(self, column: str, *, start: int = 0) -> NDArray[np.float64]:
+        """Return a column from a row on; NaN where there is no number."""
+        import numpy as np
+
+        values = self._columns.setdefault(column, [])
+        for row in self.rows[len(values) :]:
+            value = row.get(column)
+            values.append(float(value) if plain_number(value) else math.nan)  # type: ignore[arg-type]
+        return np.array(values[start:], dtype=float)
+
+    @property
+    def turns(self) -> tuple[int, int]:
+        """The first and the latest turn."""
+        return int(self.rows[0]["turn"]), int(self.rows[-1]["turn"])
+
+    @property
+    def first_period(self) -> str | None:
+        """The quarter of the first turn, if the run is dated."""
+        period = self.rows[0].get("period")
+        return period if isinstance(period, str) else None
+
+
+@dataclass(eq=False)
+class Ensemble:
+    """Runs of one kind that differ by chance, such as by their seeds.
+
+    Attributes:
+        name: in legends and tables.
+        members: the runs.
+    """
+
+    name: str
+    members: list[Track]
+
+    def spread(
+        self, column: str, quantiles: Sequence[float]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the turns that all members have, and the values' quantiles at each of them.
+
+        Returns:
+            Turns; an array of one row a quantile and one column a turn.
+        """
+        import numpy as np
+
+        first = max(member.turns[0] for member in self.members)
+        last = min(member.turns[1] for member in self.members)
+        values = np.array(
+            [
+                member.numbers(column)[first - member.turns[0] : last - member.turns[0] + 1]
+                for member in self.members
+            ]
+        )
+        return np.arange(first, last + 1, dtype=float), np.quantile(values, quantiles, axis=0)
+
+
+def common_turns(one: Track, other: Track) -> int:
+    """Return how many first rows two runs share, which forks do, to the time that turns took."""
+    count = 0
+    for a, b in zip(one.rows, other.rows, strict=False):
+        if a is not b and not _same(a, b):
+            break
+        count += 1
+    return count
+
+
+def _same(a: Row, b: Row) -> bool:
+    return a.keys() == b.keys() and all(
+        value == b[name] or (_missing(value) and _missing(b[name])) for name, value in a.items()
+    )
+
+
+def _missing(value: object) -> bool:
+    return value is None or value != value  # as NaN does
+
+
+# --- what the user gives ---------------------------------------------------------------------
+
+
+def read_runs(
+    runs: Iterable[object],
+    *,
+    names: Sequence[str] | None = None,
+    numbers: Sequence[int] | None = None,
+) -> list[Track | Ensemble]:
+    """Return what is to be charted.
+
+    Args:
+        runs: simulations, tapes or their files, frames, lists of these as ensembles, or mappings
+            from names to any of them.
+        names: in the runs' order, a tape's runs one by one.
+        numbers: of tapes, these runs only.
+
+    Raises:
+        ConfigError: there is nothing to chart, or the names do not fit.
+        TapeError: a tape cannot be read, or lacks a run.
+    """
+    found = [item for run in runs for item in _read(run, numbers)]
+    if not found:
+        raise ConfigError(
+            "there is no run to chart; pass simulations, tapes or frames: RateChart(simulation)"
+        )
+    if names is not None:
+        if isinstance(names, str) or len(names) != len(found):
+            raise ConfigError(
+                f"names={names!r} must be a list of {len(found)} names, one for each run; those "
+                f"are: {', '.join(item.name for item in found)}"
+            )
+        for item, name in zip(found, names, strict=True):
+            item.name = str(name)
+    used: dict[str, int] = {}
+    for item in found:
+        used[item.name] = used.get(item.name, 0) + 1
+        if used[item.name] > 1:
+            item.name = f"{item.name} ({used[item.name]})"
+    return found
+
+
+def _read(run: object, numbers: Sequence[int] | None) -> list[Track | Ensemble]:
+    import pandas as pd
+
+    if isinstance(run, Mapping):
+        return [_named(str(name), item, numbers) for name, item in run.items()]
+    if isinstance(run, str | Path):
+        run = Tape(run, read_only=True)
+    if isinstance(run, Tape):
+        infos = run.runs() if numbers is None else [run.run(number) for number in numbers]
+        if not infos:
+            raise TapeError(f"the tape {run.path} holds no run")
+        return [_checked(_on_tape(run, info)) for info in infos]
+    if isinstance(run, pd.DataFrame):
+        rows: list[Row] = _records(run)
+        return [_checked(Track(name="run", rows=rows))]
+    if isinstance(run, Sequence):
+        members = [member for item in run for member in _read(item, numbers)]
+        tracks = [member for member in members if isinstance(member, Track)]
+        if not tracks or len(tracks) != len(members):
+            raise ConfigError(f"a list of runs is an ensemble of at least one; it is {run!r}")
+        return [Ensemble("ensemble", tracks)]
+    return [_checked(_of_simulation(run))]
+
+
+def _named(name: str, run: object, numbers: Sequence[int] | None) -> Track | Ensemble:
+    items = _read(run, numbers)
+    if len(items) == 1:
+        items[0].name = name
+        return items[0]
+    raise ConfigError(
+        f"{name!r} names {len(items)} runs; say which: numbers=[1], or pass the tape by itself"
+    )
+
+
+def _of_simulation(simulation: Any) -> Track:
+    if not all(hasattr(simulation, name) for name in ("turns", "to_frame")):
+        raise ConfigError(
+            f"{type(simulation).__name__} is no run; pass a Simulation, a Tape, a frame as "
+            "to_frame() gives it, or a list of these"
+        )
+    config = getattr(simulation, "config", None)
+    name = str(getattr(config, "name", type(simulation).__name__))
+    number = getattr(simulation, "run_id", None)
+    track = Track(
+        name=name if number is None else f"{number} {name}",
+        read=lambda: _records(simulation.to_frame()),
+        simulation=simulation,
+        series=tuple(getattr(simulation, "series", ())),
+    )
+    track.update()
+    return track
+
+
+def _on_tape(tape: Tape, info: RunInfo) -> Track:
+    def read() -> list[Row]:
+        return _records(tape.turns_frame(info.id))
+
+    return Track(name=f"{info.id} {info.name}", rows=read(), read=read, series=_series_on(info))
+
+
+def _series_on(info: RunInfo) -> Sequence[Series]:
+    """Return what a recorded run says can be charted; nothing if its kind is not known here."""
+    try:
+        kind = kind_of_manifest(info.id, info.manifest)
+        return tuple(kind.series_of(kind.config_type.model_validate(info.manifest["config"])))
+    except (TapeError, ValueError, KeyError):
+        return ()  # the frame's columns of numbers do as well
+
+
+def _records(frame: Any) -> list[Row]:
+    records: list[Row] = frame.to_dict("records")
+    return records
+
+
+def _checked(track: Track) -> Track:
+    if not track.rows:
+        raise ConfigError(f"the run {track.name!r} has no turn to chart")
+    turns = [row.get("turn") for row in track.rows]
+    if not all(plain_number(turn) for turn in turns):
+        raise ConfigError(
+            f"the frame of {track.name!r} has no column 'turn' of numbers; pass one as to_frame() "
+            f"gives it (it has {', '.join(map(str, list(track.rows[0])[:12]))})"
+        )
+    first = track.turns[0]
+    if turns != list(range(first, first + len(turns))):
+        raise ConfigError(
+            f"the turns of {track.name!r} are not one after the other: it has {turns[:12]}; pass "
+            "one row a turn, in order"
+        )
+    return track

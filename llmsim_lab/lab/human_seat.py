@@ -1,0 +1,348 @@
+"""A seat at the table: a person sees what a model would see, and answers in its place."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from weakref import WeakKeyDictionary, WeakSet
+
+from markupsafe import Markup
+
+from llmsim_lab.economy import QuadraticLoss
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.lab.following import Following
+from llmsim_lab.lab.scores import Leaderboard, leaderboard
+from llmsim_lab.lab.seat_layout import SeatLayout, chosen_people
+from llmsim_lab.lab.seat_views import (
+    answers_html,
+    answers_text,
+    news,
+    prompt_html,
+    state_html,
+    title,
+)
+from llmsim_lab.llm import LLMClient, Tape
+from llmsim_lab.llm.human import Question
+from llmsim_lab.markup import safe
+from llmsim_lab.simulation import Simulation
+from llmsim_lab.simulation.counterfactual import people_in
+
+__all__ = ["HumanSeat"]
+
+_seats: WeakKeyDictionary[Simulation, WeakSet[HumanSeat]] = WeakKeyDictionary()
+"""Who sits at which run, so that one seat's turn shows at the others."""
+
+
+class HumanSeat(SeatLayout):
+    """Lets one or several people decide in a run: what they see, their form, whom the run awaits.
+
+    The turn can be started here, by another widget or by ``simulation.step()`` in a cell; the seat
+    asks whenever the run waits for one of its people. A form keeps what is written in it until the
+    answer was taken. Where several people share a notebook, each may have a seat of their own, or
+    all use one and choose whose form is shown.
+
+    Args:
+        simulation: a run with nations of kind ``human``.
+        agent: whose seat it is; the seat of all people in the run if not given.
+        model: for the score: a client, or a recorded run of a model's; see ``leaderboard``.
+        loss: for the score: how runs are judged.
+
+    Attributes:
+        simulation: the run.
+        stop_button: stops the turn that was started here; what was answered in it is lost, unless
+            the run has a tape.
+        waiting_for: the people whose answers the turn waits for, whichever seat they have.
+
+    Raises:
+        ConfigError: nobody of that name, or nobody at all, is a person in it.
+
+    Example:
+        ``await seat.take_turn("Hold the rate", rate=4, reasoning="All is calm.", confidence=0.8)``
+        does in a cell what people do with the form and the buttons.
+    """
+
+    def __init__(
+        self,
+        simulation: Simulation,
+        *,
+        agent: str | None = None,
+        model: LLMClient | Simulation | Tape | str | Path | None = None,
+        loss: QuadraticLoss | None = None,
+    ) -> None:
+        self._deaf: list[Callable[[], None]] = []
+        self._following = Following()
+        self.simulation = simulation
+        super().__init__(chosen_people(simulation, agent))
+        self.model = model
+        self.loss = loss
+        self._refreshing = threading.RLock()
+        self._thread = _thread_of_loop()
+        self._stepping = False
+        self._failure: Exception | None = None
+        self._wire()
+        _seats.setdefault(simulation, WeakSet()).add(self)
+        self._set_busy(False)
+        self.refresh()
+
+    def _wire(self) -> None:
+        self.step_button.on_click(lambda _: self._begin_turn())
+        self.stop_button.on_click(lambda _: self.worker.stop())
+        self.score_button.on_click(lambda _: self.start(self._show_score))
+        self.seat_box.observe(lambda _: self._in_order(self.refresh), names="value")
+        for name, form in self.forms.items():
+            form.answer_button.on_click(lambda _, name=name: self._in_order(self._submit, name))
+            for field in form.fields:
+                field.observe(lambda _, name=name: self._check(name), names="value")
+        self._deaf = [person.person.listen(self._heard) for person in people_in(self.simulation)]
+
+    # --- what is shown ------------------------------------------------------------------------
+
+    @property
+    def waiting_for(self) -> tuple[str, ...]:
+        """The people whose answers the turn waits for, whichever seat they have."""
+        return tuple(p.name for p in people_in(self.simulation) if p.question is not None)
+
+    def refresh(self) -> None:
+        """Show the run as it is now; called whenever a question comes or goes, from any thread."""
+        with self._refreshing:
+            agent, form = self.shown, self.forms[self.shown.name]
+            state = self.simulation.state
+            self.facts.value = str(state_html(agent.name, state))
+            question = agent.question
+            self.prompt.value = "" if question is None else str(prompt_html(question))
+            rate = state.global_state.interest_rate
+            for name, each in self.forms.items():
+                each.offer(self.agents[name].limits.choices(rate), now=rate)
+                each.ask(self.agents[name].question, turn=self.simulation.turn)
+            if self.form_box.children != (form,):
+                self.form_box.children = (form,)
+            self.step_button.disabled = (
+                self.worker.busy or bool(self.waiting_for) or self._playing()
+            )
+            self.say(self._news())
+
+    def _news(self) -> str:
+        return news(
+            self.simulation,
+            self.waiting_for,
+            mine=self.shown.name in self.waiting_for,
+            playing=self._playing(),
+            elsewhere=self._elsewhere,
+        )
+
+    def _playing(self) -> bool:
+        return any(seat.worker.busy and seat._stepping for seat in self._fellows())
+
+    def _fellows(self) -> list[HumanSeat]:
+        return list(_seats.get(self.simulation, ()))
+
+    # --- a turn -------------------------------------------------------------------------------
+
+    def _begin_turn(self) -> None:
+        if not self.waiting_for and not self._playing() and not self.worker.busy:
+            self._stepping = True
+            self.start(self._step)
+
+    async def _step(self) -> None:
+        self._stepping, self._failure = True, None
+        self.say(self._news())
+        try:
+            await self.simulation.step()
+        except Exception as error:
+            self._failure = error
+            raise
+        finally:
+            self._stepping = False
+
+    def _raise_failure(self) -> None:
+        for seat in self._fellows():
+            if seat._failure is not None:
+                raise seat._failure
+
+    def stopped(self) -> None:
+        """Leave what was written where it is; the run is at its last whole turn."""
+
+    def ended(self) -> None:
+        """Show where the run is now, at every seat."""
+        for seat in self._fellows():
+            seat.worker.call(seat._following.stop)
+            seat.refresh()
+
+    def _check(self, name: str) -> None:
+        """Say what would be wrong with the answer so far, while it is being written."""
+        agent, form = self.agents[name], self.forms[name]
+        said = {key: form.values[key] for key in ("action", "reasoning") if form.values[key]}
+        faults = {} if agent.question is None else agent.question.faults(said)
+        notes = [f"{key} {faults[key]}" for key in said if key in faults]
+        if "action" in said and (complaint := agent.complaint_about(said["action"])):
+            notes.append(complaint)
+        form.suggest(". ".join(notes))
+
+    def _submit(self, name: str) -> None:
+        agent, form = self.agents[name], self.forms[name]
+        try:
+            form.send(agent.question, lambda: agent.answer(**form.values))
+        except ConfigError as error:
+            form.complain(str(error))
+
+    def _heard(self) -> None:
+        """A question came or went, in whichever thread."""
+        self._in_order(self.refresh)
+        if not self.waiting_for:
+            self.worker.call(self._follow, self.simulation.turn + 1)
+
+    def _in_order(self, action: Callable[..., object], *args: object) -> None:
+        """Do something on the seat's own loop, since what other threads show may arrive late.
+
+        It is done at once where that loop is here, or is held up by a cell that waits for the turn.
+        """
+        if self._elsewhere or threading.get_ident() == self._thread:
+            action(*args)
+        else:
+            self.worker.call(action, *args)
+
+    @property
+    def _elsewhere(self) -> bool:
+        """Whether another thread's loop plays the turn, as that of ``run()`` in a cell does."""
+        asked = [person.question for person in people_in(self.simulation)]
+        return self._thread is not None and any(q and q.thread != self._thread for q in asked)
+
+    def _follow(self, turn: int) -> None:
+        """Look, on the loop, for the end of a turn that somebody else started."""
+        self._following.follow(
+            lambda: self.simulation.turn >= turn or self._playing(), self.refresh
+        )
+
+    # --- the same from code -------------------------------------------------------------------
+
+    async def asked(self, agent: str | None = None) -> Question:
+        """Wait until somebody is asked, and return the question.
+
+        Args:
+            agent: who; the person whose form is shown if not given.
+
+        Raises:
+            ConfigError: the turn that was started here ended without a question.
+        """
+        person = self.named(agent)
+        asked = asyncio.ensure_future(person.person.asked())
+        ended = asyncio.ensure_future(self.idle()) if self._playing() else None
+        try:
+            waited = [asked, ended] if ended else [asked]
+            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+            if asked.done():
+                return asked.result()
+        finally:
+            asked.cancel()
+            if ended is not None:
+                ended.cancel()
+        self._raise_failure()
+        raise ConfigError(
+            f"the turn ended and {person.name} was not asked: it was stopped, or the answer came "
+            "from the tape"
+        )
+
+    def answer(
+        self,
+        action: str,
+        *,
+        reasoning: str,
+        confidence: float,
+        rate: float | None = None,
+        agent: str | None = None,
+    ) -> None:
+        """Fill in a form and send it.
+
+        Args:
+            action: one policy action, in words.
+            reasoning: why.
+            confidence: 0 to 1, in steps of 0.05.
+            rate: the new interest rate, percent per year, one of those on offer; only where the
+                person names rates.
+            agent: who; the person whose form is shown if not given.
+
+        Raises:
+            ConfigError: no question waits, or a field is wrong; nothing was sent then.
+        """
+        person = self.named(agent)
+        form = self.forms[person.name]
+        form.fill(action=action, reasoning=reasoning, confidence=confidence, rate=rate)
+        form.send(
+            person.question,
+            lambda: person.answer(action, reasoning=reasoning, confidence=confidence, rate=rate),
+        )
+
+    async def take_turn(
+        self,
+        action: str,
+        *,
+        reasoning: str,
+        confidence: float,
+        rate: float | None = None,
+        agent: str | None = None,
+    ) -> None:
+        """Start a turn if none is under way, wait for the question, answer, wait for the end.
+
+        Where others are waited for too, let all do so at once, with ``asyncio.gather``. Arguments
+        as for ``answer``.
+
+        Raises:
+            ConfigError: a field is wrong; the question waits on.
+            LabError: the turn failed; the run is at its last whole turn.
+        """
+        self._begin_turn()
+        await self.asked(agent)
+        self.answer(action, reasoning=reasoning, confidence=confidence, rate=rate, agent=agent)
+        await self.idle()
+        self._raise_failure()
+
+    async def idle(self) -> None:
+        """Wait until the turn, or whatever else a seat of this run is at, has ended."""
+        for seat in self._fellows():
+            await seat.worker.idle()
+
+    # --- the score ----------------------------------------------------------------------------
+
+    def leaderboard(self) -> Leaderboard:
+        """Return the score: the people against the Taylor rule and the model."""
+        return leaderboard(self.simulation, model=self.model, loss=self.loss)
+
+    async def _show_score(self) -> None:
+        self.say("Playing the same quarters with others in your seat.")
+        board = await asyncio.to_thread(self.leaderboard)
+        self.score.value = str(board.html)
+
+    # --- faces --------------------------------------------------------------------------------
+
+    def face_text(self) -> str:
+        """Return who sits here, where the run is, and the latest answers."""
+        return "\n".join(
+            [title(self.simulation, self.agents), *answers_text(self.simulation, list(self.agents))]
+        )
+
+    def face_html(self) -> Markup:
+        """Return the same as a heading and a table."""
+        heading = Markup("<p><strong>{}</strong></p>").format(
+            safe(title(self.simulation, self.agents))
+        )
+        return heading + answers_html(self.simulation, list(self.agents))
+
+    def close(self) -> None:
+        """Take the seat away; the run goes on, and a question waits for another seat."""
+        if self._deaf:
+            self.worker.call(self._following.stop)
+        for stop in self._deaf:
+            stop()
+        _seats.get(self.simulation, WeakSet()).discard(self)
+        super().close()
+
+
+def _thread_of_loop() -> int | None:
+    """Return this thread's number if an event loop runs in it."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+    return threading.get_ident()

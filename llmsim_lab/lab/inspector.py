@@ -1,0 +1,305 @@
+"""Look at why a turn came out as it did: each agent's chain of decisions, side by side."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import ipywidgets as w
+from markupsafe import Markup
+
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.lab.attempts import follow, turn_at
+from llmsim_lab.lab.choices import Choices, checkbox, status_choices, text_box
+from llmsim_lab.lab.inputs import dropdown, number_box, row
+from llmsim_lab.lab.reasoning import COLUMNS, Filter, Step, chain_html, rows_of, step_row, steps_of
+from llmsim_lab.lab.source import Source, simulation_of
+from llmsim_lab.lab.turn_view import turn_name
+from llmsim_lab.lab.widget import LabWidget, button
+from llmsim_lab.markup import join, safe, visible
+from llmsim_lab.text import clip
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from llmsim_lab.runs.protocol import TurnLike
+
+__all__ = ["ReasoningInspector"]
+
+_AGENTS_A_PAGE = 10
+_MOST_FACE_CHARS = 160
+
+
+class ReasoningInspector(LabWidget):
+    """Shows a turn's decisions agent by agent, in the order in which components followed.
+
+    With a filter, back and forth skip the turns in which nothing passes it.
+
+    Args:
+        source: a simulation, a tape, or a tape's file.
+        run: for a tape, the run's number; the latest if not given.
+
+    Attributes:
+        simulation: the run.
+        previous_button, turn_box, next_button, latest_button: choose the turn.
+        agent_box, component_box, status_box, text_box: the filter.
+        changes_box: show what changed since the turn before.
+        page_box: which ten agents are shown; there only where there are more.
+        heading, body: what is shown.
+
+    Example:
+        >>> inspector = ReasoningInspector("data/tapes/first_run.tape")  # doctest: +SKIP
+        >>> inspector.to_frame().groupby("component").confidence.mean()  # doctest: +SKIP
+    """
+
+    def __init__(self, source: Source, *, run: int | None = None) -> None:
+        super().__init__()
+        self.simulation = simulation_of(source, run=run)
+        self.previous_button = button("Previous", tooltip="Show the turn before")
+        self.turn_box = number_box("Turn shown", value=0, least=0, most=0)
+        self.next_button = button("Next", tooltip="Show the turn after")
+        self.latest_button = button("Latest", tooltip="Show the latest turn")
+        self.agent_box = dropdown("Agent", width="18em")
+        self.component_box = dropdown("Component", width="16em")
+        self.status_box = dropdown("Status", width="14em")
+        self.status_box.options = status_choices()
+        self.text_box = text_box("Text", placeholder="in decision or reasoning")
+        self.changes_box = checkbox("Show what changed since the turn before")
+        self.page_box = number_box("Page of agents", value=1, least=1, most=1)
+        self.heading, self.body = w.HTML(), w.HTML()
+        self.children = (
+            self.heading,
+            row(self.previous_button, self.turn_box, self.next_button, self.latest_button),
+            row(self.agent_box, self.component_box, self.status_box, self.text_box),
+            row(self.changes_box, self.page_box),
+            self.status,
+            self.error,
+            self.body,
+        )
+        self._view = threading.RLock()
+        self._choices = Choices(self._view, show_error=self.show_error)
+        self._wire()
+        self._go(self.simulation.turns[-1].number)
+
+    def _wire(self) -> None:
+        clicked, chosen = self._choices.on_click, self._choices.on_choice
+        clicked(self.previous_button, lambda: self._seek(-1))
+        clicked(self.next_button, lambda: self._seek(1))
+        clicked(self.latest_button, lambda: self._go(self.simulation.turns[-1].number))
+        for box in (self.turn_box, self.agent_box, self.component_box, self.status_box):
+            chosen(box, lambda: self._go(self.turn_box.value))
+        chosen(self.text_box, lambda: self._go(self.turn_box.value))
+        chosen(self.page_box, self._draw)
+        chosen(self.changes_box, self._draw)
+        self._stop_listening = follow(self.simulation, lambda: self.worker.call(self._grew))
+
+    def close(self) -> None:
+        """Take the widget from the page; it follows the run no longer."""
+        self._stop_listening()
+        super().close()
+
+    def _grew(self) -> None:
+        """Take note of a new turn; who looked at the latest one sees it."""
+        with self._view:
+            if self.turn_box.value == self.turn_box.max:
+                self._go(self.simulation.turns[-1].number)
+            else:
+                self._set_turn(self.turn_box.value)
+
+    def _set_turn(self, number: int) -> None:
+        turns = self.simulation.turns
+        self._choices.number(self.turn_box, number, least=turns[0].number, most=turns[-1].number)
+
+    # --- choosing ----------------------------------------------------------------------------
+
+    @property
+    def wanted(self) -> Filter:
+        """The filter, as the boxes have it."""
+        return Filter(
+            agent=self.agent_box.value or "",
+            component=self.component_box.value or "",
+            status=self.status_box.value,
+            text=self.text_box.value,
+        )
+
+    def show(
+        self,
+        *,
+        turn: int | None = None,
+        agent: str = "",
+        component: str = "",
+        status: str = "",
+        text: str = "",
+    ) -> None:
+        """Show a turn and set the filter, as choosing it in the boxes does.
+
+        Args:
+            turn: its number; the one shown if not given.
+            agent: only this one's decisions; all if empty.
+            component: only this one's; all if empty.
+            status: only decisions of this status; all if empty.
+            text: only those that have this text; all if empty.
+
+        Raises:
+            ConfigError: the run has no such turn, or the turn no such agent or component.
+        """
+        number = self.turn_box.value if turn is None else turn
+        shown = turn_at(self.simulation, number)
+        if shown is None:
+            turns = self.simulation.turns
+            raise ConfigError(
+                f"the run has no turn {number}; it has turns {turns[0].number} to "
+                f"{turns[-1].number}"
+            )
+        steps = [step.chain for its in steps_of(shown).values() for step in its]
+        for name, given, there in (
+            ("agent", agent, [chain.agent for chain in steps]),
+            ("component", component, [chain.component for chain in steps]),
+            ("status", status, ["ok", "repaired", "fallback", "failed"]),
+        ):
+            if given and given not in there:
+                has = clip(", ".join(dict.fromkeys(there)), 300) or "none"
+                raise ConfigError(f"turn {number} has no {name} {given!r}; it has: {has}")
+        with self._view:
+            self._offer(shown)
+            for box, value in (
+                (self.agent_box, agent),
+                (self.component_box, component),
+                (self.status_box, status),
+                (self.text_box, text),
+            ):
+                self._choices.set(box, value)
+            self._go(number)
+
+    def _seek(self, step: int) -> None:
+        """Go to the next turn, before or after, in which something passes the filter."""
+        turns, wanted = self.simulation.turns, self.wanted
+        number = self.turn_box.value + step
+        while turns[0].number <= number <= turns[-1].number:
+            turn = turn_at(self.simulation, number)
+            if turn is not None and (not wanted or rows_of(steps_of(turn), wanted)):
+                self._go(number)
+                return
+            number += step
+        where = "before" if step < 0 else "after"
+        self.say(f"There is nothing to show {where} turn {self.turn_box.value}.")
+
+    def _go(self, number: int) -> None:
+        turn = turn_at(self.simulation, number)
+        if turn is not None:
+            self._offer(turn)
+        self._set_turn(number)
+        self.say("")
+        self._choices.number(self.page_box, 1, least=1, most=1)
+        self._draw()
+
+    def _offer(self, turn: TurnLike) -> None:
+        """Offer the turn's agents and components; a choice that it lacks stays on offer."""
+        for box, names in (
+            (self.agent_box, [chain.agent for chain in turn.chains]),
+            (self.component_box, [chain.component for chain in turn.chains]),
+        ):
+            kept = [box.value] if box.value else []
+            offered = dict.fromkeys([*names, *kept])
+            self._choices.options(
+                box, [("all", ""), *((name, name) for name in offered)], box.value or ""
+            )
+
+    # --- showing -----------------------------------------------------------------------------
+
+    def _rows(self) -> tuple[dict[str, list[Step]], dict[str, list[Step]]]:
+        """Return the shown turn's rows, and all of the turn before."""
+        number = self.turn_box.value
+        turn = turn_at(self.simulation, number)
+        before = turn_at(self.simulation, number - 1)
+        rows = rows_of(steps_of(turn), self.wanted) if turn else {}
+        return rows, steps_of(before) if before else {}
+
+    def _draw(self) -> None:
+        rows, before = self._rows()
+        pages = max(1, -(-len(rows) // _AGENTS_A_PAGE))
+        self.page_box.layout.display = "" if pages > 1 else "none"
+        page = min(self.page_box.value, pages)
+        self._choices.number(self.page_box, page, least=1, most=pages)
+        self.heading.value = str(self._heading(len(rows)))
+        self.body.value = str(self._html(rows, before, page=page, seconds=True))
+
+    def _heading(self, agents: int) -> Markup:
+        turn = turn_at(self.simulation, self.turn_box.value)
+        title = turn_name(turn) if turn else f"Turn {self.turn_box.value}"
+        if agents > _AGENTS_A_PAGE:
+            title += f" · {agents} agents"
+        return Markup('<div style="font-weight:600">{}</div>').format(safe(title))
+
+    def _html(
+        self,
+        rows: dict[str, list[Step]],
+        before: dict[str, list[Step]],
+        *,
+        page: int,
+        seconds: bool,
+    ) -> Markup:
+        if not rows:
+            passes = "passes the filter" if self.wanted else "was decided"
+            return safe(f"Nothing {passes} in this turn.")
+        first = (page - 1) * _AGENTS_A_PAGE
+        compare = self.changes_box.value
+        return join(
+            chain_html(
+                agent,
+                steps,
+                wanted=self.wanted,
+                before=before.get(agent, []) if compare else None,
+                seconds=seconds,
+            )
+            for agent, steps in list(rows.items())[first : first + _AGENTS_A_PAGE]
+        )
+
+    def to_frame(self, turn: int | None = None) -> pd.DataFrame:
+        """Return the decisions that pass the filter as a frame, one row each.
+
+        Columns: ``turn``, ``component``, ``agent``, ``status``, ``confidence``, ``decided``,
+        ``reasoning``, ``model``, ``attempts``, ``prompt_tokens``, ``reply_tokens``, ``seconds``.
+
+        Args:
+            turn: only this one's; the whole run's if not given.
+        """
+        import pandas as pd
+
+        wanted = self.wanted
+        rows = [
+            step_row(step)
+            for one in tuple(self.simulation.turns)
+            if turn in (None, one.number)
+            for steps in steps_of(one).values()
+            for step in steps
+            if wanted.fits(step)
+        ]
+        return pd.DataFrame(rows, columns=list(COLUMNS))
+
+    # --- the static face ---------------------------------------------------------------------
+
+    def face_text(self) -> str:
+        """Return the turn's decisions, a line each."""
+        rows, _ = self._rows()
+        turn = turn_at(self.simulation, self.turn_box.value)
+        name = turn_name(turn) if turn else ""
+        lines = [f"Reasoning of {self.simulation.config.name!r}, {name}"]
+        for agent, steps in list(rows.items())[:_AGENTS_A_PAGE]:
+            lines.append(f"  {agent}")
+            lines += [f"    {_line(step)}" for step in steps]
+        if len(rows) > _AGENTS_A_PAGE:
+            lines.append(f"  … and {len(rows) - _AGENTS_A_PAGE} more agents")
+        return visible("\n".join(lines if rows else [*lines, "  nothing to show"]))
+
+    def face_html(self) -> Markup:
+        """Return the turn's decisions side by side, without seconds."""
+        rows, before = self._rows()
+        return join([self._heading(len(rows)), self._html(rows, before, page=1, seconds=False)])
+
+
+def _line(step: Step) -> str:
+    chain = step.chain
+    how = chain.status if chain.call or chain.status != "ok" else "by rule"
+    said = clip("; ".join(filter(None, (step.decided, chain.reasoning))), _MOST_FACE_CHARS)
+    return f"{chain.component} ({how}, confidence {chain.confidence}): {said}"

@@ -1,0 +1,335 @@
+"""Runs' trajectories as a chart that follows them: runs, forks, ensembles, rule and history."""
+
+from __future__ import annotations
+
+import base64
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import ipywidgets as w
+from markupsafe import Markup
+
+from llmsim_lab.economy import TaylorRule
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.lab.chart_layout import ChartControls, ExportRow, TablePart
+from llmsim_lab.lab.charts import faces
+from llmsim_lab.lab.charts.columns import chartable
+from llmsim_lab.lab.charts.drawing import Drawing
+from llmsim_lab.lab.charts.export import (
+    FileKind,
+    data_frame,
+    download_link,
+    figure_bytes,
+    file_kind,
+    small_png,
+)
+from llmsim_lab.lab.charts.pace import Pace
+from llmsim_lab.lab.charts.scene import Choice, Scene, compose
+from llmsim_lab.lab.charts.tracks import Ensemble, read_runs
+from llmsim_lab.lab.inputs import row
+from llmsim_lab.lab.widget import LabWidget
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+__all__ = ["RateChart"]
+
+_PAGE = 10
+_PANELS = 3
+
+
+class RateChart(LabWidget):
+    """A chart of runs: interest rates large, the rest of the economy in small panels below.
+
+    It follows runs that are played, in whichever cell or widget, without drawing every turn. Turns
+    that a fork shares with its parent are drawn once; where it leaves is marked, and so is what was
+    done from outside. For other simulations than the economic one the columns are those its
+    ``series`` names.
+
+    Args:
+        runs: simulations; tapes or their files; frames as ``to_frame()`` gives them; a list of
+            these as an ensemble, drawn as a fan; mappings from names to any of them.
+        names: for the legend, in the runs' order, a tape's runs one by one.
+        numbers: of tapes, these runs only.
+        main: the large panel's column; the first that the runs name if not given.
+        panels: the small panels' columns; the next three if not given.
+        history: what really happened, from the runs' first quarter on; a frame instead of US data.
+        rule: the Taylor rule's answer, on the first run's data; a name says on which run's, a rule
+            which one.
+        title: above the chart.
+
+    Attributes:
+        controls_part: what is chosen, as widgets.
+        picture: the chart.
+        export: buttons for files.
+        table: the values turn by turn.
+
+    Raises:
+        ConfigError: there is nothing to chart, or a name or column is wrong.
+        TapeError: a tape cannot be read.
+
+    Example:
+        An ensemble over the economy's shocks, the same for each policy:
+
+        >>> from llmsim_lab.simulation import Simulation, SimulationConfig
+        >>> config = SimulationConfig(
+        ...     nations=[{"name": "Rule", "kind": "taylor"}],
+        ...     validator={"kind": "always_valid"},
+        ...     economy={"shock_scale": 1},
+        ... )
+        >>> runs = [Simulation(config.with_values(seed=seed)) for seed in range(20)]
+        >>> frames = [run.run(12) for run in runs]
+        >>> chart = RateChart(runs, names=["rule"])
+        >>> chart.save("fan.svg")  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        *runs: object,
+        names: Sequence[str] | None = None,
+        numbers: Sequence[int] | None = None,
+        main: str | None = None,
+        panels: Sequence[str] | None = None,
+        history: bool | pd.DataFrame = True,
+        rule: bool | str | TaylorRule = True,
+        title: str = "",
+    ) -> None:
+        super().__init__()
+        self._items = read_runs(runs, names=names, numbers=numbers)
+        self._tracks = [
+            track
+            for item in self._items
+            for track in (item.members if isinstance(item, Ensemble) else [item])
+        ]
+        rows = [row for track in self._tracks for row in (track.rows[0], track.rows[-1])]
+        declared = [series for track in self._tracks for series in track.series]
+        self._series = {series.column: series for series in chartable(rows, declared)}
+        if not self._series:
+            raise ConfigError("the runs have no column of numbers to chart besides 'turn'")
+        self._title, self._history, self._rule = title, history, rule
+        main = next(iter(self._series)) if main is None else self._known(main)
+        others = [name for name in self._series if name != main]
+        chosen = others[:_PANELS] if panels is None else [self._known(name) for name in panels]
+
+        self.controls_part = ChartControls(
+            list(self._series.values()), main=main, panels=chosen, changed=self._on_choice
+        )
+        self.controls_part.rule.value = rule is not False
+        self.controls_part.history.value = history is not False
+        self.controls_part.update.on_click(lambda _: self.start(self._read_again))
+        self.picture = w.HTML()
+        self.remarks = w.HTML()
+        self.export = ExportRow(self._on_export)
+        self.table = TablePart(self._show_table, page=_PAGE)
+        self.controls = (self.controls_part.update, *self.export.buttons)
+        self._drawing: Drawing | None = None
+        self._png = b""
+        self._stale = True
+        self._shown_once = False
+        self._lock = threading.RLock()
+        self._pace = Pace(self._redraw, self.worker.call)
+        self._stops = [
+            track.simulation.listen(self._on_turn)
+            for track in self._tracks
+            if hasattr(track.simulation, "listen")
+        ]
+        self.refresh()
+        # From 0 on, the page counts where the chart is shown; nothing is drawn for nowhere.
+        self._view_count = 0
+        self.observe(self._on_shown, names="_view_count")
+        self.children = (
+            *self.controls_part.rows(),
+            self.picture,
+            self.remarks,
+            self.status,
+            self.error,
+            self.retry,
+            row(*self.export.buttons, self.table.toggle, self.export.link),
+            self.table.box,
+        )
+
+    def _known(self, column: str) -> str:
+        if column not in self._series:
+            raise ConfigError(
+                f"the runs have no column {column!r} of numbers; they have: "
+                f"{', '.join(self._series)}"
+            )
+        return column
+
+    # --- what is drawn -----------------------------------------------------------------------
+
+    @property
+    def scene(self) -> Scene:
+        """What the chart shows now, as values."""
+        parts = self.controls_part
+        main = str(parts.main.value)
+        chosen = [name for name, box in parts.panels.items() if box.value and name != main]
+        return compose(
+            self._items,
+            Choice(
+                title=self._title,
+                main=self._series[main],
+                panels=tuple(self._series[name] for name in chosen),
+                history=_asked(self._history, parts.history.value),
+                rule=_asked(self._rule, parts.rule.value),
+            ),
+        )
+
+    def refresh(self, *, reread: bool = False) -> None:
+        """Draw the runs as they are now.
+
+        Args:
+            reread: whether to read tapes again, too.
+        """
+        with self._lock:
+            self._stale = False
+            for track in self._tracks:
+                if reread or track.simulation is not None:
+                    track.update()
+            scene = self.scene
+            if self._drawing is None:
+                self._drawing = Drawing(scene, quick=True)
+            else:
+                self._drawing.show(scene)
+            self._png = self._drawing.png()
+            self.picture.value = str(_image(self._png, faces.alt_text(self._items, scene)))
+            self.remarks.value = str(faces.notes_html(scene))
+            self._show_table()
+
+    def _redraw(self) -> None:
+        """Draw, and show in place what goes wrong, since nobody waits for it."""
+        if not self._stale or (self._shown_once and not self._view_count):
+            return
+        try:
+            self.refresh()
+        except Exception as error:  # noqa: BLE001 - shown to the reader
+            self._stale = True
+            self.show_error(error)
+
+    def _on_turn(self, _: object) -> None:
+        self._stale = True
+        self._pace.ask()
+
+    def _on_choice(self, _: object) -> None:
+        self._stale = True
+        self.worker.call(self._redraw)
+
+    def _on_shown(self, change: Any) -> None:
+        if change["new"]:
+            self._shown_once = True
+            self.worker.call(self._redraw)
+
+    async def _read_again(self) -> None:
+        self.refresh(reread=True)
+        self.say(f"Up to turn {faces.last_turn(self._items)}.")
+
+    async def idle(self) -> None:
+        """Wait until what was started by a click has ended and the chart shows all turns."""
+        await super().idle()
+        self._up_to_date()
+
+    def _up_to_date(self) -> None:
+        if self._stale:
+            self.refresh()
+
+    def close(self) -> None:
+        """Take the chart off the page and stop following the runs."""
+        for stop in self._stops:
+            stop()
+        super().close()
+
+    # --- the table ---------------------------------------------------------------------------
+
+    def _show_table(self) -> None:
+        if not self.table.open:
+            return
+        last = faces.last_turn(self._items)
+        first = min(track.turns[0] for track in self._tracks)
+        self.table.back = min(self.table.back, (last - first) // _PAGE * _PAGE)
+        html = faces.data_table(
+            self._items, self.scene.shown, last=last - self.table.back, turns=_PAGE
+        )
+        self.table.show(html, turns=last - first)
+
+    # --- for papers --------------------------------------------------------------------------
+
+    @property
+    def figure(self) -> Figure:
+        """The chart as a new matplotlib figure, the caller's to change."""
+        with self._lock:
+            self._up_to_date()
+            return Drawing(self.scene).figure
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """The runs' values below each other, as in the CSV file; see ``export.data_frame``."""
+        with self._lock:
+            self._up_to_date()
+            return data_frame(self._items, list(self._series.values()))
+
+    def save(self, path: str | Path) -> Path:
+        """Write the chart, or with ``.csv`` its values, and return the file's path.
+
+        The same chart gives the same bytes with the same versions of the libraries.
+
+        Args:
+            path: ends in ``.png``, ``.svg``, ``.pdf`` or ``.csv``; what is there is replaced.
+
+        Raises:
+            ConfigError: it ends in something else, or cannot be written.
+        """
+        path = Path(path)
+        content = self._content(file_kind(path.name))
+        try:
+            path.write_bytes(content)
+        except OSError as error:
+            raise ConfigError(f"{path} cannot be written: {error}") from error
+        return path
+
+    def _content(self, kind: FileKind) -> bytes:
+        if kind == "csv":
+            return self.frame.to_csv(index=False, lineterminator="\n").encode()
+        return figure_bytes(self.figure, kind)
+
+    def _on_export(self, kind: str) -> None:
+        self.start(lambda: self._make_link(file_kind(f".{kind}")))
+
+    async def _make_link(self, kind: FileKind) -> None:
+        self.export.link.value = ""
+        link = download_link(self._content(kind), name=f"rates.{kind}", kind=kind)
+        upto = faces.last_turn(self._items)
+        self.export.link.value = str(Markup("{}, up to turn {}").format(link, upto))
+
+    # --- the static face ---------------------------------------------------------------------
+
+    def face_text(self) -> str:
+        """Return first and latest values, the same for the same runs."""
+        with self._lock:
+            self._up_to_date()
+            return faces.summary_text(self._items, self.scene)
+
+    def face_html(self) -> Markup:
+        """Return first and latest values as a table, the same for the same runs."""
+        with self._lock:
+            self._up_to_date()
+            return faces.summary_html(self._items, self.scene)
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
+        bundle = super()._repr_mimebundle_(**kwargs)
+        return bundle | {"image/png": base64.b64encode(small_png(self._png)).decode("ascii")}
+
+
+def _asked(given: Any, ticked: bool) -> Any:
+    """Return what a reference was given as, or whether the box asks for the usual one."""
+    return ticked if not ticked or given is False else given
+
+
+def _image(png: bytes, alt: str) -> Markup:
+    # White below and around, so that it reads on a dark page.
+    return Markup(
+        '<img alt="{}" src="data:image/png;base64,{}" style="max-width:100%;background:#fff;'
+        'padding:6px;box-sizing:border-box">'
+    ).format(alt, base64.b64encode(png).decode("ascii"))

@@ -1,0 +1,296 @@
+"""A person in a model's place: a request waits until somebody answers it, from any thread."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import logging
+import math
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+from pydantic import BaseModel
+
+from llmsim_lab.calls import ChatReply, ChatRequest, ModelInfo
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.llm.client import LLMClient
+from llmsim_lab.llm.config import LLMConfig
+from llmsim_lab.logs import log_event
+from llmsim_lab.text import clip
+
+__all__ = ["DAY_S", "Ask", "HumanBackend", "Question", "human_client"]
+
+logger = logging.getLogger(__name__)
+
+DAY_S = 86_400.0
+"""How long a person is waited for if nothing else is said, seconds."""
+
+_COMPLAINT = "That reply was not valid: "
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """A request that waits for a person's answer.
+
+    Attributes:
+        request: what a model would be sent.
+        thread: the number of the thread whose event loop waits for the answer.
+    """
+
+    request: ChatRequest
+    thread: int = 0
+
+    @property
+    def agent(self) -> str:
+        """Who is asked; empty where the request does not say."""
+        return (self.request.site.agent if self.request.site else None) or ""
+
+    @property
+    def turn(self) -> int:
+        """The turn being played; 0 where the request does not say."""
+        return (self.request.site.turn if self.request.site else None) or 0
+
+    @property
+    def complaint(self) -> str:
+        """What was wrong with the first answer; empty while there was none."""
+        if self.request.attempt == 1:
+            return ""
+        return self.request.messages[-1].content.partition("\n")[0].removeprefix(_COMPLAINT)
+
+    @property
+    def fields(self) -> Mapping[str, Mapping[str, Any]]:
+        """The answer's fields by name, each with its part of the schema; none for free text."""
+        fields: Mapping[str, Mapping[str, Any]] = (self.request.schema or {}).get("properties", {})
+        return fields
+
+    def faults(self, values: Mapping[str, Any]) -> dict[str, str]:
+        """Return what is wrong with an answer's form, by field; empty where nothing is.
+
+        Args:
+            values: the answer's fields by name.
+        """
+        found = dict.fromkeys(values.keys() - self.fields.keys(), "there is no such field")
+        for name, schema in self.fields.items():
+            if fault := _fault(values.get(name), schema):
+                found[name] = fault
+        return found
+
+
+def _fault(value: Any, schema: Mapping[str, Any]) -> str:
+    """Say what is wrong with one field's value, or nothing."""
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return "is missing"
+    if choices := schema.get("enum"):
+        return "" if any(_same(value, choice) for choice in choices) else _not_among(value, choices)
+    if schema.get("type") == "string":
+        most = schema.get("maxLength", math.inf)
+        if not isinstance(value, str):
+            return f"must be a text, not {type(value).__name__}"
+        return "" if len(value) <= most else f"has {len(value):,} characters; {most:,} at most"
+    return ""
+
+
+def _same(value: Any, choice: Any) -> bool:
+    if isinstance(value, int | float) and isinstance(choice, int | float):
+        return math.isclose(value, choice, abs_tol=0.005)
+    return bool(value == choice)
+
+
+def _not_among(value: Any, choices: list[Any]) -> str:
+    offered = ", ".join(f"{choice:g}" for choice in choices)
+    return f"is {value!r:.40}; choose one of {offered}"
+
+
+Ask = Callable[[Question], Any]
+"""Answers a question: returns the fields as a mapping or model, or a text; may be ``async``."""
+
+
+class HumanBackend:
+    """Answers requests with what a person says.
+
+    Each request becomes a ``Question`` and waits. ``answer`` may be called from any thread, with or
+    without an event loop. Cancelling the request takes the question away.
+
+    Args:
+        ask: puts the question to the person and returns the answer; a plain function runs in a
+            thread of its own, so it may wait. Without one somebody has to call ``answer``.
+    """
+
+    def __init__(self, ask: Ask | None = None) -> None:
+        self.ask = ask
+        self._waiting: dict[Question, Future[str]] = {}
+        self._listeners: list[Callable[[], object]] = []
+        self._lock = threading.Lock()
+        self._hinted = False
+
+    @property
+    def questions(self) -> tuple[Question, ...]:
+        """What waits for an answer, oldest first."""
+        with self._lock:
+            return tuple(self._waiting)
+
+    def listen(self, heard: Callable[[], object]) -> Callable[[], None]:
+        """Have something called whenever a question comes or goes; returns what ends that.
+
+        Args:
+            heard: called in whichever thread it happens; it must be quick.
+        """
+        with self._lock:
+            self._listeners.append(heard)
+
+        def stop() -> None:
+            with self._lock, suppress(ValueError):
+                self._listeners.remove(heard)
+
+        return stop
+
+    async def asked(self) -> Question:
+        """Wait until there is a question, and return the oldest."""
+        arrived: Future[Question] = Future()
+
+        def heard() -> None:
+            if questions := self.questions:
+                with suppress(InvalidStateError):
+                    arrived.set_result(questions[0])
+
+        stop = self.listen(heard)
+        try:
+            heard()
+            return await asyncio.wrap_future(arrived)
+        finally:
+            stop()
+
+    def answer(self, question: Question, answer: Mapping[str, Any] | BaseModel | str) -> None:
+        """Answer a question; from any thread.
+
+        Args:
+            question: one of ``questions``.
+            answer: the fields, or the reply's text as it is.
+
+        Raises:
+            ConfigError: nobody waits for this answer any more.
+        """
+        with self._lock:
+            waiting = self._waiting.pop(question, None)
+        try:
+            if waiting is None:
+                raise InvalidStateError
+            waiting.set_result(_as_text(answer))
+        except InvalidStateError:
+            raise ConfigError(
+                f"the question to {question.agent or 'nobody'} of turn {question.turn} waits for "
+                "no answer any more: it was answered, or the step was stopped"
+            ) from None
+        self._tell()
+
+    async def chat(self, request: ChatRequest) -> ChatReply:
+        """Wait for a person's answer to one request."""
+        question = Question(request, threading.get_ident())
+        answer: Future[str] = Future()
+        with self._lock:
+            self._waiting[question] = answer
+        self._tell()
+        try:
+            if inspect.iscoroutinefunction(self.ask):
+                return ChatReply(text=_as_text(await self.ask(question)))
+            if self.ask is not None:
+                asking = (self.ask, question, answer)
+                threading.Thread(target=_put, args=asking, daemon=True).start()
+            else:
+                self._hint(question)
+            return ChatReply(text=await asyncio.wrap_future(answer))
+        finally:
+            with self._lock:
+                self._waiting.pop(question, None)
+            self._tell()
+
+    async def model_info(self) -> ModelInfo:
+        """Say that a person answers."""
+        return ModelInfo(name="human", backend="human")
+
+    async def aclose(self) -> None:
+        """Nothing to let go of."""
+
+    def _tell(self) -> None:
+        with self._lock:
+            listeners = tuple(self._listeners)
+        for heard in listeners:
+            heard()
+
+    def _hint(self, question: Question) -> None:
+        """Say, once, how to answer, where nobody seems to listen."""
+        if self._listeners or self._hinted:
+            return
+        self._hinted = True
+        log_event(
+            logger,
+            logging.WARNING,
+            "WAITING_FOR_A_PERSON",
+            agent=question.agent,
+            turn=question.turn,
+            timeout_s=question.request.timeout_s,
+            way_out="in a notebook HumanSeat(simulation); in a script HumanAgent(..., ask=...); "
+            "from other code agent.answer(...)",
+        )
+
+    def __repr__(self) -> str:
+        return f"<HumanBackend, {len(self.questions)} questions waiting>"
+
+
+def _put(ask: Ask, question: Question, answer: Future[str]) -> None:
+    """Put a question with a plain function; what it raises is raised to who awaits the answer."""
+    try:
+        text = _as_text(ask(question))
+    except BaseException as error:  # noqa: BLE001 - it is passed on whole
+        with suppress(InvalidStateError):
+            answer.set_exception(error)
+        return
+    with suppress(InvalidStateError):  # the step was stopped meanwhile
+        answer.set_result(text)
+
+
+def _as_text(answer: Any) -> str:
+    if isinstance(answer, str):
+        return answer
+    if isinstance(answer, BaseModel):
+        return answer.model_dump_json()
+    if isinstance(answer, Mapping):
+        return json.dumps(dict(answer), ensure_ascii=False)
+    raise ConfigError(
+        f"a person's answer must be a mapping, a pydantic model or a text, not "
+        f"{clip(repr(answer), 60)}"
+    )
+
+
+class _PersonConfig(LLMConfig):
+    """Settings of a client whose model is a person: nothing is sampled, so no options."""
+
+    @cached_property
+    def sampling(self) -> MappingProxyType[str, Any]:
+        """No options: temperature, seed and token limits mean nothing to a person."""
+        return MappingProxyType({})
+
+
+def human_client(*, ask: Ask | None = None, timeout_s: float = DAY_S) -> LLMClient:
+    """Return a client whose model is a person; its calls are recorded as those of ``human``.
+
+    Args:
+        ask: see ``HumanBackend``.
+        timeout_s: how long each answer is waited for, seconds.
+    """
+    config = _PersonConfig(
+        model="human",
+        timeout_s=timeout_s,
+        retry_wait_s=0,
+        num_ctx=1_000_000,
+        max_text_chars=2_000,
+        max_concurrency=1,
+    )
+    return LLMClient(config, HumanBackend(ask))

@@ -1,0 +1,77 @@
+"""What becomes of a request that failed: a fault, and at last the exception for the caller."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from llmsim_lab.calls import Attempt, CallRecord, CallSite, ChatReply
+from llmsim_lab.errors import BackendError, LLMFailureException
+from llmsim_lab.llm.extract import InvalidReply
+from llmsim_lab.logs import log_event
+from llmsim_lab.models import Decision
+
+__all__ = ["failure_of", "invalid_fault", "recorded_fault"]
+
+logger = logging.getLogger("llmsim_lab.llm.client")
+"""Under the client's name: its users know that one."""
+
+
+def invalid_fault(
+    reply: ChatReply, error: InvalidReply, *, num_ctx: int, max_tokens: int | None
+) -> BackendError:
+    """Return the fault of a reply that is not what was asked for; says so if it was cut off."""
+    detail = str(error)
+    if reply.done_reason == "length":
+        used = (reply.prompt_tokens or 0) + (reply.reply_tokens or 0)
+        if used >= num_ctx:
+            limit = f"prompt and reply filled num_ctx={num_ctx}; raise it"
+        else:
+            limit = f"max_tokens={max_tokens} was reached; raise it"
+        detail = f"the reply was cut off: {limit}, or ask for less ({detail})"
+    return BackendError(detail, reason="invalid_response", retry=True, rejected=error.rejected)
+
+
+def failure_of(
+    fault: BackendError, history: Sequence[Attempt], site: CallSite | None, *, model: str
+) -> LLMFailureException:
+    """Log the one ERROR line of a failed call and return the exception for it."""
+    component = site.component if site else None
+    detail = str(fault)
+    if isinstance(fault.rejected, Decision):
+        fault.rejected.with_call(CallRecord(history=tuple(history), status="failed"))
+    log_event(
+        logger,
+        logging.ERROR,
+        "LLM_FAILURE",
+        component=component,
+        agent=site.agent if site else None,
+        turn=site.turn if site else None,
+        reason=fault.reason,
+        attempts=len(history),
+        status_code=fault.status_code,
+        model=model,
+        detail=detail,
+    )
+    failure = LLMFailureException(
+        fault.reason,
+        len(history),
+        fault.status_code,
+        component,
+        detail=detail,
+        rejected=fault.rejected,
+    )
+    failure.__cause__ = fault
+    if history:
+        failure.call = CallRecord(history=tuple(history), status="failed")
+    return failure
+
+
+def recorded_fault(attempt: Attempt) -> BackendError:
+    """Return the fault that an attempt on a tape ended with."""
+    return BackendError(
+        attempt.detail,
+        reason=attempt.reason or "connection_error",
+        status_code=attempt.status_code,
+        retry=attempt.retry,
+    )

@@ -1,0 +1,167 @@
+"""What defines a run, written beside it: enough to play it again, and to tell two runs apart."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from collections.abc import Collection, Mapping
+from dataclasses import asdict
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from llmsim_lab.calls import ModelInfo
+from llmsim_lab.errors import TapeError
+from llmsim_lab.llm import LLMConfig
+from llmsim_lab.llm.tape import RunInfo
+from llmsim_lab.llm.tape.checks import manifest_faults
+from llmsim_lab.prompts import Prompt
+from llmsim_lab.runs.registry import kind_of_manifest
+
+if TYPE_CHECKING:
+    from llmsim_lab.runs.base import Run
+
+__all__ = [
+    "check_manifest",
+    "config_of",
+    "llm_config_of",
+    "make_manifest",
+    "model_differs",
+    "prompts_of",
+    "with_model",
+]
+
+
+def make_manifest(simulation: Run[Any, Any, Any, Any]) -> dict[str, Any]:
+    """Return a run's manifest: kind, configuration, prompts with their text, versions, given parts.
+
+    The model is not in it yet; it is asked who it is when the run first needs it.
+    """
+    client = simulation.llm_client
+    return {
+        "kind": simulation.kind,
+        "package": version("llmsim-lab"),
+        "git": _git_revision(),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "seed": simulation.config.seed,
+        "config": simulation.config.model_dump(mode="json", by_alias=True),
+        "prompts": {place: _entry(prompt) for place, prompt in simulation.prompts.items()},
+        "code": simulation.code_digests,
+        "given": sorted(simulation.given),
+        "llm": client.config.model_dump(mode="json") if client else None,
+        "model": None,
+    }
+
+
+def _entry(prompt: Prompt) -> dict[str, Any]:
+    return {
+        "name": prompt.name,
+        "digest": prompt.digest,
+        "parent": prompt.parent,
+        "text": prompt.text,
+    }
+
+
+def with_model(manifest: Mapping[str, Any], info: ModelInfo) -> dict[str, Any]:
+    """Return the manifest with the model in it."""
+    return {**manifest, "model": asdict(info)}
+
+
+def model_differs(manifest: Mapping[str, Any], info: ModelInfo) -> str | None:
+    """Say how a model differs from the recorded one, or None: same name, and same weights."""
+    recorded = manifest.get("model")
+    if recorded is None:
+        return None
+    for key in ("backend", "name", "digest"):
+        now = getattr(info, key)
+        if recorded[key] != now:
+            return f"its {key} is {now!r}, the recorded one's is {recorded[key]!r}"
+    return None
+
+
+def config_of(info: RunInfo) -> Any:
+    """Return the configuration that a run was recorded with, of its kind's own type.
+
+    Raises:
+        TapeError: this version of the package does not understand it.
+    """
+    manifest = info.manifest
+    try:
+        return kind_of_manifest(info.id, manifest).config_type.model_validate(manifest["config"])
+    except (KeyError, ValidationError) as error:
+        made_by = manifest.get("package", "an unknown version")
+        raise TapeError(
+            f"the run's configuration, recorded by llmsim-lab {made_by}, is not understood by this "
+            f"version: {error}"
+        ) from error
+
+
+def check_manifest(run: int, manifest: Mapping[str, Any], part_names: Collection[str]) -> None:
+    """Refuse a manifest that lacks what a run is rebuilt from.
+
+    Args:
+        run: the run's number.
+        manifest: its manifest.
+        part_names: the parts that a run of its kind may be given.
+
+    Raises:
+        TapeError: it says what is wrong; the tape is damaged.
+    """
+    if "experiment" in manifest:
+        raise TapeError(
+            f"run {run} is a prompt experiment, whose turns are samples; "
+            f"PromptExperiment.load(tape, {run}) shows it"
+        )
+    faults = manifest_faults(manifest)
+    if not faults and not all(name in part_names for name in manifest["given"]):
+        faults = ["it was given something that no run takes"]
+    if faults:
+        raise TapeError(f"run {run} on the tape is damaged: {'; '.join(faults[:3])}")
+
+
+def llm_config_of(manifest: Mapping[str, Any], **changes: Any) -> LLMConfig | None:
+    """Return the recorded settings of the model's client, with changes; None if it had none.
+
+    Raises:
+        TapeError: this version of the package does not understand them.
+    """
+    settings = manifest["llm"]
+    try:
+        return None if settings is None else LLMConfig(**{**settings, **changes})
+    except (TypeError, ValidationError) as error:
+        raise TapeError(f"the run's model settings are not understood: {error}") from error
+
+
+def prompts_of(manifest: Mapping[str, Any]) -> dict[str, Prompt]:
+    """Return the recorded prompts by the part that used them, as ``agent:NAME`` or ``engine``.
+
+    Raises:
+        TapeError: a prompt's text does not have the digest recorded for it.
+    """
+    prompts = {}
+    for place, entry in manifest.get("prompts", {}).items():
+        prompt = Prompt.parse(entry["text"], name=entry["name"], parent=entry["parent"])
+        if prompt.digest != entry["digest"]:
+            raise TapeError(f"the recorded prompt of {place} does not have its recorded digest")
+        prompts[place] = prompt
+    return prompts
+
+
+def _git_revision() -> str | None:
+    """Return the revision of the working folder, with ``+`` if it has changes; None outside git."""
+    try:
+        head = subprocess.run(
+            ["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=True
+        )
+        changes = subprocess.run(
+            ["git", "status", "--porcelain", "--untracked-files=no"],
+            capture_output=True,
+            text=True,
+            timeout=5,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return head.stdout.strip() + ("+" if changes.stdout.strip() else "")

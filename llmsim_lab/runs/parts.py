@@ -1,0 +1,85 @@
+"""The parts of a run: whose prompts are where, and copies of them for a fork.
+
+A part is what a run keeps in an attribute of one of its kind's ``part_names``: one object, or a
+sequence of objects with names. A prompt's place is ``engine`` for the part ``engine``, and
+``agent:NAME`` for one of the parts ``agents``.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.llm import LLMClient
+from llmsim_lab.prompts import Prompt
+
+__all__ = ["belongs_to", "check_used", "copied", "prompts_in"]
+
+
+def prompts_in(parts: Mapping[str, Any]) -> dict[str, Prompt]:
+    """Return the prompts that parts use, by their places."""
+    return {
+        place: part.prompt
+        for place, part in _placed(parts)
+        if isinstance(getattr(part, "prompt", None), Prompt)
+    }
+
+
+def _placed(parts: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, part in parts.items():
+        if isinstance(part, Sequence):
+            yield from ((f"{_one_of(name)}:{item.name}", item) for item in part)
+        else:
+            yield name, part
+
+
+def _one_of(name: str) -> str:
+    return name.removesuffix("s")
+
+
+def belongs_to(place: str, names: Collection[str]) -> bool:
+    """Say whether a prompt's place is in one of the parts of these names."""
+    one, colon, _ = place.partition(":")
+    return place in names or (bool(colon) and any(_one_of(name) == one for name in names))
+
+
+def copied(
+    parts: Mapping[str, Any], client: LLMClient | None, prompts: Mapping[str, Prompt]
+) -> dict[str, Any]:
+    """Return copies of parts that ask another model, where one is given, with other prompts.
+
+    Args:
+        parts: by their names.
+        client: the model instead of theirs.
+        prompts: by the name of the prompt that each takes the place of.
+    """
+
+    def one(part: Any) -> Any:
+        new = copy.copy(part)
+        own = getattr(part, "own_client", False)  # a person's, who is no model to be exchanged
+        if client is not None and hasattr(part, "llm_client") and not own:
+            new.llm_client = client
+        prompt = getattr(part, "prompt", None)
+        if isinstance(prompt, Prompt) and prompt.name in prompts:
+            new.prompt = prompts[prompt.name]
+        return new
+
+    return {
+        name: [one(item) for item in part] if isinstance(part, Sequence) else one(part)
+        for name, part in parts.items()
+    }
+
+
+def check_used(wanted: Collection[str], used: Collection[str]) -> None:
+    """Refuse prompts that no part would use.
+
+    Raises:
+        ConfigError: it names them, and those there are.
+    """
+    if lost := set(wanted) - set(used):
+        raise ConfigError(
+            f"no part of the run uses a prompt named {', '.join(sorted(lost))}; "
+            f"its prompts are: {', '.join(sorted(set(used))) or 'none'}"
+        )

@@ -1,0 +1,110 @@
+"""What every kind of simulation is configured with, and what may be done to one from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Protocol, Self, TypeVar
+
+from pydantic import Field, ValidationError
+
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.llm import LLMConfig
+from llmsim_lab.settings import Settings
+from llmsim_lab.text import clip, faults
+
+__all__ = ["ConfigLike", "RunConfig", "RunIntervention", "checked"]
+
+
+class ConfigLike(Protocol):
+    """What a run needs to know of its configuration, a pydantic model."""
+
+    @property
+    def name(self) -> str:
+        """For charts and records."""
+        ...
+
+    @property
+    def seed(self) -> int:
+        """Of everything random but the model."""
+        ...
+
+    @property
+    def turns(self) -> int:
+        """How many turns ``run()`` plays."""
+        ...
+
+    @property
+    def interventions(self) -> Sequence[Any]:
+        """What is done from outside, and when."""
+        ...
+
+    @property
+    def needs_model(self) -> bool:
+        """Whether a run makes any model call."""
+        ...
+
+    @classmethod
+    def model_validate(cls, obj: Any) -> Self:
+        """Return the configuration that a mapping describes."""
+        ...
+
+    def model_dump(self, *, mode: str, by_alias: bool) -> dict[str, Any]:
+        """Return the configuration as a mapping."""
+        ...
+
+    def model_copy(self, *, update: Mapping[str, Any] | None) -> Self:
+        """Return the configuration with some values changed."""
+        ...
+
+
+class RunConfig(Settings):
+    """What every run has; a kind's configuration derives from it and adds its own.
+
+    Attributes:
+        name: for charts and records.
+        seed: of everything random but the model.
+        turns: how many ``run()`` plays.
+        llm: the model and how to talk to it.
+        interventions: what is done from outside, and when; a kind names its own type of them.
+    """
+
+    name: Annotated[str, Field(min_length=1)] = "run"
+    seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
+    turns: Annotated[int, Field(ge=0, le=100_000)] = 8
+    llm: LLMConfig = Field(default_factory=LLMConfig)
+    interventions: tuple[Any, ...] = ()
+
+    @property
+    def needs_model(self) -> bool:
+        """Whether a run makes any model call; a kind with rules for players overrides this."""
+        return True
+
+
+class RunIntervention(Settings):
+    """Something done from outside at one turn; a kind adds what can be done.
+
+    Attributes:
+        turn: the number of the state that is changed.
+    """
+
+    turn: Annotated[int, Field(ge=0)]
+
+    def __str__(self) -> str:
+        done = [f"{name}={value}" for name, value in self if name != "turn" and value]
+        return f"turn {self.turn}: {clip(', '.join(done), 200)}"
+
+
+InterventionT = TypeVar("InterventionT", bound=RunIntervention)
+
+
+def checked(kind: type[InterventionT], values: Mapping[str, Any]) -> InterventionT:
+    """Return an intervention from a dict.
+
+    Raises:
+        ConfigError: a key or value is wrong; the message names it.
+    """
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        at = values.get("turn", "?")
+        raise ConfigError(f"intervention at turn {at}: {faults(error)}") from error

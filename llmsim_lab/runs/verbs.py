@@ -1,0 +1,274 @@
+"""What can be done with a recorded run of any kind: replay, resume, run again, fork.
+
+Each verb has one meaning. ``replay`` asks no model. ``resume`` goes on where a run stopped.
+``rerun`` begins anew with fresh calls. ``fork`` shares a run's turns up to one and goes on live.
+Which class plays the run, the tape says. ``parts`` are the parts that a run was given by its user:
+``agents``, ``validator`` and ``engine`` of an economic one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from llmsim_lab.concurrency import run_sync
+from llmsim_lab.errors import ConfigError, TapeError
+from llmsim_lab.llm import LLMClient, Tape
+from llmsim_lab.llm.tape import RunInfo
+from llmsim_lab.prompts import Prompt
+from llmsim_lab.runs.base import Run
+from llmsim_lab.runs.forks import NoModel, fork_of, on_tape
+from llmsim_lab.runs.manifest import check_manifest, config_of, llm_config_of, prompts_of
+from llmsim_lab.runs.parts import belongs_to
+from llmsim_lab.runs.records import planned_in
+from llmsim_lab.runs.registry import kind_of_config, kind_of_manifest
+from llmsim_lab.runs.settings import ConfigLike
+from llmsim_lab.runs.taping import Recording, Replaying, load_turns
+
+__all__ = ["AnyRun", "fork", "load", "replay", "rerun", "resume", "run", "turns_of"]
+
+Tapes = Tape | str | Path
+AnyRun = Run[Any, Any, Any, Any]
+AnyRunType = type[AnyRun]
+
+_THE_CLIENTS_OWN = ("model", "timeout_s", "retry_wait_s", "max_concurrency", "keep_alive")
+"""Settings that say where and how patiently to ask, not what."""
+
+
+def run(
+    config: ConfigLike,
+    *,
+    tape: Tapes,
+    llm_client: LLMClient | None = None,
+    turns: int | None = None,
+) -> AnyRun:
+    """Play a new run and record it.
+
+    Args:
+        config: what to run; its type says which kind of simulation.
+        tape: the tape, or a file that becomes or is one.
+        llm_client: the model, where the configuration calls for one.
+        turns: how many; the configuration's number if not given.
+    """
+    kind: Any = kind_of_config(config)
+    simulation: AnyRun = kind(config, llm_client=llm_client, tape=tape)
+    simulation.run(turns)
+    return simulation
+
+
+def replay(
+    tape: Tapes, run: int | None = None, *, turns: int | None = None, **parts: Any
+) -> AnyRun:
+    """Play a recorded run again from the tape alone; no model is asked, nothing is written.
+
+    The code runs as it did; every call is answered from the tape, and every turn is held against
+    the recorded one. What is returned equals the original run to the last bit.
+
+    Args:
+        tape: the tape, or its file, which is opened for reading only.
+        run: the run's number; the latest if not given.
+        turns: the last turn to replay; the last recorded if not given.
+        parts: those that the run was given by its user, the same again.
+
+    Raises:
+        TapeMiss: a call differs from the recorded ones; the message shows how.
+        TapeError: a turn came out differently, or the tape cannot be read.
+    """
+    tape = _reading(tape)
+    info = tape.run(run)
+    kind = kind_of_manifest(info.id, info.manifest)
+    first = _first_own_turn(tape, info)
+    loaded = load_turns(kind, tape, info.id, up_to=first)
+    simulation = _rebuild(kind, info, _no_model(kind, info), parts, loaded[-1].state)
+    planned = planned_in(kind, tape.turn_records(info.id))
+    simulation.take_over(loaded, planned, Replaying(kind, tape, info.id))
+    wanted = info.turns if turns is None else turns
+    if not first <= wanted <= info.turns:
+        raise ConfigError(
+            f"turns={wanted}: run {info.id} can be replayed up to turn {first} to {info.turns}"
+        )
+    run_sync(simulation.arun(wanted - first))
+    return simulation
+
+
+def resume(
+    tape: Tapes, run: int | None = None, *, llm_client: LLMClient | None = None, **parts: Any
+) -> AnyRun:
+    """Return a run ready to go on after its last whole turn, on the same tape.
+
+    Calls that the broken turn had been answered are not made again.
+
+    Args:
+        tape: the tape, or its file.
+        run: the run's number; the latest if not given.
+        llm_client: the model; it must be the recorded one.
+        parts: those that the run was given by its user, the same again.
+
+    Raises:
+        TapeError: another process is writing to the run, or the tape is read-only.
+    """
+    tape = _writing(tape)
+    info = tape.run(run)
+    kind = kind_of_manifest(info.id, info.manifest)
+    turns = load_turns(kind, tape, info.id)
+    simulation = _rebuild(kind, info, llm_client, parts, turns[-1].state)
+    planned = planned_in(kind, tape.turn_records(info.id))
+    return simulation.take_over(turns, planned, Recording(kind, tape, info.id))
+
+
+def rerun(
+    tape: Tapes, run: int | None = None, *, llm_client: LLMClient | None = None, **parts: Any
+) -> AnyRun:
+    """Return a new run with a recorded one's configuration and prompts, at its first turn.
+
+    All calls will be fresh ones: another sample of the same run, beside it on the tape.
+
+    Args:
+        tape: the tape, or its file.
+        run: the run's number; the latest if not given.
+        llm_client: the model.
+        parts: those that the run was given by its user, the same again.
+    """
+    tape = _writing(tape)
+    info = tape.run(run)
+    kind = kind_of_manifest(info.id, info.manifest)
+    record = tape.turn_records(info.id)[0]
+    start = load_turns(kind, tape, info.id, up_to=record["turn"])
+    planned = planned_in(kind, [record])
+    simulation = _rebuild(kind, info, llm_client, parts, start[0].state)
+    simulation.take_over(start, planned, None)
+    return on_tape(simulation, tape, verb="rerun", parent=info.id)
+
+
+def fork(
+    tape: Tapes,
+    run: int | None = None,
+    *,
+    turn: int | None = None,
+    prompt: Prompt | Sequence[Prompt] = (),
+    state: Any = None,
+    intervene: Sequence[Mapping[str, Any]] = (),
+    llm_client: LLMClient | None = None,
+    **parts: Any,
+) -> AnyRun:
+    """Return a new run that goes on from a turn of a recorded one, with something changed.
+
+    The turns up to there come from the tape; those after are live and recorded beside them.
+
+    Args:
+        tape: the tape, or its file.
+        run: the run's number; the latest if not given.
+        turn: the turn to go on from; the run's last if not given.
+        prompt: an edited prompt, or several; each takes the place of those of its name.
+        state: the state instead of that turn's.
+        intervene: interventions as dicts, as the run's ``intervene`` takes them.
+        llm_client: the model.
+        parts: those that the run was given by its user, the same again.
+
+    Raises:
+        ConfigError: there is no such turn, or no part uses a prompt of that name.
+    """
+    tape = _writing(tape)
+    recorded = _load(tape, tape.run(run), llm_client, parts)
+    return fork_of(recorded, turn, prompt=prompt, state=state, intervene=intervene, tape=tape)
+
+
+def load(tape: Tapes, run: int | None = None) -> AnyRun:
+    """Return a recorded run to look at: its turns, frames and chains, without playing anything.
+
+    Args:
+        tape: the tape, or its file, which is opened for reading only.
+        run: the run's number; the latest if not given.
+    """
+    tape = _reading(tape)
+    return _load(tape, tape.run(run), None, {})
+
+
+def turns_of(tape: Tape, run: int, *, up_to: int | None = None) -> list[Any]:
+    """Return a run's turns from the tape, those it shares with its parents included."""
+    info = tape.run(run)
+    return load_turns(kind_of_manifest(info.id, info.manifest), tape, info.id, up_to=up_to)
+
+
+def _load(
+    tape: Tape, info: RunInfo, llm_client: LLMClient | None, parts: Mapping[str, Any]
+) -> AnyRun:
+    kind = kind_of_manifest(info.id, info.manifest)
+    turns = load_turns(kind, tape, info.id)
+    client = llm_client or _no_model(kind, info)
+    simulation = _rebuild(kind, info, client, parts, turns[-1].state)
+    planned = planned_in(kind, tape.turn_records(info.id))
+    return simulation.take_over(turns, planned, Replaying(kind, tape, info.id))
+
+
+def _no_model(kind: AnyRunType, info: RunInfo) -> LLMClient | None:
+    check_manifest(info.id, info.manifest, kind.part_names)
+    config = llm_config_of(info.manifest)
+    return LLMClient(config, NoModel()) if config else None
+
+
+def _with_recorded_settings(info: RunInfo, client: LLMClient | None) -> LLMClient | None:
+    """Return a client that asks the given model as the recording did, waiting as it does itself."""
+    if client is None:
+        return None
+    own = {name: getattr(client.config, name) for name in _THE_CLIENTS_OWN}
+    config = llm_config_of(info.manifest, **own)
+    return client if config in (None, client.config) else LLMClient(config, client.backend)
+
+
+def _rebuild(
+    kind: AnyRunType,
+    info: RunInfo,
+    llm_client: LLMClient | None,
+    parts: Mapping[str, Any],
+    state: Any,
+) -> AnyRun:
+    """Return a simulation of a recorded run's configuration, prompts and settings."""
+    check_manifest(info.id, info.manifest, kind.part_names)
+    given = {name: part for name, part in parts.items() if part is not None}
+    if unknown := given.keys() - set(kind.part_names):
+        raise ConfigError(
+            f"{', '.join(sorted(unknown))}: the parts of a run of the kind {kind.kind!r} are "
+            f"{', '.join(kind.part_names) or 'none'}"
+        )
+    lacking = [name for name in info.manifest["given"] if name not in given]
+    if lacking:
+        raise ConfigError(
+            f"run {info.id} was given {', '.join(lacking)} of its own, which no tape can hold; "
+            f"pass the same again: {', '.join(f'{name}=...' for name in lacking)}"
+        )
+    config = config_of(info)
+    simulation = kind.rebuilt(
+        config.model_copy(update={"interventions": ()}),
+        llm_client=_with_recorded_settings(info, llm_client),
+        state=state,
+        prompts={
+            place: prompt
+            for place, prompt in prompts_of(info.manifest).items()
+            if not belongs_to(place, given)
+        },
+        parts=given,
+    )
+    simulation.config = config
+    return simulation
+
+
+def _first_own_turn(tape: Tape, info: RunInfo) -> int:
+    if info.fork_turn is not None:
+        return info.fork_turn
+    first: int = tape.turn_records(info.id)[0]["turn"]
+    return first
+
+
+def _reading(tape: Tapes) -> Tape:
+    return tape if isinstance(tape, Tape) else Tape(tape, read_only=True)
+
+
+def _writing(tape: Tapes) -> Tape:
+    if isinstance(tape, Tape):
+        return tape
+    path = Path(tape)
+    if not path.exists() or path.stat().st_size == 0:
+        raise TapeError(f"there is no tape at {tape}")
+    return Tape(tape)

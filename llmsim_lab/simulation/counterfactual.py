@@ -1,0 +1,138 @@
+"""What would have happened with somebody else in a person's seat: same start, same shocks."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any, Literal
+
+from llmsim_lab.agents import Agent, HumanAgent, NationAgent, TaylorRuleAgent
+from llmsim_lab.economy.rules import TaylorRule
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.llm import LLMClient
+from llmsim_lab.simulation.interventions import Intervention
+from llmsim_lab.simulation.simulation import Simulation
+from llmsim_lab.validators import AlwaysValid
+
+__all__ = ["people_in", "with_seats", "world_differs"]
+
+
+def people_in(simulation: Simulation) -> list[HumanAgent]:
+    """Return the agents of a run that are people."""
+    return [agent for agent in simulation.agents if isinstance(agent, HumanAgent)]
+
+
+def with_seats(
+    simulation: Simulation,
+    kind: Literal["taylor", "llm"],
+    *,
+    llm_client: LLMClient | None = None,
+) -> Simulation:
+    """Return a run in which a rule or a model sits where people sit, at its first turn.
+
+    It starts from the same state, meets the same shocks and interventions (common random numbers),
+    and lasts as many turns as have been played; nothing of it is recorded. Where only rules are
+    left, nobody checks them, so that no model is needed. A state that a fork put in a turn's place
+    is no intervention, and not among what is done again.
+
+    Args:
+        simulation: a run with people in it.
+        kind: the Taylor rule with the nation's inflation target, or a language model with the
+            nation's profile and prompt.
+        llm_client: the model; needed where any of the agents or the validator is one.
+
+    Raises:
+        ConfigError: there are no people in the run, or it needs a model and none is given.
+    """
+    people = people_in(simulation)
+    if not people:
+        raise ConfigError(
+            f"{simulation!r} has no people in it; make a nation kind: human, and give it a seat: "
+            "HumanSeat(simulation)"
+        )
+    agents = [_seated(agent, kind, llm_client) for agent in simulation.agents]
+    rules = all(isinstance(agent, TaylorRuleAgent) for agent in agents)
+    if llm_client is None and not rules:
+        raise ConfigError(
+            "this run needs a model: one of its agents is none of the people and no rule, or the "
+            "model itself is to take the seat; give llm_client=connect('auto')"
+        )
+    swapped: dict[str, Any] = {"validator": AlwaysValid()} if rules else {}
+    if "validator" in simulation.given and not rules:
+        swapped["validator"] = _asking(simulation.validator, llm_client)
+    if "engine" in simulation.given:
+        swapped["engine"] = _asking(simulation.engine, llm_client)
+    config = simulation.config.model_copy(
+        update={
+            "name": "Taylor rule" if kind == "taylor" else "language model",
+            "turns": simulation.turn - simulation.turns[0].number,
+            "interventions": tuple(_done(simulation)),
+        }
+    )
+    state = simulation.turns[0].state.model_copy(update={"reasoning_chains": ()})
+    return Simulation(config, llm_client=llm_client, agents=agents, state=state, **swapped)
+
+
+def _seated(agent: Agent, kind: Literal["taylor", "llm"], client: LLMClient | None) -> Agent:
+    if not isinstance(agent, HumanAgent):
+        other: Agent = _asking(agent, client)
+        return other
+    if kind == "taylor":
+        rule = TaylorRule(inflation_target=agent.profile.inflation_target)
+        return TaylorRuleAgent(agent.name, rule=rule, limits=agent.limits)
+    if client is None:
+        raise ConfigError(
+            f"no model is there to sit in the seat of {agent.name!r}; give "
+            "llm_client=connect('auto')"
+        )
+    return NationAgent(agent.name, client, profile=agent.profile, prompt=agent.prompt)
+
+
+def _asking(part: Any, client: LLMClient | None) -> Any:
+    """Return a copy of a part that asks this model, if it asks any."""
+    new = copy.copy(part)
+    if client is not None and hasattr(new, "llm_client"):
+        new.llm_client = client
+    return new
+
+
+def _done(simulation: Simulation) -> list[Intervention]:
+    """Return what was done from outside after the start; what was done to that is in its state."""
+    return [item for turn in simulation.turns[1:] for item in turn.interventions]
+
+
+def world_differs(simulation: Simulation, other: Simulation) -> str:
+    """Say how the worlds of two runs differ, apart from who decides; nothing if they are the same.
+
+    Compared are start, economy, shocks, the rate's limits and interventions, over the turns that
+    the first run has played.
+
+    Args:
+        simulation: the run to compare with.
+        other: it must have as many turns, or more.
+    """
+    mine = simulation.config
+    facts: dict[str, Callable[[Simulation], Any]] = {
+        "starting state": lambda run: run.turns[0].state.global_state,
+        "economy": lambda run: run.config.economy,
+        "limits of the rate": lambda run: run.config.engine,
+    }
+    if mine.economy.shock_scale:
+        facts["seed of the shocks"] = lambda run: run.config.seed
+    for what, of in facts.items():
+        if of(simulation) != of(other):
+            return f"its {what} is another: {of(other)!r:.120}, not {of(simulation)!r:.120}"
+    if other.turn < simulation.turn:
+        return f"it has {other.turn} turns, and {simulation.turn} are compared"
+    for ours, theirs in zip(simulation.turns[1:], other.turns[1:], strict=False):
+        if _said(ours.interventions) != _said(theirs.interventions):
+            return (
+                f"what was done from outside at turn {ours.number} is another: "
+                f"{'; '.join(map(str, theirs.interventions)) or 'nothing'}, not "
+                f"{'; '.join(map(str, ours.interventions)) or 'nothing'}"
+            )
+    return ""
+
+
+def _said(interventions: tuple[Intervention, ...]) -> list[Any]:
+    return [item.model_dump(exclude={"note"}) for item in interventions]

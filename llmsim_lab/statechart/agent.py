@@ -1,0 +1,146 @@
+"""A user of the social network: who it is, what it is doing, what it did."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from llmsim_lab.calls import Status
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.statechart.states import AgentState
+
+__all__ = ["DecidedBy", "SocialAgent", "StateTransition", "agents_in_state", "state_distribution"]
+
+DecidedBy = Literal["chart", "reasoner", "timeout"]
+"""Whether the chart left one move only, a reasoner chose among several, or time was up."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateTransition:
+    """One entry of an agent's history.
+
+    Attributes:
+        trigger: the event.
+        source: the state that was left.
+        target: the state that was entered.
+        round: the round in which it happened, where one is played.
+        decided_by: who chose the target.
+        status: how the reasoner's decision came about; ``ok`` where none was needed.
+        post: the id of the post it was about, if it was about one.
+    """
+
+    trigger: str
+    source: AgentState
+    target: AgentState
+    round: int | None = None
+    decided_by: DecidedBy = "chart"
+    status: Status = "ok"
+    post: int | None = None
+
+
+class SocialAgent:
+    """A user of the social network.
+
+    Args:
+        name: unique in a run.
+        interests: topics, lower case.
+        personality: a sentence or two, as the reasoner is told.
+        state: where it begins.
+        engagement_threshold: the share of a post's topics that must be among its interests for
+            it to look closely, 0 to 1.
+        timeout_threshold: ticks after which it has been in a state too long, 1 or more.
+        history_depth: how many transitions it remembers; None for all of them.
+
+    Attributes:
+        state: what it is doing.
+        ticks_in_state: rounds it has spent doing that.
+        state_history: its latest transitions, oldest first.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        interests: Iterable[str] = (),
+        personality: str = "",
+        *,
+        state: AgentState = AgentState.IDLE,
+        engagement_threshold: float = 0.5,
+        timeout_threshold: int = 5,
+        history_depth: int | None = 50,
+        ticks_in_state: int = 0,
+    ) -> None:
+        if not name.strip():
+            raise ConfigError("an agent needs a name")
+        if not 0 <= engagement_threshold <= 1:
+            raise ConfigError(
+                f"engagement_threshold={engagement_threshold} of {name!r} must lie between 0 and 1"
+            )
+        if timeout_threshold < 1:
+            raise ConfigError(
+                f"timeout_threshold={timeout_threshold} of {name!r} must be 1 or more"
+            )
+        if history_depth is not None and history_depth < 0:
+            raise ConfigError(
+                f"history_depth={history_depth} of {name!r} must be 0 or more, or None"
+            )
+        self.name = name
+        self.interests = tuple(interests)
+        self.personality = personality
+        self.state = state
+        self.engagement_threshold = engagement_threshold
+        self.timeout_threshold = timeout_threshold
+        self.ticks_in_state = ticks_in_state
+        self.state_history: deque[StateTransition] = deque(maxlen=history_depth)
+
+    def tick(self) -> None:
+        """Let one round pass."""
+        self.ticks_in_state += 1
+
+    def is_timed_out(self, threshold: int | None = None) -> bool:
+        """Say whether the agent has been in its state for too many ticks.
+
+        Args:
+            threshold: instead of the agent's own ``timeout_threshold``, where the chart has one
+                for the state.
+        """
+        limit = self.timeout_threshold if threshold is None else threshold
+        return self.ticks_in_state >= limit
+
+    def transition_to(
+        self,
+        state: AgentState,
+        trigger: str = "",
+        *,
+        round: int | None = None,  # noqa: A002 - the field's word
+        decided_by: DecidedBy = "chart",
+        status: Status = "ok",
+        post: int | None = None,
+    ) -> StateTransition:
+        """Enter a state, count its ticks anew, and remember the transition.
+
+        Returns:
+            The entry in the history.
+        """
+        record = StateTransition(trigger, self.state, state, round, decided_by, status, post)
+        self.state_history.append(record)
+        self.state = state
+        self.ticks_in_state = 0
+        return record
+
+    def __repr__(self) -> str:
+        return f"<SocialAgent {self.name!r}: {self.state.value}, {self.ticks_in_state} ticks>"
+
+
+def agents_in_state(agents: Iterable[SocialAgent], state: AgentState) -> list[SocialAgent]:
+    """Return the agents that are in a state, in order."""
+    return [agent for agent in agents if agent.state == state]
+
+
+def state_distribution(agents: Iterable[SocialAgent]) -> dict[AgentState, int]:
+    """Return how many agents are in each state; every state is there, if only with 0."""
+    counts = dict.fromkeys(AgentState, 0)
+    for agent in agents:
+        counts[agent.state] += 1
+    return counts

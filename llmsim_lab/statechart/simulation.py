@@ -1,0 +1,303 @@
+"""The social simulation: a chart says what is legal, a reasoner chooses, posts travel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from llmsim_lab.concurrency import gather_all
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.llm import LLMClient, Tape
+from llmsim_lab.models import LLMReasoningChain
+from llmsim_lab.prompts import Prompt
+from llmsim_lab.runs import Run, Series
+from llmsim_lab.statechart.agent import SocialAgent, agents_in_state, state_distribution
+from llmsim_lab.statechart.analysis import all_posts
+from llmsim_lab.statechart.build import (
+    check_state,
+    initial_state,
+    make_agents,
+    make_chart,
+    make_reasoner,
+    make_writer,
+    self_contained,
+    with_intervention,
+)
+from llmsim_lab.statechart.chart import Statechart
+from llmsim_lab.statechart.choices import Choice, Question
+from llmsim_lab.statechart.config import SocialConfig, SocialIntervention
+from llmsim_lab.statechart.feed import FeedSelector
+from llmsim_lab.statechart.posts import Post
+from llmsim_lab.statechart.rounds import Plan, make_moves, next_state, plan_round
+from llmsim_lab.statechart.state import SocialState, SocialTurn
+from llmsim_lab.statechart.states import AgentState
+
+__all__ = ["SocialSimulation"]
+
+
+class _Chooses(Protocol):
+    async def choose_all(self, questions: Sequence[Question]) -> list[Choice]: ...
+
+
+class _Writes(Protocol):
+    async def write(
+        self, agent: SocialAgent, post: Post, about: Post | None
+    ) -> tuple[Post, LLMReasoningChain | None]: ...
+
+
+class SocialSimulation(Run[SocialState, SocialTurn, SocialConfig, SocialIntervention]):
+    """A run of the social simulation, one round a turn.
+
+    A round, for each user: a tick; if time is up the trigger is ``timeout``, else one that follows
+    from the state; the chart says where it may lead; where there are several ways the reasoner
+    chooses, all such users' choices at once; then the moves are made.
+
+    Args:
+        config: what to run.
+        llm_client: the model, where the configuration calls for one.
+        reasoner: instead of the configured one: an object with ``choose_all``.
+        writer: likewise: an object with ``write``.
+        state: the state to start from; if not given, everybody idle and the configured posts.
+        tape: where to record the run: a tape, or a file that becomes or is one.
+        prompts: prompts instead of the configured ones: ``reasoner``, ``writer``.
+
+    Attributes:
+        agents: the users as they are after the latest round, with their histories.
+        chart: what is legal.
+    """
+
+    kind = "social"
+    config_type = SocialConfig
+    state_type = SocialState
+    turn_type = SocialTurn
+    intervention_type = SocialIntervention
+    part_names = ("reasoner", "writer")
+
+    def __init__(
+        self,
+        config: SocialConfig,
+        *,
+        llm_client: LLMClient | None = None,
+        reasoner: _Chooses | None = None,
+        writer: _Writes | None = None,
+        state: SocialState | None = None,
+        tape: Tape | str | Path | None = None,
+        prompts: Mapping[str, Prompt] | None = None,
+    ) -> None:
+        parts = {"reasoner": reasoner, "writer": writer}
+        given = {name for name, part in parts.items() if part is not None}
+        prompts = prompts or {}
+        config = self_contained(config)
+        self.chart: Statechart[AgentState] = make_chart(config)
+        self.reasoner = reasoner or make_reasoner(config, llm_client, prompts.get("reasoner"))
+        self.writer = writer or make_writer(config, llm_client, prompts.get("writer"))
+        self.agents: tuple[SocialAgent, ...] = ()
+        self._selector = FeedSelector(config.feed, config.agents, seed=config.seed)
+        if state is None:
+            state = initial_state(config, self.chart)
+        check_state(state, config)
+        first = SocialTurn(number=state.round, state=state)
+        super().__init__(config, first=first, llm_client=llm_client, given=given, tape=tape)
+        self._recount()
+
+    # --- a round -----------------------------------------------------------------------------
+
+    async def _play(self, before: SocialTurn, planned: Sequence[SocialIntervention]) -> SocialTurn:
+        del planned
+        state, seed = before.state, self.config.seed
+        plan = self._plan_of(state, self.agents)
+        chains = await self._decide(plan)
+        outcome = make_moves(plan, state, self.chart, seed)
+        written = await gather_all(
+            [self._written(agent, post, about) for agent, post, about in outcome.drafts]
+        )
+        chains += [chain for _, chain in written if chain is not None]
+        posts = [post for post, _ in written]
+        return SocialTurn(
+            number=plan.number,
+            state=next_state(state, plan, outcome, posts, self.agents, self.config.feed),
+            chains=tuple(chains),
+            moves=tuple(outcome.moves),
+            likes=tuple(outcome.likes),
+            asked=len(plan.ambiguous),
+        )
+
+    def _plan_of(self, state: SocialState, agents: Sequence[SocialAgent]) -> Plan:
+        for agent, person in zip(agents, state.people, strict=True):
+            agent.state, agent.ticks_in_state = person.state, person.ticks
+        return plan_round(
+            state,
+            agents,
+            self.config.agents,
+            chart=self.chart,
+            selector=self._selector,
+            seed=self.config.seed,
+        )
+
+    def questions(self, turn: int | None = None) -> list[Question]:
+        """Return what the chart leaves open in a round: what the reasoner is asked there.
+
+        So another reasoner can be asked the same: ``await RuleReasoner().decide(questions)``.
+
+        Args:
+            turn: a round that was played, or the next one, which is meant if none is given.
+
+        Raises:
+            ConfigError: the run has no such round.
+        """
+        at = self.turn + 1 if turn is None else turn
+        first = self.turns[0].number
+        if not first < at <= self.turn + 1:
+            raise ConfigError(
+                f"round {at} has no questions here; ask for one from {first + 1} to {self.turn + 1}"
+            )
+        return _questions(self._plan_of(self.turns[at - first - 1].state, make_agents(self.config)))
+
+    async def _decide(self, plan: Plan) -> list[LLMReasoningChain]:
+        moves = plan.ambiguous
+        if not moves:
+            return []
+        choices = await self.reasoner.choose_all(_questions(plan))
+        for move, choice in zip(moves, choices, strict=True):
+            if choice.state not in move.options:
+                raise ConfigError(
+                    f"{type(self.reasoner).__name__} sent {move.agent.name} to {choice.state!s}; "
+                    f"its options are {', '.join(move.options)}"
+                )
+            move.target, move.status, move.decided_by = choice.state, choice.status, "reasoner"
+        return [choice.chain for choice in choices if choice.chain is not None]
+
+    async def _written(
+        self, agent: SocialAgent, post: Post, about: Post | None
+    ) -> tuple[Post, LLMReasoningChain | None]:
+        if post.kind == "reshare":
+            return post, None
+        return await self.writer.write(agent, post, about)
+
+    def _set(self, state: SocialState) -> None:
+        """Put the users where a state has them."""
+        for agent, person in zip(self.agents, state.people, strict=True):
+            agent.state, agent.ticks_in_state = person.state, person.ticks
+
+    def _arrived(self, turn: SocialTurn) -> None:
+        by_name = {agent.name: agent for agent in self.agents}
+        for move in turn.moves:
+            by_name[move.agent].transition_to(
+                move.target,
+                move.trigger,
+                round=turn.number,
+                decided_by=move.decided_by,
+                status=move.status,
+                post=move.post,
+            )
+        self._set(turn.state)
+
+    def _recount(self) -> None:
+        """Make the users anew, with the histories that the turns tell."""
+        self.agents = make_agents(self.config)
+        first = self.turns[0]
+        self._set(first.state)
+        for turn in self.turns:
+            self._arrived(turn)
+
+    # --- what is done from outside -----------------------------------------------------------
+
+    def _check_possible(self, intervention: SocialIntervention) -> None:
+        names = {profile.name for profile in self.config.agents}
+        for name in (*intervention.ban, *intervention.unban):
+            if name not in names:
+                raise ConfigError(
+                    f"there is no user {name!r} to ban or unban; the users are "
+                    f"{', '.join(sorted(names)[:10])}{' ...' if len(names) > 10 else ''}"
+                )
+
+    def _intervened(
+        self, state: SocialState, interventions: Sequence[SocialIntervention]
+    ) -> SocialState:
+        for item in interventions:
+            state = with_intervention(state, item, self.config)
+        return state
+
+    # --- views -------------------------------------------------------------------------------
+
+    def agents_in_state(self, state: AgentState) -> list[SocialAgent]:
+        """Return the users that are in a state now."""
+        return agents_in_state(self.agents, state)
+
+    def state_distribution(self) -> dict[AgentState, int]:
+        """Return how many users are in each state now."""
+        return state_distribution(self.agents)
+
+    @property
+    def posts(self) -> dict[int, Post]:
+        """All posts of the run so far, by id, those it began with included."""
+        return all_posts(self.turns)
+
+    @property
+    def fallback_rate(self) -> float | None:
+        """Share of the reasoner's decisions that the first option stood in for; None if none."""
+        asked = [
+            move for turn in self.turns for move in turn.moves if move.decided_by == "reasoner"
+        ]
+        if not asked:
+            return None
+        return sum(move.status == "fallback" for move in asked) / len(asked)
+
+    def _about(self) -> str:
+        rate = self.fallback_rate
+        lost = f", {rate:.1%} of decisions fell back" if rate else ""
+        return f", {len(self.agents)} users, {len(self.state.feed)} posts in circulation{lost}"
+
+    def state_at(self, turn: SocialTurn, state: Any) -> SocialState:
+        """Return another state in a turn's place, for a fork; it must be of the same round."""
+        own = super().state_at(turn, state)
+        check_state(own, self.config)
+        if own.round != turn.number:
+            raise ConfigError(
+                f"the state is that of round {own.round}, not of {turn.number}; "
+                "dataclasses.replace(state, round=...) makes it one"
+            )
+        return own
+
+    @classmethod
+    def own_columns(cls, turn: SocialTurn) -> dict[str, Any]:
+        """Return how many users are in each state, what they did, and what the reasoner decided.
+
+        Columns: one for each state; ``moves``; ``asked``, ambiguous moves; ``likes``, ``posts``,
+        ``replies``, ``reshares``, made in the round; ``banned``, users.
+        """
+        counts = dict.fromkeys((state.value for state in AgentState), 0)
+        for person in turn.state.people:
+            counts[person.state] += 1
+        made = [post.kind for post in turn.state.new_posts]
+        return {
+            **counts,
+            "moves": len(turn.moves),
+            "asked": turn.asked,
+            "likes": len(turn.likes),
+            "posts": made.count("original"),
+            "replies": made.count("reply"),
+            "reshares": made.count("reshare"),
+            "banned": sum(person.banned for person in turn.state.people),
+        }
+
+    @classmethod
+    def series_of(cls, config: SocialConfig) -> Sequence[Series]:
+        """Return engagement, then the users by state."""
+        del config
+        made = ("likes", "replies", "reshares", "posts")
+        return tuple(
+            Series(column=name, label=name.capitalize(), unit="a round", short=name)
+            for name in made
+        ) + tuple(
+            Series(column=state.value, label=state.value.replace("_", " "), unit="users")
+            for state in AgentState
+        )
+
+
+def _questions(plan: Plan) -> list[Question]:
+    return [
+        Question(move.agent, move.agent.state, move.trigger, move.options, move.post, plan.number)
+        for move in plan.ambiguous
+    ]

@@ -1,0 +1,133 @@
+"""Who writes the posts: a language model, or set phrases."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+from pydantic import StringConstraints
+
+from llmsim_lab.calls import CallSite
+from llmsim_lab.errors import LLMFailureException
+from llmsim_lab.llm import LLMClient
+from llmsim_lab.llm.chains import chain_of
+from llmsim_lab.logs import log_event
+from llmsim_lab.models import LLMReasoningChain
+from llmsim_lab.prompts import Prompt
+from llmsim_lab.statechart.agent import SocialAgent
+from llmsim_lab.statechart.posts import Post
+from llmsim_lab.statechart.reasoner import FORGIVEN
+from llmsim_lab.statechart.reasoner_prompt import format_context
+from llmsim_lab.statechart.rules import phrase
+from llmsim_lab.values import Decision
+
+__all__ = ["Draft", "LLMWriter", "PhraseWriter"]
+
+logger = logging.getLogger(__name__)
+
+
+class Draft(Decision):
+    """What the model answers: the text of a post."""
+
+    text: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=600)]
+
+    @property
+    def reasoning(self) -> str:
+        """The text: the model is not asked why."""
+        return self.text
+
+    @property
+    def confidence(self) -> None:
+        """Not asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class PhraseWriter:
+    """Fills posts with set phrases.
+
+    Args:
+        seed: of the choice among them.
+    """
+
+    seed: int = 0
+
+    async def write(
+        self, agent: SocialAgent, post: Post, about: Post | None
+    ) -> tuple[Post, LLMReasoningChain | None]:
+        """Return a post with its text; ``LLMWriter.write`` has the words."""
+        del agent, about
+        return replace(post, text=phrase(post, seed=self.seed)), None
+
+
+class LLMWriter:
+    """Lets a language model write the posts.
+
+    Args:
+        client: the model.
+        seed: of the phrases that stand in where the model fails.
+        prompt: a prompt with the slots of the shipped ``social_post``; that one if not given.
+    """
+
+    def __init__(self, client: LLMClient, *, seed: int = 0, prompt: Prompt | None = None) -> None:
+        self.llm_client = client
+        self.seed = seed
+        self.prompt = prompt or Prompt.load("social_post")
+
+    async def write(
+        self, agent: SocialAgent, post: Post, about: Post | None
+    ) -> tuple[Post, LLMReasoningChain | None]:
+        """Return a post with its text, and how it came about.
+
+        Args:
+            agent: the author.
+            post: the post, without its text.
+            about: the post that it answers, or that set it off.
+
+        Raises:
+            LLMFailureException: the model cannot be reached. A timeout or a bad answer, after the
+                one retry, is met with a set phrase, a WARNING and status ``fallback``.
+        """
+        task = "Write a reply to it." if post.kind == "reply" else "Write a new post."
+        prompt = self.prompt.render(
+            author=agent.name,
+            interests=", ".join(agent.interests),
+            personality=agent.personality,
+            context=format_context(about),
+            task=task,
+        )
+        site = CallSite(component="writer", agent=agent.name, turn=post.round)
+        try:
+            draft = await self.llm_client.call_with_retry(
+                prompt=prompt, response_model=Draft, site=site
+            )
+        except LLMFailureException as failure:
+            if failure.reason not in FORGIVEN:
+                raise
+            return self._fall_back(post, failure)
+        return replace(post, text=draft.text), chain_of(draft, site, logger=logger, prompt=prompt)
+
+    def _fall_back(
+        self, post: Post, failure: LLMFailureException
+    ) -> tuple[Post, LLMReasoningChain]:
+        text = phrase(post, seed=self.seed)
+        log_event(
+            logger,
+            logging.WARNING,
+            "WRITER_FALLBACK",
+            agent=post.author,
+            turn=post.round,
+            reason=failure.reason,
+            text=text,
+            detail=failure.detail,
+        )
+        chain = LLMReasoningChain(
+            component="writer",
+            agent=post.author,
+            turn=post.round,
+            reasoning=f"fallback to a set phrase: {failure}",
+            confidence=None,
+            status="fallback",
+            call=failure.call,
+        )
+        return replace(post, text=text), chain

@@ -1,0 +1,162 @@
+"""A scripted model, tools in memory and a log in a list, for tests of the decision engine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from llmsim_lab.assistant import (
+    AgentDecision,
+    AgentEngineConfig,
+    DecisionContext,
+    FunctionCall,
+    LLMAgentEngine,
+    LLMMessage,
+    LLMResponse,
+    ToolDeclaration,
+    ToolResult,
+)
+
+CONSTITUTION = "You are a task assistant."
+
+_ID = {"task_id": {"type": "integer", "minimum": 1}}
+TASK_TOOLS = [
+    ToolDeclaration(
+        "add_task",
+        "Create a task.",
+        {
+            "type": "object",
+            "properties": {
+                "user_id": {"type": "string"},
+                "title": {"type": "string", "minLength": 1, "maxLength": 100},
+            },
+            "required": ["user_id", "title"],
+            "additionalProperties": False,
+        },
+    ),
+    ToolDeclaration("list_tasks", "Show all tasks.", {"type": "object", "properties": {}}),
+    ToolDeclaration(
+        "complete_task",
+        "Mark a task as done.",
+        {"type": "object", "properties": _ID, "required": ["task_id"]},
+    ),
+    ToolDeclaration(
+        "delete_task",
+        "Remove a task.",
+        {"type": "object", "properties": _ID, "required": ["task_id"]},
+    ),
+]
+
+
+class ScriptedAdapter:
+    """Answers with the script's responses in turn; the last one is repeated.
+
+    A response is a text, a tool call or a list of them, an ``LLMResponse``, or an exception.
+    """
+
+    def __init__(self, *script: Any, tools: Sequence[ToolDeclaration] = TASK_TOOLS) -> None:
+        self.script = list(script)
+        self.tools = {tool.name: tool for tool in tools}
+        self.seen: list[tuple[LLMMessage, ...]] = []
+        self.offered: list[list[ToolDeclaration]] = []
+        self.settings: list[tuple[float, int]] = []
+
+    async def generate(
+        self,
+        messages: Sequence[LLMMessage],
+        tools: Sequence[ToolDeclaration],
+        temperature: float = 0.0,
+        max_tokens: int = 1024,
+    ) -> LLMResponse:
+        self.seen.append(tuple(messages))
+        self.offered.append(list(tools))
+        self.settings.append((temperature, max_tokens))
+        said = self.script.pop(0) if len(self.script) > 1 else self.script[0]
+        if isinstance(said, BaseException):
+            raise said
+        if isinstance(said, FunctionCall):
+            said = [said]
+        if isinstance(said, list):
+            return LLMResponse(function_calls=said, finish_reason="tool_calls")
+        return said if isinstance(said, LLMResponse) else LLMResponse(said)
+
+    def get_tool_declarations(self, names: Sequence[str]) -> list[ToolDeclaration]:
+        return [self.tools[name] for name in names if name in self.tools]
+
+
+class MemoryTasks:
+    """Tasks of several users, in memory."""
+
+    def __init__(self, **tasks: list[str]) -> None:
+        self.tasks = {user: dict(enumerate(titles, 1)) for user, titles in tasks.items()}
+        self.ran: list[tuple[str, dict[str, Any], str]] = []
+        self.instead: Callable[[str], Any] | None = None
+        """What happens in place of the tool, for the faults."""
+
+    def get_available_tools(self) -> list[str]:
+        return [tool.name for tool in TASK_TOOLS]
+
+    async def execute(self, tool_name: str, parameters: dict[str, Any], user_id: str) -> ToolResult:
+        self.ran.append((tool_name, parameters, user_id))
+        await asyncio.sleep(0)
+        if self.instead is not None:
+            made = self.instead(tool_name)
+            return await made if asyncio.iscoroutine(made) else made
+        own = self.tasks.setdefault(user_id, {})
+        if tool_name == "list_tasks":
+            listed = [{"id": number, "title": title} for number, title in own.items()]
+            return ToolResult(success=True, data={"tasks": listed})
+        if tool_name == "add_task":
+            number = max(own, default=0) + 1
+            own[number] = parameters["title"]
+            return ToolResult(success=True, data={"id": number, "title": parameters["title"]})
+        number = parameters["task_id"]
+        if number not in own:
+            return ToolResult(success=False, error="task not found", error_code="NOT_FOUND")
+        if tool_name == "delete_task":
+            del own[number]
+        return ToolResult(success=True, data={"id": number})
+
+
+class ListLog:
+    """Keeps rows of the decision log in lists."""
+
+    def __init__(self) -> None:
+        self.decisions: list[dict[str, Any]] = []
+        self.invocations: list[dict[str, Any]] = []
+
+    async def write_decision_log(self, **row: Any) -> None:
+        self.decisions.append(row)
+
+    async def write_tool_invocation_log(self, **row: Any) -> None:
+        self.invocations.append(row)
+
+
+def call(name: str, **arguments: Any) -> FunctionCall:
+    """A tool call as a model wants it."""
+    return FunctionCall(name, arguments)
+
+
+def context(message: str = "Hello", *, user_id: str = "ann", **fields: Any) -> DecisionContext:
+    """A message of Ann's."""
+    fields.setdefault("conversation_id", "c1")
+    return DecisionContext(user_id=user_id, message=message, **fields)
+
+
+def engine(
+    *script: Any, tools: Any = None, config: AgentEngineConfig | None = None, log: Any = None
+) -> LLMAgentEngine:
+    """An engine on a scripted model and tasks in memory."""
+    return LLMAgentEngine(
+        ScriptedAdapter(*script),
+        MemoryTasks(ann=["Buy milk", "Call mum"]) if tools is None else tools,
+        CONSTITUTION,
+        config=config,
+        decision_log=log,
+    )
+
+
+async def decide(message: str, *script: Any, **options: Any) -> AgentDecision:
+    """What a fresh engine makes of one message."""
+    return await engine(*script, **options).process_message(context(message))

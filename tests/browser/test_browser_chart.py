@@ -1,0 +1,114 @@
+"""The chart of runs, beside a stepper that plays one of them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from lab_page import LabPage, Notebook
+from playwright.sync_api import Locator, expect
+
+SETUP = """
+from llmsim_lab.lab import RateChart, TurnStepper
+from scenes import Model, make_run
+model = Model()
+simulation = make_run(model)
+"""
+STEPPER, CHART = 1, 2
+
+
+@pytest.fixture
+def notebook(lab: LabPage) -> Notebook:
+    cells = [SETUP, "TurnStepper(simulation)", "chart = RateChart(simulation); chart"]
+    notebook = lab.write("chart", cells)
+    for cell in range(3):
+        notebook.run_cell(cell)
+    expect(picture(notebook)).to_be_visible()
+    return notebook
+
+
+def picture(notebook: Notebook) -> Locator:
+    return notebook.output(CHART).get_by_role("img")
+
+
+def latest_rate(notebook: Notebook) -> str:
+    return f"{notebook.evaluate('simulation.state.global_state.interest_rate'):.2f}".rstrip("0")
+
+
+def test_the_chart_follows_a_run_and_says_its_latest_values(notebook: Notebook) -> None:
+    for turn in (1, 2, 3):
+        notebook.click("Step", cell=STEPPER)
+        expect(picture(notebook)).to_have_attribute("alt", re.compile(rf"turns 0 to {turn}\b"))
+        expect(picture(notebook)).to_have_attribute("alt", re.compile(latest_rate(notebook)))
+    notebook.evaluate("model.set(waiting=True)")
+    notebook.click("Play", cell=STEPPER)
+    notebook.says(STEPPER, "1 of 4")
+    expect(picture(notebook)).to_have_attribute("alt", re.compile(r"turns 0 to 3\b"))
+    notebook.evaluate("model.set(waiting=False)")
+    expect(picture(notebook)).to_have_attribute("alt", re.compile(r"turns 0 to 7\b"))
+    assert notebook.axe_faults() == []
+    assert notebook.cut_off(CHART) == []
+    notebook.screenshot("chart_light", of=notebook.output(CHART))
+    assert notebook.faults() == []
+
+
+def test_columns_and_references_are_chosen(notebook: Notebook) -> None:
+    notebook.click("Step", cell=STEPPER, times=3)
+    output = notebook.output(CHART)
+    main = output.get_by_label("Main chart", exact=True)
+    names = main.locator("option").all_inner_texts()
+    source = picture(notebook).get_attribute("src")
+    for name in (names[1], names[2], names[0]):
+        main.select_option(label=name)
+        expect(picture(notebook)).not_to_have_attribute("src", source or "")
+        source = picture(notebook).get_attribute("src")
+    for label in ("Taylor rule", "History", "Inflation"):
+        box = output.get_by_label(re.compile(label)).first
+        for _ in range(2):
+            box.click()
+            expect(picture(notebook)).not_to_have_attribute("src", source or "")
+            source = picture(notebook).get_attribute("src")
+    for _ in range(3):
+        notebook.click("Update", cell=CHART)
+        notebook.says(CHART, "Up to turn 3.")
+
+
+def test_files_are_made_and_the_table_is_shown(notebook: Notebook) -> None:
+    notebook.click("Step", cell=STEPPER)
+    output = notebook.output(CHART)
+    for _ in range(3):
+        for kind in ("PNG", "SVG", "CSV"):
+            notebook.click(kind, cell=CHART)
+            link = output.get_by_role("link", name=re.compile(rf"rates\.{kind.lower()}"))
+            expect(link).to_be_visible()
+            with notebook.page.expect_download() as download:
+                link.click()
+            assert download.value.suggested_filename == f"rates.{kind.lower()}"
+            assert download.value.path().stat().st_size > 100
+    notebook.button("Play", cell=STEPPER).click()
+    notebook.says(STEPPER, "Turn 5 is played.")
+    notebook.button("Play", cell=STEPPER).click()
+    notebook.says(STEPPER, "Turn 9 is played.")
+    notebook.button("Play", cell=STEPPER).click()
+    notebook.says(STEPPER, "Turn 13 is played.")
+    for _ in range(3):
+        notebook.click("Show table", cell=CHART)
+        expect(output.get_by_role("table").last).to_be_visible()
+        notebook.click("Earlier turns", cell=CHART)
+        expect(notebook.button("Earlier turns", cell=CHART)).to_be_disabled()
+        notebook.click("Later turns", cell=CHART)
+        expect(notebook.button("Later turns", cell=CHART)).to_be_disabled()
+        assert notebook.axe_faults() == []
+        notebook.click("Hide table", cell=CHART)
+        expect(notebook.button("Later turns", cell=CHART)).to_have_count(0)
+    assert notebook.faults() == []
+
+
+def test_it_reads_in_the_dark_and_on_a_narrow_page(notebook: Notebook, lab: LabPage) -> None:
+    notebook.click("Step", cell=STEPPER)
+    notebook.says(STEPPER, "Turn 1 is played.")
+    notebook.click("Show table", cell=CHART)
+    with lab.looking("JupyterLab Dark", width=800):
+        notebook.screenshot("chart_dark_800", of=notebook.output(CHART))
+        assert notebook.axe_faults() == []
+        assert notebook.cut_off(CHART) == []

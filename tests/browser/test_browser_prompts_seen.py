@@ -1,0 +1,149 @@
+"""The prompt viewer and the reasoning inspector, clicked."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from lab_page import LabPage, Notebook
+from playwright.sync_api import Locator, expect
+
+SETUP = """
+from llmsim_lab.files import data_path
+from llmsim_lab.lab import PromptViewer, ReasoningInspector
+from llmsim_lab.runs import load
+simulation = load(data_path("tapes/two_nations.tape"), 1)
+"""
+VIEWER, INSPECTOR = 1, 2
+
+
+@pytest.fixture
+def notebook(lab: LabPage) -> Notebook:
+    cells = [SETUP, "PromptViewer(simulation)", "ReasoningInspector(simulation)"]
+    notebook = lab.write("prompts", cells)
+    for cell in range(3):
+        notebook.run_cell(cell)
+    expect(notebook.button("Previous", cell=INSPECTOR)).to_be_enabled()
+    return notebook
+
+
+def box(notebook: Notebook, cell: int, label: str) -> Locator:
+    return notebook.output(cell).get_by_label(label, exact=True)
+
+
+@pytest.mark.parametrize("cell", [VIEWER, INSPECTOR])
+def test_turns_are_gone_through_back_and_forth(notebook: Notebook, cell: int) -> None:
+    output = notebook.output(cell)
+    for turn in (11, 10, 9):
+        notebook.click("Previous", cell=cell)
+        expect(output).to_contain_text(f"Turn {turn}")
+    for turn in (10, 11, 12):
+        notebook.click("Next", cell=cell)
+        expect(output).to_contain_text(f"Turn {turn}")
+    notebook.click("Next", cell=cell)
+    notebook.says(cell, "There is nothing to show after turn 12.")
+    for turn in (3, 7, 5):
+        box(notebook, cell, "Turn shown").fill(str(turn))
+        box(notebook, cell, "Turn shown").press("Enter")
+        expect(output).to_contain_text(f"Turn {turn}")
+        notebook.click("Latest", cell=cell)
+        expect(output).to_contain_text("Turn 12")
+    assert notebook.faults() == []
+
+
+def test_a_text_is_searched_and_the_hits_are_gone_through(notebook: Notebook) -> None:
+    notebook.click("Find", cell=VIEWER, times=2)
+    box(notebook, VIEWER, "Search").fill("no such words anywhere")
+    box(notebook, VIEWER, "Search").press("Enter")
+    notebook.says(VIEWER, "Not found.")
+    box(notebook, VIEWER, "Search").fill("inflation")
+    box(notebook, VIEWER, "Search").press("Enter")
+    notebook.says(VIEWER, "Hit 1 of ")
+    for hit in (2, 3, 4):
+        notebook.click("Next hit", cell=VIEWER)
+        notebook.says(VIEWER, f"Hit {hit} of ")
+    for hit in (3, 2, 1):
+        notebook.click("Previous hit", cell=VIEWER)
+        notebook.says(VIEWER, f"Hit {hit} of ")
+    box(notebook, VIEWER, "Hits").select_option(index=5)
+    notebook.says(VIEWER, "Hit 6 of ")
+    assert notebook.axe_faults() == []
+    notebook.screenshot("prompt_viewer_search", of=notebook.output(VIEWER))
+
+
+def test_components_and_agents_are_chosen_and_texts_copied(notebook: Notebook) -> None:
+    output = notebook.output(VIEWER)
+    for component in ("validator", "engine", "agent"):
+        box(notebook, VIEWER, "Component").select_option(label=component)
+        expect(output).to_contain_text(f"Turn 12 · {component} · ")
+    for index in (1, 0, 1):
+        box(notebook, VIEWER, "Agent").select_option(index=index)
+        name = box(notebook, VIEWER, "Agent").locator("option").nth(index).inner_text()
+        expect(output).to_contain_text(f"Turn 12 · agent · {name}")
+    copy = output.get_by_role("textbox", name="Prompt")
+    for _ in range(3):
+        notebook.click("Copy", cell=VIEWER)
+        expect(copy).to_have_value(re.compile("economic"))
+        copy.click()
+        notebook.page.keyboard.press("Control+a")
+        notebook.page.keyboard.press("Control+c")
+        copied = notebook.page.evaluate("navigator.clipboard.readText()")
+        assert copied == copy.input_value()
+        notebook.click("Copy", cell=VIEWER)
+        expect(copy).to_have_count(0)
+    compare = box(notebook, VIEWER, "Compare with the turn before")
+    for _ in range(3):
+        compare.check()
+        expect(output).to_contain_text("From turn 11 to turn 12")
+        compare.uncheck()
+        expect(output.get_by_text("From turn 11 to turn 12")).to_have_count(0)
+
+
+def test_the_reasoning_is_filtered_by_agent_component_status_and_text(notebook: Notebook) -> None:
+    output = notebook.output(INSPECTOR)
+    agents = box(notebook, INSPECTOR, "Agent").locator("option").all_inner_texts()[1:]
+    assert len(agents) == 2
+    for shown, hidden in (agents, agents[::-1], agents):
+        box(notebook, INSPECTOR, "Agent").select_option(label=shown)
+        expect(output.get_by_text(shown, exact=True).last).to_be_visible()
+        expect(output.locator(".widget-html").get_by_text(hidden, exact=True)).to_have_count(0)
+    box(notebook, INSPECTOR, "Agent").select_option(index=0)
+    for component in ("validator", "engine", "agent"):
+        box(notebook, INSPECTOR, "Component").select_option(label=component)
+        expect(output.locator(".widget-html").last).to_contain_text(component)
+    box(notebook, INSPECTOR, "Component").select_option(index=0)
+    for status in ("failed", "repaired", "fallback"):
+        box(notebook, INSPECTOR, "Status").select_option(label=status)
+        expect(output).to_contain_text("Nothing passes the filter in this turn.")
+    box(notebook, INSPECTOR, "Status").select_option(index=0)
+    for text in ("xyzzy", "qwertz", "no such words"):
+        box(notebook, INSPECTOR, "Text").fill(text)
+        box(notebook, INSPECTOR, "Text").press("Enter")
+        expect(output).to_contain_text("Nothing passes the filter in this turn.")
+    box(notebook, INSPECTOR, "Text").fill("inflation")
+    box(notebook, INSPECTOR, "Text").press("Enter")
+    expect(output.get_by_text("Nothing passes the filter")).to_have_count(0)
+    box(notebook, INSPECTOR, "Text").fill("")
+    box(notebook, INSPECTOR, "Text").press("Enter")
+    changes = box(notebook, INSPECTOR, "Show what changed since the turn before")
+    for _ in range(3):
+        changes.check()
+        expect(output.locator("ins, del").first).to_be_visible()
+        changes.uncheck()
+        expect(output.locator("ins, del")).to_have_count(0)
+    assert notebook.axe_faults() == []
+    assert notebook.cut_off(INSPECTOR) == []
+    notebook.screenshot("inspector_light", of=output)
+
+
+def test_they_read_in_the_dark_and_on_a_narrow_page(notebook: Notebook, lab: LabPage) -> None:
+    box(notebook, VIEWER, "Compare with the turn before").check()
+    box(notebook, INSPECTOR, "Show what changed since the turn before").check()
+    expect(notebook.output(VIEWER)).to_contain_text("From turn 11 to turn 12")
+    expect(notebook.output(INSPECTOR).locator("ins, del").first).to_be_visible()
+    with lab.looking("JupyterLab Dark", width=800):
+        notebook.screenshot("prompt_viewer_dark_800", of=notebook.output(VIEWER))
+        notebook.screenshot("inspector_dark_800", of=notebook.output(INSPECTOR))
+        assert notebook.axe_faults() == []
+        assert notebook.cut_off(VIEWER) == []
+        assert notebook.cut_off(INSPECTOR) == []

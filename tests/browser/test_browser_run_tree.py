@@ -1,0 +1,92 @@
+"""The tree of a tape's runs, clicked."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from lab_page import LabPage, Notebook
+from playwright.sync_api import Locator, expect
+
+SETUP = """
+from llmsim_lab.files import data_path
+from llmsim_lab.lab import RunTree
+from llmsim_lab.llm import Tape
+from scenes import Model
+tape = Tape(data_path("tapes/first_run.tape"), read_only=True)
+"""
+WIDGET = 1
+
+
+@pytest.fixture
+def notebook(lab: LabPage) -> Notebook:
+    notebook = lab.write("run_tree", [SETUP, "tree = RunTree(tape); tree"])
+    notebook.run_cell(0)
+    notebook.run_cell(1)
+    expect(notebook.button("Open", cell=WIDGET)).to_be_enabled()
+    return notebook
+
+
+def choose(notebook: Notebook, label: str, index: int) -> None:
+    lists: Locator = notebook.output(WIDGET).get_by_label(label, exact=True)
+    expect(lists).to_be_enabled()
+    lists.select_option(index=index)
+
+
+def test_a_run_is_chosen_and_compared_with_its_forks(notebook: Notebook) -> None:
+    output = notebook.output(WIDGET)
+    expect(output.get_by_role("table").first).to_contain_text("runs, forks and reruns")
+    for other in (2, 3, 2):
+        choose(notebook, "Compare with", other)
+        notebook.says(WIDGET, f"Run 1 and run {other} are compared.")
+        expect(output).to_contain_text("They part at turn 4")
+        expect(output.get_by_role("img")).to_have_attribute(
+            "alt", re.compile(rf"run 1 ends at .*run {other} ends at ")
+        )
+    assert notebook.axe_faults() == []
+    assert notebook.cut_off(WIDGET) == []
+    notebook.screenshot("run_tree_light", of=output)
+    choose(notebook, "Compare with", 1)
+    notebook.says(WIDGET, "A run does not differ from itself")
+    choose(notebook, "Compare with", 0)
+    expect(output.get_by_role("img")).to_have_count(0)
+    for run in (2, 3, 1):
+        choose(notebook, "Run", run - 1)
+        expect(output).to_contain_text(f"Run {run}")
+    assert notebook.faults() == []
+
+
+def test_runs_are_opened_in_a_stepper_and_closed(notebook: Notebook) -> None:
+    for run in (1, 2, 3):
+        choose(notebook, "Run", run - 1)
+        notebook.click("Open")
+        notebook.says(WIDGET, f"Run {run} is open below.")
+        notebook.click("Previous")
+        expect(notebook.output(WIDGET)).to_contain_text("Turn 7 (")
+        if run == 1:
+            assert notebook.axe_faults() == []
+        notebook.click("Close")
+        expect(notebook.button("Previous", cell=WIDGET)).to_have_count(0)
+
+
+def test_the_tape_is_verified_stopped_and_read_again(notebook: Notebook) -> None:
+    for _ in range(3):
+        notebook.click("Refresh")
+        notebook.says(WIDGET, "The tape was read again.")
+        notebook.click("Verify")
+        notebook.says(WIDGET, "The tape is sound; 3 runs replayed to the same turns.")
+    for _ in range(3):
+        notebook.click("Verify")
+        if notebook.button("Stop", cell=WIDGET).is_enabled():
+            notebook.button("Stop", cell=WIDGET).click(force=True)
+        expect(notebook.button("Verify", cell=WIDGET)).to_be_enabled()
+        expect(notebook.output(WIDGET).get_by_role("alert")).to_have_count(0)
+
+
+def test_it_reads_in_the_dark_and_on_a_narrow_page(notebook: Notebook, lab: LabPage) -> None:
+    choose(notebook, "Compare with", 2)
+    notebook.says(WIDGET, "are compared.")
+    with lab.looking("JupyterLab Dark", width=800):
+        notebook.screenshot("run_tree_dark_800", of=notebook.output(WIDGET))
+        assert notebook.axe_faults() == []
+        assert notebook.cut_off(WIDGET) == []

@@ -1,0 +1,76 @@
+"""A person's turn on the command line: asked field by field, until each is right."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from cli_kit import Run
+
+CHAIR = """
+start: 1979Q3
+turns: 1
+nations:
+  - name: Aland
+    kind: human
+validator:
+  kind: always_valid
+"""
+
+
+@pytest.fixture
+def typed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> io.StringIO:
+    """What the person types, with the run's file beside; to be filled by the test."""
+    (tmp_path / "chair.yaml").write_text(CHAIR)
+    keyboard = io.StringIO()
+    monkeypatch.setattr(sys, "stdin", keyboard)
+    return keyboard
+
+
+def types(keyboard: io.StringIO, *lines: str) -> None:
+    keyboard.write("".join(f"{line}\n" for line in lines))
+    keyboard.seek(0)
+
+
+def test_a_person_is_shown_the_prompt_and_asked_for_each_field(
+    llmsim_lab: Run, typed: io.StringIO
+) -> None:
+    types(typed, "Raise the rate", "Prices rise.", "0,8", "11 %")
+    status, out, err = llmsim_lab("run", "chair.yaml", "--out", "out")
+    assert (status, err) == (0, "")
+    assert "You advise Aland. Mandate: stable prices" in out
+    assert "proposed rate (7.75, 8, " in out
+    frame = pd.read_csv("out/decisions.csv").query("component == 'agent'")
+    assert frame["model"].tolist() == ["human"]
+    assert frame["confidence"].tolist() == [0.8]
+    assert pd.read_csv("out/turns.csv")["interest_rate"].tolist()[1] == 11
+
+
+def test_a_wrong_field_is_asked_for_again(llmsim_lab: Run, typed: io.StringIO) -> None:
+    types(typed, "", "Raise the rate", "Prices rise.", "sure", "0.8", "40", "11")
+    status, out, _ = llmsim_lab("run", "chair.yaml", "--out", "out")
+    assert status == 0
+    assert "That is missing." in out
+    assert "That is 'sure'; choose one of 0, 0.05" in out
+    assert "That is 40.0; choose one of 7.75" in out
+
+
+def test_a_refused_action_is_asked_for_once_more(llmsim_lab: Run, typed: io.StringIO) -> None:
+    first = ("Plant tulips", "They are pretty.", "0.5", "11")
+    types(typed, *first, "Raise the rate", "Prices rise.", "0.8", "11")
+    status, out, _ = llmsim_lab("run", "chair.yaml", "--out", "out")
+    assert status == 0
+    assert "Not accepted: the action names nothing of economic policy" in out
+    assert pd.read_csv("out/decisions.csv")["status"].tolist()[0] == "repaired"
+
+
+def test_with_nobody_at_the_keyboard_the_run_ends_and_says_so(
+    llmsim_lab: Run, typed: io.StringIO
+) -> None:
+    types(typed, "Raise the rate")
+    status, _, err = llmsim_lab("run", "chair.yaml", "--out", "out")
+    assert status == 1
+    assert "nobody answers for Aland: standard input has ended" in err

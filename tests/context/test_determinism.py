@@ -1,0 +1,70 @@
+"""The same input makes the same bytes, whatever the process's hash seed and the dicts' order."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from llmsim_lab.context import CrisisScenario
+
+SCRIPT = """
+import json, sys
+from llmsim_lab.context import CrisisScenario, apply_deterministic_updates, engine_output_schema
+
+for name in ("strait", "bank_run"):
+    scenario = CrisisScenario.load(name)
+    modules = scenario.compose()
+    engine = scenario.engine(modules)
+    for step in (1, 2, 3):
+        records = apply_deterministic_updates(modules, engine, step)
+        state = engine.get_current_state()
+        said = {agent: f"{agent} waits." for agent in scenario.agents}
+        for options in ({}, {"stable_first": True}, {"budget_tokens": 330}):
+            builder = scenario.builder(modules, **options)
+            for agent, own in state["agent_vars"].items():
+                prompt = builder.build_prompt(
+                    agent, step, own, state["global_vars"], said, scenario.initial_events()
+                )
+                print(prompt, prompt.digest, prompt.provenance)
+        print(records)
+    print(json.dumps(engine_output_schema(engine)))
+"""
+
+
+def run(hash_seed: str) -> bytes:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", SCRIPT],
+        env=os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONIOENCODING": "utf-8"},
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
+    return done.stdout
+
+
+def test_two_processes_with_different_hash_seeds_make_the_same_bytes() -> None:
+    one, other = run("1"), run("2")
+    assert one.count(b"=== YOUR DECISION ===") == 2 * 3 * 3 * 4
+    assert one == other
+
+
+def turned(mapping: dict[str, Any]) -> dict[str, Any]:
+    return dict(reversed(mapping.items()))
+
+
+@pytest.mark.parametrize("name", ["strait", "bank_run"])
+def test_the_order_of_the_dicts_does_not_matter(name: str) -> None:
+    scenario = CrisisScenario.load(name)
+    builder = scenario.builder()
+    state = scenario.engine().get_current_state()
+    said = {agent: f"{agent} waits." for agent in scenario.agents}
+    for agent, own in state["agent_vars"].items():
+        one = builder.build_prompt(agent, 1, own, state["global_vars"], said, [])
+        other = builder.build_prompt(
+            agent, 1, turned(own), turned(state["global_vars"]), turned(said), []
+        )
+        assert one == other

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from builders import make_client, requests_of
+from context_kit import make_variables
+from pydantic import ValidationError
+
+from llmsim_lab.context import EngineOutput, GameEngine, engine_output_for, engine_output_schema
+from llmsim_lab.llm.embedded.grammar import bounded
+
+
+def make_engine() -> GameEngine:
+    variables = make_variables(
+        global_vars={
+            "tension": {"type": "scale", "default": 50, "description": "How tense it is."},
+            "talks": {"type": "choice", "options": ["Open", "Closed"], "default": "Open"},
+        },
+        agent_vars={"gold": {"type": "number", "min": 0, "default": 1}},
+    )
+    return GameEngine({}, {"Ada": {}, "Bo": {}}, variables=variables)
+
+
+ANSWER: dict[str, Any] = {
+    "state_updates": {"global_vars": {"tension": 65}, "agent_vars": {"Ada": {"gold": 3}}},
+    "events": [{"type": "trade", "description": "Ada sold wool"}],
+    "reasoning": "Wool was dear.",
+}
+
+
+def objects_in(schema: Any) -> list[dict[str, Any]]:
+    if isinstance(schema, list):
+        return [found for item in schema for found in objects_in(item)]
+    if not isinstance(schema, dict):
+        return []
+    here = [schema] if schema.get("type") == "object" else []
+    return here + [found for item in schema.values() for found in objects_in(item)]
+
+
+def test_updates_and_events_are_plain_dicts() -> None:
+    output = EngineOutput.model_validate(ANSWER)
+    assert output.state_updates == ANSWER["state_updates"]
+    assert output.events == ANSWER["events"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"confidence": 1},
+        {"state_updates": {"agents": {}}},
+        {"events": [{"type": "a", "description": "b", "secret": "c"}]},
+        {"events": [{"type": "a"}]},
+        {"state_updates": {"agent_vars": {"Ada": 3}}},
+    ],
+)
+def test_what_is_not_of_the_form_is_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        EngineOutput.model_validate(ANSWER | change)
+
+
+def test_either_part_of_the_updates_may_be_left_out() -> None:
+    output = EngineOutput.model_validate(ANSWER | {"state_updates": {}})
+    assert make_engine().apply_state_updates(output.state_updates) == ()
+
+
+def test_the_schema_names_the_scenarios_variables_and_no_others() -> None:
+    updates = engine_output_schema(make_engine())["properties"]["state_updates"]["properties"]
+    world = updates["global_vars"]["properties"]
+    assert world["tension"] == {
+        "type": "integer",
+        "minimum": 0,
+        "maximum": 100,
+        "description": "How tense it is.",
+    }
+    assert world["talks"] == {"enum": ["Open", "Closed"]}
+    assert list(updates["agent_vars"]["properties"]) == ["Ada", "Bo"]
+    assert updates["agent_vars"]["properties"]["Bo"]["properties"] == {
+        "gold": {"type": "number", "minimum": 0}
+    }
+
+
+def test_the_schema_does_not_name_what_only_code_may_change() -> None:
+    variables = make_variables(
+        global_vars={"tax": {"type": "percent", "default": 10, "engine_may_set": False}}
+    )
+    schema = engine_output_schema(GameEngine({"wind": 1}, {}, variables=variables))
+    updates = schema["properties"]["state_updates"]["properties"]
+    assert list(updates["global_vars"]["properties"]) == ["wind"]
+
+
+def test_every_object_of_the_schema_is_closed() -> None:
+    found = objects_in(engine_output_schema(make_engine()))
+    assert len(found) == 7
+    assert all(item["additionalProperties"] is False for item in found)
+
+
+def test_variables_may_be_left_out_and_the_rest_may_not() -> None:
+    schema = engine_output_schema(make_engine())
+    updates = schema["properties"]["state_updates"]
+    assert schema["required"] == ["state_updates", "events", "reasoning"]
+    assert updates["required"] == ["global_vars", "agent_vars"]
+    assert updates["properties"]["global_vars"]["required"] == []
+    assert updates["properties"]["agent_vars"]["required"] == []
+
+
+def test_texts_and_events_are_bounded() -> None:
+    schema = engine_output_schema(make_engine(), max_events=2, max_text_chars=50)["properties"]
+    assert schema["events"]["maxItems"] == 2
+    assert schema["events"]["items"]["properties"]["description"]["maxLength"] == 50
+    assert schema["reasoning"]["maxLength"] == 50
+
+
+async def test_a_client_sends_exactly_this_schema_and_returns_the_answer() -> None:
+    engine = make_engine()
+    client = make_client([ANSWER])
+    output = await client.call_with_retry(
+        prompt="What changes?", response_model=engine_output_for(engine)
+    )
+    assert output.state_updates == ANSWER["state_updates"]
+    assert output.call is not None
+    [request] = requests_of(client)
+    assert request.schema is not None
+    without_prose = engine_output_schema(engine)
+    assert dict(request.schema) == without_prose
+
+
+async def test_a_client_shows_the_model_an_answer_of_the_wrong_form() -> None:
+    client = make_client([ANSWER | {"agent_messages": {}}, ANSWER])
+    output = await client.call_with_retry(
+        prompt="What changes?", response_model=engine_output_for(make_engine())
+    )
+    assert output.call is not None
+    assert output.call.status == "repaired"
+
+
+def test_the_embedded_model_is_held_to_the_same_names() -> None:
+    schema = bounded(engine_output_schema(make_engine()))
+    world = schema["properties"]["state_updates"]["properties"]["global_vars"]
+    assert list(world["properties"]) == ["tension", "talks"]
+    assert (world["required"], world["additionalProperties"]) == ([], False)
+
+
+def test_a_variable_may_be_called_required() -> None:
+    engine = GameEngine({"required": 1}, {"required": {"properties": 2}})
+    schema = engine_output_for(engine).model_json_schema()
+    updates = schema["properties"]["state_updates"]["properties"]
+    assert updates["global_vars"]["properties"] == {"required": {"type": "number"}}
+    assert list(updates["agent_vars"]["properties"]) == ["required"]

@@ -1,0 +1,268 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from context_kit import write_module
+
+from llmsim_lab.context import SHIPPED_MODULES, ModuleLoader
+from llmsim_lab.errors import ConfigError
+
+SAYS_HI = """
+    def build_agent_context(agent_name, agent_state, global_state):
+        return "Hi."
+"""
+
+
+def test_data_and_code_are_read(tmp_path: Path) -> None:
+    write_module(tmp_path, "mood", "title: MOOD\npriority: 7\nmax_tokens: 9\n", SAYS_HI)
+    [module] = ModuleLoader(tmp_path).load(["mood"])
+    assert (module.name, module.title, module.priority, module.max_tokens) == ("mood", "MOOD", 7, 9)
+    assert module.code.build_agent_context("Ada", {}, {}) == "Hi."
+
+
+def test_an_empty_file_is_a_module_with_nothing(tmp_path: Path) -> None:
+    write_module(tmp_path, "mood")
+    [module] = ModuleLoader(tmp_path).load(["mood"])
+    assert (module.heading, module.code, module.sections) == ("MOOD", None, ())
+
+
+def test_what_a_module_requires_comes_along_first(tmp_path: Path) -> None:
+    write_module(tmp_path, "a", "requires: [c, b]")
+    write_module(tmp_path, "b", "requires: [c]")
+    write_module(tmp_path, "c")
+    assert ModuleLoader(tmp_path).load(["a"]).names == ("c", "b", "a")
+
+
+def test_without_a_folder_the_packages_own_are_found() -> None:
+    loader = ModuleLoader()
+    assert loader.folders == (SHIPPED_MODULES,)
+    assert {"agents_base", "diplomatic_base", "military_base", "trust_dynamics"} <= set(
+        loader.available()
+    )
+
+
+def test_ones_own_module_may_require_a_shipped_one_where_both_folders_are_named(
+    tmp_path: Path,
+) -> None:
+    write_module(tmp_path, "mine", "requires: [agents_base]")
+    assert ModuleLoader(tmp_path, SHIPPED_MODULES).load(["mine"]).names == ("agents_base", "mine")
+
+
+@pytest.mark.parametrize(
+    "name", ["../outside", "/etc/passwd", "sub/mood", "..", ".", "", "mood.yaml", "a b", "__init__"]
+)
+def test_a_name_that_is_not_a_plain_one_is_refused(tmp_path: Path, name: str) -> None:
+    inside = tmp_path / "modules"
+    inside.mkdir()
+    write_module(tmp_path, "outside", "", SAYS_HI)
+    with pytest.raises(ConfigError, match="is not a plain name"):
+        ModuleLoader(inside).load([name])
+
+
+def test_a_requirement_that_leads_out_is_refused_with_its_line(tmp_path: Path) -> None:
+    path = write_module(tmp_path, "mood", "title: M\nrequires: [../outside]\n")
+    with pytest.raises(ConfigError) as caught:
+        ModuleLoader(tmp_path).load(["mood"])
+    assert f"'../outside', which module 'mood' ({path}, line 2) requires" in str(caught.value)
+
+
+@pytest.mark.parametrize("ending", ["yaml", "py"])
+def test_a_link_out_of_the_folder_is_refused(tmp_path: Path, ending: str) -> None:
+    inside = tmp_path / "modules"
+    inside.mkdir()
+    write_module(tmp_path, "mood", "", SAYS_HI)
+    if ending == "py":
+        write_module(inside, "mood")
+    (inside / f"mood.{ending}").symlink_to(tmp_path / f"mood.{ending}")
+    with pytest.raises(ConfigError, match=r"is a link to .* outside its folder; copy the file"):
+        ModuleLoader(inside).load(["mood"])
+
+
+def test_code_is_not_run_where_the_caller_says_so(tmp_path: Path) -> None:
+    write_module(tmp_path, "mood", "", "raise SystemExit('it ran')")
+    [module] = ModuleLoader(tmp_path, run_code=False).load(["mood"])
+    assert module.code is None
+
+
+def test_the_packages_own_modules_have_their_code_even_then(tmp_path: Path) -> None:
+    modules = ModuleLoader(tmp_path, SHIPPED_MODULES, run_code=False).load(["military_base"])
+    assert modules.modules[0].updates_state
+
+
+def test_loading_code_writes_nothing_beside_it(tmp_path: Path) -> None:
+    write_module(tmp_path, "mood", "", SAYS_HI)
+    ModuleLoader(tmp_path).load(["mood"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mood.py", "mood.yaml"]
+
+
+def test_changed_code_is_read_again(tmp_path: Path) -> None:
+    write_module(tmp_path, "mood", "", SAYS_HI)
+    loader = ModuleLoader(tmp_path)
+    loader.load(["mood"])
+    write_module(tmp_path, "mood", "", SAYS_HI.replace("Hi", "Bye"))
+    assert loader.load(["mood"]).modules[0].context_for("Ada", {}, {}) == "Bye."
+
+
+def test_a_digest_tells_modules_apart_by_data_and_by_code(tmp_path: Path) -> None:
+    loader = ModuleLoader(tmp_path)
+    digests = []
+    for data, code in (
+        ("priority: 1", SAYS_HI),
+        ("{priority: 1}", SAYS_HI),
+        ("priority: 2", SAYS_HI),
+        ("priority: 1", SAYS_HI.replace("Hi", "Bye")),
+    ):
+        write_module(tmp_path, "mood", data, code)
+        digests.append(loader.load(["mood"]).digests["mood"])
+    assert digests[0] == digests[1]
+    assert len(set(digests)) == 3
+
+
+def test_code_that_is_not_text_is_refused(tmp_path: Path) -> None:
+    write_module(tmp_path, "mood")
+    (tmp_path / "mood.py").write_bytes(b"x = '\xff'")
+    with pytest.raises(ConfigError, match="cannot read the module's code"):
+        ModuleLoader(tmp_path).load(["mood"])
+
+
+def test_code_may_define_dataclasses(tmp_path: Path) -> None:
+    code = """
+        from __future__ import annotations
+        from dataclasses import dataclass
+
+        @dataclass
+        class Mood:
+            level: int = 3
+
+        def build_agent_context(agent_name, agent_state, global_state):
+            return str(Mood().level)
+    """
+    write_module(tmp_path, "mood", "", code)
+    assert ModuleLoader(tmp_path).load(["mood"]).modules[0].context_for("Ada", {}, {}) == "3"
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("x = 1\ny = x / 0\n", "line 2: the module's code does not load: ZeroDivisionError"),
+        ("x = (\n", "line 1: the module's code does not load: SyntaxError"),
+        ("x = 1\n", "the code defines neither build_agent_context nor compute_state_updates"),
+        ("def build_agent_context(agent):\n    return 'x'\n", "build_agent_context must take"),
+    ],
+)
+def test_code_that_does_not_load_is_named_with_its_line(
+    tmp_path: Path, code: str, message: str
+) -> None:
+    write_module(tmp_path, "mood", "", code)
+    with pytest.raises(ConfigError) as caught:
+        ModuleLoader(tmp_path).load(["mood"])
+    assert str(caught.value).startswith(f"{tmp_path / 'mood.py'}")
+    assert message in str(caught.value)
+
+
+def test_code_that_breaks_on_the_second_reading_leaves_the_first_alone(tmp_path: Path) -> None:
+    write_module(tmp_path, "mood", "", SAYS_HI)
+    loader = ModuleLoader(tmp_path)
+    [module] = loader.load(["mood"])
+    write_module(tmp_path, "mood", "", "1 / 0")
+    with pytest.raises(ConfigError, match="ZeroDivisionError"):
+        loader.load(["mood"])
+    assert module.context_for("Ada", {}, {}) == "Hi."
+
+
+@pytest.mark.parametrize(
+    ("data", "line", "message"),
+    [
+        ("title: M\npriorty: 3\n", 2, "priorty: unknown key; known here are description, max_t"),
+        ("title: M\npriority: high\n", 2, "priority: Input should be a valid integer"),
+        ("title: M\npriority: 101\n", 2, "priority: Input should be less than or equal to 100"),
+        ("max_tokens: 0\n", 1, "max_tokens: Input should be greater than or equal to 1"),
+        ("name: mood\n", 1, "name: unknown key"),
+        ("code: evil.py\n", 1, "code: unknown key"),
+        ("sections:\n  - title: A\n", 2, "sections.0.text: Field required"),
+        ("sections:\n  - title: A\n    text: '{{ x'\n", 3, "sections.0.text: prompt 'section'"),
+        (
+            "variables:\n  agent_vars:\n    gold: {type: scale, colour: red}\n",
+            3,
+            "colour: unknown key; known here are default, description, engine_may_set, label, max",
+        ),
+        (
+            "variables:\n  agent_vars:\n    gold:\n      type: scale\n      default: 120\n",
+            3,
+            "120 is above the greatest value, 100",
+        ),
+        (
+            "variables:\n  agent_vars:\n    gold:\n      type: choice\n      options: [yes, no]\n",
+            5,
+            "options.0: Input should be a valid string (it is True)",
+        ),
+        ("variables:\n  agents:\n    gold: {}\n", 2, "unknown key; known here are agent_vars"),
+        ("variables:\n  agent_vars:\n    gold: {type: scales}\n", 3, "'scales' found using 'type'"),
+    ],
+)
+def test_a_fault_in_the_data_is_named_with_file_and_line(
+    tmp_path: Path, data: str, line: int, message: str
+) -> None:
+    path = write_module(tmp_path, "mood", data)
+    with pytest.raises(ConfigError) as caught:
+        ModuleLoader(tmp_path).load(["mood"])
+    assert str(caught.value).startswith(f"{path}, line {line}: ")
+    assert message in str(caught.value)
+
+
+def test_a_key_twice_is_refused_with_its_line(tmp_path: Path) -> None:
+    write_module(tmp_path, "mood", "title: A\ntitle: B\n")
+    with pytest.raises(ConfigError, match=r"'title' stands there twice\n.*line 2"):
+        ModuleLoader(tmp_path).load(["mood"])
+
+
+def test_a_variable_that_two_files_define_is_refused_with_both_lines(tmp_path: Path) -> None:
+    data = "variables:\n  agent_vars:\n    gold: {type: scale}\n"
+    one, two = (write_module(tmp_path, name, data) for name in "ab")
+    with pytest.raises(ConfigError) as caught:
+        ModuleLoader(tmp_path).load(["a", "b"])
+    assert f"module 'b' ({two}, line 3) defines the variable 'gold'" in str(caught.value)
+    assert f"which module 'a' ({one}, line 3) defines already" in str(caught.value)
+
+
+def test_a_missing_module_is_named_beside_those_that_are_there(tmp_path: Path) -> None:
+    write_module(tmp_path, "mood")
+    with pytest.raises(ConfigError, match=r"there is no module 'moood' in .*; there are: mood"):
+        ModuleLoader(tmp_path).load(["moood"])
+
+
+def test_a_missing_requirement_is_named_with_the_line_that_asks_for_it(tmp_path: Path) -> None:
+    path = write_module(tmp_path, "mood", "title: M\nrequires: [sky]\n")
+    with pytest.raises(ConfigError) as caught:
+        ModuleLoader(tmp_path).load(["mood"])
+    assert f"no module 'sky', which module 'mood' ({path}, line 2) requires" in str(caught.value)
+
+
+def test_files_that_require_each_other_are_refused(tmp_path: Path) -> None:
+    write_module(tmp_path, "a", "requires: [b]")
+    write_module(tmp_path, "b", "requires: [a]")
+    with pytest.raises(ConfigError, match="in a circle: a -> b -> a"):
+        ModuleLoader(tmp_path).load(["a"])
+
+
+def test_a_name_given_twice_is_refused(tmp_path: Path) -> None:
+    write_module(tmp_path, "a")
+    with pytest.raises(ConfigError, match="module 'a' is named twice"):
+        ModuleLoader(tmp_path).load(["a", "a"])
+
+
+def test_a_bare_text_in_place_of_a_list_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"use \['mood'\]"):
+        ModuleLoader(tmp_path).load("mood")
+
+
+def test_a_module_in_two_folders_is_refused(tmp_path: Path) -> None:
+    write_module(tmp_path, "agents_base")
+    with pytest.raises(ConfigError, match="module 'agents_base' is there twice"):
+        ModuleLoader(tmp_path, SHIPPED_MODULES).load(["agents_base"])
+
+
+def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="there is no module folder"):
+        ModuleLoader(tmp_path / "nowhere")

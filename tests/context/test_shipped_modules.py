@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from llmsim_lab.context import BehaviorModule, ModuleLoader
+
+
+def shipped(name: str) -> BehaviorModule:
+    return ModuleLoader().load([name]).modules[-1]
+
+
+def says(name: str, own: dict[str, Any], world: dict[str, Any] | None = None) -> str | None:
+    return shipped(name).context_for("Ada", own, world or {})
+
+
+def changes(name: str, own: dict[str, Any], world: dict[str, Any] | None = None) -> dict[str, Any]:
+    return shipped(name).updates_for("Ada", own, world or {}, 1)
+
+
+@pytest.mark.parametrize("name", ModuleLoader().available())
+def test_every_shipped_module_says_what_it_is_and_describes_its_variables(name: str) -> None:
+    module = shipped(name)
+    assert module.description
+    variables = {**module.variables.global_vars, **module.variables.agent_vars}
+    assert variables
+    assert [name for name, variable in variables.items() if not variable.description] == []
+
+
+def test_the_base_of_agents_is_data_only() -> None:
+    assert shipped("agents_base").code is None
+
+
+@pytest.mark.parametrize(
+    ("trust", "start"),
+    [
+        (29, "WARNING: Trust critically low (29/100)."),
+        (30, "Your trust is stable (30/100)."),
+        (70, "Your trust is stable (70/100)."),
+        (71, "ADVANTAGE: High trust (71/100)."),
+    ],
+)
+def test_trust_says_how_one_stands(trust: int, start: str) -> None:
+    assert (says("trust_dynamics", {"trust_level": trust}) or "").startswith(start)
+
+
+def test_trust_says_what_moved_it_in_lines_of_readable_length() -> None:
+    text = says("trust_dynamics", {"trust_level": 50, "trust_note": "Word was kept. " * 12}) or ""
+    assert text.startswith("Your trust is stable (50/100). Word was kept.")
+    assert max(map(len, text.splitlines())) <= 76
+
+
+@pytest.mark.parametrize(
+    ("own", "expected"),
+    [
+        ({"trust_level": 50, "had_positive_interaction": False}, {"trust_level": 49}),
+        ({"trust_level": 0, "had_positive_interaction": False}, {}),
+        ({"trust_level": 50, "had_positive_interaction": True}, {}),
+        ({"trust_level": 50}, {}),
+    ],
+)
+def test_trust_wears_off_without_good_dealings(
+    own: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    assert changes("trust_dynamics", own) == expected
+
+
+def test_diplomacy_is_silent_while_all_is_ordinary() -> None:
+    assert says("diplomatic_base", {"reputation": 50}, {"diplomatic_channels": "Open"}) is None
+
+
+@pytest.mark.parametrize(
+    ("own", "world", "words"),
+    [
+        ({}, {"diplomatic_channels": "Strained"}, "Channels are strained"),
+        ({}, {"diplomatic_channels": "Closed"}, "Channels are closed"),
+        ({"reputation": 20}, {}, "counts for little (20/100)"),
+        ({"reputation": 90}, {}, "carries weight (90/100)"),
+        ({"allies": "Bo"}, {}, "Your allies: Bo."),
+    ],
+)
+def test_diplomacy_says_what_is_out_of_the_ordinary(
+    own: dict[str, Any], world: dict[str, Any], words: str
+) -> None:
+    assert words in (says("diplomatic_base", own, world) or "")
+
+
+def test_a_broken_commitment_costs_reputation_once() -> None:
+    own = {"reputation": 50, "broke_commitment": True}
+    paid = changes("diplomatic_base", own)
+    assert paid == {"reputation": 40, "broke_commitment": False}
+    assert changes("diplomatic_base", own | paid) == {}
+
+
+def test_a_reputation_does_not_fall_below_nothing() -> None:
+    assert (
+        changes("diplomatic_base", {"reputation": 3, "broke_commitment": True})["reputation"] == 0
+    )
+
+
+@pytest.mark.parametrize(
+    ("own", "words"),
+    [
+        ({"military_readiness": 20}, "WARNING: Your forces are worn (20/100)"),
+        ({"military_readiness": 90}, "ADVANTAGE: Your forces are at high readiness (90/100)"),
+        ({"on_alert": True}, "on alert, which costs 2 points"),
+    ],
+)
+def test_forces_say_what_is_out_of_the_ordinary(own: dict[str, Any], words: str) -> None:
+    assert words in (says("military_base", own) or "")
+
+
+def test_forces_are_silent_while_all_is_ordinary() -> None:
+    assert says("military_base", {"military_readiness": 60}) is None
+
+
+@pytest.mark.parametrize(
+    ("readiness", "on_alert", "expected"),
+    [
+        (60, True, {"military_readiness": 58}),
+        (1, True, {"military_readiness": 0}),
+        (0, True, {}),
+        (40, False, {"military_readiness": 41}),
+        (50, False, {}),
+    ],
+)
+def test_an_alert_wears_forces_out_and_rest_restores_them(
+    readiness: int, on_alert: bool, expected: dict[str, Any]
+) -> None:
+    own = {"military_readiness": readiness, "on_alert": on_alert}
+    assert changes("military_base", own) == expected
+
+
+def bank(**values: Any) -> dict[str, Any]:
+    return {"deposits": 40.0, "liquid_assets": 5.0, "depositor_confidence": 50} | values
+
+
+def test_a_calm_bank_pays_out_nothing() -> None:
+    assert changes("liquidity", bank()) == {}
+    assert says("liquidity", bank()) is None
+
+
+def test_depositors_without_confidence_withdraw() -> None:
+    paid = {"deposits": 38.4, "liquid_assets": 3.4}
+    assert changes("liquidity", bank(depositor_confidence=30)) == paid
+    assert "At 1.6 bn a step, your liquid assets last 3 more steps." in (
+        says("liquidity", bank(depositor_confidence=30)) or ""
+    )
+
+
+def test_limited_withdrawals_are_smaller() -> None:
+    own = bank(depositor_confidence=0, withdrawals_limited=True)
+    assert changes("liquidity", own) == {"deposits": 39.6, "liquid_assets": 4.6}
+
+
+def test_no_more_is_paid_than_there_is() -> None:
+    own = bank(depositor_confidence=0, liquid_assets=1.0)
+    assert changes("liquidity", own) == {"deposits": 39.0, "liquid_assets": 0.0}
+    assert (says("liquidity", own) or "").startswith("WARNING: The next withdrawals, about 4.0 bn")
+    assert changes("liquidity", own | {"liquid_assets": 0.0}) == {}
+
+
+@pytest.mark.parametrize(
+    ("fear", "confidence", "expected"),
+    [
+        (60, 50, {}),
+        (61, 50, {"depositor_confidence": 49}),
+        (100, 50, {"depositor_confidence": 44}),
+        (100, 3, {"depositor_confidence": 0}),
+        (100, 0, {}),
+        (20, 50, {"depositor_confidence": 51}),
+        (20, 100, {}),
+    ],
+)
+def test_fear_spreads_and_calm_restores(
+    fear: int, confidence: int, expected: dict[str, Any]
+) -> None:
+    own = {"depositor_confidence": confidence}
+    assert changes("contagion", own, {"market_fear": fear}) == expected
+
+
+def test_spreading_fear_is_told_with_its_cost() -> None:
+    text = says("contagion", {}, {"market_fear": 84})
+    assert text == "Fear is spreading (84/100): your depositors lose 4 points a step by it."
+    assert says("contagion", {}, {"market_fear": 60}) is None

@@ -1,0 +1,178 @@
+"""A second kind of simulation, as small as one can be: a model says how much to add to a number."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from llmsim_lab.calls import CallSite, ChatRequest
+from llmsim_lab.concurrency import gather_all
+from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
+from llmsim_lab.llm.chains import chain_of
+from llmsim_lab.models import Decision
+from llmsim_lab.prompts import Prompt
+from llmsim_lab.runs import Run, RunConfig, RunIntervention, RunTurn, Series
+
+__all__ = [
+    "Adder",
+    "Addition",
+    "CounterConfig",
+    "CounterIntervention",
+    "CounterSimulation",
+    "CounterTurn",
+    "Total",
+    "answer",
+    "counter_client",
+    "make_counter",
+]
+
+logger = logging.getLogger(__name__)
+
+PROMPT = Prompt.parse(
+    "Asks for a number.\n\n## System\nYou are {{ name }}.\n\n## User\nThe total is {{ total }}.\n",
+    name="adder",
+)
+
+
+class Addition(Decision):
+    """What the model says."""
+
+    add: int
+    reasoning: str
+    confidence: float = 1.0
+
+
+@dataclass(frozen=True)
+class Total:
+    """The state."""
+
+    value: int = 0
+    history: tuple[int, ...] = ()
+
+
+class CounterIntervention(RunIntervention):
+    """A value to set the total to."""
+
+    value: int
+    during: bool = False
+
+
+class CounterConfig(RunConfig):
+    name: str = "counter"
+    adders: tuple[str, ...] = ("Ann", "Bob")
+    interventions: tuple[CounterIntervention, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CounterTurn(RunTurn[Total, CounterIntervention]):
+    """Who added what."""
+
+    added: dict[str, int] | None = None
+
+
+class Adder:
+    """One who adds."""
+
+    def __init__(self, name: str, llm_client: LLMClient, prompt: Prompt = PROMPT) -> None:
+        self.name = name
+        self.llm_client = llm_client
+        self.prompt = prompt
+
+    async def decide(self, total: Total, turn: int) -> tuple[Addition, Any]:
+        site = CallSite(component="adder", agent=self.name, turn=turn)
+        text = self.prompt.render(name=self.name, total=total.value)
+        said = await self.llm_client.call_with_retry(
+            prompt=text, response_model=Addition, site=site
+        )
+        return said, chain_of(said, site, logger=logger)
+
+
+class CounterSimulation(Run[Total, CounterTurn, CounterConfig, CounterIntervention]):
+    """Counts."""
+
+    kind = "counter"
+    config_type = CounterConfig
+    state_type = Total
+    turn_type = CounterTurn
+    intervention_type = CounterIntervention
+    part_names = ("adders",)
+
+    def __init__(
+        self,
+        config: CounterConfig | None = None,
+        *,
+        llm_client: LLMClient | None = None,
+        adders: Sequence[Adder] | None = None,
+        state: Total | None = None,
+        tape: Tape | str | Path | None = None,
+        prompts: Mapping[str, Prompt] | None = None,
+    ) -> None:
+        config = config or CounterConfig()
+        prompts = prompts or {}
+        given = ["adders"] if adders is not None else []
+        if adders is None:
+            assert llm_client is not None
+            adders = [
+                Adder(name, llm_client, prompts.get(f"adder:{name}", PROMPT))
+                for name in config.adders
+            ]
+        self.adders = tuple(adders)
+        first = CounterTurn(number=0, state=state or Total())
+        super().__init__(config, first=first, llm_client=llm_client, given=given, tape=tape)
+
+    async def _play(
+        self, before: CounterTurn, planned: Sequence[CounterIntervention]
+    ) -> CounterTurn:
+        start = Total(next((item.value for item in planned if item.during), before.state.value))
+        number = before.number + 1
+        said = await gather_all([adder.decide(start, number) for adder in self.adders])
+        added = {adder.name: it.add for adder, (it, _) in zip(self.adders, said, strict=True)}
+        value = start.value + sum(added.values())
+        return CounterTurn(
+            number=number,
+            state=Total(value, (*before.state.history, value)),
+            chains=tuple(chain for _, chain in said),
+            added=added,
+        )
+
+    def _intervened(self, state: Total, interventions: Sequence[CounterIntervention]) -> Total:
+        for item in interventions:
+            if not item.during:
+                state = Total(item.value, state.history)
+        return state
+
+    @classmethod
+    def own_columns(cls, turn: CounterTurn) -> dict[str, Any]:
+        """Return the total and what was added."""
+        return {"total": turn.state.value, "added": sum((turn.added or {}).values())}
+
+    @classmethod
+    def series_of(cls, config: CounterConfig) -> Sequence[Series]:
+        """Return the columns of numbers."""
+        return (
+            Series(column="total", label="Total", unit="points", short="total"),
+            Series(column="added", label="Added", short="plus"),
+        )
+
+
+def answer(request: ChatRequest) -> Any:
+    """Add what follows from the request: the length of who asks, and the turn."""
+    assert request.site is not None
+    return {
+        "add": len(request.site.agent or "") + (request.site.turn or 0),
+        "reasoning": f"{request.site.agent} saw: {request.prompt[-20:]}",
+        "confidence": 0.5,
+    }
+
+
+def counter_client(replies: Any = answer) -> LLMClient:
+    return LLMClient(LLMConfig(model="scripted", retry_wait_s=0), ScriptedBackend(replies))
+
+
+def make_counter(
+    tape: Tape | str | Path | None = None, *, replies: Any = answer, **config: Any
+) -> CounterSimulation:
+    return CounterSimulation(CounterConfig(**config), llm_client=counter_client(replies), tape=tape)

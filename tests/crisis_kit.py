@@ -1,0 +1,105 @@
+"""Small builders for the tests of the crisis simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from llmsim_lab.calls import ChatRequest
+from llmsim_lab.context import (
+    BehaviorModule,
+    ComposedModules,
+    CrisisConfig,
+    CrisisScenario,
+    CrisisSimulation,
+)
+from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
+
+__all__ = [
+    "answer",
+    "crisis_client",
+    "judged",
+    "make_crisis",
+    "make_scenario",
+    "said",
+    "talking",
+]
+
+
+def make_scenario(**fields: Any) -> CrisisScenario:
+    """Two neighbours and a river, without modules unless told otherwise."""
+    return CrisisScenario.model_validate(
+        {
+            "title": "The river",
+            "time_step_duration": "1 week",
+            "variables": {
+                "global_vars": {"water": {"type": "scale", "label": "Water level"}},
+                "agent_vars": {
+                    "trust": {"type": "percent", "default": 50},
+                    "note": {"type": "text", "default": "", "engine_may_set": False},
+                },
+            },
+            "global_vars": {"water": 40},
+            "agents": {"Ada": {"role": "You farm upstream."}, "Bo": {"role": "You farm below."}},
+            "events": [{"description": "It has not rained"}],
+            **fields,
+        }
+    )
+
+
+def judged(
+    world: dict[str, Any] | None = None, own: dict[str, Any] | None = None, *events: str
+) -> dict[str, Any]:
+    """What an engine's model answers."""
+    return {
+        "state_updates": {"global_vars": world or {}, "agent_vars": own or {}},
+        "events": [{"type": "event", "description": text} for text in events],
+        "reasoning": "Water follows use.",
+    }
+
+
+def said(actions: str = "We open the gate", **parts: str) -> dict[str, str]:
+    """What an agent's model answers."""
+    return {"assessment": "It is dry.", "actions": actions, "communications": "", **parts}
+
+
+def answer(request: ChatRequest) -> Any:
+    """Answer as every step's site asks: the water falls by one a step, agents name the step."""
+    assert request.site is not None
+    turn = request.site.turn or 0
+    if request.site.component == "engine":
+        return judged({"water": 40 - turn}, {}, f"Gates were moved in week {turn}")
+    return said(f"{request.site.agent} opens gate {turn}")
+
+
+def talking(name: str, words: str) -> BehaviorModule:
+    """A module that tells every agent the same."""
+    return BehaviorModule(
+        name=name, code=SimpleNamespace(build_agent_context=lambda agent, own, world: words)
+    )
+
+
+def crisis_client(replies: Any = answer, **config: Any) -> LLMClient:
+    """A client that answers from a script."""
+    settings = LLMConfig(model="scripted", retry_wait_s=0, **config)
+    return LLMClient(settings, ScriptedBackend(replies))
+
+
+def make_crisis(
+    tape: Tape | str | Path | None = None,
+    *,
+    replies: Any = answer,
+    scenario: CrisisScenario | str | None = None,
+    modules: Iterable[BehaviorModule] | None = None,
+    client: LLMClient | None = None,
+    **config: Any,
+) -> CrisisSimulation:
+    """A crisis on scripted replies: the river unless told otherwise."""
+    return CrisisSimulation(
+        CrisisConfig(scenario=scenario or make_scenario(), **config),
+        llm_client=client or crisis_client(replies),
+        modules=None if modules is None else ComposedModules(modules),
+        tape=tape,
+    )

@@ -1,0 +1,149 @@
+"""What leaving a part of a prompt out does, and what is noise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from crisis_kit import crisis_client, make_crisis, said, talking
+
+from llmsim_lab.calls import ChatRequest
+from llmsim_lab.errors import BackendError, ConfigError
+from llmsim_lab.experiments.ablation import (
+    Ablation,
+    AblationConfig,
+    PromptText,
+    module_ablation,
+    word_distance,
+)
+from llmsim_lab.runs import find_kind, load, replay, resume
+
+
+def make_ablation(replies: Any, tape: Path | None = None, **config: Any) -> Ablation:
+    prompts = {"long": PromptText(system="Be brief.", user="Rain?"), "short": PromptText(user="?")}
+    config.setdefault("response_format", ("ASSESSMENT: Why", "ACTIONS: What"))
+    return Ablation(
+        AblationConfig(prompts=prompts, **config), llm_client=crisis_client(replies), tape=tape
+    )
+
+
+def by_prompt(request: ChatRequest) -> Any:
+    """Answer the short prompt otherwise, and the long one in the same words each time."""
+    return said("Wait and see" if "Rain" in request.prompt else "Dig a well now")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "distance"),
+    [("", "", 0), ("A b", "b a", 0), ("a b", "c d", 1), ("a b c", "b c d", 0.5), ("", "a", 1)],
+)
+def test_distance_is_the_share_of_words_not_in_common(
+    one: str, other: str, distance: float
+) -> None:
+    assert word_distance(one, other) == distance
+
+
+def test_a_change_beyond_noise_is_found_with_its_interval() -> None:
+    replies = iter(range(100))
+
+    def reply(request: ChatRequest) -> Any:
+        return said(f"{by_prompt(request)['actions']} {next(replies) % 7}")
+
+    ablation = make_ablation(reply, turns=5)
+    ablation.run()
+    effect = ablation.effect
+    assert effect.low is not None
+    assert effect.low > 0
+    assert "more than noise" in ablation.verdict()
+    assert list(ablation.to_frame()["change"][1:] > ablation.to_frame()["noise"][1:]) == [True] * 5
+
+
+def test_noise_alone_is_called_noise() -> None:
+    replies = iter(["a b", "b c", "c a", "a c", "c b", "b a", "a b", "a b", "b c", "d a"] * 3)
+    ablation = make_ablation(lambda request: said(next(replies)), turns=6)
+    ablation.run()
+    assert "no more than noise may do" in ablation.verdict()
+
+
+def test_samples_have_seeds_of_their_own_and_the_two_prompts_share_them() -> None:
+    ablation = make_ablation(by_prompt, turns=2, seed=5)
+    ablation.run()
+    requests = ablation.llm_client.backend.requests
+    seeds = [(request.site.agent, request.options["seed"]) for request in requests]
+    assert seeds == [
+        ("long", 6),
+        ("short", 6),
+        ("long (again)", 100_006),
+        ("long", 7),
+        ("short", 7),
+        ("long (again)", 100_007),
+    ]
+
+
+def test_a_sample_that_failed_is_counted_and_left_out() -> None:
+    late = BackendError("slow", reason="timeout")
+
+    def reply(request: ChatRequest) -> Any:
+        assert request.site is not None
+        bad = (request.site.agent, request.site.turn) == ("short", 1)
+        return late if bad else by_prompt(request)
+
+    ablation = make_ablation(reply, turns=3)
+    ablation.run()
+    assert ablation.effect.pairs == 2
+    assert ablation.verdict().endswith("Samples that failed: 1.")
+    assert list(ablation.answers["status"]).count("failed") == 1
+
+
+@pytest.mark.parametrize(
+    ("turns", "verdict"), [(0, "No sample so far."), (1, "too few pairs for an interval: 1")]
+)
+def test_too_few_samples_give_no_interval(turns: int, verdict: str) -> None:
+    ablation = make_ablation(by_prompt, turns=turns)
+    ablation.run()
+    assert verdict in ablation.verdict()
+
+
+def test_an_ablation_is_a_run_on_a_tape(tmp_path: Path) -> None:
+    ablation = make_ablation(by_prompt, tmp_path / "a.tape", turns=2)
+    ablation.run()
+    ablation.close()
+    assert find_kind("ablation") is Ablation
+    assert replay(tmp_path / "a.tape").turns == ablation.turns
+    again = resume(tmp_path / "a.tape", llm_client=crisis_client(by_prompt))
+    again.run(1)
+    again.close()
+    loaded = load(tmp_path / "a.tape")
+    assert len(loaded.answers) == 9
+    assert loaded.verdict() == again.verdict()
+
+
+def test_a_module_can_be_left_out_of_a_played_turn() -> None:
+    crisis = make_crisis(modules=[talking("mud", "Mud everywhere.")])
+    crisis.run(2)
+    client = crisis_client(lambda request: said(f"mud: {'Mud' in request.prompt}"))
+    ablation = module_ablation(crisis, "Bo", 1, silenced=["mud"], samples=2, llm_client=client)
+    ablation.run()
+    assert ablation.config.about == "Bo, turn 1"
+    words = ablation.turns[1].state.words
+    assert words["as it was"] == "ACTIONS: mud: True"
+    assert words["without mud"] == "ACTIONS: mud: False"
+    assert crisis.turn == 2
+
+
+def test_an_ablation_of_nothing_is_refused() -> None:
+    with pytest.raises(ConfigError, match="silenced is empty"):
+        module_ablation(make_crisis(), "Bo", silenced=[])
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_two_prompts_are_compared(number: int) -> None:
+    prompts = {str(n): PromptText(user="x") for n in range(number)}
+    with pytest.raises(ConfigError, match=f"{number} are given; two are compared"):
+        AblationConfig(prompts=prompts)
+
+
+def test_an_ablation_needs_a_model() -> None:
+    config = AblationConfig(prompts={"a": PromptText.of("x"), "b": PromptText.of("y")})
+    with pytest.raises(ConfigError, match="asks a model"):
+        Ablation(config)

@@ -1,0 +1,439 @@
+"""Prompt experiments: what is played, what comes of it, what it costs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import pytest
+from builders import make_config, requests_of, verdict
+from experiment_kit import (
+    HAWK,
+    SEED,
+    hawk_of,
+    make_experiment,
+    make_run,
+    opinions,
+    seeded_client,
+)
+
+from llmsim_lab.calls import ChatRequest
+from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
+from llmsim_lab.experiments import Progress, PromptExperiment
+from llmsim_lab.simulation import Simulation
+
+
+def asked_since(experiment: PromptExperiment, before: int) -> list[ChatRequest]:
+    assert experiment.llm_client is not None
+    return requests_of(experiment.llm_client)[before:]
+
+
+def failing(component: str, *, seed: int, times: int = 2) -> Any:
+    """A model that answers nonsense, at one seed and for one component."""
+    left = [times]
+
+    def reply(request: ChatRequest) -> Any:
+        assert request.site is not None
+        if request.options.get("seed") == seed and request.site.component == component and left[0]:
+            left[0] -= 1
+            return "no idea"
+        return opinions(request)
+
+    return reply
+
+
+# What is played
+
+
+async def test_all_variants_meet_the_same_states_with_the_same_seeds() -> None:
+    experiment = make_experiment(turns=(1, 3))
+    frame = await experiment.run()
+    places = ["turn", "sample", "seed", "rate_before"]
+    mine, other = (frame[frame["variant"] == name][places] for name in experiment.names)
+    assert mine.to_numpy().tolist() == other.to_numpy().tolist()
+    seeds = [SEED + number for number in (1, 1, 2, 2, 3, 3, 4, 4)]
+    assert frame["seed"].tolist() == seeds
+    assert frame["turn"].tolist() == [1, 1, 3, 3] * 2
+
+
+def test_seeds_can_be_shared_by_all_turns() -> None:
+    schedule = make_experiment(turns=(1, 3), shared_seeds=True).schedule
+    assert [sample.seed - SEED for sample in schedule] == [1] * 4 + [2] * 4
+
+
+async def test_each_sample_asks_with_its_own_seed_and_its_variants_prompt() -> None:
+    simulation = make_run()
+    assert simulation.llm_client is not None
+    before = len(requests_of(simulation.llm_client))
+    experiment = make_experiment(simulation, turns=(2,), samples=2)
+    await experiment.run()
+    asked = [r for r in asked_since(experiment, before) if r.site and r.site.component == "agent"]
+    assert [r.options["seed"] for r in asked] == [SEED + 1, SEED + 1, SEED + 2, SEED + 2]
+    assert [HAWK in r.prompt for r in asked] == [False, True] * 2
+    assert {r.options["temperature"] for r in asked} == {0.7}
+
+
+async def test_the_difference_that_a_prompt_makes_is_found_beside_the_noise() -> None:
+    experiment = make_experiment(samples=4)
+    await experiment.run()
+    summary = experiment.summary.set_index("outcome")
+    assert summary.loc["interest_rate", "estimate"] == pytest.approx(1.0)
+    assert summary.loc["interest_rate", "low"] == pytest.approx(1.0)
+    # Of four seeds two are odd: of six pairs four differ, by half a point.
+    assert summary.loc["interest_rate", "noise_floor"] == pytest.approx(4 / 6 * 0.5)
+    assert summary.loc["confidence", "estimate"] == 0
+    assert summary.loc["interest_rate", "beyond_noise"]
+
+
+async def test_the_run_itself_stays_as_it_is() -> None:
+    simulation = make_run()
+    turns, stats = list(simulation.turns), simulation.validator.get_stats()
+    await make_experiment(simulation).run()
+    assert simulation.turns == turns
+    assert simulation.validator.get_stats() == stats
+    assert HAWK not in simulation.agents[0].prompt.text  # type: ignore[attr-defined]
+
+
+async def test_for_one_agent_the_others_proposals_are_the_recorded_ones() -> None:
+    simulation = make_run(nations=["Aland", "Borduria"])
+    assert simulation.llm_client is not None
+    before = len(requests_of(simulation.llm_client))
+    experiment = make_experiment(simulation, component="agent:Borduria", turns=(2,), samples=1)
+    frame = await experiment.run()
+    counts = Counter(
+        (r.site.component, r.site.agent) for r in asked_since(experiment, before) if r.site
+    )
+    assert counts == {
+        ("agent", "Borduria"): 2,
+        ("validator", "Borduria"): 2,
+        ("engine", "Aland"): 2,
+        ("engine", "Borduria"): 2,
+    }
+    assert frame["agent"].tolist() == ["Borduria"] * 2
+    assert experiment.plan().calls == 0
+
+
+async def test_for_the_validator_the_proposals_are_the_recorded_ones() -> None:
+    simulation = make_run()
+    strict = simulation.validator.prompt.replace("You are", "You are strict. You are")  # type: ignore[attr-defined]
+    experiment = make_experiment(
+        simulation, component="validator", variants={"lenient": None, "strict": strict}
+    )
+    frame = await experiment.run()
+    assert frame["decision"].tolist() == ["accept", "reject"] * 6
+    rejected = frame[frame["variant"] == "strict"]
+    assert (rejected["interest_rate"] == rejected["rate_before"]).all()
+    assert not rejected["accepted"].any()
+    kinds = {chain.component for _, turn in experiment.played for chain in turn.chains}
+    assert kinds == {"validator", "engine"}
+    assert experiment.directions.set_index("variant").loc["strict", "hold"] == 1
+    view = experiment.sample("strict", 1)
+    assert view.validator.prompt == strict  # type: ignore[attr-defined]
+    assert simulation.validator.prompt != strict  # type: ignore[attr-defined]
+
+
+async def test_for_the_engine_only_the_engine_is_asked() -> None:
+    simulation = make_run()
+    bold = simulation.engine.prompt.replace("Calculate", "Boldly calculate")  # type: ignore[attr-defined]
+    experiment = make_experiment(
+        simulation, component="engine", variants={"plain": None, "bold": bold}, turns=[1]
+    )
+    assert experiment.plan().calls == 4
+    frame = await experiment.run()
+    assert experiment.outcomes == ["interest_rate", "confidence"]
+    assert frame["accepted"].tolist() == [None] * 4
+    assert set(frame["decision"]) == {f"{rate:g}%" for rate in frame["interest_rate"]}
+
+
+async def test_asking_the_component_alone_is_cheaper_and_leaves_the_rate_open() -> None:
+    experiment = make_experiment(only_component=True)
+    assert experiment.plan().calls == 12
+    frame = await experiment.run()
+    assert frame["interest_rate"].isna().all()
+    assert frame["completed"].all()
+    assert experiment.outcomes == ["confidence"]
+    assert set(experiment.summary["outcome"]) == {"confidence"}
+    assert "interest rate by 1.25" in " ".join(experiment.answers["decision"])
+
+
+async def test_what_was_done_from_outside_at_the_turn_is_done_again() -> None:
+    simulation = make_run(interventions=[{"turn": 2, "shock": {"supply": 3}}])
+    experiment = make_experiment(simulation, turns=(2,), variants={"a": None, "b": None})
+    await experiment.run()
+    recorded = simulation.turns[2].state.global_state
+    assert recorded in [turn.state.global_state for _, turn in experiment.played]
+
+
+# Failures
+
+
+async def test_a_sample_without_a_usable_answer_is_a_failed_row_and_is_counted() -> None:
+    client = seeded_client(failing("agent", seed=SEED + 1))
+    experiment = make_experiment(llm_client=client, turns=(1, 2))
+    seen: list[Progress] = []
+    frame = await experiment.run(seen.append)
+    assert frame["status"].tolist() == ["failed", *["ok"] * 7]
+    failed = frame.iloc[0]
+    assert not failed["completed"]
+    assert failed[["interest_rate", "confidence"]].isna().all()
+    assert failed["calls"] == 2
+    assert "invalid_response" in failed["detail"]
+    assert seen[-1].failed == 1
+    assert experiment.summary["failed"].tolist() == [1, 1, 1]
+    assert "3 pairs of 2 turns used, 1 failed" in experiment.verdicts[0]
+    assert experiment.answers["decision"].tolist().count("(failed)") == 1
+    assert experiment.directions["failed"].tolist() == [1, 0]
+    assert experiment.agreement["failed"].tolist() == [1, 1, 0]
+
+
+@pytest.mark.parametrize("component", ["validator", "engine"])
+async def test_a_later_failure_keeps_what_the_agent_said(component: str) -> None:
+    client = seeded_client(failing(component, seed=SEED + 1))
+    frame = await make_experiment(llm_client=client, turns=(1,), samples=1).run()
+    failed = frame.iloc[0]
+    assert failed["status"] == "failed"
+    assert failed["decision"] == "Raise the interest rate by 0.75"
+    assert failed["confidence"] == pytest.approx(0.6)
+    assert failed["detail"].startswith(component)
+
+
+async def test_a_call_that_another_ones_failure_made_useless_is_counted_too() -> None:
+    client = seeded_client(failing("agent", seed=SEED + 1))
+    simulation = make_run(nations=["Aland", "Borduria"])
+    experiment = make_experiment(simulation, llm_client=client, turns=(1,), samples=1)
+    frame = await experiment.run()
+    assert frame["status"].tolist() == ["failed", "failed", "ok", "ok"]
+    _, turn = experiment.played[0]
+    assert {chain.agent for chain in turn.chains} == {"Aland", "Borduria"}
+    assert {chain.status for chain in turn.chains} == {"failed"}
+
+
+async def test_an_action_outside_the_domain_is_a_result_not_a_lost_sample() -> None:
+    def reply(request: ChatRequest) -> Any:
+        assert request.site is not None
+        if request.site.component == "agent":
+            return {"action": "Sing a song", "reasoning": "Why not.", "confidence": 0.5}
+        return opinions(request)
+
+    frame = await make_experiment(llm_client=seeded_client(reply), turns=(1,), samples=1).run()
+    assert frame["status"].tolist() == ["failed", "failed"]
+    assert frame["completed"].all()
+    assert frame["accepted"].tolist() == [False, False]
+    assert (frame["move"] == 0).all()
+
+
+async def test_a_server_that_fails_stops_the_experiment_and_is_no_sample() -> None:
+    down = [BackendError("gone", reason="connection_error")]
+
+    def reply(request: ChatRequest) -> Any:
+        if request.options.get("seed") == SEED + 2 and down:
+            raise down.pop()
+        return opinions(request)
+
+    experiment = make_experiment(llm_client=seeded_client(reply), turns=(1,))
+    with pytest.raises(LLMFailureException, match="connection_error"):
+        await experiment.run()
+    assert len(experiment.played) == 2
+    assert experiment.plan().samples == 2
+    assert (await experiment.run())["completed"].all()
+
+
+async def test_a_custom_agents_failure_without_a_call_is_a_failed_sample() -> None:
+    simulation = make_run()
+
+    class Quitter(type(simulation.agents[0])):  # type: ignore[misc]
+        async def decide_action(self, state: Any) -> Any:
+            raise LLMFailureException("invalid_response", 0, None, "agent", detail="no mood")
+
+    simulation.agents[0].__class__ = Quitter
+    frame = await make_experiment(simulation, turns=(1,), samples=1).run()
+    assert frame["detail"].tolist() == ["agent: invalid_response after 0 attempts: no mood"] * 2
+
+
+# Stopping
+
+
+async def test_cancelling_keeps_what_was_played_and_run_goes_on() -> None:
+    experiment = make_experiment()
+
+    def stop(progress: Progress) -> None:
+        if progress.done == 5:
+            task.cancel()
+
+    async def pausing(progress: Progress) -> None:
+        stop(progress)
+        await asyncio.sleep(0)
+
+    task = asyncio.ensure_future(experiment.run(pausing))
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert len(experiment.played) == len(experiment.frame) == 5
+    assert experiment.plan().samples == 7
+    assert "5 done already" in str(experiment.plan())
+    await experiment.run()
+    assert repr(experiment).endswith("as it was / hawk, 12 of 12 samples played>")
+    whole = await make_experiment().run()
+    same = ["variant", "turn", "sample", "seed", "decision", "confidence", "interest_rate"]
+    assert experiment.frame[same].equals(whole[same])
+
+
+async def test_an_experiment_runs_once_at_a_time() -> None:
+    experiment = make_experiment(llm_client=seeded_client())
+    first = asyncio.ensure_future(experiment.run())
+    await asyncio.sleep(0)
+    with pytest.raises(ConfigError, match="is running"):
+        await experiment.run()
+    await first
+
+
+# The plan
+
+
+def test_the_plan_is_an_estimate_from_the_runs_own_calls_and_says_so() -> None:
+    simulation = make_run()
+    plan = make_experiment(simulation).plan()
+    assert (plan.samples, plan.calls, plan.recorded_calls) == (12, 36, 9)
+    mean = sum(c.call.seconds for c in simulation.chains if c.call) / 9
+    assert plan.seconds == pytest.approx(36 * mean)
+    assert "An estimate: the mean of this run's 9 recorded calls (opinions)" in str(plan)
+    assert "in memory only: the run is on no tape" in str(plan)
+
+
+def test_without_recorded_calls_the_plan_gives_no_time() -> None:
+    client = seeded_client()
+    simulation = make_run(client=client, turns=1)
+    for turn in simulation.turns:
+        bare = tuple(c.model_copy(update={"call": None}) for c in turn.chains)
+        object.__setattr__(turn, "state", turn.state.model_copy(update={"reasoning_chains": bare}))
+    plan = make_experiment(simulation).plan()
+    assert plan.seconds is None
+    assert "no recorded calls of these kinds" in str(plan)
+
+
+async def test_when_all_is_played_the_plan_says_so() -> None:
+    experiment = make_experiment(turns=(1,), samples=1)
+    await experiment.run()
+    assert str(experiment.plan()) == "Nothing left to play (2 done already)."
+
+
+def test_a_rule_based_validator_costs_no_calls() -> None:
+    simulation = make_run(validator={"kind": "always_valid"})
+    assert make_experiment(simulation, turns=(1,), samples=1).plan().calls == 4
+
+
+# What is refused
+
+
+def refused(simulation: Simulation | None = None, **arguments: Any) -> str:
+    with pytest.raises(ConfigError) as caught:
+        make_experiment(simulation, **arguments)
+    return str(caught.value)
+
+
+def test_wrong_slots_are_named_before_anything_is_asked() -> None:
+    variants = {"a": None, "b": "## User\n\nInflation {{ inflaton }}, act."}
+    message = refused(variants=variants)
+    assert "variant 'b': unknown slots inflaton; missing slots" in message
+    assert "the agent fills exactly: profile, gdp_growth" in message
+
+
+def test_a_prompt_that_cannot_be_rendered_on_a_state_is_named_with_the_turn() -> None:
+    simulation = make_run()
+    text = hawk_of(simulation).text.replace("{{ inflation }}", "{{ inflation / 0 }}")
+    message = refused(simulation, variants={"a": None, "b": text})
+    assert message.startswith("variant 'b' at turn 1: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"variants": {"alone": None}}, "compares two or more"),
+        ({"variants": {"a": None, " ": None}}, "name that is not empty"),
+        ({"variants": {"a": None, "b": 7}}, "variant 'b' is int"),
+        ({"component": "treasury"}, "it has: agent, agent:Aland, validator, engine"),
+        ({"component": "agent:Nowhere"}, "is not a part of this run"),
+        ({"turns": ()}, "turns is empty; choose from 1, 2, 3"),
+        ({"turns": (2, 9)}, "was not asked in turn 9; choose from 1, 2, 3"),
+        ({"samples": 0}, "samples=0 must be a whole number"),
+        ({"temperature": -1}, "temperature=-1"),
+    ],
+)
+def test_wrong_arguments_are_refused_with_the_way_out(
+    arguments: dict[str, Any], message: str
+) -> None:
+    assert message in refused(**arguments)
+
+
+def test_a_component_without_a_prompt_is_refused() -> None:
+    simulation = Simulation(make_config())
+    simulation.run(1)
+    with pytest.raises(ConfigError, match="reads no prompt"):
+        PromptExperiment(simulation, variants={"a": None, "b": None})
+    with pytest.raises(ConfigError, match="reads no prompt"):
+        PromptExperiment(simulation, variants={"a": None, "b": None}, component="validator")
+
+
+def test_agents_with_different_prompts_are_compared_one_at_a_time() -> None:
+    simulation = make_run(nations=["Aland", "Borduria"])
+    simulation.agents[1].prompt = hawk_of(simulation)  # type: ignore[attr-defined]
+    assert "component='agent:Aland'" in refused(simulation, variants={"a": None, "b": None})
+
+
+def test_a_run_without_turns_has_nothing_to_play_again() -> None:
+    assert "play some turns first" in refused(make_run(turns=0))
+
+
+def test_an_engine_that_was_never_asked_cannot_be_tested() -> None:
+    simulation = make_run(client=seeded_client(_rejecting), turns=1)
+    assert "no turn in which the engine was asked" in refused(
+        simulation, component="engine", variants={"a": None, "b": None}
+    )
+
+
+def _rejecting(request: ChatRequest) -> Any:
+    assert request.site is not None
+    return verdict(False) if request.site.component == "validator" else opinions(request)
+
+
+# Looking at prompts and samples
+
+
+def test_a_variant_is_rendered_as_the_component_would_render_it() -> None:
+    simulation = make_run()
+    for component in ("agent", "validator", "engine"):
+        experiment = make_experiment(
+            simulation, component=component, variants={"a": None, "b": None}
+        )
+        text = experiment.bench.render(experiment.variants["a"], 2)
+        prompts = [c.prompt for c in simulation.turns[2].chains if c.component == component]
+        assert [str(text)] == prompts
+
+
+def test_a_prompt_is_not_rendered_for_whom_the_component_was_not_asked() -> None:
+    experiment = make_experiment()
+    with pytest.raises(ConfigError, match="was not asked for 'Nowhere' in turn 1, but for: Aland"):
+        experiment.bench.render(experiment.bench.prompt, 1, agent="Nowhere")
+
+
+def test_a_prompt_that_is_made_by_hand_cannot_be_shown() -> None:
+    simulation = make_run()
+
+    class Handmade(type(simulation.agents[0])):  # type: ignore[misc]
+        def _construct_prompt(self, state: Any) -> str:
+            return "Do something."
+
+    simulation.agents[0].__class__ = Handmade
+    assert "does not render its prompt" in refused(simulation, variants={"a": None, "b": None})
+
+
+async def test_a_sample_can_be_looked_at_as_a_run() -> None:
+    experiment = make_experiment()
+    await experiment.run()
+    view = experiment.sample("hawk", 3, 2)
+    assert [turn.number for turn in view.turns] == [0, 1, 2, 3]
+    assert view.tape is None
+    assert HAWK in view.turns[-1].chains[0].prompt
+    assert HAWK in view.agents[0].prompt.text  # type: ignore[attr-defined]
+    with pytest.raises(ConfigError, match="there is no sample 7 of 'hawk' at turn 3"):
+        experiment.sample("hawk", 3, 7)

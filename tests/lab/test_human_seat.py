@@ -1,0 +1,449 @@
+"""The seat as a person has it: what is shown, the form, the wait, several people at one table."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import make_client
+
+from llmsim_lab.errors import ConfigError, EconomyError
+from llmsim_lab.files import data_path
+from llmsim_lab.lab import HumanSeat, TurnStepper
+from llmsim_lab.simulation import Simulation, SimulationConfig, load, replay
+from llmsim_lab.simulation.counterfactual import people_in
+
+RAISE: dict[str, Any] = {
+    "action": "Raise the policy rate",
+    "reasoning": "Prices rise.",
+    "confidence": 0.8,
+}
+HOSTILE = (
+    "<script>alert(1)</script><img src=x onerror=alert(2)></style>\x1b[31m\u202etfel" + "x" * 1_000
+)
+
+
+def table_of(*names: str, **fields: Any) -> Simulation:
+    """A run of people; one of Aland if nobody is named."""
+    fields.setdefault("turns", 3)
+    fields.setdefault("validator", {"kind": "always_valid"})
+    nations = [{"name": name, "kind": "human"} for name in names or ("Aland",)]
+    return Simulation(SimulationConfig(start="1979Q3", nations=nations, **fields))
+
+
+@contextmanager
+def seated(simulation: Simulation, **more: Any) -> Iterator[HumanSeat]:
+    """A seat that is taken away afterwards."""
+    seat = HumanSeat(simulation, **more)
+    try:
+        yield seat
+    finally:
+        seat.close()
+
+
+@asynccontextmanager
+async def asked_at(simulation: Simulation, **more: Any) -> AsyncIterator[HumanSeat]:
+    """A seat whose turn was begun with a click and waits; it is stopped afterwards."""
+    with seated(simulation, **more) as seat:
+        seat.step_button.click()
+        await seat.asked()
+        yield seat
+        seat.stop_button.click()
+        await seat.idle()
+
+
+async def settled(seat: HumanSeat) -> None:
+    """Let what an answer sets off happen."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+# What is shown
+
+
+async def test_before_a_turn_the_seat_says_how_to_begin() -> None:
+    with seated(table_of()) as seat:
+        assert "0 of 3 turns are played. Step starts turn 1." in seat.status.value
+        assert "11.09 % over four quarters" in seat.facts.value
+        assert seat.forms["Aland"].answer_button.disabled
+        assert seat.prompt.value == ""
+
+
+async def test_the_person_sees_the_prompt_by_role_and_is_told_it_is_their_turn() -> None:
+    async with asked_at(table_of()) as seat:
+        assert "It is your turn to answer. Turn 1 waits for: Aland." in seat.status.value
+        assert "(system message)" in seat.prompt.value
+        assert "You advise Aland. Mandate: stable prices" in seat.prompt.value
+        assert "(user message)" in seat.prompt.value
+        assert not seat.forms["Aland"].answer_button.disabled
+        assert seat.step_button.disabled
+
+
+async def test_the_rates_are_those_the_engine_would_offer_and_none_is_chosen() -> None:
+    async with asked_at(table_of()) as seat:
+        form = seat.forms["Aland"]
+        labels = [label for label, _ in form.rate.options]
+        assert labels[:2] == ["choose", "7.75 %"]
+        assert labels[-1] == "11.5 %"
+        assert "9.67 % (as it is)" in labels
+        assert form.values["rate"] is None
+        assert form.values["confidence"] is None
+
+
+async def test_a_person_who_names_no_rate_has_a_models_fields() -> None:
+    nations = [{"name": "Aland", "kind": "human", "names_rate": False}]
+    config = SimulationConfig(nations=nations, validator={"kind": "always_valid"})
+    with seated(Simulation(config, llm_client=make_client())) as seat:
+        labels = [field.description for field in seat.forms["Aland"].fields]
+        assert labels == ["Action", "Reasoning", "Confidence"]
+        await seat.take_turn(**RAISE)
+        assert seat.simulation.turns[1].actions[0].proposed_rate is None
+
+
+# Answering
+
+
+async def test_three_clicks_of_step_and_answer_play_three_turns() -> None:
+    with seated(table_of()) as seat:
+        form = seat.forms["Aland"]
+        for turn, rate in ((1, 11.5), (2, 13.5), (3, 15.0)):
+            seat.step_button.click()
+            await seat.asked()
+            form.fill(**RAISE, rate=rate)
+            form.answer_button.click()
+            await seat.idle()
+            assert seat.simulation.turn == turn
+            assert seat.simulation.state.global_state.interest_rate == rate
+        assert "All 3 turns are played. Score shows how you did." in seat.status.value
+
+
+async def test_an_incomplete_answer_is_complained_about_in_place_and_nothing_is_lost() -> None:
+    async with asked_at(table_of()) as seat:
+        form = seat.forms["Aland"]
+        form.action.value = "Raise the policy rate"
+        form.answer_button.click()
+        assert 'role="alert"' in form.complaint.value
+        assert "reasoning is missing; confidence is missing; rate is missing" in (
+            form.complaint.value
+        )
+        assert form.action.value == "Raise the policy rate"
+        assert seat.waiting_for == ("Aland",)
+
+
+async def test_what_would_be_wrong_is_said_while_one_writes() -> None:
+    async with asked_at(table_of()) as seat:
+        form = seat.forms["Aland"]
+        form.action.value = "Plant tulips"
+        assert "names nothing of economic policy" in form.hint.value
+        form.action.value = "Raise the rate"
+        assert form.hint.value == ""
+        form.reasoning.value = "x" * 2_001
+        assert "reasoning has 2,001 characters; 2,000 at most" in form.hint.value
+
+
+async def test_a_refused_action_comes_back_with_the_complaint_and_the_words_stay() -> None:
+    with seated(table_of()) as seat:
+        form = seat.forms["Aland"]
+        seat.step_button.click()
+        await seat.asked()
+        form.fill(**RAISE | {"action": "Plant tulips"}, rate=11.5)
+        form.answer_button.click()
+        await settled(seat)
+        assert "names nothing of economic policy" in form.complaint.value
+        assert "This is the second try, and the last." in form.complaint.value
+        assert form.action.value == "Plant tulips"
+        assert "(assistant message)" in seat.prompt.value
+        form.action.value = "Raise the policy rate"
+        form.answer_button.click()
+        await seat.idle()
+        assert seat.simulation.turns[1].actions[0].status == "repaired"
+        assert form.complaint.value == ""
+
+
+async def test_the_form_is_empty_once_the_turn_was_played() -> None:
+    with seated(table_of()) as seat:
+        form = seat.forms["Aland"]
+        await seat.take_turn(**RAISE, rate=11.5)
+        assert form.values == {"action": "", "reasoning": "", "confidence": None, "rate": None}
+        assert (form.rate.label, form.confidence.label) == ("choose", "choose")
+
+
+async def test_a_draft_of_the_next_answer_survives_the_next_question() -> None:
+    with seated(table_of()) as seat:
+        form = seat.forms["Aland"]
+        await seat.take_turn(**RAISE, rate=11.5)
+        form.action.value = "Raise it again, the rate"
+        seat.step_button.click()
+        await seat.asked()
+        assert form.action.value == "Raise it again, the rate"
+        seat.stop_button.click()
+        await seat.idle()
+
+
+async def test_stopping_leaves_the_run_at_its_last_whole_turn_and_the_words_in_the_form() -> None:
+    with seated(table_of()) as seat:
+        form = seat.forms["Aland"]
+        seat.step_button.click()
+        await seat.asked()
+        form.fill(**RAISE, rate=11.5)
+        seat.stop_button.click()
+        await seat.idle()
+        assert seat.simulation.turn == 0
+        assert seat.waiting_for == ()
+        assert form.action.value == "Raise the policy rate"
+        assert not seat.step_button.disabled
+        form.answer_button.disabled = False
+        form.answer_button.click()
+        assert "asked nothing just now" in form.complaint.value
+
+
+async def test_clicking_step_while_the_turn_waits_does_no_harm() -> None:
+    async with asked_at(table_of()) as seat:
+        seat.step_button.click()
+        seat.step_button.click()
+        await settled(seat)
+        assert seat.error.value == ""
+        assert seat.waiting_for == ("Aland",)
+
+
+# Code instead of clicks
+
+
+async def test_an_answer_by_code_that_is_wrong_raises_and_the_question_waits_on() -> None:
+    async with asked_at(table_of()) as seat:
+        with pytest.raises(ConfigError, match=r"rate is 30; choose one of 7\.75"):
+            seat.answer(**RAISE, rate=30)
+        assert seat.waiting_for == ("Aland",)
+        assert seat.forms["Aland"].values["rate"] is None
+
+
+async def test_a_turn_that_fails_raises_where_it_was_taken_and_shows_in_place() -> None:
+    simulation = table_of()
+    with seated(simulation) as seat:
+
+        async def broken(_: object) -> Any:
+            raise EconomyError("off its range")
+
+        simulation.engine.run_turn = broken  # type: ignore[method-assign]
+        with pytest.raises(EconomyError, match="off its range"):
+            await seat.take_turn(**RAISE, rate=11.5)
+        assert "off its range" in seat.error.value
+        assert seat.retry.layout.display == ""
+
+
+async def test_waiting_for_a_question_ends_with_the_turn_that_was_stopped() -> None:
+    with seated(table_of("Aland", "Borduria")) as seat:
+        seat.step_button.click()
+        await seat.asked("Aland")
+        seat.answer(**RAISE, rate=11.5, agent="Aland")
+        waiting = asyncio.ensure_future(seat.asked("Aland"))
+        await settled(seat)
+        seat.stop_button.click()
+        with pytest.raises(ConfigError, match="the turn ended and Aland was not asked"):
+            await waiting
+
+
+async def test_a_recorded_run_is_looked_at_without_being_asked(tmp_path: Path) -> None:
+    path = tmp_path / "seat.tape"
+    nations = [{"name": "Aland", "kind": "human"}]
+    config = SimulationConfig(nations=nations, validator={"kind": "always_valid"})
+    first = Simulation(config, tape=path)
+    with seated(first) as seat:
+        await seat.take_turn(**RAISE, rate=5)
+    first.close()
+    with seated(load(path)) as seat:
+        assert "turn 1: Aland (ok): Raise the policy rate; rate 5.00%" in seat.face_text()
+    with seated(replay(path, turns=0)) as seat:
+        seat.step_button.click()
+        await seat.idle()
+        assert seat.simulation.turn == 1
+
+
+# Several people
+
+
+async def test_one_seat_serves_several_people_by_choice() -> None:
+    with seated(table_of("Aland", "Borduria")) as seat:
+        seat.step_button.click()
+        await seat.asked("Borduria")
+        assert "waits for: Aland, Borduria." in seat.status.value
+        seat.forms["Aland"].action.value = "Raise the rate, I think"
+        seat.seat_box.value = "Borduria"
+        assert seat.form_box.children == (seat.forms["Borduria"],)
+        seat.forms["Borduria"].fill(**RAISE, rate=11.5)
+        seat.forms["Borduria"].answer_button.click()
+        await settled(seat)
+        assert "Turn 1 waits for: Aland." in seat.status.value
+        assert "your turn" not in seat.status.value
+        seat.seat_box.value = "Aland"
+        assert "It is your turn to answer." in seat.status.value
+        assert seat.forms["Aland"].action.value == "Raise the rate, I think"
+        seat.answer(**RAISE, rate=11)
+        await seat.idle()
+        assert [a.proposed_rate for a in seat.simulation.turns[1].actions] == [11, 11.5]
+
+
+async def test_seats_of_one_run_show_each_others_turns() -> None:
+    simulation = table_of("Aland", "Borduria")
+    with seated(simulation, agent="Aland") as mine, seated(simulation, agent="Borduria") as other:
+        assert mine.seat_box.layout.display == "none"
+        await asyncio.gather(mine.take_turn(**RAISE, rate=11), other.take_turn(**RAISE, rate=11.25))
+        assert simulation.turn == 1
+        for seat in (mine, other):
+            assert "1 of 3 turns are played" in seat.status.value
+            assert seat.error.value == ""
+
+
+async def test_a_turn_started_elsewhere_asks_and_shows_at_the_seat() -> None:
+    simulation = table_of()
+    with seated(simulation) as seat:
+        task = asyncio.create_task(simulation.step())
+        await seat.asked()
+        assert "Turn 1 waits for: Aland." in seat.status.value
+        seat.forms["Aland"].fill(**RAISE, rate=11.5)
+        seat.forms["Aland"].answer_button.click()
+        await task
+        shown = asyncio.Event()
+        seat.status.observe(lambda _: shown.set(), names="value")
+        if "1 of 3 turns" not in seat.status.value:
+            await shown.wait()
+        assert "1 of 3 turns" in seat.status.value
+
+
+async def test_the_stepper_of_the_same_run_can_start_the_turn() -> None:
+    simulation = table_of()
+    stepper = TurnStepper(simulation)
+    with seated(simulation) as seat:
+        stepper.step_button.click()
+        await seat.asked()
+        seat.answer(**RAISE, rate=11.5)
+        await stepper.idle()
+        assert simulation.turn == 1
+
+
+async def test_a_cell_that_waits_for_the_turn_itself_is_pointed_out() -> None:
+    simulation = table_of()
+    with seated(simulation) as seat:
+        cell = asyncio.create_task(asyncio.to_thread(simulation.run, 1))
+        await seat.asked()
+        assert "A cell waits for this turn" in seat.status.value
+        assert "start the turn with Step" in seat.status.value
+        seat.answer(**RAISE, rate=11.5)
+        await cell
+        assert simulation.turn == 1
+
+
+async def test_a_click_on_another_thread_is_shown_by_the_seats_own_loop() -> None:
+    simulation = table_of("Aland", "Borduria")
+    with seated(simulation) as seat:
+        seat.step_button.click()
+        await seat.asked("Borduria")
+        form = seat.forms["Aland"]
+        form.fill(**RAISE | {"action": "Plant tulips"}, rate=11.5)
+        await asyncio.to_thread(form.answer_button.click)
+        await settled(seat)
+        assert "the second try" in form.complaint.value
+        assert "Turn 1 waits for: Aland, Borduria." in seat.status.value
+        assert "A cell waits" not in seat.status.value
+        seat.stop_button.click()
+        await seat.idle()
+
+
+def test_a_seat_can_be_used_where_no_loop_runs() -> None:
+    simulation = table_of()
+    with seated(simulation) as seat:
+        people_in(simulation)[0].person.ask = lambda _: RAISE | {"proposed_rate": 11.5}
+        simulation.run(1)
+        while "1 of 3 turns are played" not in seat.status.value:
+            time.sleep(0.01)
+
+
+async def test_a_seat_that_was_taken_away_hears_nothing_any_more() -> None:
+    simulation = table_of()
+    seat = HumanSeat(simulation)
+    seat.close()
+    shown = seat.status.value
+    with seated(simulation) as other:
+        await other.take_turn(**RAISE, rate=11.5)
+    assert seat.status.value == shown
+
+
+# Who may sit
+
+
+def test_a_seat_for_nobody_is_refused() -> None:
+    rules = Simulation(
+        SimulationConfig(
+            nations=[{"name": "R", "kind": "taylor"}], validator={"kind": "always_valid"}
+        )
+    )
+    with pytest.raises(ConfigError, match="has no people in it"):
+        HumanSeat(rules)
+    with pytest.raises(ConfigError, match="agent='Syldavia' is no person in this run"):
+        HumanSeat(table_of(), agent="Syldavia")
+
+
+async def test_an_answer_for_somebody_without_a_seat_here_is_refused() -> None:
+    no_seat = pytest.raises(ConfigError, match="agent='Borduria' has no seat here")
+    with seated(table_of("Aland", "Borduria"), agent="Aland") as seat, no_seat:
+        seat.answer(**RAISE, rate=11, agent="Borduria")
+
+
+# Untrusted text, the saved notebook, the score
+
+
+async def test_what_people_write_is_shown_and_obeyed_by_nothing() -> None:
+    with seated(table_of(turns=9)) as seat:
+        said = {"action": "Raise the rate " + HOSTILE, "reasoning": HOSTILE, "confidence": 0.5}
+        for _ in range(2):
+            rate = seat.simulation.state.global_state.interest_rate
+            await seat.take_turn(**said, rate=rate)
+        for html in (str(seat.face_html()), seat.facts.value, seat.status.value):
+            for live in ("<script", "<img", "</style", "\x1b", "\u202e"):
+                assert live not in html
+        assert "&lt;script&gt;" in str(seat.face_html())
+
+
+async def test_the_saved_face_is_the_same_for_the_same_run() -> None:
+    faces = []
+    for _ in range(2):
+        with seated(table_of()) as seat:
+            await seat.take_turn(**RAISE, rate=11.5)
+            bundle = seat._repr_mimebundle_()
+            faces.append((bundle["text/plain"], bundle["text/html"]))
+    assert faces[0] == faces[1]
+    assert faces[0][0] == (
+        "Seat of Aland: turn 1 (1979Q4), rate 11.50%\n"
+        "turn 1: Aland (ok): Raise the policy rate; rate 11.50%"
+    )
+
+
+async def test_the_face_says_that_an_answer_is_waited_for() -> None:
+    async with asked_at(table_of()) as seat:
+        assert seat.face_text().splitlines() == [
+            "Seat of Aland: turn 0 (1979Q3), rate 9.67%, waits for Aland",
+            "no answer yet",
+        ]
+        assert "No answer yet." in seat.face_html()
+
+
+async def test_the_score_is_shown_in_place() -> None:
+    with seated(table_of(seed=7), model=data_path("tapes/first_run.tape")) as seat:
+        await seat.take_turn(**RAISE, rate=11.5)
+        seat.score_button.click()
+        await seat.idle()
+        assert seat.error.value == ""
+        for who in ("you (Aland)", "Taylor rule", "language model (qwen2.5-coder-1.5b)"):
+            assert who in seat.score.value
+
+
+async def test_a_score_before_the_first_turn_says_what_is_missing() -> None:
+    with seated(table_of()) as seat:
+        seat.score_button.click()
+        await seat.idle()
+        assert "play a turn first" in seat.error.value

@@ -1,0 +1,510 @@
+"""The chart of runs as its reader meets it: lines, marks, words, files, and what it follows."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from builders import make_config
+
+from llmsim_lab.economy import TaylorRule
+from llmsim_lab.errors import ConfigError, TapeError
+from llmsim_lab.files import data_path
+from llmsim_lab.lab import RateChart
+from llmsim_lab.lab.charts.pace import Pace
+from llmsim_lab.llm import Tape
+from llmsim_lab.simulation import Simulation
+
+FIRST_RUN = data_path("tapes/first_run.tape")
+
+
+def ruled(turns: int = 4, **config: Any) -> Simulation:
+    """A run of the Taylor rule that has been played, with real data at its start."""
+    config.setdefault("start", "1979Q3")
+    simulation = Simulation(make_config(**config))
+    simulation.run(turns)
+    return simulation
+
+
+def shocked(seed: int, turns: int = 6) -> Simulation:
+    return ruled(turns, start=None, seed=seed, economy={"shock_scale": 1})
+
+
+def lines(chart: RateChart, panel: int = 0) -> dict[str, tuple[list[float], list[float]]]:
+    """What is drawn in a panel of the paper's figure, by what the legend calls it."""
+    return {
+        str(line.get_label()): (list(line.get_xdata()), list(line.get_ydata()))
+        for line in chart.figure.axes[panel].get_lines()
+        if not str(line.get_label()).startswith("_")
+    }
+
+
+def texts(chart: RateChart) -> list[str]:
+    return [text.get_text() for text in chart.figure.axes[0].texts]
+
+
+def alt(chart: RateChart) -> str:
+    found = re.search(r'alt="([^"]*)"', chart.picture.value)
+    assert found
+    return found[1]
+
+
+# --- what is drawn -------------------------------------------------------------------------------
+
+
+def test_a_run_is_drawn_with_the_rule_and_history() -> None:
+    simulation = ruled(4, name="mine")
+    drawn = lines(RateChart(simulation))
+    assert list(drawn) == [
+        "mine",
+        "what the Taylor rule asks, on the data of: mine",
+        "history (T-bill)",
+    ]
+    assert drawn["mine"] == ([0, 1, 2, 3, 4], simulation.to_frame()["interest_rate"].tolist())
+    titles = [axes.get_title(loc="left") for axes in RateChart(simulation).figure.axes]
+    assert [title.split(",")[0] for title in titles] == [
+        "Policy rate from 1979Q3",
+        "Inflation",
+        "Output gap",
+        "Unemployment",
+    ]
+
+
+def test_a_runs_forks_on_a_tape_are_drawn_from_where_they_leave_it() -> None:
+    chart = RateChart(FIRST_RUN)
+    drawn = lines(chart)
+    assert drawn["1 one nation"][0] == list(range(9))
+    assert drawn["2 one nation"][0] == drawn["3 one nation"][0] == list(range(3, 9))
+    assert drawn["2 one nation"][1][0] == drawn["1 one nation"][1][3]
+    assert "1 fork of 1 one nation" in texts(chart)
+    assert "1: turn 3, fork of 1 one nation (2 one nation, 3 one nation)" in chart.face_text()
+    assert "2: turn 4, supply shock +4 (oil) (2 one nation)" in chart.remarks.value
+
+
+def test_runs_of_a_tape_can_be_chosen_and_named() -> None:
+    chart = RateChart(Tape(FIRST_RUN, read_only=True), numbers=[1, 3], names=["calm", "hawk"])
+    assert {"calm", "hawk"} <= set(lines(chart))
+    with pytest.raises(TapeError, match="has no run 9"):
+        RateChart(FIRST_RUN, numbers=[9])
+
+
+def test_a_fork_in_memory_that_has_not_gone_on_is_a_point_on_its_parent() -> None:
+    simulation = ruled(3, name="parent")
+    fork = simulation.fork(turn=2)
+    chart = RateChart({"parent": simulation, "fork": fork})
+    assert lines(chart)["fork"][0] == [2]
+    fork.run(2)
+    assert lines(chart)["fork"][0] == [2]
+    assert lines(chart)["fork"][0] == [2] or "same" in chart.face_text()
+
+
+def test_a_run_beside_its_own_copy_is_said_to_be_the_same() -> None:
+    frame = ruled(3).to_frame()
+    chart = RateChart({"one": frame, "other": frame.copy()})
+    assert "other is the same as one, turn by turn." in chart.remarks.value
+
+
+def test_frames_that_only_start_alike_are_drawn_whole() -> None:
+    frame = ruled(3).to_frame()
+    other = frame.assign(interest_rate=frame["interest_rate"] + [0, 1, 1, 1])
+    chart = RateChart({"one": frame, "other": other})
+    assert lines(chart)["other"][0] == [0, 1, 2, 3]
+    assert "fork" not in chart.face_text()
+
+
+def test_an_ensemble_is_a_fan_of_quantiles_and_says_how_many() -> None:
+    runs = [shocked(seed) for seed in range(7)]
+    chart = RateChart(runs, names=["rule"])
+    rates = pd.DataFrame([run.to_frame()["interest_rate"] for run in runs])
+    drawn = lines(chart)["rule: median of 7 runs"]
+    assert drawn[1] == pytest.approx(rates.median().tolist())
+    bands = chart.figure.axes[0].collections
+    edges = [band.get_paths()[0].vertices[:, 1] for band in bands]
+    assert max(edges[0]) == pytest.approx(rates.quantile(0.95).max())
+    assert min(edges[1]) == pytest.approx(rates.quantile(0.25).min())
+    legend = [text.get_text() for text in chart.figure.legends[0].get_texts()]
+    assert legend[-2:] == ["rule: 90 % of runs", "rule: 50 % of runs"]
+    assert "n = 7 runs" in chart.remarks.value
+    assert "The Taylor rule is not drawn" in chart.remarks.value
+    assert "rule (median of 7): Policy rate" in alt(chart)
+
+
+def test_too_few_runs_for_a_fan_are_lines_and_it_says_so() -> None:
+    chart = RateChart([shocked(1), shocked(2)], names=["rule"], rule=False)
+    assert "rule: 2 runs are too few for a fan, which takes 5" in chart.remarks.value
+    assert len(chart.figure.axes[0].get_lines()) == 2
+    assert list(lines(chart)) == ["rule (each of 2 runs)"]
+    assert "1 run is too few" in RateChart([shocked(1)]).remarks.value
+
+
+def test_an_ensemble_ends_where_its_shortest_run_does() -> None:
+    chart = RateChart([shocked(seed, turns=3 + seed) for seed in range(5)], names=["rule"])
+    assert lines(chart)["rule: median of 5 runs"][0] == [0, 1, 2, 3]
+    assert "to turn 3, the last that all have" in chart.remarks.value
+
+
+def test_many_interventions_are_numbered_and_listed() -> None:
+    done = [{"turn": turn, "set": {"inflation": 5}, "note": "<b>x</b>"} for turn in range(1, 13)]
+    chart = RateChart(ruled(12, interventions=done))
+    shown = [text for text in texts(chart) if text.isdigit()]
+    assert shown == [str(number) for number in range(1, 13)]
+    assert "12: turn 12, inflation=5 (&lt;b&gt;x&lt;/b&gt;)" in chart.remarks.value
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["$\\frac{1}{2}$ \\alpha", "<script>alert(1)</script>", "\x1b[31mred", "a\u202eb", "漢字 😀"],
+)
+def test_a_hostile_name_is_drawn_and_written_as_it_is(name: str) -> None:
+    chart = RateChart({name: ruled(2).to_frame()}, title=name)
+    assert "<script" not in chart.picture.value
+    assert "\x1b" not in chart.face_text()
+    assert "\u202e" not in str(chart.face_html())
+    chart.figure.savefig("/dev/null", format="svg")
+
+
+def test_one_name_for_two_runs_is_told_apart() -> None:
+    assert {"economy", "economy (2)"} <= set(lines(RateChart(ruled(1), ruled(2))))
+
+
+def test_long_lines_keep_their_extremes() -> None:
+    values = [2.0] * 9000
+    values[4321], values[7000] = 99.0, -5.0
+    frame = pd.DataFrame({"turn": range(9000), "interest_rate": values})
+    drawn = lines(RateChart({"long": frame}))["long"]
+    assert len(drawn[0]) <= 2100
+    assert (max(drawn[1]), min(drawn[1])) == (99.0, -5.0)
+    assert drawn[0][drawn[1].index(99.0)] == 4321
+
+
+# --- references ----------------------------------------------------------------------------------
+
+
+def test_the_rule_may_be_another_one_and_on_another_runs_data() -> None:
+    one, two = ruled(3, name="one"), ruled(3, name="two", start="1990Q1")
+    chart = RateChart(one, two, rule="two")
+    expected = two.to_frame()["taylor_rate"].tolist()
+    assert lines(chart)["what the Taylor rule asks, on the data of: two"][1] == expected
+    assert "History is not drawn: the runs begin in different quarters." in chart.face_text()
+    passive = TaylorRule(inflation_weight=0)
+    asked = lines(RateChart(one, rule=passive))["what the Taylor rule asks, on the data of: one"]
+    row = one.to_frame().iloc[-1]
+    assert asked[1][-1] == pytest.approx(
+        passive.rate(
+            inflation=row["inflation"],
+            output_gap=row["output_gap"],
+            previous_rate=row["interest_rate"],
+        )
+    )
+    with pytest.raises(ConfigError, match=r"on the data of 'three'.*runs are: one, two"):
+        RateChart(one, two, rule="three")
+
+
+def test_a_frame_without_the_rules_data_says_so() -> None:
+    frame = pd.DataFrame({"turn": [0, 1], "interest_rate": [2.0, None]})
+    chart = RateChart({"mine": frame})
+    assert "The Taylor rule is not drawn" in chart.face_text()
+    assert "2 → none" in chart.face_text()
+
+
+def test_the_rule_is_worked_out_where_a_frame_has_only_its_data() -> None:
+    frame = ruled(3).to_frame()
+    asked = lines(RateChart({"a": frame.drop(columns="taylor_rate")}))
+    wanted = frame["taylor_rate"].tolist()
+    assert asked["what the Taylor rule asks, on the data of: a"][1] == pytest.approx(wanted)
+
+
+def test_history_may_be_given_and_may_end_early() -> None:
+    own = pd.DataFrame({"interest_rate": [1.0, 2.0]})
+    assert lines(RateChart(ruled(4), history=own))["history (T-bill)"] == ([0, 1], [1.0, 2.0])
+    assert "History ends with 2009Q3." in RateChart(ruled(4, start="2009Q1")).face_text()
+    late = ruled(2).to_frame().assign(period=["2030Q1", "2030Q2", "2030Q3"])
+    assert "History is not drawn: quarter=2030Q1 is outside" in RateChart(late).face_text()
+
+
+# --- choosing ------------------------------------------------------------------------------------
+
+
+async def test_columns_and_references_are_chosen_by_the_reader() -> None:
+    chart = RateChart(ruled(3, name="mine"))
+    parts = chart.controls_part
+    parts.rule.value = parts.history.value = False
+    parts.panels["unemployment"].value = False
+    await chart.idle()
+    assert list(lines(chart)) == ["mine"]
+    assert "Unemployment" not in alt(chart)
+    parts.main.value = "inflation"
+    await chart.idle()
+    assert alt(chart).startswith("Chart of Inflation from 1979Q3, turns 0 to 3.")
+    assert len(chart.figure.axes) == 2
+
+
+def test_any_number_of_small_panels_fits() -> None:
+    every = ["inflation", "output_gap", "unemployment", "gdp_growth", "taylor_rate"]
+    for count in range(6):
+        figure = RateChart(ruled(2), panels=every[:count]).figure
+        assert len(figure.axes) == 1 + count
+
+
+def test_a_frame_of_another_kind_is_charted_by_its_numbers() -> None:
+    frame = pd.DataFrame({"turn": [0, 1], "happy people": [1, 5], "calls": [0, 2], "x": ["a", "b"]})
+    chart = RateChart(frame)
+    assert list(chart.controls_part.panels) == ["happy people", "calls"]
+    assert "happy people 5" in alt(chart)
+    assert RateChart(frame, main="calls", panels=[]).scene.panels == ()
+
+
+# --- following a run -----------------------------------------------------------------------------
+
+
+async def test_the_chart_follows_a_run_played_in_a_cell() -> None:
+    simulation = ruled(1)
+    chart = RateChart(simulation)
+    await simulation.arun(3)
+    await chart.idle()
+    assert "turns 0 to 4" in alt(chart)
+    assert len(lines(chart)["economy"][0]) == 5
+
+
+async def test_an_intervention_at_the_latest_turn_is_taken_over() -> None:
+    simulation = ruled(2)
+    chart = RateChart(simulation)
+    simulation.intervene(2, set={"inflation": 9})
+    chart.controls_part.update.click()
+    await chart.idle()
+    assert "Inflation 9," in alt(chart)
+    assert "Up to turn 2." in chart.status.value
+
+
+async def test_many_turns_are_drawn_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    simulation = ruled(0)
+    chart = RateChart(simulation)
+    drawn = []
+    refresh = chart.refresh
+    monkeypatch.setattr(chart, "refresh", lambda **more: (drawn.append(1), refresh(**more)))
+    await simulation.arun(200)
+    await chart.idle()
+    assert 1 <= len(drawn) < 40
+    assert "turns 0 to 200" in alt(chart)
+
+
+async def test_a_closed_chart_no_longer_listens() -> None:
+    simulation = ruled(1)
+    chart = RateChart(simulation)
+    chart.close()
+    before = chart.picture.value
+    await simulation.step()
+    assert not simulation._listeners
+    assert chart.picture.value == before
+
+
+async def test_a_chart_that_is_on_no_page_any_more_waits_until_it_is() -> None:
+    simulation = ruled(1)
+    chart = RateChart(simulation)
+    chart._view_count = 1  # as the page says
+    chart._view_count = 0
+    await simulation.step()
+    await asyncio.sleep(0.05)
+    assert "turns 0 to 1." in alt(chart)
+    chart._view_count = 1
+    await asyncio.sleep(0.05)
+    assert "turns 0 to 2." in alt(chart)
+
+
+async def test_what_goes_wrong_while_drawing_is_shown_in_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    simulation = ruled(1)
+    chart = RateChart(simulation)
+    monkeypatch.setattr(
+        "llmsim_lab.lab.rate_chart.compose", lambda *_: (_ for _ in ()).throw(KeyError("rate"))
+    )
+    await simulation.step()
+    await asyncio.sleep(0.05)
+    assert "KeyError" in chart.error.value
+    assert simulation.turn == 2
+
+
+def test_a_run_in_plain_code_is_drawn_when_asked_for() -> None:
+    simulation = ruled(1)
+    chart = RateChart(simulation)
+    simulation.run(2)
+    assert "0 to 3" in chart.face_text()
+
+
+def test_a_tape_is_read_again_on_demand(tmp_path: Path) -> None:
+    simulation = Simulation(make_config(), tape=tmp_path / "new.tape")
+    chart = RateChart(tmp_path / "new.tape")
+    simulation.run(2)
+    chart.refresh(reread=True)
+    assert "turns 0 to 2" in alt(chart)
+
+
+class Plain:
+    """A simulation of a user's own that has only what it must."""
+
+    turns: Sequence[object] = (0,)
+
+    def __init__(self) -> None:
+        self.values = [1.0]
+
+    def to_frame(self) -> pd.DataFrame:
+        return pd.DataFrame({"turn": range(len(self.values)), "mood": self.values})
+
+
+async def test_a_simulation_that_tells_nothing_is_read_on_demand() -> None:
+    simulation = Plain()
+    chart = RateChart(simulation)
+    simulation.values.append(7.0)
+    chart.controls_part.update.click()
+    await chart.idle()
+    assert alt(chart).endswith("Plain: mood 7.")
+
+
+def test_pace_goes_elsewhere_without_a_loop_and_forgets_a_closed_one() -> None:
+    elsewhere: list[object] = []
+    drawn: list[int] = []
+    pace = Pace(lambda: drawn.append(1), elsewhere.append, least_s=0)
+    pace.ask()
+    assert len(elsewhere) == 1
+
+    async def ask(*, wait: bool) -> None:
+        pace.ask()
+        pace.ask()
+        if wait:
+            await asyncio.sleep(0.02)
+
+    asyncio.run(ask(wait=False))
+    asyncio.run(ask(wait=True))
+    assert drawn == [1]
+
+
+# --- table, files, faces -------------------------------------------------------------------------
+
+
+async def test_the_table_shows_the_latest_turns_and_turns_its_pages() -> None:
+    chart = RateChart(ruled(25, start=None))
+    assert chart.table.html.value == ""
+    chart.table.toggle.click()
+    rows = re.findall(r'<th scope="row"[^>]*>(\d+)</th>', chart.table.html.value)
+    assert rows == [str(turn) for turn in range(25, 15, -1)]
+    assert chart.table.later.disabled
+    chart.table.earlier.click()
+    chart.table.earlier.click()
+    rows = re.findall(r'<th scope="row"[^>]*>(\d+)</th>', chart.table.html.value)
+    assert rows == [str(turn) for turn in range(5, -1, -1)]
+    assert chart.table.earlier.disabled
+    chart.table.later.click()
+    assert not chart.table.earlier.disabled
+    chart.table.toggle.click()
+    assert chart.table.toggle.description == "Show table"
+
+
+@pytest.mark.parametrize("ending", ["png", "svg", "pdf", "csv"])
+def test_a_chart_is_written_with_the_same_bytes_each_time(ending: str, tmp_path: Path) -> None:
+    chart = RateChart(FIRST_RUN)
+    first = chart.save(tmp_path / f"a.{ending}").read_bytes()
+    assert chart.save(tmp_path / f"b.{ending}").read_bytes() == first
+    start = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF", "csv": b"run,member,turn"}
+    assert first.startswith(start[ending])
+
+
+def test_text_in_a_drawing_stays_text(tmp_path: Path) -> None:
+    svg = RateChart(FIRST_RUN).save(tmp_path / "a.svg").read_text(encoding="utf-8")
+    assert "Policy rate from 1979Q3</text>" in svg
+    assert "<dc:date>" not in svg
+
+
+def test_a_file_that_cannot_be_written_is_explained(tmp_path: Path) -> None:
+    chart = RateChart(ruled(1))
+    with pytest.raises(ConfigError, match=r"must end in \.png, \.svg, \.pdf or \.csv"):
+        chart.save("rates.gif")
+    with pytest.raises(ConfigError, match="cannot be written"):
+        chart.save(tmp_path / "nowhere" / "rates.csv")
+
+
+async def test_buttons_make_links_to_the_same_files(tmp_path: Path) -> None:
+    chart = RateChart(ruled(2))
+    for kind, button in zip(("png", "svg", "csv"), chart.export.buttons, strict=True):
+        button.click()
+        await chart.idle()
+        found = re.search(
+            r'download="rates\.(\w+)" href="data:[^,]*,([^"]*)"', chart.export.link.value
+        )
+        assert found
+        assert found[1] == kind
+        saved = chart.save(tmp_path / f"rates.{kind}").read_bytes()
+        assert base64.b64decode(found[2]) == saved
+        assert "up to turn 2" in chart.export.link.value
+
+
+async def test_a_file_too_large_for_a_link_is_pointed_to_save(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("llmsim_lab.lab.charts.export._MOST_BYTES", 10)
+    chart = RateChart(ruled(1))
+    chart.export.csv.click()
+    await chart.idle()
+    assert "chart.save(" in chart.error.value
+    assert chart.export.link.value == ""
+
+
+def test_the_values_come_as_a_frame_with_the_members_of_ensembles() -> None:
+    frame = RateChart(ruled(2), [shocked(1, 2), shocked(2, 2)], names=["one", "many"]).frame
+    counts = frame.groupby(["run", "member"]).size().to_dict()
+    assert counts == {("one", 0): 3, ("many", 1): 3, ("many", 2): 3}
+
+
+def test_the_face_is_the_same_for_the_same_run_and_shows_its_course() -> None:
+    one, other = RateChart(FIRST_RUN), RateChart(FIRST_RUN)
+    assert one.face_text() == other.face_text()
+    assert str(one.face_html()) == str(other.face_html())
+    line = one.face_text().splitlines()[2]
+    assert re.fullmatch(r"1 one nation +0 to 8 +9\.67 → 16\.75 .*▁▂▂▃▅▆▆▇█", line)
+    bundle = one._repr_mimebundle_()
+    assert base64.b64decode(bundle["image/png"]).startswith(b"\x89PNG")
+    assert len(bundle["image/png"]) < 70_000
+    assert "<table" in bundle["text/html"]
+
+
+def test_the_face_of_very_many_runs_stays_short() -> None:
+    frame = ruled(1).to_frame()
+    chart = RateChart({f"run {place}": frame.assign(seconds=place) for place in range(25)})
+    assert "and 5 more runs" in chart.face_text()
+    assert "and 5 more runs" in str(chart.face_html())
+    assert "and 5 more runs" in alt(chart)
+
+
+# --- misuse --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("runs", "more", "message"),
+    [
+        ((), {}, "there is no run to chart"),
+        ((7,), {}, "int is no run; pass a Simulation"),
+        (([],), {}, "an ensemble of at least one"),
+        ((pd.DataFrame({"turn": []}),), {}, "has no turn to chart"),
+        ((pd.DataFrame({"x": [1]}),), {}, "has no column 'turn' of numbers"),
+        ((pd.DataFrame({"turn": [0, 2]}),), {}, "not one after the other"),
+        ((pd.DataFrame({"turn": [0, 1]}),), {}, "no column of numbers to chart"),
+        (({"both": FIRST_RUN},), {}, "'both' names 3 runs; say which"),
+        ((FIRST_RUN,), {"names": ["one"]}, "must be a list of 3 names"),
+        ((FIRST_RUN,), {"main": "mood"}, "no column 'mood' of numbers; they have: interest_rate"),
+        ((FIRST_RUN,), {"panels": ["mood"]}, "no column 'mood'"),
+    ],
+)
+def test_misuse_is_explained(runs: Any, more: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        RateChart(*runs, **more)
+
+
+def test_an_empty_tape_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TapeError, match="holds no run"):
+        RateChart(Tape(tmp_path / "empty.tape"))

@@ -1,0 +1,609 @@
+"""The stepper as its user has it: clicks, what is seen after them, what a cell may do beside."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pandas as pd
+import pytest
+from builders import answer, make_client, make_config, make_simulation, policy, verdict
+
+from llmsim_lab.calls import ChatRequest
+from llmsim_lab.errors import BackendError, ConfigError, LabError, LLMFailureException
+from llmsim_lab.files import data_path
+from llmsim_lab.lab import TurnStepper
+from llmsim_lab.llm import Tape
+from llmsim_lab.simulation import Simulation, replay
+
+
+def ruled(**config: Any) -> Simulation:
+    return Simulation(make_config(**config))
+
+
+class Gate:
+    """Lets a model answer only when told to."""
+
+    def __init__(self) -> None:
+        self.open = asyncio.Event()
+        self.asked = asyncio.Event()
+
+    async def answer(self, request: ChatRequest) -> Any:
+        self.asked.set()
+        await self.open.wait()
+        return answer(request)
+
+
+def failing_once(at_turn: int) -> Callable[[ChatRequest], Any]:
+    """Answer sensibly, but fail a turn's first call for good, once."""
+    left = [BackendError("no model here", reason="model_not_found")]
+
+    def reply(request: ChatRequest) -> Any:
+        assert request.site is not None
+        if request.site.turn == at_turn and left:
+            raise left.pop()
+        return answer(request)
+
+    return reply
+
+
+# Stepping and playing
+
+
+async def test_a_click_plays_one_turn_and_shows_it() -> None:
+    stepper = TurnStepper(make_simulation(names=("Aland",)))
+    assert "Initial state" in stepper.heading.value
+    stepper.step_button.click()
+    await stepper.idle()
+    assert stepper.simulation.turn == stepper.shown == 1
+    assert "<strong>Turn 1</strong> of 1" in stepper.heading.value
+    assert "3 ok" in stepper.heading.value
+    assert "Policy rate" in stepper.state.value
+    assert "+0.25" in stepper.state.value
+    assert "Aland sees turn 1." in stepper.decisions.value
+    assert "Turn 1 is played." in stepper.status.value
+
+
+async def test_play_plays_as_many_turns_as_the_box_says() -> None:
+    stepper = TurnStepper(ruled())
+    stepper.turns_box.value = 3
+    stepper.play_button.click()
+    await stepper.idle()
+    assert stepper.simulation.turn == stepper.shown == stepper.turn_box.value == 3
+    assert stepper.progress.value == ""
+
+
+async def test_a_double_click_plays_one_turn() -> None:
+    gate = Gate()
+    stepper = TurnStepper(make_simulation(gate.answer))
+    stepper.step_button.click()
+    stepper.step_button.click()
+    stepper.play_button.click()
+    await gate.asked.wait()
+    assert stepper.step_button.disabled
+    assert not stepper.stop_button.disabled
+    gate.open.set()
+    await stepper.idle()
+    assert stepper.simulation.turn == 1
+    assert not stepper.step_button.disabled
+    assert stepper.stop_button.disabled
+
+
+async def test_pause_finishes_the_turn_under_way_and_stops_then() -> None:
+    gate = Gate()
+    stepper = TurnStepper(make_simulation(gate.answer))
+    stepper.play_button.click()
+    await gate.asked.wait()
+    stepper.pause_button.click()
+    assert "finished first" in stepper.status.value
+    gate.open.set()
+    await stepper.idle()
+    assert stepper.simulation.turn == 1
+    assert "Paused after turn 1; 3 of 4 turns were not played." in stepper.status.value
+
+
+async def test_stop_leaves_the_last_whole_turn_and_the_next_step_goes_on() -> None:
+    gate = Gate()
+    gate.open.set()
+    stepper = TurnStepper(make_simulation(gate.answer))
+    await stepper.step()
+    gate.open.clear()
+    gate.asked.clear()
+    stepper.play_button.click()
+    await gate.asked.wait()
+    stepper.stop_button.click()
+    await stepper.idle()
+    assert stepper.simulation.turn == 1
+    assert "Stopped. The run is at turn 1" in stepper.status.value
+    assert stepper.error.value == ""
+    gate.open.set()
+    stepper.step_button.click()
+    await stepper.idle()
+    assert stepper.simulation.turn == 2
+
+
+async def test_a_failure_is_shown_in_place_and_trying_again_plays_what_is_left() -> None:
+    stepper = TurnStepper(make_simulation(failing_once(at_turn=2)))
+    stepper.turns_box.value = 3
+    stepper.play_button.click()
+    await stepper.idle()
+    assert stepper.simulation.turn == 1
+    assert 'role="alert"' in stepper.error.value
+    assert "no model here" in stepper.error.value
+    assert stepper.retry.layout.display == ""
+    stepper.retry.click()
+    await stepper.idle()
+    assert stepper.simulation.turn == 3
+    assert stepper.error.value == ""
+    assert stepper.retry.layout.display == "none"
+
+
+async def test_while_a_turn_is_played_the_screen_says_how_far_it_is() -> None:
+    gate = Gate()
+    stepper = TurnStepper(make_simulation(gate.answer))
+    stepper.tick_s = 0.001
+    stepper.turns_box.value = 2
+    seen: list[str] = []
+    stepper.progress.observe(lambda change: seen.append(change["new"]), names="value")
+    stepper.play_button.click()
+    await gate.asked.wait()
+    await asyncio.sleep(0.02)
+    assert "Playing turn 1, 1 of 2." in stepper.status.value
+    assert '<progress value="0" max="2" aria-label="Turns played">' in stepper.progress.value
+    assert "waiting 0 s for agent of Aland, agent of Borduria" in stepper.progress.value
+    gate.open.set()
+    await stepper.idle()
+    assert any('<progress value="1"' in text for text in seen)
+
+
+# Another kind of simulation
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tally:
+    """What a class room has counted; knows nothing of the package."""
+
+    number: int
+    state: dict[str, Any]
+    chains: tuple[Any, ...] = ()
+    statuses: Mapping[str, int] = field(default_factory=dict)
+    tokens: int = 0
+    seconds: float = 0.0
+    interventions: tuple[Any, ...] = ()
+
+
+class ClassRoom:
+    """A simulation of a user's own: just what the protocol asks for that a stepper needs."""
+
+    def __init__(self, turns: Sequence[Tally] = ()) -> None:
+        self.turns = list(turns) or [Tally(number=0, state={"pupils": {"awake": 30, "bored": 0}})]
+        self.config = SimpleNamespace(name="class <room>")
+        self.series = ()
+        self.tape = self.run_id = None
+
+    @property
+    def turn(self) -> int:
+        return self.turns[-1].number
+
+    @property
+    def chains(self) -> list[Any]:
+        return []
+
+    def to_frame(self) -> Any:
+        return pd.DataFrame([turn.state["pupils"] for turn in self.turns])
+
+    async def step(self) -> Tally:
+        pupils = self.turns[-1].state["pupils"]
+        now = {"awake": pupils["awake"] - 3, "bored": pupils["bored"] + 3, "note": "rain"}
+        self.turns.append(Tally(number=self.turn + 1, state={"pupils": now}))
+        return self.turns[-1]
+
+    def fork(self, turn: int) -> ClassRoom:
+        return ClassRoom(self.turns[: turn + 1])
+
+
+async def test_any_simulation_that_keeps_to_the_protocol_can_be_stepped() -> None:
+    room: Any = ClassRoom()
+    stepper = TurnStepper(room)
+    stepper.turns_box.value = 2
+    stepper.play_button.click()
+    await stepper.idle()
+    assert stepper.error.value == ""
+    assert stepper.face_text().splitlines() == [
+        "TurnStepper of class <room>, at turn 2",
+        "Turn 2 · no model was asked",
+        "  pupils.awake: 24 (-3)",
+        "  pupils.bored: 6 (+3)",
+        "  pupils.note: rain",
+    ]
+    assert "class &lt;room&gt;" in stepper.heading.value
+    assert "No decisions." in stepper.decisions.value
+    stepper.show(1)
+    stepper.fork_button.click()
+    await stepper.idle()
+    assert stepper.simulation.turn == 1
+    assert stepper.simulation is not room
+
+
+# From a cell
+
+
+async def test_a_cell_gets_the_turns_it_played() -> None:
+    stepper = TurnStepper(ruled())
+    turn = await stepper.step()
+    turns = await stepper.play(2)
+    assert [turn.number, *(turn.number for turn in turns)] == [1, 2, 3]
+    assert stepper.shown == 3
+
+
+async def test_a_cell_gets_the_failure_which_is_shown_too() -> None:
+    stepper = TurnStepper(make_simulation(failing_once(at_turn=2)))
+    with pytest.raises(LLMFailureException, match="no model here"):
+        await stepper.play(3)
+    assert "no model here" in stepper.error.value
+    assert stepper.simulation.turn == 1
+
+
+async def test_interrupting_a_cell_leaves_the_last_whole_turn_and_a_ready_stepper() -> None:
+    gate = Gate()
+    stepper = TurnStepper(make_simulation(gate.answer))
+    cell = asyncio.create_task(stepper.play(3))
+    await gate.asked.wait()
+    cell.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await cell
+    assert stepper.simulation.turn == 0
+    assert not stepper.step_button.disabled
+    gate.open.set()
+    assert (await stepper.step()).number == 1
+
+
+async def test_a_step_that_is_stopped_by_the_button_is_told_to_the_cell() -> None:
+    gate = Gate()
+    stepper = TurnStepper(make_simulation(gate.answer))
+    cell = asyncio.create_task(stepper.step())
+    await gate.asked.wait()
+    stepper.stop_button.click()
+    with pytest.raises(LabError, match="the step was stopped; the run is at turn 0"):
+        await cell
+
+
+async def test_a_cell_that_waits_for_clicked_work_may_be_interrupted_without_harm() -> None:
+    gate = Gate()
+    stepper = TurnStepper(make_simulation(gate.answer))
+    stepper.step_button.click()
+    waiting = asyncio.create_task(stepper.idle())
+    await gate.asked.wait()
+    waiting.cancel()
+    gate.open.set()
+    await stepper.idle()
+    assert stepper.simulation.turn == 1
+
+
+async def test_playing_twice_at_once_is_refused() -> None:
+    gate = Gate()
+    stepper = TurnStepper(make_simulation(gate.answer))
+    stepper.step_button.click()
+    with pytest.raises(ConfigError, match="at work"):
+        await stepper.step()
+    with pytest.raises(ConfigError, match="has to wait"):
+        stepper.fork()
+    gate.open.set()
+    await stepper.idle()
+
+
+@pytest.mark.parametrize("turns", [0, -1, 1.5, True, 100_001])
+async def test_a_number_of_turns_that_is_none_is_refused(turns: Any) -> None:
+    with pytest.raises(ConfigError, match="1 to 100,000"):
+        await TurnStepper(ruled()).play(turns)
+
+
+async def test_a_run_that_a_cell_steps_is_followed() -> None:
+    stepper = TurnStepper(ruled())
+    await stepper.simulation.step()
+    await asyncio.sleep(0)
+    assert stepper.shown == stepper.turn_box.max == 1
+    stepper.show(0)
+    await stepper.simulation.arun(2)
+    assert stepper.shown == 0
+    assert stepper.turn_box.max == 3
+
+
+async def test_a_run_that_a_cell_plays_at_once_is_followed_from_the_other_thread() -> None:
+    stepper = TurnStepper(ruled())
+    stepper.simulation.run(3)
+    await asyncio.sleep(0)
+    assert "<strong>Turn 3</strong> of 3" in stepper.heading.value
+
+
+async def test_only_the_run_that_is_shown_is_followed_and_none_after_closing() -> None:
+    simulation = ruled()
+    stepper = TurnStepper(simulation)
+    fork = stepper.fork()
+    seen: list[int] = []
+    stepper.on_change(lambda it: seen.append(it.shown))
+    await simulation.step()
+    await fork.step()
+    await asyncio.sleep(0)
+    stepper.close()
+    await fork.step()
+    await asyncio.sleep(0)
+    assert seen == [1]
+
+
+async def test_a_run_that_tells_nobody_is_seen_at_the_next_look() -> None:
+    room: Any = ClassRoom()
+    stepper = TurnStepper(room)
+    await room.step()
+    assert stepper.shown == 0
+    stepper.latest_button.click()
+    assert stepper.shown == stepper.turn_box.max == 1
+
+
+def test_without_an_event_loop_it_works_on_the_background_loop() -> None:
+    stepper = TurnStepper(ruled())
+    stepper.step_button.click()
+    asyncio.run(stepper.idle())
+    assert stepper.simulation.turn == 1
+
+
+# Back and forth
+
+
+async def test_back_and_forth_through_the_turns() -> None:
+    stepper = TurnStepper(ruled())
+    await stepper.play(3)
+    seen = []
+    for part in (stepper.first_button, stepper.next_button, stepper.previous_button):
+        part.click()
+        seen.append(stepper.shown)
+    stepper.previous_button.click()
+    seen.append(stepper.shown)
+    stepper.turn_box.value = 2
+    seen.append(stepper.shown)
+    stepper.latest_button.click()
+    stepper.next_button.click()
+    seen.append(stepper.shown)
+    assert seen == [0, 1, 0, 0, 2, 3]
+    assert "<strong>Turn 3</strong> of 3" in stepper.heading.value
+
+
+async def test_who_looks_at_an_earlier_turn_stays_there_while_turns_are_played() -> None:
+    stepper = TurnStepper(ruled())
+    await stepper.play(2)
+    stepper.show(1)
+    await stepper.step()
+    assert stepper.shown == 1
+    assert stepper.turn_box.max == 3
+
+
+def test_a_turn_that_is_not_there_cannot_be_shown() -> None:
+    with pytest.raises(ConfigError, match="turn 5 is not there to show; the run has 0 to 0"):
+        TurnStepper(ruled()).show(5)
+
+
+async def test_what_was_done_from_outside_is_shown_at_its_turn() -> None:
+    simulation = ruled()
+    simulation.intervene(1, shock={"supply": 2}, note="dear <oil>")
+    stepper = TurnStepper(simulation)
+    assert stepper.interventions.value == ""
+    await stepper.step()
+    assert "supply shock +2 (dear &lt;oil&gt;)" in stepper.interventions.value
+    assert "from outside: turn 1: supply shock +2" in stepper.face_text()
+
+
+# Forks
+
+
+async def test_a_fork_goes_on_from_the_turn_shown_and_its_parent_stays_in_reach() -> None:
+    simulation = ruled()
+    stepper = TurnStepper(simulation)
+    await stepper.play(3)
+    stepper.show(2)
+    stepper.fork_button.click()
+    await stepper.idle()
+    [fork] = stepper.forks
+    assert stepper.simulation is fork
+    assert fork.turn == stepper.shown == 2
+    assert "fork 1 of the original at turn 2" in stepper.heading.value
+    stepper.step_button.click()
+    await stepper.idle()
+    assert (fork.turn, simulation.turn) == (3, 3)
+    stepper.run_box.value = 0
+    assert stepper.simulation is simulation
+    assert stepper.shown == 3
+    assert [label for label, _ in stepper.run_box.options] == [
+        "economy",
+        "economy, fork 1 of the original at turn 2",
+    ]
+
+
+async def test_a_fork_of_a_fork_says_where_it_came_from() -> None:
+    stepper = TurnStepper(ruled())
+    await stepper.step()
+    stepper.fork(0)
+    await stepper.step()
+    stepper.fork()
+    assert "fork 2 of fork 1 at turn 1" in stepper.heading.value
+
+
+async def test_a_fork_that_is_refused_for_another_reason_says_just_that() -> None:
+    with pytest.raises(ConfigError) as caught:
+        TurnStepper(ruled()).fork(0, intervene=[{"turn": 1, "set": {"gravity": 1}}])
+    assert "gravity" in str(caught.value)
+    assert "TurnStepper" not in str(caught.value)
+
+
+async def test_what_a_fork_changes_is_passed_on() -> None:
+    stepper = TurnStepper(ruled())
+    await stepper.play(2)
+    fork = stepper.fork(1, intervene=[{"turn": 2, "set": {"inflation": 9}}])
+    await stepper.step()
+    assert fork.state.global_state.inflation == 9
+    with pytest.raises(ConfigError, match="turn 7 cannot be forked from"):
+        stepper.fork(7)
+
+
+async def test_a_recorded_run_without_a_model_says_how_to_fork_it() -> None:
+    stepper = TurnStepper(data_path("tapes/first_run.tape"), run=1)
+    assert stepper.shown == 8
+    stepper.fork_button.click()
+    await stepper.idle()
+    assert "TurnStepper(..., llm_client=connect(&#39;auto&#39;))" in stepper.error.value
+    assert stepper.forks == []
+
+
+async def test_a_recorded_run_goes_on_live_with_a_model(tmp_path: Path) -> None:
+    path = tmp_path / "copy.tape"
+    path.write_bytes(data_path("tapes/first_run.tape").read_bytes())
+    tape = Tape(path)
+    stepper = TurnStepper(tape, run=1, llm_client=make_client())
+    stepper.show(3)
+    stepper.fork_button.click()
+    await stepper.idle()
+    stepper.step_button.click()
+    await stepper.idle()
+    assert stepper.error.value == ""
+    assert "run 4 on its tape" in stepper.heading.value
+    assert tape.run(4).fork_turn == 3
+    assert tape.run(4).turns == 4
+
+
+async def test_a_fork_of_a_tape_that_is_only_read_says_that_it_is_not_recorded() -> None:
+    stepper = TurnStepper(data_path("tapes/first_run.tape"), run=1, llm_client=make_client())
+    stepper.fork_button.click()
+    await stepper.idle()
+    assert "It is not recorded: the tape" in stepper.status.value
+    assert "not recorded" in stepper.heading.value
+    assert (await stepper.step()).number == 9
+
+
+async def test_a_recorded_run_at_its_end_says_so_and_stays() -> None:
+    stepper = TurnStepper(data_path("tapes/first_run.tape"), run=1)
+    stepper.step_button.click()
+    await stepper.idle()
+    assert "turn 9 was not recorded" in stepper.error.value
+    assert stepper.simulation.turn == 8
+
+
+async def test_a_replay_can_be_stepped() -> None:
+    again = replay(data_path("tapes/first_run.tape"), 1, turns=0)
+    stepper = TurnStepper(again)
+    await stepper.play(8)
+    loaded = TurnStepper(data_path("tapes/first_run.tape"), run=1)
+    assert stepper.face_text() == loaded.face_text()
+    assert str(stepper.face_html()) == str(loaded.face_html())
+
+
+# Others who listen
+
+
+async def test_others_hear_of_turns_and_of_what_is_shown() -> None:
+    stepper = TurnStepper(ruled())
+    turns: list[int] = []
+    shown: list[int] = []
+    stepper.on_turn(lambda turn: turns.append(turn.number))
+    stepper.on_change(lambda it: shown.append(it.shown))
+    await stepper.play(2)
+    stepper.previous_button.click()
+    stepper.fork()
+    assert turns == [1, 2]
+    assert shown == [1, 2, 1, 1]
+
+
+async def test_a_listener_that_fails_is_shown_and_the_turn_kept() -> None:
+    stepper = TurnStepper(ruled())
+    stepper.on_turn(lambda _: 1 / 0)
+    stepper.step_button.click()
+    await stepper.idle()
+    assert "ZeroDivisionError" in stepper.error.value
+    assert stepper.simulation.turn == 1
+
+
+def test_a_listener_that_fails_when_something_else_is_shown_is_shown_too() -> None:
+    stepper = TurnStepper(ruled())
+    stepper.on_change(lambda _: 1 / 0)
+    stepper.refresh()
+    assert "ZeroDivisionError" in stepper.error.value
+
+
+# What is on the screen
+
+HOSTILE = (
+    "<script>alert(1)</script><img src=x onerror=alert(1)></style></pre>"
+    "\x1b[31mred\u202edesrever" + "x" * 100_000
+)
+
+
+async def test_hostile_text_is_shown_and_does_nothing() -> None:
+    def reply(request: ChatRequest) -> Any:
+        assert request.site is not None
+        if request.site.component == "agent":
+            return policy(HOSTILE, reasoning=HOSTILE)
+        return (
+            verdict(reasoning=HOSTILE) if request.site.component == "validator" else answer(request)
+        )
+
+    stepper = TurnStepper(make_simulation(reply, names=("<b>Aland</b>",)))
+    await stepper.step()
+    seen = stepper.decisions.value + str(stepper.face_html())
+    assert "<script" not in seen
+    assert "<img" not in seen
+    assert "<b>" not in seen
+    assert "</style>" not in seen
+    assert "\x1b" not in seen + stepper.face_text()
+    assert "\u202e" not in seen + stepper.face_text()
+    assert "&lt;script&gt;alert(1)" in seen
+    assert len(stepper.decisions.value) < 60_000
+
+
+async def test_many_agents_come_in_pages() -> None:
+    names = [{"name": f"Nation {number}", "kind": "taylor"} for number in range(25)]
+    stepper = TurnStepper(ruled(nations=names))
+    await stepper.step()
+    assert "Decisions of agents 1 to 10 of 25" in stepper.decisions.value
+    assert "Nation 10" not in stepper.decisions.value
+    stepper.agents_box.value = 2
+    assert "Decisions of agents 21 to 25 of 25" in stepper.decisions.value
+    assert "… and 15 more agents" in stepper.face_text()
+    stepper.first_button.click()
+    assert "Nobody has decided anything yet." in stepper.decisions.value
+
+
+async def test_what_is_sent_to_the_screen_does_not_grow_with_the_turns() -> None:
+    stepper = TurnStepper(ruled())
+
+    def size() -> int:
+        return sum(len(part.value) for part in (stepper.heading, stepper.state, stepper.decisions))
+
+    await stepper.play(2)
+    early = size()
+    await stepper.play(300)
+    assert size() < early + 50
+
+
+async def test_the_face_is_the_same_for_the_same_run_and_reads_without_a_widget() -> None:
+    faces = []
+    for _ in range(2):
+        stepper = TurnStepper(make_simulation(names=("Aland",)))
+        await stepper.step()
+        faces.append(stepper._repr_mimebundle_())
+    assert faces[0]["text/plain"] == faces[1]["text/plain"]
+    assert faces[0]["text/html"] == faces[1]["text/html"]
+    assert faces[0]["text/plain"].splitlines()[:3] == [
+        "TurnStepper of economy, at turn 1",
+        "Turn 1 · model decisions: 3 ok",
+        "  Policy rate (% per year): 4.25 (+0.25)",
+    ]
+
+
+async def test_a_failed_call_is_named_with_its_status() -> None:
+    stepper = TurnStepper(make_simulation("no JSON at all"))
+    stepper.step_button.click()
+    await stepper.idle()
+    assert LLMFailureException.__name__ in stepper.error.value
+    assert "invalid_response" in stepper.error.value

@@ -1,0 +1,103 @@
+"""The stepper in a real Jupyter kernel, where a cell can be interrupted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jupyter_client.blocking.client import BlockingKernelClient
+from jupyter_client.manager import start_new_kernel
+
+pytestmark = pytest.mark.slow
+
+TESTS = Path(__file__).resolve().parents[1]
+WAIT_S = 60
+
+SET_UP = f"""
+import asyncio, sys
+sys.path.insert(0, {str(TESTS)!r})
+from builders import answer, make_simulation
+from llmsim_lab.lab import TurnStepper
+
+gate = asyncio.Event()
+gate.set()
+
+async def reply(request):
+    if not gate.is_set():
+        print("asked", flush=True)
+    await gate.wait()
+    return answer(request)
+
+stepper = TurnStepper(make_simulation(reply, names=("Aland",)))
+"""
+
+
+class Kernel:
+    """A kernel that runs cells and tells what they print."""
+
+    def __init__(self, client: BlockingKernelClient, interrupt: Callable[[], object]) -> None:
+        self.client = client
+        self.interrupt = interrupt
+
+    def begin(self, code: str) -> str:
+        """Send a cell; returns its message's number."""
+        return str(self.client.execute(code))
+
+    def output(self, sent: str, *, until: str | None = None) -> str:
+        """Read what a cell gives, to its end or until it has printed something."""
+        said, end = "", time.monotonic() + WAIT_S
+        while time.monotonic() < end:
+            message: dict[str, Any] = self.client.get_iopub_msg(timeout=WAIT_S)
+            if message["parent_header"].get("msg_id") != sent:
+                continue
+            content = message["content"]
+            if message["msg_type"] == "status" and content["execution_state"] == "idle":
+                return said
+            said += content.get("text", "")
+            said += content.get("data", {}).get("text/plain", "")
+            said += content.get("ename", "")
+            if until is not None and until in said:
+                return said
+        raise TimeoutError(f"the kernel did not get there; it said: {said}")
+
+    def run(self, code: str) -> str:
+        """Run a cell to its end."""
+        return self.output(self.begin(code))
+
+
+@pytest.fixture
+def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
+    for name in ("IPYTHONDIR", "JUPYTER_RUNTIME_DIR"):
+        monkeypatch.setenv(name, str(tmp_path))
+    manager, client = start_new_kernel(cwd=str(tmp_path))
+    try:
+        yield Kernel(client, manager.interrupt_kernel)
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+
+
+def test_interrupting_the_cell_leaves_the_last_whole_turn_and_a_ready_stepper(
+    kernel: Kernel,
+) -> None:
+    assert kernel.run(SET_UP) == ""
+    kernel.run("turns = await stepper.play(2)\ngate.clear()")
+    cell = kernel.begin("await stepper.play(3)")
+    kernel.output(cell, until="asked")
+    kernel.interrupt()
+    said = kernel.output(cell)
+    assert "KeyboardInterrupt" in said or "CancelledError" in said
+    assert kernel.run("stepper.simulation.turn, stepper.step_button.disabled") == "(2, False)"
+    kernel.run("gate.set()")
+    assert kernel.run("(await stepper.step()).number") == "3"
+
+
+def test_a_click_between_cells_plays_in_the_background(kernel: Kernel) -> None:
+    kernel.run(SET_UP)
+    kernel.run("gate.clear()\nstepper.step_button.click()")
+    assert kernel.run("stepper.simulation.turn, stepper.worker.busy") == "(0, True)"
+    kernel.run("gate.set()\nawait stepper.idle()")
+    assert kernel.run("stepper.simulation.turn, stepper.error.value") == "(1, '')"

@@ -1,0 +1,115 @@
+"""One turn's facts and how they are written, for states of any make."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from builders import make_config, make_simulation
+
+from llmsim_lab.lab.turn_facts import change_text, facts_of, value_text
+from llmsim_lab.lab.turn_view import cost_text, state_html, turn_name, turn_text
+from llmsim_lab.models import AgentState
+from llmsim_lab.simulation import Simulation
+
+
+@dataclass(frozen=True)
+class Square:
+    """A state of a user's own."""
+
+    side: float = 2.0
+    owner: AgentState = field(default_factory=lambda: AgentState(name="Ann"))
+    sold: bool = False
+    note: str | None = None
+    corners: tuple[int, ...] = (1, 2, 3, 4)
+
+
+class Bare:
+    """A simulation that says nothing of its columns."""
+
+    series = ()
+
+
+def turn(state: Any, **values: Any) -> Any:
+    values = {"number": 1, "chains": (), "statuses": {}, "tokens": 0, "seconds": 1.5} | values
+    return SimpleNamespace(state=state, interventions=(), **values)
+
+
+def test_a_state_of_any_make_is_taken_apart_into_plain_values() -> None:
+    found = {fact.name: fact.value for fact in facts_of(Bare(), turn(Square()))}  # type: ignore[arg-type]
+    assert found == {
+        "side": 2.0,
+        "owner.name": "Ann",
+        "owner.economic strength": 100.0,
+        "sold": False,
+        "note": None,
+    }
+
+
+def test_what_a_kind_charts_comes_first_with_its_unit() -> None:
+    simulation = Simulation(make_config())
+    found = facts_of(simulation, simulation.turns[0])
+    assert found[0].label == "Policy rate (% per year)"
+    mains = [fact.main for fact in found]
+    assert mains == sorted(mains, reverse=True)
+    assert {"turn", "tokens", "seconds"}.isdisjoint(fact.name for fact in found)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "said"),
+    [
+        (4.0, 4.25, "+0.25"),
+        (4.0, 3.999, "-0.00"),
+        (4.0, 4.0, ""),
+        (1000, 3500, "+2,500"),
+        ("calm", "storm", "was calm"),
+        (True, False, "was True"),
+        (None, 1.0, "was none"),
+    ],
+)
+def test_a_change_is_said_in_the_words_of_its_type(before: Any, now: Any, said: str) -> None:
+    assert change_text(before, now) == said
+
+
+def test_values_are_written_for_people() -> None:
+    assert [value_text(value) for value in (2.0, 12345, None, True, "x")] == [
+        "2",
+        "12,345",
+        "none",
+        "True",
+        "x",
+    ]
+
+
+def test_a_large_state_is_folded() -> None:
+    state = {f"value {number:03}": number for number in range(300)}
+    shown = str(state_html(Bare(), turn(state), None))  # type: ignore[arg-type]
+    assert "<summary>288 more</summary>" in shown
+    assert "value 011" in shown
+    assert "value 111" in shown
+    assert "value 112" not in shown
+    assert turn_text(Bare(), turn(state), None).count("\n") == 12  # type: ignore[arg-type]
+
+
+def test_seconds_are_left_out_of_what_must_not_change() -> None:
+    model_turn = turn({}, statuses={"ok": 2, "repaired": 1, "failed": 0}, tokens=1200)
+    assert cost_text(model_turn) == "model decisions: 2 ok, 1 repaired · 1,200 tokens · 1.50 s"
+    assert cost_text(model_turn, still=True) == "model decisions: 2 ok, 1 repaired · 1,200 tokens"
+
+
+async def test_a_turn_is_called_by_its_number_and_quarter() -> None:
+    simulation = make_simulation(start="1979Q3")
+    await simulation.step()
+    assert [turn_name(turn) for turn in simulation.turns] == [
+        "Initial state (1979Q3)",
+        "Turn 1 (1979Q4)",
+    ]
+
+
+async def test_who_only_thought_is_quoted_in_the_text() -> None:
+    simulation = make_simulation(names=("Aland",))
+    await simulation.step()
+    thinker = turn({}, chains=simulation.turns[1].chains)
+    assert turn_text(Bare(), thinker, None).endswith("Aland: Aland sees turn 1.")  # type: ignore[arg-type]

@@ -1,0 +1,84 @@
+"""Runs to look at: with repaired and lost calls, with rules, with hostile texts."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from builders import answer, make_client, policy
+
+from llmsim_lab.calls import ChatRequest
+from llmsim_lab.errors import LLMFailureException
+from llmsim_lab.simulation import Simulation, SimulationConfig
+
+__all__ = ["HOSTILE", "bumpy", "hostile_run", "played", "taped"]
+
+HOSTILE = (
+    "<script>alert(1)</script> <img src=x onerror=alert(2)> </style></pre></textarea>\x1b[31m "
+    "\u202ereversed {{ slot }} " + "long " * 20_000
+)
+
+
+def played(replies: Any = answer, *, turns: int = 2, names: Any = ("Aland", "Borduria")) -> Any:
+    """A run in memory."""
+    simulation = Simulation(SimulationConfig(nations=names), llm_client=make_client(replies))
+    simulation.run(turns)
+    return simulation
+
+
+def taped(path: Path, *, turns: int = 3, names: Any = ("Aland", "Borduria")) -> Simulation:
+    """A run on a tape."""
+    config = SimulationConfig(nations=names, name="taped")
+    simulation = Simulation(config, llm_client=make_client(), tape=path)
+    simulation.run(turns)
+    return simulation
+
+
+class Bumpy:
+    """Answers sensibly, but for a nonsense first attempt of one agent and a failing engine."""
+
+    def __init__(self) -> None:
+        self.engine_works = False
+
+    def __call__(self, request: ChatRequest) -> Any:
+        site = request.site
+        assert site is not None
+        if (site.component, site.agent, request.attempt) == ("agent", "Borduria", 1):
+            return "no JSON at all"
+        if site.component == "engine" and site.turn == 2 and not self.engine_works:
+            raise TimeoutError
+        return answer(request)
+
+
+def bumpy(path: Path, *, repaired: bool = True) -> Simulation:
+    """A run on a tape whose second turn failed at first; played on if repaired, else left so."""
+    replies = Bumpy()
+    config = SimulationConfig(nations=("Aland", "Borduria"), name="bumpy")
+    simulation = Simulation(config, llm_client=make_client(replies), tape=path)
+    simulation.run(1)
+    try:
+        asyncio.run(simulation.step())
+    except LLMFailureException:
+        replies.engine_works = True
+    else:
+        raise AssertionError("the engine was to fail")
+    if repaired:
+        simulation.run(2)
+    return simulation
+
+
+def hostile_run() -> Simulation:
+    """A run whose agents' replies are full of what a page might obey."""
+
+    def reply(request: ChatRequest) -> Any:
+        assert request.site is not None
+        if request.site.component == "agent":
+            return policy(action=f"Raise the rate {HOSTILE[:300]}", reasoning=HOSTILE)
+        return answer(request)
+
+    config = SimulationConfig(nations=("<b>Aland</b>",))
+    client = make_client(reply, num_ctx=100_000)
+    simulation = Simulation(config, llm_client=client)
+    simulation.run(2)
+    return simulation

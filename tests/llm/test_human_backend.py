@@ -1,0 +1,252 @@
+"""A person in a model's place: requests wait, answers may come from anywhere."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from typing import Any
+
+import pytest
+from builders import policy
+
+from llmsim_lab.calls import CallSite
+from llmsim_lab.errors import ConfigError, LLMFailureException
+from llmsim_lab.llm import HumanBackend, LLMClient, Question
+from llmsim_lab.llm.human import human_client
+from llmsim_lab.models import PolicyDecision
+
+GOOD = {"action": "Hold the rate", "reasoning": "All is calm.", "confidence": 0.8}
+
+
+def person_of(client: LLMClient) -> HumanBackend:
+    assert isinstance(client.backend, HumanBackend)
+    return client.backend
+
+
+def ask(client: LLMClient, **more: Any) -> asyncio.Task[PolicyDecision]:
+    site = CallSite(component="agent", agent="Aland", turn=3)
+    call = client.call_with_retry(
+        prompt="What now?", response_model=PolicyDecision, site=site, **more
+    )
+    return asyncio.create_task(call)
+
+
+async def test_a_request_waits_for_its_answer() -> None:
+    client = human_client()
+    task = ask(client)
+    question = await person_of(client).asked()
+    assert (question.agent, question.turn, question.complaint) == ("Aland", 3, "")
+    assert not task.done()
+    person_of(client).answer(question, GOOD)
+    decision = await task
+    assert decision.action == "Hold the rate"
+    assert decision.call is not None
+    assert decision.call.status == "ok"
+    assert person_of(client).questions == ()
+
+
+async def test_an_answer_may_come_from_another_thread() -> None:
+    client = human_client()
+    task = ask(client)
+    question = await person_of(client).asked()
+    thread = threading.Thread(target=person_of(client).answer, args=(question, policy("Hold rate")))
+    thread.start()
+    assert (await task).action == "Hold rate"
+    thread.join()
+
+
+async def test_the_record_of_a_persons_call_names_no_sampling() -> None:
+    client = human_client(timeout_s=5)
+    task = ask(client)
+    question = await person_of(client).asked()
+    assert (question.request.model, dict(question.request.options)) == ("human", {})
+    assert question.request.timeout_s == 5
+    person_of(client).answer(question, GOOD)
+    await task
+    info = await client.model_info()
+    assert (info.name, info.backend, info.digest) == ("human", "human", None)
+    await client.aclose()
+
+
+async def test_an_invalid_answer_comes_back_with_what_was_wrong() -> None:
+    client = human_client()
+    task = ask(client, check=lambda d: "say more" if d.action == "Hold the rate" else None)
+    person = person_of(client)
+    person.answer(await person.asked(), GOOD)
+    second = await person.asked()
+    assert second.complaint == "say more."
+    person.answer(second, GOOD | {"action": "Hold the rate at 4 %"})
+    decision = await task
+    assert decision.call is not None
+    assert decision.call.status == "repaired"
+
+
+async def test_a_text_answer_goes_out_as_it_is() -> None:
+    client = human_client()
+    task = ask(client)
+    person = person_of(client)
+    person.answer(await person.asked(), "I do not know")
+    assert "no JSON" in (await person.asked()).complaint
+    person.answer(person.questions[0], "still not")
+    with pytest.raises(LLMFailureException, match="invalid_response after 2 attempts"):
+        await task
+
+
+async def test_stopping_takes_the_question_away() -> None:
+    client = human_client()
+    task = ask(client)
+    question = await person_of(client).asked()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert person_of(client).questions == ()
+    with pytest.raises(ConfigError, match="question to Aland of turn 3 waits for no answer"):
+        person_of(client).answer(question, GOOD)
+
+
+async def test_a_question_is_answered_once() -> None:
+    client = human_client()
+    task = ask(client)
+    question = await person_of(client).asked()
+    person_of(client).answer(question, GOOD)
+    with pytest.raises(ConfigError, match="it was answered"):
+        person_of(client).answer(question, GOOD)
+    await task
+
+
+async def test_nobody_answering_in_time_is_a_timeout() -> None:
+    task = ask(human_client(timeout_s=0.01))
+    with pytest.raises(LLMFailureException) as caught:
+        await task
+    assert caught.value.reason == "timeout"
+
+
+async def test_a_function_that_asks_may_wait_without_holding_up_the_loop() -> None:
+    asked, go_on = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+    seen: list[Question] = []
+
+    def at_the_keyboard(question: Question) -> Any:
+        seen.append(question)
+        loop.call_soon_threadsafe(asked.set)
+        go_on.wait()
+        return GOOD
+
+    task = ask(human_client(ask=at_the_keyboard))
+    await asked.wait()
+    go_on.set()
+    assert (await task).action == "Hold the rate"
+    assert seen[0].agent == "Aland"
+
+
+async def test_an_async_function_may_ask() -> None:
+    async def over_the_wire(question: Question) -> Any:
+        await asyncio.sleep(0)
+        return policy(f"Hold the rate, says {question.agent}")
+
+    assert (await ask(human_client(ask=over_the_wire))).action == "Hold the rate, says Aland"
+
+
+async def test_what_the_asking_function_raises_is_raised_by_the_call() -> None:
+    def gone(question: Question) -> Any:
+        raise EOFError(f"no keyboard for {question.agent}")
+
+    with pytest.raises(EOFError, match="no keyboard for Aland"):
+        await ask(human_client(ask=gone))
+
+
+async def test_an_answer_of_a_wrong_kind_is_refused() -> None:
+    with pytest.raises(ConfigError, match="a mapping, a pydantic model or a text, not 7"):
+        await ask(human_client(ask=lambda _: 7))
+
+
+async def test_a_function_that_answers_after_the_stop_does_no_harm() -> None:
+    asked, go_on, ended = asyncio.Event(), threading.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def slow(question: Question) -> Any:
+        loop.call_soon_threadsafe(asked.set)
+        go_on.wait()
+        ended.set()
+        return GOOD if question.turn == 3 else None
+
+    task = ask(human_client(ask=slow))
+    await asked.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    go_on.set()
+    ended.wait()
+
+
+async def test_where_nobody_listens_the_log_says_once_how_to_answer(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    client = human_client()
+    person = person_of(client)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            task = ask(client)
+            await asyncio.sleep(0.01)
+            person.answer(person.questions[0], GOOD)
+            await task
+    [record] = caplog.records
+    assert record.getMessage().startswith("WAITING_FOR_A_PERSON agent=Aland turn=3")
+    assert "HumanSeat(simulation)" in record.getMessage()
+
+
+async def test_a_listener_hears_of_questions_until_it_is_taken_off() -> None:
+    client = human_client()
+    person = person_of(client)
+    heard: list[int] = []
+    stop = person.listen(lambda: heard.append(len(person.questions)))
+    task = ask(client)
+    person.answer(await person.asked(), GOOD)
+    await task
+    assert heard[0] == 1
+    assert heard[-1] == 0
+    stop()
+    stop()
+    count = len(heard)
+    task = ask(client)
+    person.answer(await person.asked(), GOOD)
+    await task
+    assert len(heard) == count
+    assert repr(person) == "<HumanBackend, 0 questions waiting>"
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "fault"),
+    [
+        ({"action": "  "}, "action", "is missing"),
+        ({"action": 7}, "action", "must be a text, not int"),
+        ({"action": "x" * 2_001}, "action", "has 2,001 characters; 2,000 at most"),
+        ({"confidence": 0.83}, "confidence", "is 0.83; choose one of 0, 0.05, 0.1"),
+        ({"confidence": "high"}, "confidence", "is 'high'; choose one of 0,"),
+        ({"mood": "good"}, "mood", "there is no such field"),
+    ],
+)
+async def test_a_question_says_what_is_wrong_with_an_answers_form(
+    changes: dict[str, Any], field: str, fault: str
+) -> None:
+    client = human_client()
+    task = ask(client)
+    question = await person_of(client).asked()
+    assert question.faults(GOOD) == {}
+    assert question.faults(GOOD | changes)[field].startswith(fault)
+    person_of(client).answer(question, GOOD)
+    await task
+
+
+async def test_a_request_without_a_form_or_a_place_is_a_question_all_the_same() -> None:
+    client = human_client()
+    person = person_of(client)
+    from llmsim_lab.calls import ChatRequest, Message
+
+    request = ChatRequest(model="human", messages=(Message("user", "Hello?"),))
+    task = asyncio.create_task(person.chat(request))
+    question = await person.asked()
+    assert (question.agent, question.turn, dict(question.fields)) == ("", 0, {})
+    person.answer(question, "Hello.")
+    assert (await task).text == "Hello."

@@ -1,0 +1,165 @@
+"""Seeing which model calls are in flight."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import answer, make_client, make_simulation, policy
+
+from llmsim_lab.calls import Attempt, CallSite, ChatReply, ChatRequest
+from llmsim_lab.errors import LLMFailureException, TapeError
+from llmsim_lab.llm import InFlight, LLMClient, LLMConfig, watching
+from llmsim_lab.llm.watch import current_watch
+from llmsim_lab.models import PolicyDecision
+from llmsim_lab.simulation import Simulation, replay
+
+SITE = CallSite(component="agent", agent="Aland", turn=1)
+
+
+async def ask(client: LLMClient, site: CallSite | None = SITE) -> PolicyDecision:
+    return await client.call_with_retry(prompt="?", response_model=PolicyDecision, site=site)
+
+
+class Log:
+    """Notes all that it is told."""
+
+    def __init__(self) -> None:
+        self.began_with: list[ChatRequest] = []
+        self.ended_with: list[tuple[ChatRequest, Attempt | None, bool]] = []
+
+    def began(self, request: ChatRequest) -> None:
+        self.began_with.append(request)
+
+    def ended(self, request: ChatRequest, attempt: Attempt | None, *, taped: bool) -> None:
+        self.ended_with.append((request, attempt, taped))
+
+
+class Slow:
+    """A model that answers when it is let."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.let = asyncio.Event()
+
+    async def chat(self, request: ChatRequest) -> ChatReply:
+        self.asked.set()
+        await self.let.wait()
+        return ChatReply(text=policy().model_dump_json(), prompt_tokens=30, reply_tokens=4)
+
+
+async def test_a_watch_is_told_of_a_request_and_of_its_reply() -> None:
+    log = Log()
+    with watching(log):
+        decision = await ask(make_client([policy()]))
+    [began] = log.began_with
+    [(request, attempt, taped)] = log.ended_with
+    assert request is began
+    assert began.site == SITE
+    assert decision.call is not None
+    assert attempt == decision.call.history[0]
+    assert not taped
+
+
+async def test_each_attempt_is_a_request_of_its_own() -> None:
+    log = Log()
+    with watching(log):
+        await ask(make_client([TimeoutError(), policy()]))
+    assert [request.attempt for request in log.began_with] == [1, 2]
+    assert [attempt and attempt.reason for _, attempt, _ in log.ended_with] == ["timeout", None]
+
+
+async def test_nothing_is_told_outside() -> None:
+    log = Log()
+    with watching(log):
+        pass
+    await ask(make_client([policy()]))
+    assert current_watch() is None
+    assert (log.began_with, log.ended_with) == ([], [])
+
+
+async def test_a_call_that_is_cancelled_ends_without_an_attempt() -> None:
+    log, backend = Log(), Slow()
+    with watching(log):
+        task = asyncio.create_task(ask(LLMClient(LLMConfig(), backend)))  # type: ignore[arg-type]
+        await backend.asked.wait()
+        task.cancel()
+        await asyncio.wait([task])
+    assert [(attempt, taped) for _, attempt, taped in log.ended_with] == [(None, False)]
+
+
+async def test_a_backend_that_breaks_ends_without_an_attempt() -> None:
+    calls = InFlight()
+    with watching(calls), pytest.raises(TapeError):
+        await ask(make_client(TapeError("not a fault of the model")))
+    assert (calls.waiting, calls.finished, calls.faulty) == ((), 1, 1)
+
+
+async def test_what_is_in_flight_is_seen_with_its_place_and_time() -> None:
+    calls, backend = InFlight(), Slow()
+    with watching(calls):
+        task = asyncio.create_task(ask(LLMClient(LLMConfig(), backend)))  # type: ignore[arg-type]
+        await backend.asked.wait()
+    [waiting] = calls.waiting
+    assert (waiting.site, waiting.attempt, str(waiting)) == (SITE, 1, "agent of Aland")
+    assert waiting.seconds >= 0
+    assert repr(calls) == "<InFlight: waiting for agent of Aland; 0 finished, 0 tokens>"
+    backend.let.set()
+    await task
+    assert repr(calls) == "<InFlight: waiting for nothing; 1 finished, 34 tokens>"
+
+
+@pytest.mark.parametrize(
+    ("site", "name"), [(None, "a call"), (CallSite(component="engine"), "engine")]
+)
+async def test_a_call_without_an_agent_has_a_name_too(site: Any, name: str) -> None:
+    calls, backend = InFlight(), Slow()
+    with watching(calls):
+        task = asyncio.create_task(ask(LLMClient(LLMConfig(), backend), site))  # type: ignore[arg-type]
+        await backend.asked.wait()
+    assert [str(waiting) for waiting in calls.waiting] == [name]
+    backend.let.set()
+    await task
+
+
+async def test_requests_that_wait_for_their_turn_are_not_in_flight() -> None:
+    calls, backend = InFlight(), Slow()
+    client = LLMClient(LLMConfig(max_concurrency=1), backend)  # type: ignore[arg-type]
+    with watching(calls):
+        tasks = [asyncio.create_task(ask(client)) for _ in range(3)]
+        await backend.asked.wait()
+    assert len(calls.waiting) == 1
+    backend.let.set()
+    await asyncio.gather(*tasks)
+    assert (calls.waiting, calls.finished) == ((), 3)
+
+
+def test_a_runs_calls_are_seen_from_plain_code(tmp_path: Path) -> None:
+    calls = InFlight()
+    with watching(calls):
+        make_simulation(names=("Aland",)).run(2)
+    assert (calls.finished, calls.taped, calls.faulty) == (6, 0, 0)
+
+
+def test_answers_from_a_tape_end_without_having_begun(tmp_path: Path) -> None:
+    made = make_simulation(names=("Aland",))
+    taped = Simulation(made.config, llm_client=make_client(answer), tape=tmp_path / "x.tape")
+    taped.run(1)
+    taped.close()
+    log, calls = Log(), InFlight()
+    with watching(log):
+        replay(tmp_path / "x.tape")
+    with watching(calls):
+        replay(tmp_path / "x.tape")
+    assert log.began_with == []
+    assert [taped for _, _, taped in log.ended_with] == [True] * 3
+    assert (calls.finished, calls.taped) == (3, 3)
+
+
+async def test_a_failed_call_is_counted_as_faulty() -> None:
+    calls = InFlight()
+    with watching(calls), pytest.raises(LLMFailureException):
+        await ask(make_client([ConnectionError("gone"), ConnectionError("gone")]))
+    assert (calls.finished, calls.faulty, calls.tokens) == (2, 2, 0)

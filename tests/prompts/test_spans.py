@@ -1,0 +1,189 @@
+"""Provenance of prompts: where each slot's value landed, and how sure that is."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+
+from llmsim_lab.prompts import Cut, Prompt, Provenance, RenderedPrompt, Span, trace_prompt
+
+ADVICE = Prompt(
+    "Inflation is {{ inflation }}%.\nRate: {{ rate }}%. Again: {{ inflation }}",
+    system="You advise {{ name }}.",
+    name="advice",
+)
+
+
+def shown(prompt: RenderedPrompt) -> list[tuple[str, str, str]]:
+    """Role, name and text of each span."""
+    return [(s.role, s.name, s.of(getattr(prompt, s.role))) for s in prompt.spans]
+
+
+def pairs(prompt: Prompt, **values: Any) -> list[tuple[str, str]]:
+    return [(name, text) for _, name, text in shown(prompt.render(**values))]
+
+
+# Exact
+
+
+def test_spans_are_where_the_values_landed_system_first() -> None:
+    prompt = ADVICE.render(inflation="9.4", rate=4, name="Aland")
+    assert shown(prompt) == [
+        ("system", "name", "Aland"),
+        ("user", "inflation", "9.4"),
+        ("user", "rate", "4"),
+        ("user", "inflation", "9.4"),
+    ]
+    assert prompt.provenance.how == "rendered"
+    assert str(prompt.provenance) == "noted as the prompt was rendered"
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["", "%. Again: ", "{{ rate }}", "{% if x %}", "%s %(rate)s", "\U000f0000\U000f0001\U000f0002"],
+)
+def test_spans_are_exact_whatever_a_value_looks_like(value: str) -> None:
+    prompt = ADVICE.render(inflation=value, rate=value, name=value)
+    assert [text for _, _, text in shown(prompt)] == [value] * 4
+    assert prompt.provenance.how == "rendered"
+
+
+def test_a_prompt_without_slots_has_no_spans() -> None:
+    prompt = Prompt("Hello", system="Be kind.").render()
+    assert (prompt.spans, prompt.provenance.how) == ((), "rendered")
+
+
+def test_an_expression_belongs_to_the_slots_it_mentions() -> None:
+    prompt = Prompt("{{ name | upper }}, {{ a ~ '-' ~ b }}{{ 'fixed' }}")
+    assert pairs(prompt, name="Ada", a=1, b=2) == [("name", "ADA"), ("a, b", "1-2")]
+
+
+def test_what_a_loop_prints_belongs_to_what_it_goes_over() -> None:
+    prompt = Prompt("{% for x in people %}- {{ x.name }} of {{ place }}\n{% endfor %}")
+    assert pairs(prompt, people=[{"name": "A"}, {"name": "B"}], place="P") == [
+        ("people", "A"),
+        ("place", "P"),
+        ("people", "B"),
+        ("place", "P"),
+    ]
+
+
+def test_an_assigned_name_stands_for_the_slots_behind_it() -> None:
+    prompt = Prompt("{% set y = a %}{{ y }}{% set z %}<{{ b }}>{% endset %} {{ z }}")
+    assert pairs(prompt, a=1, b=2) == [("a", "1"), ("b", "2")]
+
+
+def test_text_that_a_slot_only_switches_on_has_no_span() -> None:
+    prompt = Prompt("{% if late %}Hurry. {% endif %}Hello {{ name }}")
+    assert pairs(prompt, late=True, name="Ada") == [("name", "Ada")]
+
+
+def test_a_value_that_changed_since_is_noticed() -> None:
+    people = ["A"]
+    prompt = Prompt("{{ people }}!").render(people=people)
+    people.append("B")
+    assert prompt.provenance.how == "matched"
+    assert "the values have changed since" in str(prompt.provenance)
+    assert shown(prompt) == [("user", "people", "['A']")]
+
+
+def test_spans_survive_pickling() -> None:
+    prompt = ADVICE.render(inflation="{{ rate }}", rate=4, name="Aland")
+    again = pickle.loads(pickle.dumps(prompt))
+    assert again.provenance == prompt.provenance
+    assert again.provenance.how == "rendered"
+
+
+# Sources
+
+
+def test_whoever_renders_can_say_where_values_came_from() -> None:
+    sources = {"inflation": "state.inflation, turn {turn}", "other": "nothing"}
+    prompt = ADVICE.render(inflation=1, rate=2, name="x").sourced(sources, turn=3)
+    assert [span.source for span in prompt.spans] == [
+        "",
+        "state.inflation, turn 3",
+        "",
+        "state.inflation, turn 3",
+    ]
+
+
+def test_a_mixed_value_has_all_its_sources() -> None:
+    prompt = Prompt("{{ a ~ b }}").render(a=1, b=2).sourced({"a": "here", "b": "there"})
+    assert [(s.name, s.source) for s in prompt.spans] == [("a, b", "here; there")]
+
+
+def test_braces_in_a_fact_are_no_template() -> None:
+    prompt = Prompt("{{ a }}").render(a=1).sourced({"a": "of {agent}"}, agent="{turn}")
+    assert prompt.spans[0].source == "of {turn}"
+
+
+def test_a_prompt_put_together_otherwise_brings_its_own_provenance() -> None:
+    own = Provenance(
+        spans=(Span("SITUATION", "user", 0, 9, "module diplomatic_base", tokens=3),),
+        cuts=(Cut("TRUST", "module trust_dynamics", "over budget by 12 tokens", tokens=40),),
+    )
+    template = Prompt("{{ sections }}")
+    for given in (own, lambda: own):
+        prompt = RenderedPrompt(system="", user="SITUATION", template=template, provenance=given)
+        assert prompt.provenance == own
+        assert prompt.spans == own.spans
+
+
+# Inferred from the text
+
+
+def test_the_templates_fixed_text_is_found_in_recorded_messages() -> None:
+    found = trace_prompt(
+        ADVICE, system="You advise Aland.", user="Inflation is 9%.\nRate: 4%. Again: 9"
+    )
+    assert found.how == "matched"
+    assert [(s.role, s.name, s.start, s.end) for s in found.spans] == [
+        ("system", "name", 11, 16),
+        ("user", "inflation", 13, 14),
+        ("user", "rate", 23, 24),
+        ("user", "inflation", 34, 35),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("user", "why"),
+    [
+        ("A 1 B 2 B 3 C", "holds some of the template's fixed text more than once"),
+        ("A 1 C", "lacks some of the template's fixed text"),
+        ("A 1 B 2 D", "does not begin and end as the template does"),
+        ("A 1 B 2 C and more", "does not begin and end as the template does"),
+    ],
+)
+def test_a_text_that_does_not_fit_in_one_way_only_has_no_spans(user: str, why: str) -> None:
+    found = trace_prompt(Prompt("A {{ a }} B {{ b }} C"), system="", user=user)
+    assert (found.how, found.spans) == ("unknown", ())
+    assert why in str(found)
+
+
+def test_slots_that_touch_cannot_be_told_apart() -> None:
+    found = trace_prompt(Prompt("A {{ a }}{{ b }}"), system="", user="A 12")
+    assert found.how == "unknown"
+
+
+def test_one_slot_with_two_values_is_no_match() -> None:
+    found = trace_prompt(Prompt("{{ a }} and {{ a }}"), system="", user="1 and 2")
+    assert "the slot a has two values in the user message" in found.why
+
+
+def test_overlapping_fixed_text_is_no_match() -> None:
+    assert trace_prompt(Prompt("aba{{ x }}aba"), system="", user="ababa").how == "unknown"
+
+
+def test_a_message_of_another_template_is_no_match() -> None:
+    found = trace_prompt(ADVICE, system="Someone else", user="")
+    assert "the system message does not begin" in found.why
+    found = trace_prompt(Prompt("Hi", system="Be kind."), system="", user="Hi")
+    assert "the system message is not the template's" in found.why
+
+
+def test_a_template_with_logic_is_not_matched() -> None:
+    found = trace_prompt(Prompt("{% if a %}{{ a }}{% endif %}"), system="", user="1")
+    assert found.why == "the user template holds more than text and slots"

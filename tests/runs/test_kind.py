@@ -1,0 +1,152 @@
+"""What a kind of simulation gets without saying anything, and what it is told when it errs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import make_simulation
+from counter_kit import (
+    CounterConfig,
+    CounterIntervention,
+    CounterSimulation,
+    CounterTurn,
+    Total,
+    counter_client,
+    make_counter,
+)
+
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.runs import RunConfig, RunTurn, SimulationLike, TurnBase, TurnLike
+from llmsim_lab.runs.codec import changed_values, own_fields
+from llmsim_lab.runs.kind import Kind
+from llmsim_lab.runs.parts import belongs_to, copied
+
+
+@pytest.mark.parametrize("make", [make_counter, make_simulation])
+def test_every_kind_is_what_widgets_expect(make: Any) -> None:
+    made = make()
+    made.run(1)
+    assert isinstance(made, SimulationLike)
+    assert all(isinstance(turn, TurnLike) for turn in made.turns)
+
+
+@pytest.mark.parametrize("make", [make_counter, make_simulation])
+def test_the_series_are_columns_of_numbers_of_the_frame(make: Any) -> None:
+    made = make()
+    frame = made.run(1)
+    assert len(made.series) >= 2
+    assert {item.column for item in made.series} <= set(frame.select_dtypes("number").columns)
+
+
+def test_a_series_is_named_with_its_unit() -> None:
+    total, added = make_counter().series
+    assert (str(total), str(added)) == ("Total (points)", "Added")
+
+
+def test_a_turn_in_words_has_the_kinds_columns() -> None:
+    assert CounterSimulation.in_words(CounterTurn(number=1, state=Total(3))) == [
+        "it led to: total 3, added 0"
+    ]
+
+
+def test_a_kind_that_says_nothing_has_no_series() -> None:
+    assert Kind.series_of.__func__(CounterSimulation, CounterConfig()) == ()  # type: ignore[attr-defined]
+
+
+def test_a_configuration_needs_a_model_unless_its_kind_says_otherwise() -> None:
+    assert RunConfig().needs_model
+
+
+def test_a_turn_must_say_where_its_chains_are() -> None:
+    with pytest.raises(NotImplementedError, match="TurnBase does not say where its chains are"):
+        _ = TurnBase(number=0, state=1).chains
+
+
+def test_a_kind_without_interventions_says_so() -> None:
+    made = make_counter()
+    item = CounterIntervention(turn=1, value=1)
+    assert Kind._intervened(made, Total(), []) == Total()
+    with pytest.raises(NotImplementedError, match="CounterSimulation knows no interventions"):
+        Kind._intervened(made, Total(), [item])
+
+
+def test_a_column_that_every_frame_has_is_refused() -> None:
+    class Clash(CounterSimulation):
+        @classmethod
+        def own_columns(cls, turn: CounterTurn) -> dict[str, Any]:
+            return {"seconds": 1.0, "total": turn.state.value}
+
+    made = Clash(CounterConfig(), llm_client=counter_client())
+    with pytest.raises(ConfigError, match="own_columns has seconds, which every run's frame has"):
+        made.to_frame()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clashing(RunTurn[int, Any]):
+    planned: int = 0
+
+
+def test_a_field_that_a_record_has_for_something_else_is_refused() -> None:
+    turn_type: Any = Clashing
+    with pytest.raises(ConfigError, match=r"Clashing\.planned: a turn's record has something else"):
+        own_fields(turn_type)
+
+
+def test_a_new_runs_first_turn_comes_without_another_runs_chains(tmp_path: Path) -> None:
+    made = make_counter()
+    made.run(1)
+    assert CounterSimulation.without_chains(made.turns[1]).chains == ()
+    assert CounterSimulation.without_chains(made.turns[0]) is made.turns[0]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ({"a": 1, "b": 2}, {"a": 1, "b": 2}, ""),
+        ({"a": 1}, {"a": 2}, "a was 1 and is 2"),
+        ({"a": 1}, {"b": 2}, "a was 1 and is None; b was None and is 2"),
+        (dict.fromkeys("abcd", 1), {}, "a was 1 and is None; b was 1 and is None; c was 1 and is"),
+        (3, 3, ""),
+        ([3], 4, "it was [3] and is 4"),
+    ],
+)
+def test_changed_values_are_named(before: Any, after: Any, said: str) -> None:
+    found = changed_values(before, after)
+    assert found.startswith(said)
+    assert bool(found) == bool(said)
+
+
+def test_a_prompts_place_is_in_its_part() -> None:
+    assert belongs_to("engine", ["engine"])
+    assert belongs_to("agent:Aland", ["agents"])
+    assert not belongs_to("agent:Aland", ["engine"])
+    assert not belongs_to("agent", ["agents"])
+
+
+def test_a_copy_keeps_its_model_where_no_other_is_given() -> None:
+    made = make_counter()
+    [ann, _] = copied(made.parts, None, {})["adders"]
+    assert ann is not made.adders[0]
+    assert ann.llm_client is made.llm_client
+
+
+def test_prompts_outside_of_parts_reach_a_fork_through_the_constructor() -> None:
+    class Loose(CounterSimulation):
+        part_names = ()
+
+        def __init__(self, config: CounterConfig, **known: Any) -> None:
+            super().__init__(config, **known)
+            self.got = known.get("prompts", {})
+
+        @property
+        def prompts(self) -> Any:
+            return {"adder:Ann": self.adders[0].prompt}
+
+    made = Loose(CounterConfig(), llm_client=counter_client())
+    edited = made.prompts["adder:Ann"].edit("X.\n\n## User\n{{ name }} sees {{ total }}\n")
+    new = made.fork(prompt=edited)
+    assert new.got == {"adder:Ann": edited}
+    assert new.adders[0].prompt == edited

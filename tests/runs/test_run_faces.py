@@ -1,0 +1,75 @@
+"""What a notebook shows where a cell ends in a run, a turn or a tape."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from builders import make_simulation, policy
+
+from llmsim_lab.llm import Tape
+from llmsim_lab.simulation import Simulation, SimulationConfig
+
+BAD = "<script>alert(1)</script>\x1b[31m\u202e Raise the interest rate <img src=x onerror=y>"
+
+
+def hostile(request: Any) -> Any:
+    if request.site.component == "agent":
+        return policy(BAD, reasoning=BAD)
+    if request.site.component == "validator":
+        return {"is_valid": True, "reasoning": BAD, "confidence": 0.5}
+    return {"new_interest_rate": 4.0, "reasoning": BAD, "confidence": 0.5}
+
+
+def test_a_run_shows_its_turns_and_where_it_is_recorded(tmp_path: Path) -> None:
+    config = SimulationConfig(
+        name="one rule",
+        nations=[{"name": "R", "kind": "taylor"}],
+        validator={"kind": "always_valid"},
+        interventions=[{"turn": 2, "set": {"inflation": 9}}],
+    )
+    simulation = Simulation(config, tape=tmp_path / "a.tape")
+    simulation.run(7)
+    html = simulation._repr_html_()
+    assert "Simulation &#39;one rule&#39;" in html
+    assert "a.tape, run 1" in html
+    assert str(tmp_path) not in html
+    assert "no model was asked" in html
+    assert re.findall(r'<tr><th scope="row"[^>]*>(\d)<', html) == ["3", "4", "5", "6", "7"]
+    simulation.close()
+
+
+def test_a_fork_that_is_not_recorded_says_so(tmp_path: Path) -> None:
+    simulation = make_simulation()
+    simulation.note_unrecorded("the tape <x> is open for reading only")
+    assert "not recorded: the tape &lt;x&gt; is open for reading only" in simulation._repr_html_()
+
+
+def test_a_turn_shows_why_and_lets_no_model_text_act() -> None:
+    simulation = make_simulation(hostile)
+    simulation.run(1)
+    for html in (simulation._repr_html_(), simulation.turns[-1]._repr_html_()):
+        assert not re.search(r"<(script|img)", html)
+        assert "\x1b" not in html
+    turn = simulation.turns[-1]._repr_html_()
+    assert "Turn 1" in turn
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;␛[31m⟨U+202E⟩" in turn
+    assert ">ok</span>" in turn
+
+
+def test_many_decisions_are_cut_and_counted() -> None:
+    simulation = make_simulation(names=tuple(f"N{i}" for i in range(12)))
+    simulation.run(1)
+    assert "… and 6 more decisions" in simulation.turns[-1]._repr_html_()
+
+
+def test_a_tape_shows_its_tree(tmp_path: Path) -> None:
+    simulation = make_simulation()
+    recorded = Simulation(
+        simulation.config, llm_client=simulation.llm_client, tape=tmp_path / "b.tape"
+    )
+    recorded.run(1)
+    recorded.close()
+    html = Tape(tmp_path / "b.tape", read_only=True)._repr_html_()
+    assert "turns 1 to 1 · done" in html

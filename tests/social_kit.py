@@ -1,0 +1,93 @@
+"""Small social simulations: few users, a model that answers from the request alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from llmsim_lab.calls import ChatRequest
+from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
+from llmsim_lab.statechart import (
+    AgentState,
+    Post,
+    Question,
+    SocialAgent,
+    SocialConfig,
+    SocialSimulation,
+)
+
+__all__ = [
+    "OPTIONS",
+    "any_option",
+    "make_question",
+    "make_social",
+    "picks",
+    "social_client",
+    "social_config",
+]
+
+OPTIONS = [
+    AgentState.SCROLLING,
+    AgentState.ENGAGING_LIKE,
+    AgentState.ENGAGING_REPLY,
+    AgentState.ENGAGING_RESHARE,
+]
+
+Answer = Callable[[ChatRequest], Any]
+
+
+def any_option(request: ChatRequest) -> dict[str, str]:
+    """Answer with one of the options, or with a text, that follows from the prompt."""
+    assert request.schema is not None
+    fields = request.schema["properties"]
+    turn = blake2b(request.prompt.encode(), digest_size=4).digest()[0]
+    answer = {}
+    if "rationale" in fields:
+        answer["rationale"] = f"because of {turn}"
+    if "next_state" in fields:
+        options = sorted(fields["next_state"]["enum"])
+        answer["next_state"] = options[turn % len(options)]
+    if "text" in fields:
+        answer["text"] = f"words of {turn}"
+    return answer
+
+
+def picks(state: str) -> Answer:
+    """Return a model that always answers with a state."""
+    return lambda request: {"next_state": state}
+
+
+def social_client(replies: Any = any_option) -> LLMClient:
+    return LLMClient(LLMConfig(model="scripted", retry_wait_s=0), ScriptedBackend(replies))
+
+
+def social_config(users: int = 6, **more: Any) -> SocialConfig:
+    values: dict[str, Any] = {
+        "seed": 3,
+        "turns": 8,
+        "agents": [
+            {"name": f"User {n}", "interests": ["tea", "chess"], "activity": 1.0}
+            for n in range(1, users + 1)
+        ],
+        "posts": [
+            {"author": "Press", "text": f"Story {n}", "topics": ["tea"]} for n in range(1, 5)
+        ],
+    }
+    return SocialConfig(**{**values, **more})
+
+
+def make_social(
+    tape: Tape | str | Path | None = None, *, replies: Any = any_option, users: int = 6, **more: Any
+) -> SocialSimulation:
+    config = social_config(users, **more)
+    client = social_client(replies) if config.needs_model else None
+    return SocialSimulation(config, llm_client=client, tape=tape)
+
+
+def make_question(name: str = "Ada", *, text: str = "Tea is best cold", **more: Any) -> Question:
+    agent = SocialAgent(name, ["tea", "chess"], "curious", state=AgentState.EVALUATING)
+    post = Post(id=7, author="Bob", text=text, topics=("tea",))
+    values = {"options": OPTIONS, "context": post, "turn": 1, **more}
+    return Question(agent, AgentState.EVALUATING, "decides", **values)

@@ -52,9 +52,11 @@ notebooks: .venv/.ready-test ## run the notebooks and keep the new outputs
 		--ExecutePreprocessor.store_widget_state=False \
 		--ExecutePreprocessor.record_timing=False notebooks/*.ipynb
 
-bench: .venv/.ready-demo ## measure the framework's own cost, into bench.json and tape_bench.json
+bench: .venv/.ready-demo ## measure the framework, into *bench.json
 	$(BIN)/python benchmarks/bench.py --out bench.json $(ARGS)
 	$(BIN)/python benchmarks/tape_bench.py --out tape_bench.json $(ARGS)
+	$(BIN)/python benchmarks/lab_bench.py --out lab_bench.json $(ARGS)
+	$(BIN)/python benchmarks/context_bench.py --out context_bench.json $(ARGS)
 
 clean: ## remove .venv, caches and build products (not out/, where your runs are)
 	rm -rf .venv .coverage coverage.xml htmlcov build dist .mypy_cache .pytest_cache .ruff_cache

@@ -11,10 +11,8 @@ which applies actions one after another by contract.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import gc
-import json
 import os
 import platform
 import subprocess
@@ -24,11 +22,10 @@ import tracemalloc
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from pathlib import Path
 from statistics import mean, median
 from typing import Any, TypeVar
 
-from rich.console import Console
+from command import command
 from rich.table import Table
 from workloads import (
     CALLS_PER_AGENT_TURN,
@@ -267,15 +264,15 @@ def table(figures: dict[str, Any]) -> Table:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, write the figures as JSON and show the main ones."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
-    parser.add_argument("--out", type=Path, default=Path("bench.json"), help="the JSON file")
-    parser.add_argument("--quick", action="store_true", help="tiny runs: does it work at all?")
-    options = parser.parse_args(arguments)
-    figures = measure(QUICK if options.quick else FULL)
-    options.out.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
-    console = Console()
-    console.print(table(figures))
-    console.print(f"All figures: {options.out}")
+    command(
+        arguments,
+        doc=__doc__,
+        out="bench.json",
+        measure=measure,
+        quick=QUICK,
+        full=FULL,
+        table=table,
+    )
 
 
 def _rounded(times: Sequence[float]) -> float:

@@ -7,20 +7,17 @@ reply. CPU is this process's own time, medians of the repeats.
 
 from __future__ import annotations
 
-import argparse
 import gc
-import json
 import os
 import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import median
 from types import SimpleNamespace
 from typing import Any
 
-from rich.console import Console
+from command import command
 from rich.table import Table
 
 from llmsim_lab.context import (
@@ -218,17 +215,15 @@ def table(figures: dict[str, Any]) -> Table:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, write the figures as JSON and show the main ones."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
-    parser.add_argument(
-        "--out", type=Path, default=Path("context_bench.json"), help="the JSON file"
+    command(
+        arguments,
+        doc=__doc__,
+        out="context_bench.json",
+        measure=measure,
+        quick=QUICK,
+        full=FULL,
+        table=table,
     )
-    parser.add_argument("--quick", action="store_true", help="tiny runs: does it work at all?")
-    options = parser.parse_args(arguments)
-    figures = measure(QUICK if options.quick else FULL)
-    options.out.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
-    console = Console()
-    console.print(table(figures))
-    console.print(f"All figures: {options.out}")
 
 
 if __name__ == "__main__":

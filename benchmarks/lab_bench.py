@@ -8,7 +8,6 @@ JSON, as the kernel would, and counted; the browser's own time is not in these f
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import gc
 import json
@@ -18,14 +17,13 @@ import tracemalloc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 import comm
 import psutil
 from comm.base_comm import BaseComm
-from rich.console import Console
+from command import command
 from rich.table import Table
 from workloads import StubBackend, make_simulation
 
@@ -213,15 +211,15 @@ def table(figures: dict[str, Any]) -> Table:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, write the figures as JSON and show the main ones."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
-    parser.add_argument("--out", type=Path, default=Path("lab_bench.json"), help="the JSON file")
-    parser.add_argument("--quick", action="store_true", help="tiny runs: does it work at all?")
-    options = parser.parse_args(arguments)
-    figures = measure(QUICK if options.quick else FULL)
-    options.out.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
-    console = Console()
-    console.print(table(figures))
-    console.print(f"All figures: {options.out}")
+    command(
+        arguments,
+        doc=__doc__,
+        out="lab_bench.json",
+        measure=measure,
+        quick=QUICK,
+        full=FULL,
+        table=table,
+    )
 
 
 if __name__ == "__main__":

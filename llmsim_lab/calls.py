@@ -37,7 +37,7 @@ class ToolCall:
     """A function the model wants called, with its arguments as an object."""
 
     name: str
-    arguments: Mapping[str, Any]
+    arguments: Mapping[str, Any] = field(hash=False)
     id: str | None = None
 
 

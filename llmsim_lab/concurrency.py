@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from llmsim_lab.errors import ConfigError
 
-__all__ = ["background_loop", "gather_all", "run_sync"]
+__all__ = ["PrivateLoop", "background_loop", "gather_all", "run_sync"]
 
 T = TypeVar("T")
 
@@ -45,7 +45,7 @@ def _being_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-class _PrivateLoop:
+class PrivateLoop:
     """One event loop in a daemon thread, started when first needed and kept.
 
     Keeping it means that a server's connections, which belong to a loop, live on from one call to
@@ -58,6 +58,7 @@ class _PrivateLoop:
         self._thread: threading.Thread | None = None
 
     def get(self) -> asyncio.AbstractEventLoop:
+        """Return the loop, started now if need be."""
         with self._lock:
             # A forked process has the loop but not the thread that ran it.
             if self._loop is None or self._thread is None or not self._thread.is_alive():
@@ -103,7 +104,7 @@ def _run_until_stopped(loop: asyncio.AbstractEventLoop) -> None:
         return
 
 
-_private_loop = _PrivateLoop()
+_private_loop = PrivateLoop()
 
 
 def background_loop() -> asyncio.AbstractEventLoop:

@@ -111,6 +111,7 @@ class BackendError(LabError):
         status_code: the HTTP status, where there was one.
         retry: whether the same request may succeed a moment later.
         rejected: the reply, if it had the right form but its content was refused.
+        retry_after_s: how long to wait before trying again, seconds, where the server says so.
     """
 
     def __init__(
@@ -121,8 +122,10 @@ class BackendError(LabError):
         status_code: int | None = None,
         retry: bool = False,
         rejected: BaseModel | None = None,
+        retry_after_s: float | None = None,
     ) -> None:
         super().__init__(message)
+        self.retry_after_s = retry_after_s
         self.reason: FailureReason = reason
         self.status_code = status_code
         self.retry = retry

@@ -1,21 +1,26 @@
 """Record ``crisis.tape`` anew, with a real model.
 
 ``python data/tapes/record_crisis.py`` takes some half an hour on two cores with the embedded model
-``qwen2.5-coder-1.5b``. It goes on where it stopped; delete the tape to begin anew.
+``qwen2.5-coder-1.5b``. It goes on where it stopped; delete the tape to begin anew. Run 1 is the
+crisis; runs 2 and 3 ask Taiwan's government again, with another prompt.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 from record_tapes import HERE, pack
 
 from llmsim_lab import LLMClient, connect
-from llmsim_lab.context import CrisisConfig, CrisisSimulation
+from llmsim_lab.context import BehaviorModule, CrisisConfig, CrisisSimulation
+from llmsim_lab.experiments import Ablation, AblationConfig, PromptText
 from llmsim_lab.llm import LLMConfig, Tape
-from llmsim_lab.runs import resume
+from llmsim_lab.runs import load, resume
 
 SETTINGS = LLMConfig(
     seed=7,
@@ -26,11 +31,17 @@ SETTINGS = LLMConfig(
     timeout_s=600,
     retry_wait_s=1,
 )
-STEPS = 3
+STEPS = 2
+ASKED_AGAIN = STEPS
+THIN = (
+    "You are the government of Taiwan.\n\nOur government is mobilizing defenses and seeking "
+    "international support amid the blockade.\n\n"
+)
+"""What an agent got before there was a context builder: one sentence."""
 
 
 def the_run(path: Path, client: LLMClient) -> None:
-    """Four governments, three steps."""
+    """Four governments, two steps."""
     if path.exists():
         simulation = resume(path, 1, llm_client=client)
     else:
@@ -44,6 +55,84 @@ def the_run(path: Path, client: LLMClient) -> None:
     simulation.close()
 
 
+def the_crisis(path: Path) -> CrisisSimulation:
+    """Return run 1 as it was recorded."""
+    return cast("CrisisSimulation", load(path, 1))
+
+
+def thin_against_rich(path: Path, client: LLMClient) -> None:
+    """The prompt of a step against one sentence."""
+    rich = the_crisis(path).context_of("Taiwan", ASKED_AGAIN)
+    asked = rich[rich.index("=== YOUR DECISION") : rich.index("=== SITUATION")].strip()
+    compare(
+        path,
+        client,
+        run=2,
+        name="thin against rich",
+        prompts={"rich": PromptText.of(rich), "thin": PromptText.of(THIN + asked)},
+        samples=4,
+    )
+
+
+def with_and_without_fuel(path: Path, client: LLMClient) -> None:
+    """The prompt of a step with one more module, and as it was."""
+    simulation = the_crisis(path)
+    more = simulation.context_of("Taiwan", ASKED_AGAIN, modules=[*simulation.modules, FUEL])
+    compare(
+        path,
+        client,
+        run=3,
+        name="without fuel",
+        prompts={
+            "with fuel": PromptText.of(more),
+            "without fuel": PromptText.of(simulation.context_of("Taiwan", ASKED_AGAIN)),
+        },
+        samples=3,
+    )
+
+
+def fuel(agent_name: str, agent_state: Mapping[str, Any], global_state: Mapping[str, Any]) -> Any:
+    """Say how long the island's gas lasts."""
+    if agent_name != "Taiwan":
+        return None
+    days = round(11 * (1 - global_state["blockade_effectiveness"] / 100), 1)
+    return f"Gas for the power plants lasts {days} more days. Hospitals come first after that."
+
+
+FUEL = BehaviorModule(name="fuel", code=SimpleNamespace(build_agent_context=fuel))
+
+
+def compare(
+    path: Path,
+    client: LLMClient,
+    *,
+    run: int,
+    name: str,
+    prompts: dict[str, PromptText],
+    samples: int,
+) -> None:
+    """Play an ablation's samples, or those that are left."""
+    tape = Tape(path)
+    if run in [info.id for info in tape.runs()]:
+        ablation = resume(tape, run, llm_client=client)
+    else:
+        form = the_crisis(path).config.scenario.briefing.response_format
+        config = AblationConfig(
+            name=name,
+            turns=samples,
+            seed=7,
+            prompts=prompts,
+            response_format=form,
+            about=f"Taiwan, turn {ASKED_AGAIN}",
+            llm=SETTINGS,
+        )
+        ablation = Ablation(config, llm_client=client, tape=tape)
+    ablation.run(
+        samples - ablation.turn, on_turn=lambda turn: sys.stderr.write(f"sample {turn.number}\n")
+    )
+    ablation.close()
+
+
 def main() -> None:
     """Record, or go on recording."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -52,6 +141,8 @@ def main() -> None:
     arguments = parser.parse_args()
     client = connect(arguments.model, config=SETTINGS, download=True)
     the_run(arguments.tape, client)
+    thin_against_rich(arguments.tape, client)
+    with_and_without_fuel(arguments.tape, client)
     pack(arguments.tape)
 
 

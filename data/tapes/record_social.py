@@ -1,8 +1,9 @@
 """Record ``social.tape`` anew, with a real model.
 
-``python data/tapes/record_social.py`` plays ``data/scenarios/harbour_town.yaml`` and takes some ten
-minutes on two cores with the embedded model ``qwen2.5-coder-1.5b``. What the model says differs
-from one recording to the next, so notebooks that show it must be run again afterwards.
+``python data/tapes/record_social.py`` plays ``data/scenarios/harbour_town.yaml`` twice: run 1 asks
+the model for no reasons, run 2 does as the file says. It takes some ten minutes on two cores with
+the embedded model ``qwen2.5-coder-1.5b``. What the model says differs from one recording to the
+next, so notebooks that show it must be run again afterwards.
 """
 
 from __future__ import annotations
@@ -14,19 +15,28 @@ from pathlib import Path
 
 from llmsim_lab import connect
 from llmsim_lab.files import data_path
+from llmsim_lab.llm import Tape
 from llmsim_lab.statechart import SocialConfig, SocialSimulation
 
 HERE = Path(__file__).parent
 
 
-def record(path: Path, model: str, turns: int | None) -> None:
-    """Play the scenario onto a new tape; an old one of that name goes."""
+def record(path: Path, model: str, turns: int) -> None:
+    """Play the scenario twice, without and with reasons asked for, and pack the tape."""
     config = SocialConfig.from_yaml(data_path("scenarios/harbour_town.yaml"))
+    silent = config.model_copy(
+        update={
+            "name": "harbour town, no reasons asked",
+            "reasoner": config.reasoner.model_copy(update={"rationale": False}),
+        }
+    )
     client = connect(model, config=config.llm, download=True)
     path.unlink(missing_ok=True)
-    simulation = SocialSimulation(config, llm_client=client, tape=path)
-    simulation.run(turns, on_turn=lambda turn: sys.stderr.write(f"round {turn.number}\n"))
-    simulation.close()
+    with Tape(path) as tape:
+        for one in (silent, config):
+            simulation = SocialSimulation(one, llm_client=client, tape=tape)
+            simulation.run(turns, on_turn=lambda turn: sys.stderr.write(f"round {turn.number}\n"))
+            simulation.close()
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA journal_mode = DELETE")
     connection.execute("VACUUM")
@@ -38,7 +48,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", default="embedded:qwen2.5-coder-1.5b")
     parser.add_argument("--out", type=Path, default=HERE / "social.tape")
-    parser.add_argument("--turns", type=int)
+    parser.add_argument("--turns", type=int, default=7)
     arguments = parser.parse_args()
     record(arguments.out, arguments.model, arguments.turns)
 

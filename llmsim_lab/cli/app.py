@@ -11,6 +11,7 @@ import typer
 
 from llmsim_lab.cli import demo as demo_command
 from llmsim_lab.cli import doctor as doctor_command
+from llmsim_lab.cli import doctor_tools as doctor_tools_command
 from llmsim_lab.cli import model as model_command
 from llmsim_lab.cli import recorded as recorded_command
 from llmsim_lab.cli import run as run_command
@@ -207,8 +208,18 @@ def doctor(
         str | None, typer.Option(help="Check this one only, as 'connect' would name it.")
     ] = None,
     host: Host = None,
+    tools: Annotated[
+        bool, typer.Option("--tools", help="Have a model use tools, on a message of each kind.")
+    ] = False,
+    whole: Annotated[
+        bool, typer.Option("--all", help="With --tools: on all messages, which takes long.")
+    ] = False,
 ) -> None:
     """Say which models are there, and whether they answer as they must."""
+    if tools:
+        raise typer.Exit(doctor_tools_command.check_tools(model, host, whole=whole))
+    if whole:
+        raise typer.BadParameter("--all goes with --tools")
     raise typer.Exit(doctor_command.doctor(model=model, host=host))
 
 

@@ -47,7 +47,7 @@ def ls(file: File) -> None:
                 info.calls,
                 info.model,
                 info.started[:16].replace("T", " "),
-                info.outcome or "not ended",
+                info.outcome or "open",
             )
             table.add_row(*map(literal, row))
     console.print(table)

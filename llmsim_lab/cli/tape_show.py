@@ -105,7 +105,8 @@ def _show_chain(chain: LLMReasoningChain) -> None:
     if chain.call is None:
         say(f"{who}, without a model: {chain.reasoning}", style="bold")
         return
-    say(f"{who}: {chain.call.status}, confidence {chain.confidence}", style="bold")
+    sure = "" if chain.confidence is None else f", confidence {chain.confidence}"
+    say(f"{who}: {chain.call.status}{sure}", style="bold")
     for attempt in chain.call.history:
         _show_attempt(attempt)
 

@@ -236,7 +236,12 @@ class CrisisSimulation(Run[CrisisState, CrisisTurn, CrisisConfig, CrisisInterven
         return prompt_again(self, turn, component, agent)
 
     def context_of(
-        self, agent: str, turn: int | None = None, *, silenced: Sequence[str] = ()
+        self,
+        agent: str,
+        turn: int | None = None,
+        *,
+        silenced: Sequence[str] = (),
+        modules: Iterable[BehaviorModule] | None = None,
     ) -> RenderedPrompt:
         """Return what an agent read in a turn, or would have read without some modules' words.
 
@@ -246,14 +251,16 @@ class CrisisSimulation(Run[CrisisState, CrisisTurn, CrisisConfig, CrisisInterven
                 if neither rules nor engine changed anything.
             silenced: modules that say nothing; what they changed of the state stays changed, and
                 their variables stay listed.
+            modules: what speaks instead of the run's own modules: those and one more, say.
 
         Raises:
             ConfigError: there is no such agent, turn or module.
         """
         builder = self.builder
-        if silenced:
+        if silenced or modules is not None:
+            speaking = self.modules if modules is None else ComposedModules(modules)
             builder = self.config.scenario.builder(
-                self.modules.silenced(*silenced),
+                speaking.silenced(*silenced),
                 stable_first=self.config.stable_first,
                 budget_tokens=self.config.budget_tokens,
             )
@@ -280,14 +287,14 @@ class CrisisSimulation(Run[CrisisState, CrisisTurn, CrisisConfig, CrisisInterven
         """Return all variables, and what became of the changes asked for.
 
         Columns: the world's variables by name; each agent's as ``agent.variable``; ``events``,
-        told in the step; ``changes``, made in it; ``refused``, changes that were impossible.
+        told in the step; ``changes``, values that became others in it; ``refused``, changes that
+        were impossible.
         """
-        refused = len(turn.refused)
         return {
             **turn.state.columns,
             "events": len(turn.state.events),
-            "changes": len(turn.updates) - refused,
-            "refused": refused,
+            "changes": len(turn.changes),
+            "refused": len(turn.refused),
         }
 
     @classmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -104,7 +105,7 @@ class CrisisConfig(RunConfig):
         if isinstance(folders, list) and all(isinstance(item, str) for item in folders):
             values["module_folders"] = [path.parent / item for item in folders]
         try:
-            return YamlFile(path, values, source._tree).parse(cls)
+            return replace(source, values=values).parse(cls)
         except ConfigError as error:
             if str(path) in str(error):
                 raise

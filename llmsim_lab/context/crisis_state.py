@@ -169,6 +169,15 @@ class CrisisTurn(RunTurn[CrisisState, CrisisIntervention]):
     reasoning: str = ""
 
     @property
+    def changes(self) -> tuple[UpdateRecord, ...]:
+        """The changes that were made and made a difference."""
+        return tuple(
+            record
+            for record in self.updates
+            if record.status != "failed" and record.after != record.before
+        )
+
+    @property
     def refused(self) -> tuple[UpdateRecord, ...]:
         """The changes that were not made."""
         return tuple(record for record in self.updates if record.status == "failed")

@@ -135,7 +135,7 @@ class ScriptedCrisisAgent:
         there = 1 <= step_number <= len(self.lines)
         words = self.lines[step_number - 1].strip() if there else ""
         why = f"line {step_number} of its script" if there else "its script has ended"
-        return by_rule(self.name, words, why, step_number)
+        return _by_rule(self.name, words, why, step_number)
 
 
 Rule = Callable[[str, str, int], str]
@@ -153,21 +153,21 @@ class RuleCrisisAgent:
 
     def __init__(self, name: str, rule: Rule | None = None) -> None:
         self.name = name
-        self.rule = rule or keep_the_course
+        self.rule = rule or _keep_the_course
 
     async def respond(self, prompt: str, *, step_number: int) -> Deed:
         """Say what the rule says."""
         words = self.rule(self.name, prompt, step_number).strip()
-        return by_rule(self.name, words, "a rule", step_number)
+        return _by_rule(self.name, words, "a rule", step_number)
 
 
-def keep_the_course(name: str, prompt: str, step_number: int) -> str:
+def _keep_the_course(name: str, prompt: str, step_number: int) -> str:
     """Return the baseline's words: nothing new."""
     del name, prompt, step_number
     return "We keep our course and change nothing."
 
 
-def by_rule(name: str, words: str, why: str, step_number: int) -> Deed:
+def _by_rule(name: str, words: str, why: str, step_number: int) -> Deed:
     """Return what somebody who is no model did; a rule is as sure as can be."""
     chain = LLMReasoningChain(component="agent", agent=name, turn=step_number, reasoning=why)
     return Deed(CrisisAction(name, words), chain)

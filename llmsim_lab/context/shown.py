@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from llmsim_lab.context.crisis_state import CrisisTurn
+from llmsim_lab.context.game_engine import UpdateRecord
 from llmsim_lab.context.quantities import NumberVariable, PercentVariable, ScaleVariable
 from llmsim_lab.context.scenario import CrisisScenario
 from llmsim_lab.context.table import Variables
@@ -68,14 +69,19 @@ def words_of(turn: CrisisTurn) -> list[str]:
     lines = [f"event: {clip(item.description, 200)}" for item in turn.state.events]
     if turn.reasoning:
         lines.append(f"engine: {clip(turn.reasoning, 300)}")
-    for record in turn.updates:
-        whose = f"{record.agent}." if record.agent else ""
-        went = f"{record.before} -> {record.after}"
-        if record.status == "failed":
-            went = f"{clip(repr(record.asked), 60)} REFUSED: {record.reason}"
-        lines.append(f"{whose}{record.variable}: {went} ({record.source})")
+    lines += [
+        f"{_named(record)}: {record.before} -> {record.after} ({record.source})"
+        for record in turn.changes
+    ]
+    for record in turn.refused:
+        asked = clip(repr(record.asked), 60)
+        lines.append(f"{_named(record)}: {asked} REFUSED: {record.reason} ({record.source})")
     lines += [
         f"{action.agent_name}: {clip(action.action_string, 300) or '(said nothing)'}"
         for action in turn.actions
     ]
     return lines
+
+
+def _named(record: UpdateRecord) -> str:
+    return f"{record.agent}.{record.variable}" if record.agent else record.variable

@@ -117,8 +117,10 @@ class AblationTurn(RunTurn[Answers, _Nothing]):
 class Ablation(Run[Answers, AblationTurn, AblationConfig, _Nothing]):
     """Asks a model with two prompts, sample by sample; a run, so it is recorded and goes on.
 
-    A sample is three calls: the reference with seed s, the other prompt with the same seed, and the
-    reference again with another seed, which tells the noise. Samples are independent of each other.
+    A sample is three calls: the reference and the other prompt with one seed, and the reference
+    again with another seed. Both of the former are held against the latter: if the prompts make no
+    difference, neither do their distances, and the seed they share keeps the comparison's own noise
+    low. Samples are independent of each other.
 
     Args:
         config: what to compare.
@@ -189,9 +191,9 @@ class Ablation(Run[Answers, AblationTurn, AblationConfig, _Nothing]):
     def effect(self) -> Interval:
         """By how much more the answers change than by noise, with a 95 % interval.
 
-        Of each sample the distance between the two prompts' answers, less the distance between
-        the two answers to the reference; the interval is Student's over the samples. Samples that
-        failed are left out.
+        Of each sample the distance between the other prompt's answer and the reference's second
+        one, less the distance between the reference's two answers; the interval is Student's over
+        the samples. Samples that failed are left out.
         """
         return paired_interval(
             [
@@ -245,8 +247,9 @@ class Ablation(Run[Answers, AblationTurn, AblationConfig, _Nothing]):
     def own_columns(cls, turn: AblationTurn) -> dict[str, Any]:
         """Return the sample's distances, 0 to 1; None where a call of it failed.
 
-        Columns: ``change``, between the two prompts' answers; ``noise``, between two answers to the
-        reference; ``excess``, the one less the other.
+        Columns: ``change``, between the two prompts' answers, given with different seeds;
+        ``noise``, between two answers to the reference, likewise; ``excess``, the one less the
+        other.
         """
         words = turn.state.words
         nothing = {"change": None, "noise": None, "excess": None}
@@ -254,7 +257,7 @@ class Ablation(Run[Answers, AblationTurn, AblationConfig, _Nothing]):
             return nothing
         names = list(words)
         first, other, again = (words[name] for name in names)
-        change, noise = word_distance(first, other), word_distance(first, again)
+        change, noise = word_distance(again, other), word_distance(again, first)
         return {"change": change, "noise": noise, "excess": change - noise}
 
     @classmethod

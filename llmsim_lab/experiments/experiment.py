@@ -97,6 +97,7 @@ class PromptExperiment(Results):
         check_rendering(self.variants, self.turns, self.bench)
         self.played: list[tuple[Sample, Turn]] = []
         self.run_id: int | None = None
+        self._loaded = 0
         self._running = False
 
     @property
@@ -145,6 +146,14 @@ class PromptExperiment(Results):
         tape = self.simulation.tape
         if tape is None:
             return "Results are kept in memory only: the run is on no tape."
+        if tape.read_only and self.run_id is not None:
+            there = f"{self._loaded} samples are recorded on {tape.path.name}"
+            if self._loaded == len(self.schedule):
+                return f"All {there}."
+            return (
+                f"{there}; further ones are kept in memory only, since it is open for reading only "
+                "(pass Tape(path) to record them)."
+            )
         if tape.read_only:
             return (
                 f"Results are kept in memory only: {tape.path.name} is open for reading only "
@@ -280,6 +289,7 @@ class PromptExperiment(Results):
             experiment.config = keeping.recorded_config(info)
         experiment.run_id = info.id
         experiment.played = keeping.played_on(simulation, tape, info.id, experiment.schedule)
+        experiment._loaded = len(experiment.played)
         return experiment
 
     async def replay(self) -> pd.DataFrame:

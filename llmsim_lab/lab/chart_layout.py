@@ -12,7 +12,7 @@ from llmsim_lab.runs import Series
 
 __all__ = ["ChartControls", "ExportRow", "TablePart"]
 
-_MOST_BOXES = 9
+_MOST_BOXES = 7
 
 
 class ChartControls:

@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterator, Sequence
 
 from llmsim_lab.errors import ConfigError
+from llmsim_lab.experiments import PromptExperiment
 from llmsim_lab.experiments.bench import Sample
+from llmsim_lab.text import clip
 
-__all__ = ["draft_schedule", "read_turns", "spread", "turns_text"]
+__all__ = ["done_text", "draft_schedule", "read_turns", "spread", "turns_text"]
 
 _PART = re.compile(r"(\d{1,9})(?:\s*-\s*(\d{1,9}))?")
 
@@ -66,3 +68,30 @@ def draft_schedule(*, variants: int, turns: Sequence[int], samples: int) -> Iter
     for turn in turns:
         for number in range(1, variants * samples + 1):
             yield Sample(number=number, variant="", turn=turn, sample=number, seed=0)
+
+
+def done_text(experiment: PromptExperiment) -> str:
+    """Say of an experiment that is all played what can be done next, and what failed in it.
+
+    Failed samples are not offered by themselves: only those that came off the second time would
+    come in, which is no fair sample of either variant.
+    """
+    frame = experiment.frame
+    failed = frame.loc[~frame["completed"].astype(bool)]
+    count, total = (
+        len(failed.drop_duplicates(["variant", "turn", "sample"])),
+        len(experiment.played),
+    )
+    said = f"all samples are played; change a variant, the turns or the samples for {_MORE}"
+    if not count:
+        return said
+    how_many = f"all {total} failed" if count == total else f"{count} of {total} failed"
+    why = clip(str(failed["detail"].iloc[0]), 200)
+    return f"{said}. {how_many.capitalize()}, the first with: {why}. {_AFTER_FAILURES}"
+
+
+_MORE = "more, or play all of it anew with other seeds"
+_AFTER_FAILURES = (
+    "Failures count as results. Once their cause is mended, play all anew: playing only those that "
+    "failed again would favour whatever came off."
+)

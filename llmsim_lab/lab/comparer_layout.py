@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipywidgets as w
 
 from llmsim_lab.experiments.bench import Bench
+from llmsim_lab.lab.choices import checkbox
 from llmsim_lab.lab.inputs import number_box, row
 from llmsim_lab.lab.variant_preview import VariantPreview
 from llmsim_lab.lab.widget import LabWidget, button
@@ -26,10 +27,11 @@ class ComparerLayout(LabWidget):
     Attributes:
         editor_box: the variants' editors.
         add_button: adds a variant.
+        difference_box: whether to show what differs from the first variant.
         preview: a variant as the model would get it.
         turns_box, samples_box, only_box: what is played.
         plan_line: what it costs, or why it cannot be done.
-        run_button, stop_button: what they say.
+        run_button, again_button, stop_button: what they say.
         results, chart, answers: what came of it.
     """
 
@@ -38,6 +40,7 @@ class ComparerLayout(LabWidget):
         heading = w.HTML(f"<h3>Compare prompts of: {safe(bench.component)}</h3>")
         self.editor_box = w.VBox()
         self.add_button = button("Add variant", tooltip="Add a copy of the last variant")
+        self.difference_box = checkbox("Show what differs, word by word")
         self.preview = VariantPreview(bench)
         self.turns_box = w.Text(
             value=turns,
@@ -56,6 +59,9 @@ class ComparerLayout(LabWidget):
         self.run_button = button(
             "Run", tooltip="Play all samples of all variants", button_style="primary"
         )
+        self.again_button = button(
+            "Play anew", tooltip="Play the whole comparison again with other seeds", disabled=True
+        )
         self.stop_button = button("Stop", tooltip="Stop; what was played is kept", disabled=True)
         self.results, self.chart, self.answers = w.HTML(), w.HTML(), w.HTML()
         self.stoppers = [self.stop_button]
@@ -65,15 +71,16 @@ class ComparerLayout(LabWidget):
             self.samples_box,
             self.only_box,
             self.run_button,
+            self.again_button,
         ]
         self.children = [
             heading,
             self.editor_box,
-            row(self.add_button),
+            row(self.add_button, self.difference_box),
             self.preview,
             row(self.turns_box, self.samples_box, self.only_box),
             self.plan_line,
-            row(self.run_button, self.stop_button, self.retry),
+            row(self.run_button, self.again_button, self.stop_button, self.retry),
             self.status,
             self.error,
             self.results,

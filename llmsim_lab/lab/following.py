@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-__all__ = ["Following"]
+__all__ = ["Following", "thread_of_loop"]
 
 _LONGEST_WAIT_S = 2.0
 _PATIENCE_S = 600.0
@@ -45,3 +46,12 @@ class Following:
                     await asyncio.sleep(wait_s)
                     wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
         then()
+
+
+def thread_of_loop() -> int | None:
+    """Return this thread's number if an event loop runs in it."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+    return threading.get_ident()

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from llmsim_lab.economy import QuadraticLoss
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.lab.following import Following
+from llmsim_lab.lab.following import Following, thread_of_loop
 from llmsim_lab.lab.scores import Leaderboard, leaderboard
 from llmsim_lab.lab.seat_layout import SeatLayout, chosen_people
 from llmsim_lab.lab.seat_views import (
@@ -23,6 +23,7 @@ from llmsim_lab.lab.seat_views import (
     state_html,
     title,
 )
+from llmsim_lab.lab.sending import Sendings
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.llm.human import Question
 from llmsim_lab.markup import safe
@@ -78,9 +79,10 @@ class HumanSeat(SeatLayout):
         self.model = model
         self.loss = loss
         self._refreshing = threading.RLock()
-        self._thread = _thread_of_loop()
+        self._thread = thread_of_loop()
         self._stepping = False
         self._failure: Exception | None = None
+        self.sendings = Sendings()
         self._wire()
         _seats.setdefault(simulation, WeakSet()).add(self)
         self._set_busy(False)
@@ -92,7 +94,7 @@ class HumanSeat(SeatLayout):
         self.score_button.on_click(lambda _: self.start(self._show_score))
         self.seat_box.observe(lambda _: self._in_order(self.refresh), names="value")
         for name, form in self.forms.items():
-            form.answer_button.on_click(lambda _, name=name: self._in_order(self._submit, name))
+            form.answer_button.on_click(lambda _, name=name: self._send_soon(name))
             for field in form.fields:
                 field.observe(lambda _, name=name: self._check(name), names="value")
         self._deaf = [person.person.listen(self._heard) for person in people_in(self.simulation)]
@@ -179,6 +181,11 @@ class HumanSeat(SeatLayout):
         if "action" in said and (complaint := agent.complaint_about(said["action"])):
             notes.append(complaint)
         form.suggest(". ".join(notes))
+
+    def _send_soon(self, name: str) -> None:
+        self.sendings.send_soon(
+            name, self.forms[name].fields, lambda: self._in_order(self._submit, name)
+        )
 
     def _submit(self, name: str) -> None:
         agent, form = self.agents[name], self.forms[name]
@@ -301,6 +308,7 @@ class HumanSeat(SeatLayout):
     async def idle(self) -> None:
         """Wait until the turn, or whatever else a seat of this run is at, has ended."""
         for seat in self._fellows():
+            await seat.sendings.idle()
             await seat.worker.idle()
 
     # --- the score ----------------------------------------------------------------------------
@@ -337,12 +345,3 @@ class HumanSeat(SeatLayout):
             stop()
         _seats.get(self.simulation, WeakSet()).discard(self)
         super().close()
-
-
-def _thread_of_loop() -> int | None:
-    """Return this thread's number if an event loop runs in it."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return None
-    return threading.get_ident()

@@ -302,4 +302,5 @@ def _line(step: Step) -> str:
     chain = step.chain
     how = chain.status if chain.call or chain.status != "ok" else "by rule"
     said = clip("; ".join(filter(None, (step.decided, chain.reasoning))), _MOST_FACE_CHARS)
-    return f"{chain.component} ({how}, confidence {chain.confidence}): {said}"
+    sure = "not asked" if chain.confidence is None else chain.confidence
+    return f"{chain.component} ({how}, confidence {sure}): {said}"

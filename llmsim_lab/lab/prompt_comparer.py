@@ -6,26 +6,28 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
-
-from markupsafe import Markup
+from typing import Self
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.experiments import Progress, PromptExperiment, Variant
 from llmsim_lab.experiments.bench import Bench
 from llmsim_lab.experiments.keeping import asks_nobody
 from llmsim_lab.experiments.plan import duration, plan_of
-from llmsim_lab.lab.comparer_form import draft_schedule, read_turns, spread, turns_text
-from llmsim_lab.lab.comparer_layout import ComparerLayout
-from llmsim_lab.lab.comparison_html import answers_html, charts_html, results_html, results_text
+from llmsim_lab.lab.comparer_form import (
+    done_text,
+    draft_schedule,
+    read_turns,
+    spread,
+    turns_text,
+)
+from llmsim_lab.lab.comparer_results import ComparerResults
 from llmsim_lab.lab.source import Source, simulation_of
 from llmsim_lab.lab.variant_editor import VariantEditor, VariantList
 from llmsim_lab.lab.variant_preview import show
+from llmsim_lab.lab.widget import settled
 from llmsim_lab.llm import LLMClient, Tape
-from llmsim_lab.markup import join, pre, safe, visible
-
-if TYPE_CHECKING:
-    import pandas as pd
+from llmsim_lab.markup import safe
+from llmsim_lab.simulation import Simulation
 
 __all__ = ["PromptComparer"]
 
@@ -33,7 +35,7 @@ _TICK_S = 1.0
 _MOST_TURNS_AT_FIRST = 4
 
 
-class PromptComparer(ComparerLayout):
+class PromptComparer(ComparerResults):
     """Edit two or more variants of a prompt, run them on the same recorded states, and compare.
 
     Slots are checked as you type; what the comparison will cost stands beside the button before it
@@ -54,7 +56,8 @@ class PromptComparer(ComparerLayout):
 
     Attributes:
         experiment: the one that was run last or loaded, if any.
-        run_button, stop_button, add_button: what they say.
+        experiments: all of them, in order.
+        run_button, again_button, stop_button, add_button: what they say.
 
     Example:
         ``PromptComparer(simulation, component="agent")`` at the end of a cell shows it.
@@ -74,13 +77,17 @@ class PromptComparer(ComparerLayout):
         temperature: float | None = None,
     ) -> None:
         simulation = simulation_of(source, run=run)
+        if not isinstance(simulation, Simulation):
+            raise ConfigError(
+                f"{type(simulation).__name__} is no economic simulation; PromptComparer compares "
+                "prompts of those only, PromptViewer shows the prompts of any"
+            )
         bench = Bench(simulation, component)
         there = bench.turns
         first = spread(there, _MOST_TURNS_AT_FIRST) if turns is None else list(turns)
         super().__init__(bench, turns=turns_text(first), samples=samples)
-        self.simulation, self.bench = simulation, bench
+        self.simulation = simulation
         self.llm_client = llm_client
-        self.experiment: PromptExperiment | None = None
         self._seed, self._temperature = seed, temperature
         self._set_up_as: tuple[object, ...] | None = None
         self.variants = VariantList(
@@ -89,6 +96,8 @@ class PromptComparer(ComparerLayout):
         self.editor_box.children = [self.variants]
         self.add_button.on_click(self._on_add)
         self.run_button.on_click(lambda _: self.start(self._run))
+        self.again_button.on_click(lambda _: self.start(self._run_again))
+        self.difference_box.observe(self._on_differences, names="value")
         self.stop_button.on_click(lambda _: self.worker.stop())
         for box in (self.turns_box, self.samples_box, self.only_box):
             box.observe(lambda _: self.refresh(), names="value")
@@ -129,14 +138,12 @@ class PromptComparer(ComparerLayout):
         widget._show_results()
         return widget
 
-    @property
-    def editors(self) -> list[VariantEditor]:
-        """One for each variant; the first is what the others are held against."""
-        return self.variants.editors
-
     def _on_add(self, _: object) -> None:
         if not self.worker.busy:
             self.add_variant()
+
+    def _on_differences(self, _: object) -> None:
+        self.variants.show_differences(bool(self.difference_box.value))
 
     def add_variant(self, name: str = "", prompt: Variant = None) -> VariantEditor:
         """Add a variant; see ``VariantList.add``."""
@@ -162,6 +169,7 @@ class PromptComparer(ComparerLayout):
         )
         if not self.worker.busy:
             self.run_button.disabled = bool(fault)
+            self.again_button.disabled = not self._all_played or self._asks_nobody
 
     @property
     def fault(self) -> str:
@@ -172,14 +180,18 @@ class PromptComparer(ComparerLayout):
             read_turns(self.turns_box.value, self.bench.turns)
         except ConfigError as error:
             return str(error)
-        if asks_nobody(self.llm_client or self.simulation.llm_client):
+        if self._asks_nobody:
             return (
                 "there is no model, for a recorded run has none; everything else works. To run: "
                 "PromptComparer(..., llm_client=connect('auto'))"
             )
-        if self._unchanged() and not self._left():
-            return "all samples are played; change a variant, the turns or the samples for more"
+        if self._all_played and self.experiment is not None:
+            return done_text(self.experiment)
         return ""
+
+    @property
+    def _asks_nobody(self) -> bool:
+        return asks_nobody(self.llm_client or self.simulation.llm_client)
 
     @property
     def plan(self) -> str:
@@ -199,9 +211,11 @@ class PromptComparer(ComparerLayout):
         )
         return f"{times}: {planned}"
 
-    def _left(self) -> int:
+    @property
+    def _all_played(self) -> bool:
         experiment = self.experiment
-        return 0 if experiment is None else len(experiment.schedule) - len(experiment.played)
+        whole = experiment is not None and len(experiment.played) == len(experiment.schedule)
+        return whole and self._unchanged()
 
     # --- running ------------------------------------------------------------------------------
 
@@ -224,26 +238,52 @@ class PromptComparer(ComparerLayout):
 
     def _take(self, experiment: PromptExperiment) -> None:
         self.experiment = experiment
+        self.experiments.append(experiment)
         self._set_up_as = self._settings()
 
     async def _run(self) -> None:
-        if self.experiment is None or not self._unchanged():
-            experiment = PromptExperiment(
-                self.simulation,
-                variants=self.variants.prompts,
-                component=self.bench.component,
-                turns=read_turns(self.turns_box.value, self.bench.turns),
-                samples=self.samples_box.value,
-                llm_client=self.llm_client,
-                seed=self._seed,
-                temperature=self._temperature,
-                only_component=bool(self.only_box.value),
-            )
-            self._take(experiment)
-        assert self.experiment is not None
-        clock = asyncio.ensure_future(self._tick(self.experiment))
+        await self._settle()
+        if fault := self.fault:
+            raise ConfigError(fault)
+        experiment = self.experiment
+        if experiment is None or not self._unchanged():
+            experiment = self._set_up(self._seed)
+        await self._play(experiment)
+
+    async def _run_again(self) -> None:
+        """Play all again with the seeds that follow; the earlier results are in `experiments`."""
+        await self._settle()
+        experiment = self.experiment
+        if experiment is None or not self._unchanged():
+            raise ConfigError("the set-up was changed since it was played; click Run")
+        if self._all_played:
+            experiment = self._set_up(max(sample.seed for sample in experiment.schedule))
+        await self._play(experiment)
+
+    async def _settle(self) -> None:
+        texts = [box for each in self.editors for box in (each.name_box, each.text_box)]
+        await settled(self.turns_box, self.samples_box, self.only_box, *texts)
+        self.refresh()
+
+    def _set_up(self, seed: int | None) -> PromptExperiment:
+        experiment = PromptExperiment(
+            self.simulation,
+            variants=self.variants.prompts,
+            component=self.bench.component,
+            turns=read_turns(self.turns_box.value, self.bench.turns),
+            samples=self.samples_box.value,
+            llm_client=self.llm_client,
+            seed=seed,
+            temperature=self._temperature,
+            only_component=bool(self.only_box.value),
+        )
+        self._take(experiment)
+        return experiment
+
+    async def _play(self, experiment: PromptExperiment) -> None:
+        clock = asyncio.ensure_future(self._tick(experiment))
         try:
-            await self.experiment.run(self._on_progress)
+            await experiment.run(self._on_progress)
         finally:
             clock.cancel()
 
@@ -278,57 +318,3 @@ class PromptComparer(ComparerLayout):
         """Show what there is."""
         self.refresh()
         self._show_results()
-
-    def _show_results(self) -> None:
-        experiment = self.experiment
-        if experiment is None or not experiment.played:
-            return
-        show(self.results, str(results_html(experiment)))
-        show(self.chart, str(charts_html(experiment)))
-        show(self.answers, str(answers_html(experiment)))
-
-    # --- what others see ----------------------------------------------------------------------
-
-    @property
-    def frame(self) -> pd.DataFrame:
-        """All results so far, one row a decision.
-
-        Raises:
-            ConfigError: nothing was played.
-        """
-        return self._results.frame
-
-    @property
-    def summary(self) -> pd.DataFrame:
-        """The differences with their intervals and noise floors.
-
-        Raises:
-            ConfigError: nothing was played.
-        """
-        return self._results.summary
-
-    @property
-    def _results(self) -> PromptExperiment:
-        if self.experiment is None or not self.experiment.played:
-            raise ConfigError("nothing was played yet; click Run, or load a recorded experiment")
-        return self.experiment
-
-    def face_text(self) -> str:
-        """Return variants, set-up and results as plain text."""
-        lines = [f"Prompts of {self.bench.component} compared"]
-        for editor in self.editors:
-            base = "the reference" if editor is self.editors[0] else "a variant"
-            fault = f"; wrong: {editor.fault}" if editor.fault else ""
-            lines.append(f"  {visible(editor.name)}: {base}{visible(fault)}")
-        lines.append(f"  turns {self.turns_box.value}; samples {self.samples_box.value}")
-        if self.experiment is None or not self.experiment.played:
-            return "\n".join([*lines, "  nothing played yet"])
-        done, total = len(self.experiment.played), len(self.experiment.schedule)
-        return "\n".join([*lines, f"  {done} of {total} samples", *results_text(self.experiment)])
-
-    def face_html(self) -> Markup:
-        """Return the same as simple HTML; with results, their tables."""
-        if self.experiment is None or not self.experiment.played:
-            return pre(self.face_text())
-        heading = Markup("<p>{}</p>").format(f"Prompts of {self.bench.component} compared")
-        return join([heading, results_html(self.experiment), answers_html(self.experiment)])

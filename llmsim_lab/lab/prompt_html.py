@@ -115,13 +115,13 @@ def _marked(text: str, spans: Sequence[Span], numbers: dict[str, int]) -> Markup
         parts.append(escape(visible(text[at : span.start])))
         parts.append(
             Markup(
-                '<mark style="background:{};color:#111;padding:0 2px" title="{}">{}'
-                "<sup>{}</sup></mark>"
+                '<mark style="background:{};color:#111;padding:0 2px" title="{}">'
+                '<small style="color:#555;user-select:none">[{}] </small>{}</mark>'
             ).format(
                 _MARKS[(number - 1) % len(_MARKS)],
                 span.name,
-                escape(visible(span.of(text))),
                 number,
+                escape(visible(span.of(text))),
             )
         )
         at = span.end
@@ -144,7 +144,7 @@ def legend_html(attempt: Attempt, provenance: Provenance) -> Markup:
         rows.setdefault(
             f"{span.name}\0{value}",
             (
-                f"{numbers[span.name]} {span.name}",
+                f"[{numbers[span.name]}] {span.name}",
                 safe(value, limit=500),
                 _source(span),
             ),

@@ -27,6 +27,7 @@ from llmsim_lab.lab.charts.export import (
 )
 from llmsim_lab.lab.charts.pace import Pace
 from llmsim_lab.lab.charts.scene import Choice, Scene, compose
+from llmsim_lab.lab.charts.screen import Screen
 from llmsim_lab.lab.charts.tracks import Ensemble, read_runs
 from llmsim_lab.lab.inputs import row
 from llmsim_lab.lab.widget import LabWidget
@@ -192,12 +193,15 @@ class RateChart(LabWidget):
             scene = self.scene
             if self._drawing is None:
                 self._drawing = Drawing(scene, quick=True)
+                self._screen = Screen(self._drawing.figure)
             else:
                 self._drawing.show(scene)
-            self._png = self._drawing.png()
+            self._png = self._screen.png()
             self.picture.value = str(_image(self._png, faces.alt_text(self._items, scene)))
             self.remarks.value = str(faces.notes_html(scene))
+            self.remarks.layout.display = "" if self.remarks.value else "none"
             self._show_table()
+            self.say(f"Up to turn {faces.last_turn(self._items)}.")
 
     def _redraw(self) -> None:
         """Draw, and show in place what goes wrong, since nobody waits for it."""
@@ -224,7 +228,6 @@ class RateChart(LabWidget):
 
     async def _read_again(self) -> None:
         self.refresh(reread=True)
-        self.say(f"Up to turn {faces.last_turn(self._items)}.")
 
     async def idle(self) -> None:
         """Wait until what was started by a click has ended and the chart shows all turns."""

@@ -10,6 +10,7 @@ from markupsafe import Markup
 
 from llmsim_lab.errors import TapeError
 from llmsim_lab.lab.charts.drawing import Drawing
+from llmsim_lab.lab.charts.export import figure_bytes
 from llmsim_lab.lab.charts.scene import Choice, compose
 from llmsim_lab.lab.charts.tracks import Track, read_runs
 from llmsim_lab.llm import Tape
@@ -108,7 +109,7 @@ def chart_html(tape: Tape, a: RunInfo, b: RunInfo) -> Markup:
         main=main,
         panels=tuple(shared[1 : _PANELS + 1]),
     )
-    drawn = Drawing(compose(tracks, choice)).png()
+    drawn = figure_bytes(Drawing(compose(tracks, choice)).figure, "png", dpi=96)
     said = "; ".join(
         f"{name} ends at {number(end[main.column])} {main.unit}".rstrip()
         for name, end in zip(names, ends, strict=True)

@@ -49,7 +49,7 @@ def facts(info: RunInfo) -> list[tuple[str, str]]:
         ("how it came about", _origin(info)),
         ("its own turns", f"{first} to {info.turns}" if info.turns >= first else "none yet"),
         ("requests recorded", f"{info.calls:,}"),
-        ("outcome", info.outcome or "not ended"),
+        ("outcome", info.outcome or "open: no end was noted, and it may go on"),
         ("model", _model(info)),
         ("temperature", llm.get("temperature")),
         ("seed", manifest.get("seed")),

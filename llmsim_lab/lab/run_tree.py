@@ -15,7 +15,7 @@ from llmsim_lab.lab.run_compare import chart_html, differences, differences_html
 from llmsim_lab.lab.run_facts import facts, run_html
 from llmsim_lab.lab.stepper import TurnStepper
 from llmsim_lab.lab.tape_check import Checked, check_tape
-from llmsim_lab.lab.widget import LabWidget, button
+from llmsim_lab.lab.widget import LabWidget, button, settled
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.llm.tape import RunInfo
 from llmsim_lab.markup import join, pairs, pre, safe, table
@@ -29,6 +29,8 @@ __all__ = ["RunTree"]
 _NOTHING = 0
 """In the list of runs to compare with: none. Runs are numbered from 1."""
 _MOST_FINDINGS = 20
+_LIST_WIDTH = "56em"
+"""So that a run's line is read to its end, the model; narrower where the page is."""
 
 
 class RunTree(LabWidget):
@@ -56,8 +58,8 @@ class RunTree(LabWidget):
         self.checked: Checked | None = None
         self._relisting = False
         self.tree = w.HTML()
-        self.run_box = dropdown("Run", width="34em")
-        self.other_box = dropdown("Compare with", width="34em")
+        self.run_box = dropdown("Run", width=_LIST_WIDTH)
+        self.other_box = dropdown("Compare with", width=_LIST_WIDTH)
         self.open_button = button("Open", tooltip="Step through the run below")
         self.close_button = button("Close", tooltip="Take the opened run away")
         self.check_button = button("Verify", tooltip="Check the tape and replay each of its runs")
@@ -79,8 +81,15 @@ class RunTree(LabWidget):
         self._wire()
         self.children = (
             self.tree,
-            row(self.run_box, self.open_button, self.close_button),
-            row(self.other_box, self.check_button, self.stop_button, self.refresh_button),
+            self.run_box,
+            self.other_box,
+            row(
+                self.open_button,
+                self.close_button,
+                self.check_button,
+                self.stop_button,
+                self.refresh_button,
+            ),
             self.status,
             self.error,
             self.retry,
@@ -208,6 +217,7 @@ class RunTree(LabWidget):
     # --- open and check -----------------------------------------------------------------------
 
     async def _open(self) -> None:
+        await settled(self.run_box)
         run = self.selected
         stepper = TurnStepper(self.tape, run=run, llm_client=self.llm_client)
         stepper.on_change(lambda _: self._look_again())

@@ -6,15 +6,16 @@ from pathlib import Path
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import Tape
-from llmsim_lab.simulation import Simulation, load
+from llmsim_lab.runs import SimulationLike
+from llmsim_lab.runs.verbs import load
 
 __all__ = ["Source", "simulation_of"]
 
-Source = Simulation | Tape | str | Path
+Source = SimulationLike | Tape | str | Path
 """A simulation, or a tape or its file."""
 
 
-def simulation_of(source: Source, *, run: int | None = None) -> Simulation:
+def simulation_of(source: Source, *, run: int | None = None) -> SimulationLike:
     """Return the simulation to show; a tape's run is loaded, not played.
 
     Args:

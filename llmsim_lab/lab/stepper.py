@@ -12,6 +12,7 @@ from llmsim_lab.lab.playing import Playing, waiting_text
 from llmsim_lab.lab.source import Source, simulation_of
 from llmsim_lab.lab.stepper_layout import MOST_TURNS
 from llmsim_lab.lab.stepper_view import StepperView
+from llmsim_lab.lab.widget import settled
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.markup import join
 
@@ -54,7 +55,7 @@ class TurnStepper(StepperView):
 
     def _wire(self) -> None:
         self.step_button.on_click(lambda _: self._begin_playing(1))
-        self.play_button.on_click(lambda _: self._begin_playing(self.turns_box.value))
+        self.play_button.on_click(lambda _: self._begin_playing())
         self.pause_button.on_click(lambda _: self.pause())
         self.stop_button.on_click(lambda _: self.stop())
         self.fork_button.on_click(lambda _: self.start(self._fork_shown))
@@ -98,8 +99,17 @@ class TurnStepper(StepperView):
         """Break off the turn under way; the last whole turn stays."""
         self.worker.stop()
 
-    def _begin_playing(self, turns: int) -> None:
-        self.start(self._as_work(self._new_playing(turns)))
+    def _begin_playing(self, turns: int | None = None) -> None:
+        """Play as a click wants it; tried again after a failure, it goes on with what is left."""
+        begun: list[Playing] = []
+
+        async def work() -> None:
+            if not begun:
+                await settled(self.turns_box, self.run_box)
+                begun.append(self._new_playing(self.turns_box.value if turns is None else turns))
+            await self._as_work(begun[0])()
+
+        self.start(work)
 
     def _new_playing(self, turns: int) -> Playing:
         if isinstance(turns, bool) or not isinstance(turns, int) or not 1 <= turns <= MOST_TURNS:
@@ -195,6 +205,7 @@ class TurnStepper(StepperView):
         return new
 
     async def _fork_shown(self) -> None:
+        await settled(self.turn_box, self.run_box)
         self._fork(self.shown, {})
 
     # --- for others ---------------------------------------------------------------------------

@@ -24,6 +24,7 @@ _BOOKKEEPING = frozenset(
 )
 """Columns of every run's frame that the stepper shows elsewhere."""
 _DEEPEST = 3
+_LEAST_CHANGE = 0.0001
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,8 +102,15 @@ def change_text(before: object, now: object) -> str:
         return ""
     if _is_number(before) and _is_number(now):
         change = now - before  # type: ignore[operator]
-        return f"{change:+.2f}" if isinstance(change, float) else f"{change:+,}"
+        return _float_change(change) if isinstance(change, float) else f"{change:+,}"
     return f"was {value_text(before)}"
+
+
+def _float_change(change: float) -> str:
+    """Write a change with two decimals, one too small for them with its first figure."""
+    if abs(change) < _LEAST_CHANGE:
+        return ""
+    return f"{change:+.1g}" if abs(change) < 0.005 else f"{change:+.2f}"
 
 
 def _is_number(value: object) -> bool:

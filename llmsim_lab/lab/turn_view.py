@@ -140,7 +140,8 @@ def _decision(who: Decisions, component: str) -> Markup:
 
 def _chain(chain: LLMReasoningChain) -> Markup:
     how = badge(chain.status) if chain.call or chain.status != "ok" else safe("by rule")
-    head = join([how, f" confidence {number(chain.confidence)}"])
+    sure = "not asked" if chain.confidence is None else number(chain.confidence)
+    head = join([how, f" confidence {sure}"])
     reason = details(clip(chain.reasoning, _BRIEF), pre(chain.reasoning, limit=_MOST_CHARS))
     return join([_block(head), reason])
 

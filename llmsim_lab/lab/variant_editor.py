@@ -13,7 +13,7 @@ from llmsim_lab.lab.inputs import row
 from llmsim_lab.lab.texts import word_diff
 from llmsim_lab.lab.variant_preview import show
 from llmsim_lab.lab.widget import button
-from llmsim_lab.markup import details, safe
+from llmsim_lab.markup import join, safe
 from llmsim_lab.prompts import Prompt
 
 __all__ = ["VariantEditor", "VariantList"]
@@ -127,8 +127,12 @@ class VariantEditor(w.VBox):
             show(self.difference, "<small>The others are held against this one.</small>")
             return
         diff = word_diff(str(reference.text_box.value), str(self.text_box.value))
-        title = f"What differs from {reference.name or 'the first'}, word by word"
-        show(self.difference, str(details(title, diff, open=True)))
+        title = safe(f"What differs from {reference.name or 'the first'}, word by word:")
+        show(self.difference, str(join([title, diff])))
+
+    def show_difference(self, shown: bool) -> None:
+        """Show what differs from the first variant, or keep it out of the way."""
+        self.difference.layout.display = "" if shown else "none"
 
 
 class VariantList(w.VBox):
@@ -149,6 +153,7 @@ class VariantList(w.VBox):
         self._bench = bench
         self._on_change = on_change
         self.editors: list[VariantEditor] = []
+        self._differences = False
         super().__init__()
         for name, variant in variants.items():
             self._append(name, self._prompt_of(variant))
@@ -167,6 +172,7 @@ class VariantList(w.VBox):
             on_remove=self.remove if self.editors else None,
         )
         self.editors.append(editor)
+        editor.show_difference(self._differences)
         self.children = tuple(self.editors)
         return editor
 
@@ -199,6 +205,12 @@ class VariantList(w.VBox):
         """Let the variants be edited, or not."""
         for editor in self.editors:
             editor.lock(locked)
+
+    def show_differences(self, shown: bool) -> None:
+        """Show what differs from the first variant, or keep it out of the way."""
+        self._differences = shown
+        for editor in self.editors:
+            editor.show_difference(shown)
 
     def check(self) -> None:
         """Check all variants and show what differs from the first."""

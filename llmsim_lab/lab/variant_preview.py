@@ -9,8 +9,9 @@ import ipywidgets as w
 
 from llmsim_lab.errors import LabError
 from llmsim_lab.experiments.bench import Bench
+from llmsim_lab.lab.choices import checkbox
 from llmsim_lab.lab.inputs import row
-from llmsim_lab.markup import details, pre, safe
+from llmsim_lab.markup import join, pre, safe
 from llmsim_lab.prompts import Prompt
 
 __all__ = ["VariantPreview", "show"]
@@ -23,6 +24,7 @@ class VariantPreview(w.VBox):
         bench: what renders it.
 
     Attributes:
+        open_box: whether it is shown at all.
         variant_choice, turn_choice, agent_choice: what is shown.
         view: the prompt, by role.
     """
@@ -31,7 +33,7 @@ class VariantPreview(w.VBox):
         self._bench = bench
         self._prompts: Mapping[str, Prompt] = {}
         self._busy = False
-        self._open = False
+        self.open_box = checkbox("Show a variant as the model would get it")
         self.variant_choice, self.turn_choice, self.agent_choice = (
             w.Dropdown(
                 options=[],
@@ -45,7 +47,9 @@ class VariantPreview(w.VBox):
         choices = (self.variant_choice, self.turn_choice, self.agent_choice)
         for choice in choices:
             choice.observe(self._on_choice, names="value")
-        super().__init__([w.HTML("<b>As the model would get it</b>"), row(*choices), self.view])
+        self._inside = w.VBox([row(*choices), self.view], layout=w.Layout(display="none"))
+        self.open_box.observe(self._on_open, names="value")
+        super().__init__([self.open_box, self._inside])
 
     def offer(self, bench: Bench, prompts: Mapping[str, Prompt]) -> None:
         """Offer variants, and the turns there are.
@@ -63,9 +67,11 @@ class VariantPreview(w.VBox):
             self._busy = False
         self._show()
 
+    def _on_open(self, _: Any) -> None:
+        self._inside.layout.display = "" if self.open_box.value else "none"
+
     def _on_choice(self, _: Any) -> None:
         if not self._busy:
-            self._open = True
             self._show()
 
     def _show(self) -> None:
@@ -84,7 +90,7 @@ class VariantPreview(w.VBox):
             show(self.view, f'<div role="alert">⚠ {safe(error, limit=1_000)}</div>')
             return
         parts = pre(f"[system]\n{text.system}\n\n[user]\n{text.user}")
-        show(self.view, str(details(f"{name} at turn {turn}", parts, open=self._open)))
+        show(self.view, str(join([safe(f"{name} at turn {turn}:"), parts])))
 
 
 def show(part: w.HTML, value: str) -> None:

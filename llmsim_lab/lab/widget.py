@@ -14,7 +14,25 @@ from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.lab.worker import Work, Worker
 from llmsim_lab.markup import details, join, pre, safe
 
-__all__ = ["LabWidget", "button"]
+__all__ = ["SETTLE_S", "LabWidget", "button", "settled"]
+
+SETTLE_S = 0.05
+"""For how long fields must have stayed as they are before a click reads them."""
+
+
+async def settled(*fields: w.ValueWidget) -> None:
+    """Wait until fields have stayed as they are for a moment; a click awaits it before it reads.
+
+    The kernel may take a click before the changes that came just before it, since it handles the
+    messages of one page on several threads.
+
+    Args:
+        fields: what is about to be read.
+    """
+    before: list[object] | None = None
+    while before != (now := [field.value for field in fields]):
+        before = now
+        await asyncio.sleep(SETTLE_S)
 
 
 def button(label: str, *, tooltip: str, **more: Any) -> w.Button:

@@ -77,6 +77,7 @@ class LLMClient:
         self._concurrency = self.config.concurrency
         self._options = dict(self.config.sampling)
         """Shared by all requests, not to be changed."""
+        self._variants: dict[str, Mapping[str, Any]] = {}
         self._limiters: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = (
             WeakKeyDictionary()
         )
@@ -147,7 +148,7 @@ class LLMClient:
             messages=tuple(messages),
             schema=schema,
             tools=tuple(tools),
-            options={**self._options, **options} if options else self._options,
+            options=self._options_with(options),
             think=self.config.think,
             keep_alive=self.config.keep_alive,
             timeout_s=self.config.timeout_s,
@@ -210,6 +211,13 @@ class LLMClient:
     def __repr__(self) -> str:
         why = f": {self.chosen}" if self.chosen else ""
         return f"<LLMClient {self.config.model!r} on {type(self.backend).__name__}{why}>"
+
+    def _options_with(self, options: Mapping[str, Any] | None) -> Mapping[str, Any]:
+        """Return the configured options with others; the same object each time, as a tape likes."""
+        if not options:
+            return self._options
+        key = repr(sorted(options.items()))
+        return self._variants.setdefault(key, {**self._options, **options})
 
     def _check_size(self, prompt: str, site: CallSite | None) -> None:
         """Refuse a prompt that cannot fit by any count; backends judge the close cases."""

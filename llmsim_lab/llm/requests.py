@@ -65,13 +65,14 @@ def first_request(
 def repair_request(request: ChatRequest, failed: Attempt) -> ChatRequest:
     """Show the model its own reply and what is wrong with it."""
     answer = failed.reply.text if failed.reply else ""
-    complaint = (
-        f"That reply was not valid: {failed.detail}.\n"
-        "Reply again with one complete JSON object of the required form and nothing else."
-    )
+    calls = failed.reply.tool_calls if failed.reply else ()
+    again = "Reply again."
+    if request.schema is not None:
+        again = "Reply again with one complete JSON object of the required form and nothing else."
+    complaint = f"That reply was not valid: {failed.detail}.\n{again}"
     messages = (
         *request.messages,
-        Message("assistant", answer[:_MAX_SHOWN_REPLY_CHARS]),
+        Message("assistant", answer[:_MAX_SHOWN_REPLY_CHARS], calls),
         Message("user", complaint),
     )
     return replace(request, messages=messages)

@@ -163,7 +163,8 @@ class Replaying:
         if record is None:
             raise TapeError(
                 f"run {self.run} ends at turn {max(self._records)}; turn {turn} was not recorded. "
-                "Resume or fork the run to go on"
+                "Resume or fork the run to go on: resume(tape, run, llm_client=connect('auto')) or "
+                "simulation.fork(llm_client=connect('auto')), which is 'Fork here' in a stepper"
             )
         del planned
         self._recorder.begin_turn(turn)

@@ -194,6 +194,11 @@ class SocialConfig(RunConfig):
         """Whether a language model reasons or writes."""
         return "llm" in (self.reasoner.kind, self.writer.kind)
 
+    def by_rules(self) -> SocialConfig:
+        """Return the same with a rule for a reasoner and set phrases, so that it needs no model."""
+        rules = {"reasoner": ReasonerConfig(kind="rule"), "writer": WriterConfig()}
+        return self.model_copy(update=rules)
+
     @classmethod
     def from_yaml(cls, path: str | Path) -> SocialConfig:
         """Read a configuration from a YAML file; paths in it are relative to the file.

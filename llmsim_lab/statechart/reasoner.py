@@ -2,7 +2,10 @@
 
 The model is held to an enum of the legal options, so that an illegal move can only come from a
 backend that ignores schemas. Options are shown in an order drawn from the run's seed, since models
-prefer what stands first.
+answer to the place where an option stands. Measured with the embedded model qwen2.5-coder-1.5b, 12
+questions in all 6 rotations of their options: the one in first place was chosen in 4 % of the 72
+answers (95 % interval 0 to 9 %), those in places 2 to 4 in 72 %; without a preference for places it
+would be 17 % each. Other models prefer the first; ``position`` measures it.
 """
 
 from __future__ import annotations

@@ -35,6 +35,8 @@ from llmsim_lab.statechart.states import AgentState
 
 __all__ = ["SocialSimulation"]
 
+_MOST_IN_WORDS = 20
+
 
 class _Chooses(Protocol):
     async def choose_all(self, questions: Sequence[Question]) -> list[Choice]: ...
@@ -283,6 +285,21 @@ class SocialSimulation(Run[SocialState, SocialTurn, SocialConfig, SocialInterven
         }
 
     @classmethod
+    def in_words(cls, turn: SocialTurn) -> Sequence[str]:
+        """Return how many did what, and the first few moves that were decided."""
+        own = {name: value for name, value in cls.own_columns(turn).items() if value}
+        lines = ["it led to: " + ", ".join(f"{name} {value}" for name, value in own.items())]
+        decided = [move for move in turn.moves if move.decided_by == "reasoner"]
+        lines += [
+            f"{move.agent}: {move.trigger} -> {move.target.value} ({move.status}"
+            + (f", post {move.post})" if move.post is not None else ")")
+            for move in decided[:_MOST_IN_WORDS]
+        ]
+        if len(decided) > _MOST_IN_WORDS:
+            lines.append(f"and {len(decided) - _MOST_IN_WORDS} more that were decided")
+        return lines
+
+    @classmethod
     def series_of(cls, config: SocialConfig) -> Sequence[Series]:
         """Return engagement, then the users by state."""
         del config
@@ -291,7 +308,9 @@ class SocialSimulation(Run[SocialState, SocialTurn, SocialConfig, SocialInterven
             Series(column=name, label=name.capitalize(), unit="a round", short=name)
             for name in made
         ) + tuple(
-            Series(column=state.value, label=state.value.replace("_", " "), unit="users")
+            Series(
+                column=state.value, label=state.value.replace("_", " ").capitalize(), unit="users"
+            )
             for state in AgentState
         )
 

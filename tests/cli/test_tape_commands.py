@@ -17,6 +17,7 @@ from cli_kit import Run, reply
 
 from llmsim_lab.calls import Attempt, ChatReply, ChatRequest, Message, ToolCall
 from llmsim_lab.cli import main
+from llmsim_lab.files import data_path
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm.tape import LiveRecorder
 from llmsim_lab.prompts import Prompt
@@ -58,6 +59,14 @@ def recorded_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tape(recorded_once: Path, llmsim_lab: Run, tmp_path: Path) -> Path:
     """A copy of it in the folder that the command runs in, as ``a.tape``."""
     return Path(shutil.copy(recorded_once, tmp_path / "a.tape"))
+
+
+def test_a_decision_without_a_confidence_is_shown_without_one(llmsim_lab: Run) -> None:
+    social = str(data_path("tapes/social.tape"))
+    status, out, _ = llmsim_lab("tape", "show", social, "--turn", "1")
+    assert status == 0
+    assert ": ok" in out
+    assert "confidence None" not in out
 
 
 def frame(folder: str) -> pd.DataFrame:

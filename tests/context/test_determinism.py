@@ -13,7 +13,11 @@ from llmsim_lab.context import CrisisScenario
 
 SCRIPT = """
 import json, sys
-from llmsim_lab.context import CrisisScenario, apply_deterministic_updates, engine_output_schema
+from llmsim_lab.context import (
+    CrisisConfig, CrisisEngine, CrisisScenario, CrisisSimulation, apply_deterministic_updates,
+    engine_output_schema,
+)
+from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 
 for name in ("strait", "bank_run"):
     scenario = CrisisScenario.load(name)
@@ -32,6 +36,15 @@ for name in ("strait", "bank_run"):
                 print(prompt, prompt.digest, prompt.provenance)
         print(records)
     print(json.dumps(engine_output_schema(engine)))
+    config = CrisisConfig(scenario=name)
+    client = LLMClient(LLMConfig(model="scripted"), ScriptedBackend("unused"))
+    judge = CrisisEngine(client, scenario)
+    simulation = CrisisSimulation(config.by_rules())
+    simulation.run(3)
+    world, said = simulation.world(simulation.state), simulation.state.responses
+    print(judge.build_prompt(world, step_number=4, responses=said, events=[]))
+    print([simulation.encode_state(turn) for turn in simulation.turns], simulation.series)
+    print(config.model_dump_json(), simulation.code_digests)
 """
 
 

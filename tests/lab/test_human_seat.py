@@ -59,6 +59,7 @@ async def asked_at(simulation: Simulation, **more: Any) -> AsyncIterator[HumanSe
 
 async def settled(seat: HumanSeat) -> None:
     """Let what an answer sets off happen."""
+    await seat.sendings.idle()
     for _ in range(20):
         await asyncio.sleep(0)
 
@@ -127,12 +128,24 @@ async def test_an_incomplete_answer_is_complained_about_in_place_and_nothing_is_
         form = seat.forms["Aland"]
         form.action.value = "Raise the policy rate"
         form.answer_button.click()
+        await seat.sendings.idle()
         assert 'role="alert"' in form.complaint.value
         assert "reasoning is missing; confidence is missing; rate is missing" in (
             form.complaint.value
         )
         assert form.action.value == "Raise the policy rate"
         assert seat.waiting_for == ("Aland",)
+
+
+async def test_a_click_that_overtakes_what_was_written_sends_it_all_the_same() -> None:
+    async with asked_at(table_of()) as seat:
+        form = seat.forms["Aland"]
+        form.answer_button.click()
+        form.answer_button.click()
+        form.fill(**RAISE, rate=11.5)
+        await seat.idle()
+        assert form.complaint.value == ""
+        assert seat.simulation.state.global_state.interest_rate == 11.5
 
 
 async def test_what_would_be_wrong_is_said_while_one_writes() -> None:
@@ -199,6 +212,7 @@ async def test_stopping_leaves_the_run_at_its_last_whole_turn_and_the_words_in_t
         assert not seat.step_button.disabled
         form.answer_button.disabled = False
         form.answer_button.click()
+        await seat.sendings.idle()
         assert "asked nothing just now" in form.complaint.value
 
 

@@ -240,6 +240,7 @@ def test_components_of_any_name_are_shown() -> None:
     inspector = ReasoningInspector(other)
     assert options(inspector.component_box) == ["all", "reasoner"]
     assert "confidence not asked" in inspector.body.value
+    assert "confidence not asked" in inspector.face_text()
     assert ">→ reasoner</div>" in inspector.body.value
     assert inspector.to_frame().confidence.isna().all()
 

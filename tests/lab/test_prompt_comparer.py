@@ -242,6 +242,7 @@ async def test_stop_keeps_what_was_played_and_run_goes_on() -> None:
     assert widget.editors[0].text_box.disabled
     widget.add_button.click()
     widget.run_button.click()
+    assert len(widget.editors) == 2
     widget.stop_button.click()
     await widget.idle()
     assert widget.experiment is not None
@@ -274,6 +275,81 @@ async def test_a_server_that_fails_is_said_in_place_and_tried_again() -> None:
     await widget.idle()
     assert widget.error.value == ""
     assert len(widget.frame) == 6
+
+
+async def test_a_click_that_overtakes_what_was_typed_plays_what_was_typed() -> None:
+    widget = PromptComparer(await played(), samples=1)
+    widget.run_button.click()
+    hawkish(widget)
+    widget.samples_box.value = 2
+    await widget.idle()
+    assert widget.experiment is not None
+    assert "a hawk" in widget.experiment.variants["variant 2"].text
+    assert widget.experiment.samples == 2
+
+
+async def test_a_click_that_overtakes_a_fault_plays_nothing_and_says_the_fault() -> None:
+    widget = PromptComparer(await played(), samples=1)
+    widget.run_button.click()
+    widget.editors[1].text_box.value += "{{ inflaton }}"
+    await widget.idle()
+    assert "inflaton" in widget.error.value
+    assert widget.experiment is None
+
+
+async def test_when_all_samples_fail_it_says_why_and_all_can_be_played_anew() -> None:
+    broken: list[bool] = []
+
+    def reply(request: ChatRequest) -> Any:
+        return "no JSON at all" if broken else answer(request)
+
+    widget = PromptComparer(await played(reply), samples=1)
+    assert widget.again_button.disabled
+    broken.append(True)
+    widget.run_button.click()
+    await widget.idle()
+    said = plan_of(widget)
+    assert "all samples are played" in said
+    assert "All 6 failed, the first with: agent" in said
+    assert "playing only those that failed again would favour whatever came off" in said
+    assert not widget.again_button.disabled
+    broken.clear()
+    widget.again_button.click()
+    await widget.idle()
+    first, second = widget.experiments
+    assert widget.experiment is second
+    assert second.frame.completed.all()
+    assert not first.frame.completed.any()
+    assert set(first.frame.seed).isdisjoint(second.frame.seed)
+    assert "failed" not in plan_of(widget)
+
+
+async def test_what_is_to_be_played_anew_must_be_what_was_played() -> None:
+    widget = PromptComparer(await played(), samples=1)
+    widget.run_button.click()
+    await widget.idle()
+    widget.again_button.click()
+    widget.samples_box.value = 2
+    await widget.idle()
+    assert "the set-up was changed since it was played; click Run" in widget.error.value
+    assert len(widget.experiments) == 1
+
+
+async def test_differences_and_preview_are_shown_on_demand() -> None:
+    widget = PromptComparer(await played())
+    for box, parts in (
+        (widget.difference_box, [editor.difference for editor in widget.editors]),
+        (widget.preview.open_box, [widget.preview.children[1]]),
+    ):
+        assert {part.layout.display for part in parts} == {"none"}
+        box.value = True
+        assert {part.layout.display for part in parts} == {""}
+    assert widget.add_variant().difference.layout.display == ""
+
+
+def test_other_kinds_of_simulation_are_refused_with_what_shows_them() -> None:
+    with pytest.raises(ConfigError, match="PromptViewer shows the prompts of any"):
+        PromptComparer(data_path("tapes/social.tape"))
 
 
 async def test_a_changed_variant_begins_another_experiment() -> None:
@@ -314,6 +390,8 @@ async def test_on_a_tape_the_results_are_recorded_and_can_be_shown_again(tmp_pat
     assert shown.face_text() == widget.face_text()
     assert shown.editors[1].text_box.value == widget.editors[1].text_box.value
     assert "there is no model" in plan_of(shown)
+    assert "All 8 samples are recorded on x.tape." in shown.results.value
+    assert "memory" not in shown.results.value + plan_of(shown)
     assert Tape(tmp_path / "x.tape", read_only=True).run(2).verb == "experiment"
 
 

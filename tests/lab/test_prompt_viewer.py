@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -68,7 +69,9 @@ def test_the_prompt_is_shown_by_role_with_its_slots_marked() -> None:
     viewer = PromptViewer(played())
     assert ">system</div>" in viewer.prompt.value
     assert ">user</div>" in viewer.prompt.value
-    assert 'title="inflation">2<sup>' in viewer.prompt.value
+    plain = re.sub("<[^>]+>", "", viewer.prompt.value)
+    assert re.search(r"Inflation: \[\d\] 2%", plain)
+    assert re.search(r"\[\d\] inflation<", viewer.legend.value)
     assert "state.global_state.inflation, turn 1" in viewer.legend.value
     assert "came out identical" in viewer.legend.value
 
@@ -422,7 +425,7 @@ def test_long_prompts_are_cut_where_it_is_said() -> None:
     spans = (Span("x", "user", 19_000, 19_005), Span("y", "user", 24_005, 24_009))
     attempt = Attempt(request=request_of(Message("user", text)), reply=None, seconds=0)
     page = messages_html(attempt, Provenance(spans=spans))
-    assert "VALUE<sup>1</sup>" in page
+    assert "[1] </small>VALUE</mark>" in page
     assert "LATE" not in page
     assert "4,014 more characters" not in page
     assert "more characters" in page

@@ -100,8 +100,8 @@ def test_a_fork_in_memory_that_has_not_gone_on_is_a_point_on_its_parent() -> Non
     chart = RateChart({"parent": simulation, "fork": fork})
     assert lines(chart)["fork"][0] == [2]
     fork.run(2)
-    assert lines(chart)["fork"][0] == [2]
-    assert lines(chart)["fork"][0] == [2] or "same" in chart.face_text()
+    assert lines(chart)["fork"][0] == [2, 3, 4]
+    assert "turn 2, fork of parent (fork)" in chart.face_text()
 
 
 def test_a_run_beside_its_own_copy_is_said_to_be_the_same() -> None:
@@ -181,6 +181,28 @@ def test_long_lines_keep_their_extremes() -> None:
     assert len(drawn[0]) <= 2100
     assert (max(drawn[1]), min(drawn[1])) == (99.0, -5.0)
     assert drawn[0][drawn[1].index(99.0)] == 4321
+
+
+def test_a_chart_that_has_followed_a_run_looks_like_one_made_afterwards() -> None:
+    followed = ruled(3)
+    chart = RateChart(followed)
+    for _ in range(3):
+        followed.run(4)
+        chart.refresh()
+    again = chart.picture.value
+    chart.refresh()
+    assert chart.picture.value == again
+    assert chart.figure.axes[0].get_xlim() == RateChart(followed).figure.axes[0].get_xlim()
+
+
+def test_longer_numbers_on_an_axis_are_given_room() -> None:
+    simulation = Plain()
+    chart = RateChart(simulation)
+    before = chart._drawing.figure.axes[0].get_position().x0  # type: ignore[union-attr]
+    simulation.values.append(123_456.0)
+    chart.refresh()
+    after = chart._drawing.figure.axes[0].get_position().x0  # type: ignore[union-attr]
+    assert after > before
 
 
 # --- references ----------------------------------------------------------------------------------
@@ -269,6 +291,7 @@ async def test_the_chart_follows_a_run_played_in_a_cell() -> None:
     await simulation.arun(3)
     await chart.idle()
     assert "turns 0 to 4" in alt(chart)
+    assert "Up to turn 4." in chart.status.value
     assert len(lines(chart)["economy"][0]) == 5
 
 
@@ -287,7 +310,7 @@ async def test_many_turns_are_drawn_few_times(monkeypatch: pytest.MonkeyPatch) -
     chart = RateChart(simulation)
     drawn = []
     refresh = chart.refresh
-    monkeypatch.setattr(chart, "refresh", lambda **more: (drawn.append(1), refresh(**more)))
+    monkeypatch.setattr(chart, "refresh", lambda **more: drawn.append(refresh(**more)))
     await simulation.arun(200)
     await chart.idle()
     assert 1 <= len(drawn) < 40
@@ -370,19 +393,21 @@ async def test_a_simulation_that_tells_nothing_is_read_on_demand() -> None:
 def test_pace_goes_elsewhere_without_a_loop_and_forgets_a_closed_one() -> None:
     elsewhere: list[object] = []
     drawn: list[int] = []
-    pace = Pace(lambda: drawn.append(1), elsewhere.append, least_s=0)
+    pace = Pace(lambda: drawn.append(1), elsewhere.append, least_s=0.05)
     pace.ask()
     assert len(elsewhere) == 1
 
-    async def ask(*, wait: bool) -> None:
+    async def ask(wait_s: float) -> None:
         pace.ask()
         pace.ask()
-        if wait:
-            await asyncio.sleep(0.02)
+        await asyncio.sleep(wait_s)
 
-    asyncio.run(ask(wait=False))
-    asyncio.run(ask(wait=True))
+    asyncio.run(ask(0.02))
     assert drawn == [1]
+    asyncio.run(ask(0))
+    assert drawn == [1]
+    asyncio.run(ask(0.1))
+    assert drawn == [1, 1]
 
 
 # --- table, files, faces -------------------------------------------------------------------------

@@ -77,6 +77,29 @@ async def test_play_plays_as_many_turns_as_the_box_says() -> None:
     assert stepper.progress.value == ""
 
 
+async def test_a_click_that_overtakes_the_number_of_turns_plays_that_number() -> None:
+    stepper = TurnStepper(ruled())
+    stepper.play_button.click()
+    stepper.turns_box.value = 2
+    await stepper.idle()
+    assert stepper.simulation.turn == 2
+
+
+async def test_a_step_past_the_end_of_a_recorded_run_names_the_ways_out() -> None:
+    stepper = TurnStepper(data_path("tapes/first_run.tape"), run=1)
+    stepper.step_button.click()
+    await stepper.idle()
+    assert "run 1 ends at turn 8; turn 9 was not recorded" in stepper.error.value
+    assert "fork(llm_client=connect(&#39;auto&#39;))" in stepper.error.value
+    assert "Fork here" in stepper.error.value
+
+
+def test_decisions_that_nobody_was_asked_the_confidence_of_say_so() -> None:
+    stepper = TurnStepper(data_path("tapes/social.tape"))
+    assert "confidence not asked" in stepper.decisions.value
+    assert "None" not in stepper.decisions.value
+
+
 async def test_a_double_click_plays_one_turn() -> None:
     gate = Gate()
     stepper = TurnStepper(make_simulation(gate.answer))

@@ -63,9 +63,7 @@ async def test_a_rationale_can_be_asked_for_and_is_the_chains_reasoning() -> Non
     assert choice.chain.reasoning == "chose engaging_like: tea!"
     assert choice.chain.call is not None
     request = choice.chain.call.request
-    assert request.prompt.endswith(
-        '{"rationale": "<one sentence>", "next_state": "<state_value>"}'
-    )
+    assert request.prompt.endswith('{"rationale": "<one sentence>", "next_state": "<state_value>"}')
     assert list(request.schema["properties"]) == ["rationale", "next_state"]  # type: ignore[index]
 
 
@@ -138,7 +136,9 @@ async def test_a_batch_is_in_flight_together_up_to_the_clients_limit() -> None:
     assert backend.most == 3
 
 
-@pytest.mark.parametrize("reasoner", [Reasoner(social_client()), RuleReasoner()], ids=["llm", "rule"])
+@pytest.mark.parametrize(
+    "reasoner", [Reasoner(social_client()), RuleReasoner()], ids=["llm", "rule"]
+)
 async def test_model_and_rule_are_asked_in_the_same_two_ways(
     reasoner: Reasoner | RuleReasoner,
 ) -> None:

@@ -127,9 +127,9 @@ def test_branches_beside_each_other_are_told_apart_and_rules_have_no_model(tmp_p
         _, *lines = tape.tree().lines
     assert lines == [
         "1 rule · run · turns 1 to 1 · done · no model",
-        "├─ 2 rule · fork at turn 0 · no turn yet · not ended · no model",
-        "│  └─ 3 rule · fork at turn 0 · no turn yet · not ended · no model",
-        "└─ 4 rule · fork at turn 1 · no turn yet · not ended · no model",
+        "├─ 2 rule · fork at turn 0 · no turn yet · open · no model",
+        "│  └─ 3 rule · fork at turn 0 · no turn yet · open · no model",
+        "└─ 4 rule · fork at turn 1 · no turn yet · open · no model",
     ]
 
 

@@ -1,7 +1,6 @@
 """Scenes drawn with matplotlib, without pyplot, so that nothing global changes.
 
-A figure is laid out once; while a run goes on its lines are moved and the rest stays, which takes a
-third of the time of drawing it anew.
+While a run goes on a figure's lines are moved and the rest stays.
 """
 
 from __future__ import annotations
@@ -49,7 +48,6 @@ class Drawing:
         self.figure: Figure = chart_class()(figsize=_SIZE, layout="constrained")
         self._labelled = labelled
         self._quick = quick
-        self._settled = False
         self._frame: tuple[object, ...] = ()
         self._axes: dict[str, Axes] = {}
         self._lines: dict[tuple[str, int], Any] = {}
@@ -77,31 +75,11 @@ class Drawing:
         if self._labelled:
             self._end_labels(scene)
 
-    def settle(self) -> None:
-        """Lay the figure out and keep that, since doing so costs more than drawing it."""
-        if not self._settled:
-            self.figure.draw_without_rendering()
-            self.figure.set_layout_engine("none")
-            self._settled = True
-
-    def png(self, *, dpi: float = 96) -> bytes:
-        """Return the figure as it is as a PNG file."""
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from PIL import Image
-
-        self.figure.set_dpi(dpi)
-        canvas = FigureCanvasAgg(self.figure)
-        self.settle()
-        canvas.draw()  # type: ignore[no-untyped-call]
-        buffer = io.BytesIO()
-        picture = Image.fromarray(_pixels(canvas))
-        picture.save(buffer, format="png", compress_level=4)
-        return buffer.getvalue()
-
     def _build(self, scene: Scene) -> None:
+        from matplotlib.ticker import MaxNLocator
+
         self.figure.clear()
         self.figure.set_layout_engine("constrained")
-        self._settled = False
         self._lines, self._passing = {}, []
         names = [series.column for series in scene.panels]
         main = scene.main.column
@@ -128,6 +106,7 @@ class Drawing:
                 label = f"{series.label}, {series.unit}" if series.unit else series.label
                 axes.set_title(drawable(label, 34), loc="left", fontsize="small", y=height)
                 axes.tick_params(labelsize="small")
+                axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
                 dated = bool(scene.ticks.names)
                 unit = "turn (quarters)" if dated else scene.ticks.label
                 axes.set_xlabel(unit, fontsize="small")
@@ -260,12 +239,6 @@ def _frame(scene: Scene) -> tuple[object, ...]:
         tuple((item.name, item.legend, item.look, tuple(item.points)) for item in scene.curves),
         tuple((band.legend, band.colour, tuple(band.points)) for band in scene.bands),
     )
-
-
-def _pixels(canvas: Any) -> Any:
-    import numpy as np
-
-    return np.asarray(canvas.buffer_rgba())[:, :, :3]
 
 
 @cache

@@ -199,7 +199,9 @@ class OllamaBackend:
         except ollama.ResponseError as error:
             if think is not None and no_thinking(error):
                 raise _NoThinkingError from error
-            raise await self._explained(error, model, request) from error
+            fault = await self._explained(error, model, request)
+            fault.retry_after_s = extra.retry_after_s
+            raise fault from error
         except (ConnectionError, httpx.TransportError) as error:
             raise lost_connection(error, host=self.host) from error
         except (ValueError, TypeError, AttributeError) as error:

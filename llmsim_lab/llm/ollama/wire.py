@@ -94,10 +94,11 @@ def is_loopback(url: str) -> bool:
 
 @dataclass(slots=True)
 class Outgoing:
-    """A chat request's further fields, and whether it has left."""
+    """A chat request's further fields, whether it has left, and how long to wait if refused."""
 
     fields: Mapping[str, Any]
     sent: bool = False
+    retry_after_s: float | None = None
 
 
 outgoing: ContextVar[Outgoing | None] = ContextVar("outgoing", default=None)
@@ -129,7 +130,12 @@ class FieldsTransport(httpx.AsyncBaseTransport):
                 content=content,
                 extensions=request.extensions,
             )
-        return await self._inner.handle_async_request(request)
+        response = await self._inner.handle_async_request(request)
+        if extra is not None and response.is_error:
+            # The official client's errors leave the headers out.
+            wait = response.headers.get("retry-after", "")
+            extra.retry_after_s = float(wait) if wait.isdecimal() else None
+        return response
 
     async def aclose(self) -> None:
         """Close the connections."""

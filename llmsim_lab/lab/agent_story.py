@@ -1,0 +1,223 @@
+"""One user's story: what it did round by round, what about, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import ipywidgets as w
+from markupsafe import Markup
+
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.lab.inputs import dropdown, number_box, row
+from llmsim_lab.lab.social_widget import SocialWidget, chart_html
+from llmsim_lab.lab.source import Source
+from llmsim_lab.lab.texts import block
+from llmsim_lab.markup import badge, details, join, pairs, pre, safe, table, visible
+from llmsim_lab.statechart import Post, SocialSimulation, SocialTurn
+from llmsim_lab.statechart.state import Move
+from llmsim_lab.text import clip, printable
+
+if TYPE_CHECKING:
+    from llmsim_lab.models import LLMReasoningChain
+
+__all__ = ["AgentStory"]
+
+_MOVES_A_PAGE = 20
+_BRIEF = 90
+_MOST_CHARS = 4_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Event:
+    turn: SocialTurn
+    move: Move
+
+
+class AgentStory(SocialWidget):
+    """Shows one user's transitions, the posts they were about, and what the reasoner said.
+
+    Args:
+        source: a social simulation, a tape, or a tape's file.
+        run: for a tape, the run's number; the latest if not given.
+        agent: whose story; the first user's if not given.
+
+    Attributes:
+        simulation: the run.
+        agent_box: chooses the user.
+        page_box: which twenty transitions are shown, 1 for the latest.
+        heading, chart, body: what is shown.
+
+    Example:
+        >>> AgentStory("data/tapes/social.tape", agent="Liam Byrne")  # doctest: +SKIP
+    """
+
+    def __init__(
+        self, source: Source | SocialSimulation, *, run: int | None = None, agent: str | None = None
+    ) -> None:
+        super().__init__(source, run=run)
+        self._events: dict[str, list[_Event]] = {}
+        self._posts: dict[int, Post] = {}
+        self._read = 0
+        self.agent_box = dropdown("User", width="24em")
+        self.page_box = number_box("Page (1 is the latest)", value=1, least=1, most=1)
+        self.page_box.layout.width = "16em"
+        self.heading, self.chart, self.body = w.HTML(), w.HTML(), w.HTML()
+        self.children = (
+            row(self.agent_box, self.page_box),
+            self.status,
+            self.error,
+            self.heading,
+            self.body,
+            self.chart,
+        )
+        names = [agent.name for agent in self.simulation.agents]
+        self._choices.options(self.agent_box, [(name, name) for name in names], names[0])
+        self._choices.on_choice(self.agent_box, lambda: self._go(page=1))
+        self._choices.on_choice(self.page_box, lambda: self._go(page=self.page_box.value))
+        self.show(names[0] if agent is None else agent)
+
+    def show(self, agent: str, *, page: int = 1) -> None:
+        """Show a user.
+
+        Args:
+            agent: the user's name.
+            page: which twenty transitions, 1 for the latest.
+
+        Raises:
+            ConfigError: there is no such user, or no such page.
+        """
+        names = [agent.name for agent in self.simulation.agents]
+        if agent not in names:
+            raise ConfigError(
+                f"there is no user {agent!r}; there are {clip(', '.join(names), 300)}"
+            )
+        with self._view:
+            self._take_note()
+            if not 1 <= page <= self._pages(agent):
+                raise ConfigError(f"page {page} is not there; {agent} has {self._pages(agent)}")
+            self._choices.set(self.agent_box, agent)
+            self._go(page=page)
+
+    def refresh(self) -> None:
+        """Show the run as it is now."""
+        with self._view:
+            self._go(page=self.page_box.value)
+
+    def _take_note(self) -> None:
+        """Read the turns that came since the last time."""
+        turns = self.simulation.turns
+        if self._read == 0:
+            first = turns[0].state
+            self._posts |= {entry.post.id: entry.post for entry in first.feed}
+            self._posts |= {post.id: post for post in first.kept}
+        # What was injected into the latest round may have come after it was read.
+        for turn in turns[max(0, self._read - 1) :]:
+            self._posts |= {post.id: post for post in turn.state.new_posts}
+        for turn in turns[self._read :]:
+            for move in turn.moves:
+                self._events.setdefault(move.agent, []).append(_Event(turn, move))
+        self._read = len(turns)
+
+    def _pages(self, agent: str) -> int:
+        return max(1, -(-len(self._events.get(agent, ())) // _MOVES_A_PAGE))
+
+    def _go(self, *, page: int) -> None:
+        self._take_note()
+        agent = self.agent_box.value
+        pages = self._pages(agent)
+        self._choices.number(self.page_box, min(page, pages), least=1, most=pages)
+        place = [one.name for one in self.simulation.agents].index(agent)
+        current = self.simulation.state.people[place].state
+        self.heading.value = str(self._who(place))
+        self.chart.value = str(chart_html(self.simulation, current=current))
+        self.body.value = str(self._table(self._shown()))
+
+    def _shown(self) -> Sequence[_Event]:
+        events = self._events.get(self.agent_box.value, [])
+        end = len(events) - (self.page_box.value - 1) * _MOVES_A_PAGE
+        return events[max(0, end - _MOVES_A_PAGE) : end]
+
+    def _who(self, place: int) -> Markup:
+        profile = self.simulation.config.agents[place]
+        person = self.simulation.state.people[place]
+        now = f"{person.state.value}, for {person.ticks} rounds" + (
+            "; banned" if person.banned else ""
+        )
+        return pairs(
+            [
+                ("Interests", ", ".join(profile.interests)),
+                ("Personality", profile.personality),
+                ("Now", now),
+            ],
+            caption=profile.name,
+        )
+
+    def _table(self, events: Sequence[_Event]) -> Markup:
+        if not events:
+            return safe("Nothing has happened yet.")
+        rows = [
+            (
+                event.turn.number,
+                event.move.trigger,
+                f"{event.move.source.value} → {event.move.target.value}",
+                self._about(event.move),
+                _why(event),
+            )
+            for event in events
+        ]
+        header = ("round", "trigger", "move", "about", "decided by")
+        return block(table(header, rows, caption=f"What {visible(self.agent_box.value)} did"))
+
+    def _about(self, move: Move) -> Markup:
+        post = self._posts.get(move.post) if move.post is not None else None
+        if post is None:
+            return Markup()
+        brief = f"{post.author}: {clip(post.text, _BRIEF)}"
+        if len(post.text) <= _BRIEF:
+            return safe(brief)
+        return details(brief, pre(post.text, limit=_MOST_CHARS))
+
+    # --- the static face ---------------------------------------------------------------------
+
+    def face_text(self) -> str:
+        """Return the user's shown transitions, a line each."""
+        with self._view:
+            name = printable(self.agent_box.value, keep=" ")
+            lines = [f"Story of {name}, up to round {self.simulation.turn}"]
+            for event in self._shown():
+                move = event.move
+                post = self._posts.get(move.post) if move.post is not None else None
+                about = f" | {post.author}: {clip(post.text, 60)}" if post else ""
+                chain = _chain(event)
+                why = f" | {move.status}: {clip(chain.reasoning, 120)}" if chain else ""
+                text = f"{move.trigger}: {move.source.value} → {move.target.value}{about}{why}"
+                lines.append(f"  {event.turn.number}  {printable(text, keep=' ')}")
+            return "\n".join(lines if len(lines) > 1 else [*lines, "  nothing has happened yet"])
+
+    def face_html(self) -> Markup:
+        """Return the same as a table, with the chart."""
+        with self._view:
+            parts = (self.heading.value, self.body.value, self.chart.value)
+            return join(Markup(part) for part in parts)
+
+
+def _chain(event: _Event) -> LLMReasoningChain | None:
+    if event.move.decided_by != "reasoner":
+        return None
+    found = (
+        chain
+        for chain in event.turn.chains
+        if chain.agent == event.move.agent and chain.component == "reasoner"
+    )
+    return next(found, None)
+
+
+def _why(event: _Event) -> Markup:
+    chain = _chain(event)
+    if chain is None:
+        by = {"chart": "chart: one way only", "reasoner": "rule", "timeout": "chart: time was up"}
+        return safe(by[event.move.decided_by])
+    reason = details(clip(chain.reasoning, _BRIEF), pre(chain.reasoning, limit=_MOST_CHARS))
+    return join([badge(chain.status), reason])

@@ -1,0 +1,49 @@
+"""``asyncio.run`` inside a notebook's cell, for code that cannot do without; off unless asked for.
+
+Nothing here needs it: ``run`` works in a cell as it is, and cells can ``await``.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+
+from llmsim_lab.errors import ConfigError
+
+__all__ = ["enable_nested_asyncio"]
+
+_FIRST_THAT_LOSES_CELLS = (7, 1)
+
+
+def enable_nested_asyncio() -> None:
+    """Patch asyncio, for this whole process, so that running loops can be run again.
+
+    It is nest-asyncio's patch, which is archived. Under ipykernel 7.1 and later it makes the kernel
+    drop queued cells under Run All without a word, so it is refused there.
+
+    Raises:
+        ConfigError: the kernel is one that would lose cells, or nest-asyncio is not installed.
+    """
+    kernel = _kernel_version()
+    if kernel is not None and kernel >= _FIRST_THAT_LOSES_CELLS:
+        there = f"{kernel[0]}.{kernel[1]}"
+        raise ConfigError(
+            f"nested asyncio under ipykernel {there} loses queued cells of Run All without a word "
+            "(from 7.1 on). Write `await simulation.arun(8)`, or `simulation.run(8)`, which needs "
+            "no patch"
+        )
+    try:
+        import nest_asyncio
+    except ImportError as error:
+        raise ConfigError(
+            "nest-asyncio is not installed: pip install 'llmsim-lab[notebooks]'; or write "
+            "`await simulation.arun(8)`, which does not need it"
+        ) from error
+    nest_asyncio.apply()
+
+
+def _kernel_version() -> tuple[int, int] | None:
+    try:
+        parts = version("ipykernel").split(".")
+    except PackageNotFoundError:
+        return None
+    return int(parts[0]), int(parts[1])

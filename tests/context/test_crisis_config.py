@@ -1,0 +1,119 @@
+"""What a crisis is configured with, from Python, from a file, from the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pandas as pd
+import pytest
+from crisis_kit import make_scenario
+from typer.testing import CliRunner
+
+from llmsim_lab.cli.app import app
+from llmsim_lab.context import CrisisConfig, CrisisScenario, CrisisSimulation
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.files import data_path
+from llmsim_lab.runs.config_file import config_from_file
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "run.yaml"
+    path.write_text(dedent(text))
+    return path
+
+
+@pytest.mark.parametrize("name", ["strait", "bank_run"])
+def test_a_configuration_comes_back_from_json_as_it_was(name: str) -> None:
+    config = CrisisConfig(
+        scenario=name,
+        scripts={next(iter(CrisisScenario.load(name).agents)): ["We wait."]},
+        interventions=[{"turn": 2, "events": ["Rain"], "note": "why"}],
+    )
+    values = config.model_dump(mode="json", by_alias=True)
+    assert CrisisConfig.model_validate(values) == config
+    assert values["interventions"][0]["set"] == {}
+
+
+def test_a_file_may_be_a_bare_scenario() -> None:
+    config = config_from_file(data_path("scenarios/strait.yaml"))
+    assert isinstance(config, CrisisConfig)
+    assert config.name == "strait"
+    assert config.scenario == CrisisScenario.load("strait")
+
+
+def test_a_file_may_configure_a_run(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "river.yaml").write_text(
+        "kind: crisis\ntitle: The river\ntime_step_duration: 1 week\n"
+        "agents: {Ada: {role: You farm.}}\n"
+    )
+    path = write(
+        tmp_path,
+        """
+        kind: crisis
+        scenario: river.yaml
+        module_folders: [mine]
+        turns: 2
+        agents: rule
+        engine: rule
+        interventions: [{turn: 1, events: Rain}]
+        """,
+    )
+    config = config_from_file(path)
+    assert config.scenario.title == "The river"
+    assert config.module_folders == (tmp_path / "mine",)
+    assert (config.name, config.turns, config.needs_model) == ("run", 2, False)
+    assert CrisisSimulation(config).run().shape[0] == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("kind: crisis\nscenario: strait\nturns: many", "line 3: turns"),
+        ("kind: crisis\nscenario: strait\nscripts: {Eve: [x]}", "there is no agent 'Eve'"),
+        ("kind: crisis\nscenario: nowhere", "no data file"),
+        ("kind: crisis\nscenario: nowhere.yaml", "cannot read the configuration"),
+        ("kind: crisis\nscenario: strait\nagents: rules", "line 3: agents"),
+        ("kind: weather\nscenario: strait", "no kind of simulation is called 'weather'"),
+        ("kind: 3\nscenario: strait", "must be a name such as crisis, not 3"),
+        ("kind: crisis\ntitle: x", "time_step_duration"),
+    ],
+)
+def test_a_fault_in_a_file_is_named_with_the_file(tmp_path: Path, text: str, message: str) -> None:
+    path = write(tmp_path, text)
+    with pytest.raises(Exception, match=message) as caught:
+        config_from_file(path)
+    assert type(caught.value).__name__ in ("ConfigError", "DataError")
+
+
+def test_a_file_without_a_kind_is_an_economic_run(tmp_path: Path) -> None:
+    config = config_from_file(write(tmp_path, "nations: [Aland]\nturns: 2"))
+    assert type(config).__name__ == "SimulationConfig"
+
+
+def test_a_fault_is_a_config_error_in_python() -> None:
+    with pytest.raises(ConfigError, match="scripts: there is no agent 'Eve'"):
+        CrisisConfig(scenario=make_scenario(), scripts={"Eve": ["x"]})
+
+
+@pytest.mark.parametrize("name", ["strait", "bank_run"])
+def test_the_command_line_runs_a_scenario_without_a_model(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = str(data_path(f"scenarios/{name}.yaml"))
+    done = command("run", path, "--model", "rule", "--turns", "2", "--tape", "a.tape")
+    assert "no model was called" in done.output
+    frame = pd.read_csv(next(tmp_path.rglob("turns.csv")))
+    assert frame["turn"].tolist() == [0, 1, 2]
+    assert "1 replayed to the same turns" in command("tape", "verify", "a.tape", "--replay").output
+    again = next(tmp_path.rglob("config.yaml"))
+    assert command("run", str(again), "--out", "again").exit_code == 0
+
+
+def command(*arguments: str) -> Any:
+    done = CliRunner().invoke(app, list(arguments))
+    assert done.exit_code == 0, done.output
+    return done

@@ -1,0 +1,66 @@
+"""Answers in the form that a scenario's briefing asks for."""
+
+from __future__ import annotations
+
+import pytest
+
+from llmsim_lab.context import reply_model
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.values import reply_schema
+
+STRAIT = ("ASSESSMENT: Your read", "ACTIONS: Decisions", "COMMUNICATIONS: Messages")
+
+
+def test_each_part_asked_for_is_a_field_in_that_order() -> None:
+    schema = reply_schema(reply_model(STRAIT), max_text=100)
+    assert list(schema["properties"]) == ["assessment", "actions", "communications"]
+    assert schema["required"] == ["assessment", "actions", "communications"]
+    assert schema["properties"]["actions"] == {
+        "type": "string",
+        "description": "Decisions",
+        "maxLength": 100,
+    }
+
+
+def test_others_hear_all_but_the_assessment() -> None:
+    reply = reply_model(STRAIT)(assessment=" Dry. ", actions="Dig.", communications="")
+    assert reply.public == "ACTIONS: Dig."
+    assert reply.reasoning == "Dry."
+    assert reply.problem() is None
+
+
+def test_without_an_assessment_what_was_said_is_the_reason() -> None:
+    reply = reply_model(("STATEMENT: One sentence",))(statement="Calm.")
+    assert reply.reasoning == reply.public == "STATEMENT: Calm."
+
+
+def test_an_assessment_alone_is_heard() -> None:
+    assert reply_model(("ASSESSMENT: x",))(assessment="Dry.").public == "ASSESSMENT: Dry."
+
+
+def test_no_format_asks_for_one_text() -> None:
+    assert reply_model(())(response="Yes").public == "RESPONSE: Yes"
+
+
+def test_lines_without_a_label_are_numbered() -> None:
+    reply = reply_model(("What you do", "1st: Why"))(part_1="a", part_1st="b")
+    assert reply.public == "PART 1: a\n1st: b"
+
+
+def test_a_label_that_is_taken_gets_another_field() -> None:
+    reply = reply_model(("REASONING: Why", "COPY: What"))(part_reasoning="a", part_copy="b")
+    assert reply.public == "REASONING: a\nCOPY: b"
+
+
+def test_an_answer_that_nobody_hears_is_a_fault() -> None:
+    reply = reply_model(STRAIT)(assessment="Dry.", actions=" ", communications="")
+    assert reply.problem() == "it says nothing in actions or communications"
+
+
+def test_two_parts_of_one_name_are_refused() -> None:
+    with pytest.raises(ConfigError, match="two parts are called 'actions'"):
+        reply_model(("ACTIONS: a", "actions: b"))
+
+
+def test_one_format_has_one_model_for_which_clients_keep_the_schema() -> None:
+    assert reply_model(STRAIT) is reply_model(STRAIT)

@@ -1,0 +1,243 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+from assistant_kit import MemoryTasks, call, engine
+
+from llmsim_lab.assistant import Chat, DecisionType, ToolResult
+from llmsim_lab.assistant.types import AgentDecision, DecisionContext
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.lab import AssistantChat
+
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)></style>\x1b[31m\u202etfel"
+
+
+async def said(widget: AssistantChat, text: str) -> None:
+    """Write a message and click."""
+    widget.message.value = text
+    widget.send_button.click()
+    await widget.idle()
+
+
+def visible(widget: AssistantChat) -> bool:
+    """Whether the buttons for yes and no can be seen."""
+    return widget._ask_row.layout.display != "none"
+
+
+async def test_a_message_and_its_answer_are_shown() -> None:
+    widget = AssistantChat(engine("Hello, Ann!"), user_id="ann")
+    assert "Nothing was said yet" in widget.talk.value
+    await said(widget, "Good morning")
+    assert "Good morning" in widget.talk.value
+    assert "Hello, Ann!" in widget.talk.value
+    assert widget.message.value == ""
+    assert "1 message so far" in widget.status.value
+
+
+async def test_tool_calls_are_folded_beside_the_message() -> None:
+    widget = AssistantChat(
+        engine(call("add_task", title="Water plants"), "I have added it."), user_id="ann"
+    )
+    await said(widget, "Add: water plants")
+    assert "<details><summary>add_task: done</summary>" in widget.talk.value
+    assert "Water plants" in widget.talk.value
+
+
+async def test_a_deletion_is_done_only_after_a_click_on_yes() -> None:
+    tools = MemoryTasks(ann=["Buy milk"])
+    widget = AssistantChat(engine(call("delete_task", task_id=1), tools=tools), user_id="ann")
+    await said(widget, "Delete task 1")
+    assert visible(widget)
+    assert "delete task 1" in widget.question.value
+    assert tools.tasks["ann"] == {1: "Buy milk"}
+    widget.confirm_button.click()
+    await widget.idle()
+    assert tools.tasks["ann"] == {}
+    assert not visible(widget)
+
+
+async def test_a_click_on_no_leaves_everything_as_it_is() -> None:
+    tools = MemoryTasks(ann=["Buy milk"])
+    widget = AssistantChat(engine(call("delete_task", task_id=1), tools=tools), user_id="ann")
+    await said(widget, "Delete task 1")
+    widget.cancel_button.click()
+    await widget.idle()
+    assert tools.tasks["ann"] == {1: "Buy milk"}
+    assert not visible(widget)
+    assert "I will not delete task 1" in widget.talk.value
+
+
+async def test_what_was_said_before_reaches_the_engine() -> None:
+    seen: list[DecisionContext] = []
+
+    async def decide(context: DecisionContext) -> AgentDecision:
+        seen.append(context)
+        return AgentDecision(decision_type=DecisionType.RESPOND_ONLY, response_text="Yes?")
+
+    widget = AssistantChat(Chat(decide, user_id="ann"))
+    await said(widget, "one")
+    await said(widget, "two")
+    assert [message.content for message in seen[-1].message_history] == ["one", "Yes?"]
+    assert {context.user_id for context in seen} == {"ann"}
+
+
+async def test_hostile_text_of_user_model_and_tool_is_escaped() -> None:
+    tools = MemoryTasks()
+    tools.instead = lambda name: ToolResult(success=True, data={"text": HOSTILE})
+    widget = AssistantChat(engine(call("list_tasks"), HOSTILE, tools=tools), user_id="ann")
+    await said(widget, HOSTILE)
+    for html in (widget.talk.value, str(widget.face_html())):
+        assert "<script" not in html
+        assert "<img" not in html
+        assert "</style" not in html
+        assert "\x1b" not in html
+        assert "\u202e" not in html
+    assert "\x1b" not in widget.face_text()
+
+
+async def test_a_hostile_question_is_escaped() -> None:
+    widget = AssistantChat(engine(call("add_task", title=HOSTILE)), user_id="ann")
+    widget.chat = Chat(_asks(HOSTILE), user_id="ann")
+    await said(widget, "Delete it")
+    assert "&lt;script&gt;" in widget.question.value
+    assert "<script" not in widget.question.value
+
+
+def _asks(description: str) -> Any:
+    async def decide(_: DecisionContext) -> AgentDecision:
+        return AgentDecision.model_validate(
+            {
+                "decision_type": "REQUEST_CONFIRMATION",
+                "response_text": "Shall I?",
+                "pending_action": {"tool_name": "delete_task", "description": description},
+            }
+        )
+
+    return decide
+
+
+async def test_a_very_long_answer_stays_small() -> None:
+    widget = AssistantChat(engine("x" * 100_000), user_id="ann")
+    await said(widget, "Tell me all")
+    assert len(widget.talk.value) < 10_000
+    assert "more characters" in widget.talk.value
+
+
+async def test_a_long_talk_shows_its_latest_part() -> None:
+    chat = Chat(engine("Fine."), user_id="ann")
+    for number in range(60):
+        await chat.send(f"message {number}")
+    widget = AssistantChat(chat)
+    assert "10 earlier messages are not shown" in widget.talk.value
+    assert "message 9<" not in widget.talk.value
+    assert "message 59<" in widget.talk.value
+
+
+async def test_an_empty_message_is_not_sent() -> None:
+    widget = AssistantChat(engine("Hello"), user_id="ann")
+    await said(widget, "  \n")
+    assert "Write a message first" in widget.status.value
+    assert widget.chat.exchanges == ()
+    with pytest.raises(ConfigError, match="the message is empty"):
+        await widget.send(" ")
+
+
+async def test_a_second_click_while_one_message_is_under_way_does_nothing() -> None:
+    widget = AssistantChat(engine("Hello"), user_id="ann")
+    widget.message.value = "once"
+    widget.send_button.click()
+    widget.send_button.click()
+    await widget.idle()
+    assert len(widget.chat.exchanges) == 1
+
+
+async def test_a_click_on_another_thread_works() -> None:
+    widget = AssistantChat(engine("Hello"), user_id="ann")
+    widget.message.value = "from afar"
+    thread = threading.Thread(target=widget.send_button.click)
+    thread.start()
+    await asyncio.to_thread(thread.join)
+    await widget.idle()
+    assert "from afar" in widget.talk.value
+
+
+async def test_stop_gives_the_message_up_and_keeps_it_to_be_sent_again() -> None:
+    async def decide(_: DecisionContext) -> AgentDecision:
+        await asyncio.sleep(60)
+        raise AssertionError
+
+    widget = AssistantChat(Chat(decide, user_id="ann"))
+    widget.message.value = "Take your time"
+    widget.send_button.click()
+    await asyncio.sleep(0.05)
+    assert widget.send_button.disabled
+    widget.stop_button.click()
+    await widget.idle()
+    assert widget.message.value == "Take your time"
+    assert widget.chat.exchanges == ()
+    assert not widget.send_button.disabled
+
+
+async def test_a_failure_is_shown_with_a_button_to_try_again() -> None:
+    answers: list[Any] = [ConfigError("no <b>model</b>"), None]
+
+    async def decide(_: DecisionContext) -> AgentDecision:
+        if (fault := answers.pop(0)) is not None:
+            raise fault
+        return AgentDecision(decision_type=DecisionType.RESPOND_ONLY, response_text="Now.")
+
+    widget = AssistantChat(Chat(decide, user_id="ann"))
+    await said(widget, "Hello")
+    assert "no &lt;b&gt;model" in widget.error.value
+    assert widget.message.value == "Hello"
+    widget.retry.click()
+    await widget.idle()
+    assert widget.error.value == ""
+    assert "Now." in widget.talk.value
+
+
+async def test_a_new_conversation_forgets_what_waits_for_a_yes() -> None:
+    tools = MemoryTasks(ann=["Buy milk"])
+    widget = AssistantChat(engine(call("delete_task", task_id=1), tools=tools), user_id="ann")
+    await said(widget, "Delete task 1")
+    widget.clear_button.click()
+    assert not visible(widget)
+    assert widget.chat.pending is None
+    assert "Nothing was said yet" in widget.talk.value
+
+
+async def test_the_face_is_the_conversation() -> None:
+    widget = AssistantChat(
+        engine(call("add_task", title="Water plants"), "I have added it."), user_id="ann"
+    )
+    await widget.send("Add: water plants")
+    bundle = widget._repr_mimebundle_()
+    assert bundle["text/plain"] == (
+        "A conversation of ann, 1 messages\n"
+        "You: Add: water plants\n"
+        "  [add_task(title='Water plants'): done]\n"
+        "Assistant (invoke tool): I have added it."
+    )
+    assert "add_task: done" in bundle["text/html"]
+
+
+async def test_two_messages_at_once_are_refused() -> None:
+    async def decide(_: DecisionContext) -> AgentDecision:
+        await asyncio.sleep(0.01)
+        return AgentDecision(decision_type=DecisionType.RESPOND_ONLY, response_text="Hello")
+
+    chat = Chat(decide, user_id="ann")
+    results = await asyncio.gather(chat.send("one"), chat.send("two"), return_exceptions=True)
+    assert [type(result) for result in results] == [AgentDecision, ConfigError]
+
+
+def test_an_engine_needs_a_user() -> None:
+    with pytest.raises(ConfigError, match="user_id='ann'"):
+        AssistantChat(engine("Hello"))
+    with pytest.raises(ConfigError, match="not 'bob'"):
+        AssistantChat(Chat(engine("Hello"), user_id="ann"), user_id="bob")
+    with pytest.raises(ConfigError, match="user_id is empty"):
+        Chat(engine("Hello"), user_id="")

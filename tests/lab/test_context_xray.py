@@ -1,0 +1,238 @@
+"""The context X-ray: sections with their modules, a module taken out, and what that changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from crisis_kit import crisis_client, make_crisis, said, talking
+
+from llmsim_lab.calls import ChatRequest
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.lab import (
+    ContextXRay,
+    PromptViewer,
+    RateChart,
+    ReasoningInspector,
+    RunTree,
+    TurnStepper,
+)
+from llmsim_lab.lab.xray_html import clip_lines
+from llmsim_lab.runs import load
+
+from builders import make_simulation  # isort: skip
+
+HOSTILE = "<script>alert(1)</script> \x1b[31m</style><img src=x onerror=y> \u202e" + "x" * 100_000
+
+
+def modules() -> list[Any]:
+    return [talking("mud", "Mud everywhere."), talking("fog", "Fog as well.")]
+
+
+@pytest.fixture
+def crisis() -> Any:
+    simulation = make_crisis(modules=modules())
+    simulation.run(2)
+    return simulation
+
+
+def test_each_section_has_its_module_and_its_tokens(crisis: Any) -> None:
+    xray = ContextXRay(crisis)
+    lines = xray.face_text().splitlines()
+    assert lines[0].startswith("Ada, turn 2: about ")
+    assert "  MUD: module mud, user, 7 tokens" in lines
+    assert "  SITUATION: context builder, user, " in xray.face_text()
+    assert "module mud" in xray.sections.value
+    assert "Mud everywhere." in xray.prompt.value
+
+
+def test_a_module_taken_out_is_gone_from_the_prompt_and_stands_in_the_changes(
+    crisis: Any,
+) -> None:
+    xray = ContextXRay(crisis)
+    assert xray.changes.value == ""
+    xray.module_boxes["mud"].value = False
+    assert "Mud everywhere." not in xray.prompt.value
+    assert "Fog as well." in xray.prompt.value
+    assert "Mud" in xray.changes.value
+    assert "without mud (-7)" in xray.heading.value
+    assert "  MUD: module mud, user, 7 tokens (left out)" in xray.face_text()
+    xray.module_boxes["mud"].value = True
+    assert "Mud everywhere." in xray.prompt.value
+
+
+def test_a_module_that_said_nothing_changes_nothing(crisis: Any) -> None:
+    quiet = make_crisis(modules=[talking("hush", "")])
+    xray = ContextXRay(quiet)
+    xray.silence("hush")
+    assert "had nothing to say to this agent" in xray.changes.value
+
+
+def test_agent_and_turn_are_chosen(crisis: Any) -> None:
+    xray = ContextXRay(crisis, agent="Bo", turn=1)
+    assert "Step 1" in xray.prompt.value
+    xray.turn_box.value = 2
+    assert "Ada opens gate 1" in xray.prompt.value
+    xray.agent_box.value = "Ada"
+    assert "Bo opens gate 1" in xray.prompt.value
+
+
+def test_a_new_turn_is_shown_to_who_looked_at_the_latest(crisis: Any) -> None:
+    xray = ContextXRay(crisis)
+    crisis.run(1)
+    assert xray.turn_box.value == 3
+    xray.turn_box.value = 1
+    crisis.run(1)
+    assert (xray.turn_box.value, xray.turn_box.max) == (1, 4)
+    xray.close()
+    crisis.run(1)
+    assert xray.turn_box.max == 4
+
+
+def test_a_run_that_was_not_played_has_a_preview() -> None:
+    assert "turn 1 (a preview: it has not been played)" in ContextXRay(make_crisis()).face_text()
+
+
+async def test_asking_tells_change_from_noise(crisis: Any) -> None:
+    def reply(request: ChatRequest) -> Any:
+        muddy = "Mud" in request.prompt
+        seed = request.options["seed"]
+        return said(f"We dig deep holes {seed % 5}" if muddy else f"They sail far off {seed % 3}")
+
+    xray = ContextXRay(crisis, llm_client=crisis_client(reply))
+    xray.silence("mud")
+    xray.samples_box.value = 4
+    xray.ask_button.click()
+    await xray.idle()
+    assert "more than noise" in xray.answers.value
+    assert "They sail far off" in xray.answers.value
+    assert "more than noise" in xray.face_text()
+    assert not xray.ask_button.disabled
+    xray.module_boxes["fog"].value = False
+    assert xray.answers.value == ""
+
+
+async def test_what_was_asked_is_kept_on_a_tape_and_can_be_shown_again(
+    crisis: Any, tmp_path: Path
+) -> None:
+    tape = tmp_path / "a.tape"
+    xray = ContextXRay(crisis, llm_client=crisis_client(lambda _: said("Dig")), tape=tape)
+    xray.silence("mud", "fog")
+    ablation = await xray.ask(2)
+    other = ContextXRay(crisis)
+    other.show_ablation(load(tape))
+    assert other.ablation is not None
+    assert other.ablation.verdict() == ablation.verdict()
+    assert "without mud, fog" in other.answers.value
+
+
+async def test_asking_for_nothing_is_refused_in_place(crisis: Any) -> None:
+    xray = ContextXRay(crisis)
+    xray.ask_button.click()
+    await xray.idle()
+    assert "untick a module first" in xray.error.value
+    assert 'role="alert"' in xray.error.value
+
+
+async def test_a_recorded_run_has_no_model_to_ask(tmp_path: Path) -> None:
+    simulation = make_crisis(tmp_path / "a.tape", modules=None, scenario="strait", turns=1)
+    simulation.close()
+    xray = ContextXRay(tmp_path / "a.tape")
+    xray.silence("trust_dynamics")
+    with pytest.raises(ConfigError, match="a recorded run has none"):
+        await xray.ask()
+
+
+async def test_stopping_keeps_the_samples_so_far(crisis: Any) -> None:
+    def reply(request: ChatRequest) -> Any:
+        if request.site and request.site.turn == 2:
+            xray.stop_button.click()
+        return said("Dig")
+
+    xray = ContextXRay(crisis, llm_client=crisis_client(reply))
+    xray.silence("mud")
+    xray.ask_button.click()
+    await xray.idle()
+    assert xray.ablation is not None
+    assert xray.ablation.turn == 1
+    assert "samples: 1." in xray.answers.value
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"agent": "Eve"}, "there is no agent 'Eve'"),
+        ({"turn": 9}, "there is no prompt of turn 9; there are turns 1 to 2"),
+    ],
+)
+def test_a_wrong_agent_or_turn_is_named(
+    crisis: Any, arguments: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        ContextXRay(crisis, **arguments)
+
+
+def test_a_module_that_is_not_there_is_named(crisis: Any) -> None:
+    with pytest.raises(ConfigError, match="no module 'ice'; there are: mud, fog"):
+        ContextXRay(crisis).silence("ice")
+
+
+def test_other_simulations_have_no_context_modules() -> None:
+    with pytest.raises(ConfigError, match="Simulation has no context modules"):
+        ContextXRay(make_simulation())
+
+
+def test_hostile_words_are_text_only(crisis: Any) -> None:
+    client = crisis_client(
+        lambda request: (
+            {
+                "state_updates": {},
+                "events": [{"type": "x", "description": HOSTILE[:300]}],
+                "reasoning": HOSTILE,
+            }
+            if request.site.component == "engine"
+            else said(HOSTILE)
+        ),
+        num_ctx=400_000,
+    )
+    simulation = make_crisis(modules=[talking("mud", HOSTILE)], client=client)
+    simulation.run(2)
+    xray = ContextXRay(simulation)
+    whole = xray.prompt.value + xray.sections.value + str(xray.face_html())
+    xray.silence("mud")
+    whole += xray.changes.value + str(xray.face_html())
+    assert "<script" not in whole
+    assert "<img" not in whole
+    assert "\x1b" not in whole
+    assert len(xray.prompt.value) < 100_000
+
+
+def test_the_other_widgets_need_no_special_case(tmp_path: Path) -> None:
+    simulation = make_crisis(tmp_path / "a.tape", scenario="strait")
+    simulation.run(2)
+    viewer = PromptViewer(simulation)
+    viewer.show(turn=2, component="agent", agent="Japan")
+    assert viewer.provenance.how == "rebuilt"
+    assert "TRUST DYNAMICS = " in viewer.face_text() or "TRUST DYNAMICS" in viewer.legend.value
+    assert "module trust_dynamics" in viewer.legend.value
+    viewer.show(turn=2, component="engine")
+    assert viewer.provenance.how == "rebuilt"
+    assert "Taiwan" in ReasoningInspector(simulation).face_text()
+    assert "Crisis level" in TurnStepper(simulation).face_text()
+    assert "Crisis level" in str(RateChart(simulation).face_html())
+    assert "crisis" in RunTree(tmp_path / "a.tape").face_text()
+
+
+async def test_the_stepper_plays_a_crisis() -> None:
+    simulation = make_crisis()
+    stepper = TurnStepper(simulation)
+    stepper.step_button.click()
+    await stepper.idle()
+    assert simulation.turn == 1
+    assert "Water level" in stepper.face_text() or "Water level" in str(stepper.face_html())
+
+
+def test_lines_are_cut_not_wrapped() -> None:
+    assert clip_lines(["  a", "b" * 400]).splitlines()[0] == "  a"
+    assert len(clip_lines(["b" * 400])) == 300

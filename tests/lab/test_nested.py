@@ -1,0 +1,54 @@
+"""The patch of asyncio is refused where it would lose cells, and works where it can."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.lab import enable_nested_asyncio, nested
+
+NESTED = """
+import asyncio
+from llmsim_lab.lab import nested
+
+nested.version = lambda name: "6.29.5"
+nested.enable_nested_asyncio()
+
+async def inner():
+    return 7
+
+async def outer():
+    return asyncio.run(inner())
+
+print(asyncio.run(outer()))
+"""
+
+
+@pytest.mark.parametrize("there", ["7.1.0", "7.4.0", "8.0.0rc1"])
+def test_it_is_refused_where_cells_would_be_lost(
+    monkeypatch: pytest.MonkeyPatch, there: str
+) -> None:
+    monkeypatch.setattr(nested, "version", lambda name: there)
+    with pytest.raises(ConfigError, match=r"ipykernel \d\.\d loses queued cells .*await"):
+        enable_nested_asyncio()
+
+
+def test_it_lets_a_loop_run_inside_a_loop_elsewhere() -> None:
+    # In a process of its own, since the patch stays.
+    done = subprocess.run(
+        [sys.executable, "-c", NESTED], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout.strip() == "7", done.stderr
+
+
+def test_without_ipykernel_nothing_speaks_against_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> str:
+        raise nested.PackageNotFoundError(name)
+
+    monkeypatch.setattr(nested, "version", missing)
+    monkeypatch.setitem(sys.modules, "nest_asyncio", None)
+    with pytest.raises(ConfigError, match="pip install 'llmsim-lab"):
+        enable_nested_asyncio()

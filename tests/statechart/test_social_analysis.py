@@ -1,0 +1,165 @@
+"""Frames of the social simulation, and cascades."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from social_kit import make_social, picks
+
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.statechart import (
+    AgentState,
+    Cascade,
+    Post,
+    SocialSimulation,
+    SocialState,
+    SocialTurn,
+    agent_frame,
+    cascade_frame,
+    cascade_of,
+    cascades,
+    moves_frame,
+    post_frame,
+    state_frame,
+    transition_matrix,
+)
+
+RULE = {"reasoner": {"kind": "rule"}}
+
+
+@pytest.fixture(scope="module")
+def simulation() -> SocialSimulation:
+    made = make_social(users=20, **RULE)
+    made.run(15)
+    return made
+
+
+def member(number: int, parent: int | None = None, kind: Any = "reply", **more: Any) -> Post:
+    values = {"author": f"User {number}", "text": f"Text {number}", "root": 1, **more}
+    return Post(id=number, parent=parent, kind=kind if parent else "original", **values)
+
+
+TREE = Cascade(
+    (member(1), member(2, 1), member(3, 1, "reshare"), member(4, 3), member(5, 2), member(6, 4))
+)
+
+
+def test_the_state_frame_counts_everybody_in_every_round(simulation: SocialSimulation) -> None:
+    frame = state_frame(simulation.turns)
+    assert frame.index.tolist() == list(range(16))
+    assert set(frame.sum(axis=1)) == {20}
+    assert frame.iloc[-1].to_dict() == {
+        state.value: count for state, count in simulation.state_distribution().items()
+    }
+    own = simulation.to_frame()
+    for state in AgentState:
+        assert own[state.value].tolist() == frame[state.value].tolist()
+
+
+def test_the_moves_frame_has_what_each_users_history_has(simulation: SocialSimulation) -> None:
+    frame = moves_frame(simulation.turns)
+    agent = simulation.agents[3]
+    mine = frame[frame["agent"] == agent.name]
+    assert mine["target"].tolist() == [entry.target.value for entry in agent.state_history]
+    assert mine["trigger"].tolist() == [entry.trigger for entry in agent.state_history]
+    assert set(frame["decided_by"]) <= {"chart", "reasoner", "timeout"}
+
+
+def test_the_transition_matrix_adds_up(simulation: SocialSimulation) -> None:
+    counts = transition_matrix(simulation.turns, shares=False)
+    assert counts.to_numpy().sum() == len(moves_frame(simulation.turns))
+    shares = transition_matrix(simulation.turns)
+    left = counts.sum(axis=1) > 0
+    assert shares[left].sum(axis=1).tolist() == pytest.approx([1.0] * left.sum())
+    assert shares.loc["idle", "scrolling"] == 1
+    assert (shares.loc[~left] == 0).all(axis=None)
+
+
+def test_engagement_is_the_same_counted_by_post_by_user_and_by_round(
+    simulation: SocialSimulation,
+) -> None:
+    posts, users = post_frame(simulation.turns), agent_frame(simulation.turns)
+    rounds = simulation.to_frame()
+    assert posts["likes"].sum() == users["likes"].sum() == rounds["likes"].sum() > 0
+    assert posts["replies"].sum() == users["replies"].sum() == rounds["replies"].sum() > 0
+    assert posts["reshares"].sum() == users["reshares"].sum() == rounds["reshares"].sum()
+    assert (posts["engagement"] == posts[["likes", "replies", "reshares"]].sum(axis=1)).all()
+    assert users["decided"].sum() == rounds["asked"].sum()
+    press = posts[posts["author"] == "Press"]["engagement"].sum()
+    assert users["received"].sum() + press == posts["engagement"].sum()
+
+
+def test_the_feeds_own_counts_agree_with_the_frame(simulation: SocialSimulation) -> None:
+    posts = post_frame(simulation.turns)
+    for entry in simulation.state.feed:
+        row = posts.loc[entry.post.id]
+        assert (row["likes"], row["replies"], row["reshares"]) == entry[1:]
+
+
+def test_fallbacks_are_counted_by_user() -> None:
+    made = make_social(replies=picks("nonsense"), users=3)
+    made.run(3)
+    assert agent_frame(made.turns)["fallbacks"].tolist() == [1, 1, 1]
+
+
+def test_a_cascades_size_depth_and_breadth_are_those_of_its_tree() -> None:
+    assert (TREE.size, TREE.depth, TREE.breadth) == (6, 3, 2)
+    assert [(post.id, level) for post, level in TREE.walk()] == [
+        (1, 0),
+        (2, 1),
+        (5, 2),
+        (3, 1),
+        (4, 2),
+        (6, 3),
+    ]
+    lone = Cascade((member(1),))
+    assert (lone.size, lone.depth, lone.breadth) == (1, 0, 1)
+
+
+def test_a_cascade_is_shown_as_a_tree_of_text_and_as_a_frame() -> None:
+    lines = str(TREE).splitlines()
+    assert lines[0] == "● User 1 (round 0): Text 1"
+    assert lines[2] == "    ↩ User 5 (round 0): Text 5"
+    assert lines[3] == "  ↻ User 3 (round 0)"
+    assert TREE.tree(most=2).splitlines()[-1] == "… and 4 more"
+    frame = TREE.frame()
+    assert frame["from_author"].tolist()[1:] == ["User 1", "User 2", "User 1", "User 3", "User 4"]
+
+
+def test_a_trees_text_hides_no_codes() -> None:
+    text = Cascade((member(1, text="a\x1b[31mb\nc\u202ed", author="Eve\u202e"),)).tree()
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    assert len(text.splitlines()) == 1
+
+
+def test_every_post_is_in_one_cascade_and_the_largest_comes_first(
+    simulation: SocialSimulation,
+) -> None:
+    found = cascades(simulation.turns)
+    assert sorted(p.id for c in found for p in c.posts) == sorted(simulation.posts)
+    assert [c.size for c in found] == sorted((c.size for c in found), reverse=True)
+    frame = cascade_frame(simulation.turns)
+    assert frame["size"].sum() == len(simulation.posts)
+    assert frame["likes"].sum() == simulation.to_frame()["likes"].sum()
+    assert (frame["size"] - 1 == frame["replies"] + frame["reshares"]).all()
+    answer = found[0].posts[-1]
+    assert cascade_of(simulation.turns, answer.id).root == found[0].root
+    with pytest.raises(ConfigError, match="the run has no post 99999"):
+        cascade_of(simulation.turns, 99999)
+
+
+def test_answers_to_posts_from_before_the_run_hang_together_all_the_same() -> None:
+    late = (member(8, 3), member(9, 8))
+    turn = SocialTurn(number=5, state=SocialState(round=5, people=(), new_posts=late))
+    (cascade,) = cascades([turn])
+    assert (cascade.root.id, cascade.size, cascade.depth) == (8, 2, 1)
+
+
+def test_a_run_without_moves_has_empty_frames() -> None:
+    made = make_social(posts=[], **RULE)
+    assert moves_frame(made.turns).empty
+    assert post_frame(made.turns).empty
+    assert cascade_frame(made.turns).empty
+    assert transition_matrix(made.turns, shares=False).to_numpy().sum() == 0

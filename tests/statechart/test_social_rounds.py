@@ -1,0 +1,392 @@
+"""Rounds of the social simulation: who sees what, who does what, what becomes of posts."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from social_kit import make_social, picks, social_config
+
+from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
+from llmsim_lab.statechart import (
+    AgentState,
+    Choice,
+    FeedConfig,
+    Post,
+    Question,
+    RuleReasoner,
+    SocialConfig,
+    SocialSimulation,
+)
+from llmsim_lab.statechart.feed import FeedSelector, circulate
+from llmsim_lab.statechart.guards import GUARDS
+from llmsim_lab.statechart.state import FeedEntry, Person, SocialState
+
+RULE = {"reasoner": {"kind": "rule"}}
+TEA = ("tea",)
+
+
+def post(number: int, author: str = "Press", **more: Any) -> Post:
+    values = {"text": f"Story {number}", "topics": TEA, "root": number, **more}
+    return Post(id=number, author=author, **values)
+
+
+def network(*entries: FeedEntry, people: Sequence[Person], round: int = 1) -> SocialState:  # noqa: A002
+    return SocialState(round=round, people=tuple(people), feed=entries)
+
+
+def selector(seed: int = 1, **weights: Any) -> FeedSelector:
+    config = social_config(2)
+    return FeedSelector(FeedConfig(**weights), config.agents, seed=seed)
+
+
+# --- the feed ---------------------------------------------------------------------------------
+
+
+def test_interest_recency_and_popularity_each_decide_when_alone() -> None:
+    people = [Person("User 1"), Person("User 2")]
+    other = FeedEntry(post(1, topics=("football",), round=1), likes=9)
+    match = FeedEntry(post(2, round=0))
+    state = network(match, other, people=people)
+    nothing = {"interest": 0, "recency": 0, "popularity": 0, "noise": 0}
+    for weight, expected in (("interest", 2), ("recency", 1), ("popularity", 1)):
+        chosen = selector(**{**nothing, weight: 1}).choose(state, [0, 1])
+        assert [item.id for item in chosen if item] == [expected, expected]
+
+
+def test_the_draws_follow_from_seed_and_round_and_differ_between_users() -> None:
+    people = [Person("User 1"), Person("User 2")]
+    state = network(*(FeedEntry(post(n)) for n in range(1, 30)), people=people)
+    only_noise = {"interest": 0, "recency": 0, "popularity": 0, "noise": 1}
+    first = selector(**only_noise).choose(state, [0, 1])
+    assert first == selector(**only_noise).choose(state, [0, 1])
+    assert first[0] != first[1]
+    assert [first[1]] == selector(**only_noise).choose(state, [1])
+    assert first != selector(2, **only_noise).choose(state, [0, 1])
+    assert first != selector(**only_noise).choose(replace(state, round=2), [0, 1])
+
+
+def test_nobody_sees_what_was_seen_or_passed_on_before_or_comes_from_a_banned_user() -> None:
+    reshare = post(3, "User 2", kind="reshare", copy_of=1, parent=1, root=1)
+    people = [Person("User 1", seen=(1,)), Person("User 2", banned=True)]
+    state = network(FeedEntry(post(1)), FeedEntry(reshare), people=people)
+    assert selector().choose(state, [0]) == [None]
+    state = network(FeedEntry(post(4, "User 2")), people=people)
+    assert selector().choose(state, [0]) == [None]
+
+
+def test_an_empty_feed_and_nobody_looking_are_no_problem() -> None:
+    state = network(people=[Person("User 1"), Person("User 2")])
+    assert selector().choose(state, [0, 1]) == [None, None]
+    assert selector().choose(state, []) == []
+
+
+def test_old_posts_leave_the_feed_and_of_too_many_the_least_noticed() -> None:
+    config = FeedConfig(max_age=3, max_posts=2, recency=0)
+    entries = [FeedEntry(post(1)), FeedEntry(post(2, round=2), likes=5)]
+    entries += [FeedEntry(post(3, round=2)), FeedEntry(post(4, round=3))]
+    left = circulate(entries[:3], entries[3:], number=3, config=config)
+    assert [entry.post.id for entry in left] == [2, 4]
+
+
+# --- rounds -----------------------------------------------------------------------------------
+
+
+async def test_a_round_follows_the_chart_from_opening_the_app_to_the_like() -> None:
+    simulation = make_social(replies=picks("engaging_like"), users=1)
+    seen = []
+    for _ in range(4):
+        turn = await simulation.step()
+        seen.append(simulation.agents[0].state)
+    assert seen == ["scrolling", "evaluating", "engaging_like", "scrolling"]
+    assert [entry.trigger for entry in simulation.agents[0].state_history] == [
+        "opens_app",
+        "sees_post",
+        "decides",
+        "finishes",
+    ]
+    like = simulation.turns[3].likes[0]
+    assert like.agent == "User 1"
+    assert simulation.turns[3].asked == 1
+    assert [entry.likes for entry in turn.state.feed if entry.post.id == like.post] == [1]
+    assert simulation.agents[0].state_history[2].decided_by == "reasoner"
+
+
+async def test_reshares_carry_the_text_and_replies_hang_in_the_same_cascade() -> None:
+    simulation = make_social(replies=picks("engaging_reshare"), users=2)
+    await simulation.arun(3)
+    made = simulation.turns[3].state.new_posts
+    assert {item.kind for item in made} == {"reshare"}
+    for item in made:
+        source = simulation.posts[item.parent or 0]
+        assert (item.text, item.topics, item.copy_of) == (source.text, source.topics, source.id)
+        assert item.root == source.id
+
+
+async def test_a_composed_post_is_an_original_and_its_author_never_sees_it() -> None:
+    simulation = make_social(replies=picks("composing"), users=2)
+    await simulation.arun(4)
+    mine = [item for item in simulation.turns[4].state.new_posts if item.author == "User 1"]
+    assert [item.kind for item in mine] == ["original"]
+    person = simulation.state.people[0]
+    assert mine[0].id in person.seen
+
+
+async def test_a_user_never_sees_the_same_twice_in_a_long_run() -> None:
+    simulation = make_social(users=12, turns=30, **RULE)
+    await simulation.arun()
+    for agent in simulation.agents:
+        seen = [
+            simulation.posts[entry.post].content
+            for entry in agent.state_history
+            if entry.trigger == "sees_post" and entry.post is not None
+        ]
+        assert len(seen) == len(set(seen)) > 0
+
+
+async def test_time_up_is_a_trigger_before_all_others_and_the_chart_may_set_its_own() -> None:
+    person = Person("User 1", AgentState.SCROLLING, ticks=4)
+    rest = Person("User 2", AgentState.RESTING, ticks=1)
+    start = network(FeedEntry(post(1)), people=[person, rest], round=0)
+    simulation = SocialSimulation(social_config(2, **RULE), state=start)
+    turn = await simulation.step()
+    assert [(m.trigger, m.target, m.decided_by) for m in turn.moves] == [
+        ("timeout", "resting", "timeout"),
+        ("timeout", "idle", "timeout"),
+    ]
+
+
+async def test_who_finds_nothing_of_interest_scrolls_on_and_who_finds_nothing_leaves() -> None:
+    dull = FeedEntry(post(1, topics=("football",)))
+    person = Person("User 1", AgentState.SCROLLING)
+    start = network(dull, people=[person], round=0)
+    simulation = SocialSimulation(social_config(1, **RULE), state=start)
+    assert (await simulation.step()).moves == ()
+    assert simulation.state.people[0].ticks == 1
+    assert [m.trigger for m in (await simulation.step()).moves] == ["feed_empty"]
+
+
+async def test_users_do_nothing_alone_when_their_activity_is_nought() -> None:
+    config = social_config(**RULE, agents=[{"name": "Idle", "interests": ["tea"], "activity": 0.0}])
+    simulation = SocialSimulation(config)
+    await simulation.arun(5)
+    assert simulation.agents[0].state is AgentState.IDLE
+    assert not simulation.agents[0].state_history
+
+
+async def test_a_post_that_left_the_feed_can_still_be_answered() -> None:
+    simulation = make_social(replies=picks("engaging_reply"), users=1, feed={"max_age": 1})
+    await simulation.arun(1)
+    simulation.intervene(1, post={"author": "Press", "text": "Late", "topics": ["tea"]})
+    await simulation.arun(2)
+    reply = simulation.turns[3].state.new_posts[0]
+    assert simulation.posts[reply.parent or 0].text == "Late"
+
+
+def test_histories_have_the_depth_that_is_configured() -> None:
+    simulation = make_social(users=2, history_depth=2, **RULE)
+    simulation.run(8)
+    assert {len(agent.state_history) for agent in simulation.agents} == {2}
+
+
+async def test_a_failed_round_changes_nothing_and_can_be_played_again() -> None:
+    broken = [True]
+
+    def reply(request: Any) -> Any:
+        if broken[0]:
+            raise BackendError("gone", reason="model_not_found")
+        return {"next_state": "scrolling"}
+
+    simulation = make_social(replies=reply, users=2)
+    await simulation.arun(2)
+    before = [(agent.state, list(agent.state_history)) for agent in simulation.agents]
+    with pytest.raises(LLMFailureException):
+        await simulation.step()
+    assert simulation.turn == 2
+    assert [(agent.state, list(agent.state_history)) for agent in simulation.agents] == before
+    broken[0] = False
+    assert (await simulation.step()).asked == 2
+
+
+# --- the reasoner's part ----------------------------------------------------------------------
+
+
+async def test_fallbacks_are_in_the_moves_the_frame_and_the_runs_rate() -> None:
+    def reply(request: Any) -> str:
+        return '{"next_state": "scrolling"}' if "User 1," in request.prompt else "no idea"
+
+    simulation = make_social(replies=reply, users=4)
+    assert simulation.fallback_rate is None
+    await simulation.arun(3)
+    assert simulation.fallback_rate == 0.75
+    assert "75.0% of decisions fell back" in repr(simulation)
+    assert simulation.statuses == {"ok": 0.25, "fallback": 0.75}
+    row = simulation.to_frame().iloc[-1]
+    assert (row["asked"], row["ok"], row["fallback"]) == (4, 1, 3)
+    statuses = {move.agent: move.status for move in simulation.turns[3].moves}
+    assert statuses["User 1"] == "ok"
+    assert statuses["User 2"] == "fallback"
+
+
+async def test_questions_of_a_round_are_what_was_asked_there_and_others_can_be_asked_them() -> None:
+    simulation = make_social(users=4)
+    await simulation.arun(5)
+    for turn in range(1, 6):
+        played = simulation.turns[turn]
+        questions = simulation.questions(turn)
+        asked = [m.agent for m in played.moves if m.decided_by == "reasoner"]
+        assert [question.agent.name for question in questions] == asked
+        for question, chain in zip(questions, played.chains, strict=True):
+            assert chain.call is not None
+            prompt = simulation.reasoner.build_prompt(question)  # type: ignore[attr-defined]
+            assert chain.call.history[0].request.prompt == str(prompt)
+    assert len(await RuleReasoner().decide(simulation.questions(3))) == 4
+    before = simulation.state
+    assert [q.turn for q in simulation.questions()] == [6] * len(simulation.questions())
+    assert simulation.state is before
+    with pytest.raises(ConfigError, match="round 9 has no questions here; ask for one from 1 to 6"):
+        simulation.questions(9)
+
+
+async def test_a_reasoner_of_ones_own_plays_the_run_but_only_legally() -> None:
+    class Always:
+        def __init__(self, state: AgentState) -> None:
+            self.state = state
+
+        async def choose_all(self, questions: Sequence[Question]) -> list[Choice]:
+            return [Choice(self.state, "ok") for _ in questions]
+
+    config = social_config(2)
+    legal = SocialSimulation(config, reasoner=Always(AgentState.RESTING))
+    await legal.arun(3)
+    assert legal.state_distribution()[AgentState.RESTING] == 2
+    illegal = SocialSimulation(config, reasoner=Always(AgentState.IDLE))
+    with pytest.raises(ConfigError, match="Always sent User 1 to idle; its options are scrolling"):
+        await illegal.arun(3)
+
+
+async def test_a_guard_that_changes_its_mind_loses_the_move_and_says_so(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = iter([True, False])
+
+    def fickle(agent: object, context: object) -> bool:
+        return next(answers)
+
+    monkeypatch.setitem(GUARDS, "fickle", fickle)
+    table = {
+        "initial": "idle",
+        "states": ["idle", "scrolling"],
+        "transitions": [
+            {"trigger": "opens_app", "source": "idle", "target": "scrolling", "guard": "fickle"},
+            {"trigger": "feed_empty", "source": "scrolling", "target": "idle"},
+        ],
+    }
+    simulation = SocialSimulation(social_config(1, chart=table, **RULE))
+    with caplog.at_level(logging.WARNING):
+        turn = await simulation.step()
+    assert turn.moves == ()
+    assert 'MOVE_LOST agent="User 1" trigger=opens_app target=scrolling' in caplog.text
+
+
+# --- who writes -------------------------------------------------------------------------------
+
+
+async def test_a_model_may_write_the_posts_and_is_shown_what_it_answers() -> None:
+    def reply(request: Any) -> dict[str, str]:
+        fields = request.schema["properties"]
+        return {"next_state": "engaging_reply"} if "next_state" in fields else {"text": "Indeed!"}
+
+    simulation = make_social(replies=reply, users=1, writer={"kind": "llm"})
+    await simulation.arun(3)
+    assert [item.text for item in simulation.turns[3].state.new_posts] == ["Indeed!"]
+    chains = {chain.component: chain for chain in simulation.turns[3].chains}
+    assert chains["writer"].reasoning == "Indeed!"
+    assert chains["writer"].call is not None
+    assert "Story" in chains["writer"].call.request.prompt
+    assert "Write a reply to it." in chains["writer"].call.request.prompt
+
+
+async def test_a_writer_that_fails_is_stood_in_for_by_a_set_phrase_loudly(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def reply(request: Any) -> Any:
+        return {"next_state": "engaging_reply"} if "next_state" in str(request.schema) else "?"
+
+    simulation = make_social(replies=reply, users=1, writer={"kind": "llm"})
+    with caplog.at_level(logging.WARNING):
+        await simulation.arun(3)
+    assert simulation.turns[3].statuses == {"ok": 1, "fallback": 1}
+    assert "WRITER_FALLBACK" in caplog.text
+    text = simulation.turns[3].state.new_posts[0].text
+    assert text
+    assert f"text={text!r}"[6:-1] in caplog.text
+
+
+async def test_a_writer_without_a_model_ends_the_round_as_an_error() -> None:
+    def reply(request: Any) -> Any:
+        if "next_state" in str(request.schema):
+            return {"next_state": "engaging_reply"}
+        raise BackendError("gone", reason="model_not_found")
+
+    simulation = make_social(replies=reply, users=1, writer={"kind": "llm"})
+    with pytest.raises(LLMFailureException, match="model_not_found"):
+        await simulation.arun(3)
+
+
+# --- from outside -----------------------------------------------------------------------------
+
+
+async def test_a_banned_user_does_nothing_until_unbanned() -> None:
+    simulation = make_social(users=2, **RULE)
+    await simulation.arun(2)
+    simulation.intervene(2, ban=["User 1"], note="spam")
+    await simulation.arun(3)
+    assert {m.agent for turn in simulation.turns[3:] for m in turn.moves} == {"User 2"}
+    assert simulation.to_frame()["banned"].tolist() == [0, 0, 1, 1, 1, 1]
+    simulation.intervene(5, unban=["User 1"])
+    await simulation.arun(1)
+    assert "User 1" in {m.agent for m in simulation.turns[-1].moves}
+
+
+async def test_an_injected_post_is_seen_by_others_not_by_its_author() -> None:
+    simulation = make_social(users=2, posts=[], **RULE)
+    post = {"author": "User 1", "text": "Hear me", "topics": ["tea"]}
+    simulation.intervene(1, post=post)
+    await simulation.arun(2)
+    assert [entry.post.text for entry in simulation.turns[1].state.feed] == ["Hear me"]
+    assert {m.agent: m.trigger for m in simulation.turns[2].moves} == {
+        "User 1": "feed_empty",
+        "User 2": "sees_post",
+    }
+
+
+def test_who_is_not_there_cannot_be_banned() -> None:
+    with pytest.raises(ConfigError, match="there is no user 'Nobody' to ban or unban"):
+        make_social(**RULE).intervene(1, ban=["Nobody"])
+
+
+def test_a_state_of_other_users_or_of_another_round_is_refused() -> None:
+    simulation = make_social(**RULE)
+    simulation.run(2)
+    fewer = replace(simulation.state, people=simulation.state.people[:3])
+    with pytest.raises(ConfigError, match="3 users where there are 6"):
+        simulation.fork(2, state=fewer)
+    renamed = replace(simulation.state, people=(Person("Eve"), *simulation.state.people[1:]))
+    with pytest.raises(ConfigError, match="'Eve' where 'User 1' is"):
+        SocialSimulation(simulation.config, state=renamed)
+    with pytest.raises(ConfigError, match="that of round 1, not of 2"):
+        simulation.fork(2, state=simulation.turns[1].state)
+    assert simulation.fork(1, state=simulation.turns[1].state).turn == 1
+
+
+def test_five_hundred_users_play_fifty_rounds_by_rule() -> None:
+    config = SocialConfig(population=500, seed_posts=25, reasoner={"kind": "rule"}, turns=50)
+    simulation = SocialSimulation(config)
+    frame = simulation.run()
+    assert len(frame) == 51
+    assert frame["asked"].iloc[5:].min() > 50
+    assert len(simulation.state.feed) <= config.feed.max_posts

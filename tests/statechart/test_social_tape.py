@@ -1,0 +1,255 @@
+"""The tape's verbs on the social simulation: nothing about it needs a special case."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from social_kit import any_option, make_social, picks, social_client, social_config
+
+from llmsim_lab.cli import main
+from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException, TapeMiss
+from llmsim_lab.llm import LLMClient, ScriptedBackend, Tape
+from llmsim_lab.llm.tape import verify
+from llmsim_lab.prompts import Prompt
+from llmsim_lab.runs import fork, load, replay, rerun, resume, run
+from llmsim_lab.statechart import RuleReasoner, SocialSimulation, state_frame
+from llmsim_lab.statechart.guards import GUARDS
+
+TURNS = 6
+SETTINGS: dict[str, Any] = {
+    "reasoner": {"kind": "llm", "rationale": True},
+    "writer": {"kind": "llm"},
+    "interventions": [
+        {"turn": 2, "post": {"author": "Press", "text": "Flood!", "topics": ["tea"]}},
+        {"turn": 4, "ban": ["User 2"]},
+    ],
+}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A tape with one finished run in which a model reasons and writes."""
+    made = make_social(tmp_path / "x.tape", **SETTINGS)
+    made.run(TURNS)
+    made.close()
+    return tmp_path / "x.tape"
+
+
+def requests(client: LLMClient) -> int:
+    assert isinstance(client.backend, ScriptedBackend)
+    return len(client.backend.requests)
+
+
+def live() -> SocialSimulation:
+    made = make_social(**SETTINGS)
+    made.run(TURNS)
+    return made
+
+
+def comparable(simulation: SocialSimulation) -> list[Any]:
+    return [replace(turn, seconds=0.0, chains=()) for turn in simulation.turns]
+
+
+def test_a_replay_is_the_run_with_its_users_histories_and_no_call(path: Path) -> None:
+    original, again = live(), replay(path)
+    assert isinstance(again, SocialSimulation)
+    assert comparable(again) == comparable(original)
+    assert [chain.reasoning for chain in again.chains] == [c.reasoning for c in original.chains]
+    assert [list(a.state_history) for a in again.agents] == [
+        list(a.state_history) for a in original.agents
+    ]
+    assert len(again.chains) > 10
+
+
+def test_a_loaded_run_shows_the_same_and_can_be_asked_its_questions(path: Path) -> None:
+    loaded = load(path)
+    assert isinstance(loaded, SocialSimulation)
+    assert state_frame(loaded.turns).equals(state_frame(live().turns))
+    assert [q.agent.name for q in loaded.questions(3)] == [
+        q.agent.name for q in live().questions(3)
+    ]
+
+
+def test_a_tape_passes_its_checks_and_turns_read_back_equal(path: Path) -> None:
+    with Tape(path, read_only=True) as tape:
+        assert verify(tape) == []
+    assert load(path).turns[-1].state == live().state
+
+
+def test_another_order_of_options_is_another_request(path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr("llmsim_lab.statechart.reasoner.random.Random.sample", lambda s, o, n: o)
+    with pytest.raises(TapeMiss):
+        replay(path)
+
+
+def test_a_fork_shares_the_rounds_before_it_and_goes_its_own_way(path: Path) -> None:
+    client = social_client()
+    other = fork(
+        path,
+        turn=3,
+        intervene=[
+            {"turn": 3, "ban": ["User 1", "User 3"]},
+            {"turn": 4, "post": {"author": "User 4", "text": "Hello", "topics": ["tea"]}},
+        ],
+        llm_client=client,
+    )
+    assert requests(client) == 0
+    other.run(2)
+    original = load(path, 1)
+    assert other.turns[2].state == original.turns[2].state
+    movers = {move.agent for move in other.turns[4].moves}
+    assert movers
+    assert not movers & {"User 1", "User 3"}
+    assert "Hello" in {post.text for post in other.turns[4].state.new_posts}
+    other.close()
+    assert replay(path, 2).state == other.state
+
+
+def test_a_fork_may_have_another_prompt_which_reaches_the_model(path: Path) -> None:
+    prompt = Prompt.load("social_reasoner")
+    client = social_client()
+    changed = prompt.replace("a social media user", "a person in a great hurry")
+    fork(path, turn=3, prompt=changed, llm_client=client).run(2)
+    assert isinstance(client.backend, ScriptedBackend)
+    asked = [r for r in client.backend.requests if r.site and r.site.component == "reasoner"]
+    assert asked
+    assert all("in a great hurry" in request.prompt for request in asked)
+
+
+def test_forks_of_one_run_count_and_remember_apart() -> None:
+    simulation = make_social()
+    simulation.run(3)
+    one = simulation.fork(3)
+    one.run(3)
+    assert simulation.turn == 3
+    assert len(simulation.agents[0].state_history) < len(one.agents[0].state_history)
+    assert one.reasoner.counts != simulation.reasoner.counts  # type: ignore[attr-defined]
+
+
+def test_a_run_that_broke_off_is_resumed_to_the_same_end(tmp_path: Path) -> None:
+    left = [9]
+
+    def breaks(request: Any) -> Any:
+        left[0] -= 1
+        if left[0] < 0:
+            raise BackendError("gone", reason="model_not_found")
+        return any_option(request)
+
+    made = make_social(tmp_path / "x.tape", replies=breaks, **SETTINGS)
+    with pytest.raises(LLMFailureException):
+        made.run(TURNS)
+    made.close()
+    stopped = made.turn
+    assert 0 < stopped < TURNS
+    client = social_client()
+    again = resume(tmp_path / "x.tape", llm_client=client)
+    again.run(TURNS - stopped)
+    assert comparable(again) == comparable(live())  # type: ignore[arg-type]
+    assert requests(client) < len(again.chains)
+
+
+def test_a_rerun_begins_anew_with_the_recorded_configuration(path: Path) -> None:
+    client = social_client()
+    again = rerun(path, llm_client=client)
+    again.run(TURNS)
+    assert comparable(again) == comparable(live())  # type: ignore[arg-type]
+    assert requests(client) == len(again.chains)
+
+
+def test_a_run_by_rules_needs_no_model_for_any_verb(tmp_path: Path) -> None:
+    path = tmp_path / "rule.tape"
+    made = run(social_config(reasoner={"kind": "rule"}), tape=path, turns=5)
+    made.close()
+    assert replay(path).turns == made.turns
+    other = fork(path, turn=3)
+    other.run(2)
+    assert other.state == made.state
+
+
+def test_a_run_whose_model_is_replaced_by_the_rule_from_a_round_on(path: Path) -> None:
+    recorded = load(path)
+    assert isinstance(recorded, SocialSimulation)
+    by_rule = SocialSimulation(
+        recorded.config.model_copy(update={"interventions": ()}),
+        llm_client=social_client(picks("nothing")),
+        reasoner=RuleReasoner(seed=recorded.config.seed),
+        state=recorded.turns[2].state,
+    )
+    by_rule.run(1)
+    assert by_rule.turn == 3
+    asked = [move.agent for move in recorded.turns[3].moves if move.decided_by == "reasoner"]
+    assert [m.agent for m in by_rule.turns[1].moves if m.decided_by == "reasoner"] == asked
+    assert by_rule.fallback_rate == 0
+
+
+def test_a_guard_that_the_replay_lacks_is_named(tmp_path: Path, monkeypatch: Any) -> None:
+    table = {
+        "initial": "idle",
+        "states": ["idle", "scrolling"],
+        "transitions": [
+            {"trigger": "opens_app", "source": "idle", "target": "scrolling", "guard": "awake"},
+            {"trigger": "feed_empty", "source": "scrolling", "target": "idle"},
+        ],
+    }
+    monkeypatch.setitem(GUARDS, "awake", lambda agent, post: True)
+    config = social_config(chart=table, reasoner={"kind": "rule"})
+    run(config, tape=tmp_path / "x.tape", turns=2).close()
+    monkeypatch.delitem(GUARDS, "awake")
+    with pytest.raises(ConfigError, match="there is no guard 'awake'"):
+        replay(tmp_path / "x.tape")
+
+
+def test_the_tape_show_command_names_what_a_round_led_to(
+    path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    for arguments in (["tape", "show", str(path)], ["tape", "verify", str(path), "--replay"]):
+        monkeypatch.setattr(sys, "argv", ["llmsim-lab", *arguments])
+        with pytest.raises(SystemExit) as end:
+            main()
+        assert not end.value.code
+    out = capfd.readouterr().out
+    assert "kind:          social" in out
+    assert "ban User 2" in out
+
+
+def test_a_round_is_told_in_words_its_decisions_one_by_one_up_to_a_limit() -> None:
+    made = make_social(users=25, posts=[{"author": "Press", "text": "Hi", "topics": ["tea"]}])
+    made.run(3)
+    lines = made.in_words(made.turns[3])
+    assert lines[0].startswith("it led to: ")
+    assert lines[1].startswith("User 1: decides -> ")
+    assert lines[1].endswith("(ok, post 1)")
+    assert lines[-1] == "and 5 more that were decided"
+    assert len(made.in_words(made.turns[1])) == 1
+
+
+PLAY = """
+import json
+from social_kit import make_social
+simulation = make_social(users=9, writer={"kind": "llm"})
+simulation.run(8)
+print(simulation.encode_state(simulation.turns[-1]))
+print([(c.agent, c.reasoning) for c in simulation.chains])
+"""
+
+
+def test_a_run_is_the_same_whatever_python_hashes_with() -> None:
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", PLAY],
+            check=True,
+            capture_output=True,
+            cwd=Path(__file__).parents[1],
+            env=os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": str(Path(__file__).parents[1])},
+        ).stdout
+        for seed in ("0", "1", "4711")
+    }
+    assert len(outputs) == 1
+    assert len(outputs.pop()) > 1000

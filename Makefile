@@ -57,6 +57,9 @@ bench: .venv/.ready-demo ## measure the framework, into *bench.json
 	$(BIN)/python benchmarks/tape_bench.py --out tape_bench.json $(ARGS)
 	$(BIN)/python benchmarks/lab_bench.py --out lab_bench.json $(ARGS)
 	$(BIN)/python benchmarks/context_bench.py --out context_bench.json $(ARGS)
+	$(BIN)/python benchmarks/chart_bench.py --out chart_bench.json $(ARGS)
+	$(BIN)/python benchmarks/social_bench.py --out social_bench.json $(ARGS)
+	$(BIN)/python benchmarks/assistant_bench.py --out assistant_bench.json $(ARGS)
 
 clean: ## remove .venv, caches and build products (not out/, where your runs are)
 	rm -rf .venv .coverage coverage.xml htmlcov build dist .mypy_cache .pytest_cache .ruff_cache
@@ -67,7 +70,7 @@ clean: ## remove .venv, caches and build products (not out/, where your runs are
 	@sh scripts/setup-venv.sh install demo embedded
 
 .venv/.ready-lab: pyproject.toml $(STATE)
-	@sh scripts/setup-venv.sh install lab embedded,notebooks
+	@sh scripts/setup-venv.sh install lab embedded,notebooks,tools
 
 .venv/.ready-test: pyproject.toml $(STATE)
 	@sh scripts/setup-venv.sh install test embedded,notebooks,test

@@ -8,20 +8,17 @@ the model are measured by ``position_bias.py``.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import gc
-import json
 import os
 import platform
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import median
 from typing import Any
 
-from rich.console import Console
+from command import command
 from rich.table import Table
 
 from llmsim_lab.statechart import SocialConfig, SocialSimulation
@@ -97,19 +94,19 @@ def measure(plan: Plan) -> dict[str, Any]:
     }
 
 
-def table(figures: dict[str, Any], plan: Plan) -> Table:
+def table(figures: dict[str, Any]) -> Table:
     """Return the main figures beside what they should be."""
     shown = Table("figure", "measured", "target", title="The social simulation by rule")
     for users, rate in figures["rounds_per_cpu_second"].items():
         micros = figures["us_per_user_round"][users]
         shown.add_row(f"rounds per CPU second, {users} users", f"{rate} ({micros} µs a user)", "")
     shown.add_row(
-        f"cost per user, {plan.many} users against {plan.few}",
+        "cost per user, many users against few",
         str(figures["growth_with_users"]),
         "<= 1.3",
     )
     shown.add_row(
-        f"cost per round, last tenth of {plan.long} rounds against the first",
+        "cost per round, last tenth of the rounds against the first",
         str(figures["growth_with_rounds"]),
         "<= 1.1",
     )
@@ -120,16 +117,15 @@ def table(figures: dict[str, Any], plan: Plan) -> Table:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, write the figures as JSON and show the main ones."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
-    parser.add_argument("--out", type=Path, default=Path("social_bench.json"), help="the JSON file")
-    parser.add_argument("--quick", action="store_true", help="tiny runs: does it work at all?")
-    options = parser.parse_args(arguments)
-    plan = QUICK if options.quick else FULL
-    figures = measure(plan)
-    options.out.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
-    console = Console()
-    console.print(table(figures, plan))
-    console.print(f"All figures: {options.out}")
+    command(
+        arguments,
+        doc=__doc__,
+        out="social_bench.json",
+        measure=measure,
+        quick=QUICK,
+        full=FULL,
+        table=table,
+    )
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ LabError
 ├── ModelFileError         model weights are missing, damaged, or do not fit this machine
 ├── BackendError           one request to a model failed; the client turns it into the next one
 ├── LLMFailureException    a model call failed for good, after its retry
+├── LLMError               in assistant.errors: the decision engine's model failed; has subclasses
 └── TapeError              a recording cannot be used
     └── TapeMiss           a replay asked for a call that was never recorded
 ```

@@ -28,7 +28,7 @@ STATUS_COLOURS: dict[Status, str] = {
 
 _HIDDEN = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff"
-    r"\ufff9-\ufffb\U000e0000-\U000e007f\ud800-\udfff]"
+    r"\u034f\u3164\ufff9-\ufffb\U000e0000-\U000e007f\U000e0100-\U000e01ef\ud800-\udfff]"
 )
 """Control codes, marks of direction, invisible letters, halves of characters."""
 

@@ -25,7 +25,7 @@ from llmsim_lab.context.modules import BehaviorModule, ShownState, read_only
 from llmsim_lab.context.others import Others
 from llmsim_lab.context.sections import DataSection, StateLines, data_sections
 from llmsim_lab.context.table import Variables
-from llmsim_lab.context.wording import humanise, section
+from llmsim_lab.context.wording import event_line, section
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.prompts import Prompt, RenderedPrompt
 from llmsim_lab.prompts.spans import Cut, Provenance, Span
@@ -238,8 +238,7 @@ def _awareness(agent_name: str) -> str:
 
 
 def _description(event: Mapping[str, Any]) -> str:
-    words = event.get("description") or humanise(str(event.get("type") or ""))
-    line = " ".join(str(words).split())
+    line = event_line(event)
     if not line:
         raise ConfigError(
             f"event {clip(repr(dict(event)), 80)} says nothing; give it a 'description'"

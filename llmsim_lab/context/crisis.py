@@ -32,6 +32,9 @@ __all__ = ["CrisisSimulation"]
 
 logger = logging.getLogger(__name__)
 
+_COUNTS = ("events", "changes", "refused")
+"""The frame's columns besides the variables."""
+
 
 class CrisisSimulation(Run[CrisisState, CrisisTurn, CrisisConfig, CrisisIntervention]):
     """A run of a crisis, one step a turn.
@@ -101,6 +104,7 @@ class CrisisSimulation(Run[CrisisState, CrisisTurn, CrisisConfig, CrisisInterven
         if state is None:
             state = CrisisState(**at_start.get_current_state(), pending=first_events(scenario))
         first = CrisisTurn(number=0, state=state)
+        _check_columns(state)
         super().__init__(config, first=first, llm_client=llm_client, given=given, tape=tape)
 
     # --- a step ------------------------------------------------------------------------------
@@ -311,3 +315,12 @@ class CrisisSimulation(Run[CrisisState, CrisisTurn, CrisisConfig, CrisisInterven
     def in_words(cls, turn: CrisisTurn) -> Sequence[str]:
         """Return what happened, what was said, what changed, and what was refused."""
         return words_of(turn)
+
+
+def _check_columns(state: CrisisState) -> None:
+    """Refuse variables that would be lost in the frame, before anything is played."""
+    if taken := [name for name in state.columns if name in _COUNTS]:
+        raise ConfigError(
+            f"the variable {taken[0]!r} has the name of a column that every crisis's frame has: "
+            f"{', '.join(_COUNTS)}; rename it"
+        )

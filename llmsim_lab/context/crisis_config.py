@@ -11,7 +11,6 @@ from pydantic import Field, field_validator, model_validator
 from llmsim_lab.context.crisis_state import CrisisIntervention
 from llmsim_lab.context.loader import SHIPPED_MODULES, ModuleLoader
 from llmsim_lab.context.scenario import CrisisScenario
-from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMConfig
 from llmsim_lab.runs import RunConfig
 from llmsim_lab.yaml_file import YamlFile
@@ -104,9 +103,4 @@ class CrisisConfig(RunConfig):
         folders = values.get("module_folders", ())
         if isinstance(folders, list) and all(isinstance(item, str) for item in folders):
             values["module_folders"] = [path.parent / item for item in folders]
-        try:
-            return replace(source, values=values).parse(cls)
-        except ConfigError as error:
-            if str(path) in str(error):
-                raise
-            raise ConfigError(f"{path}: {error}") from error
+        return replace(source, values=values).parse(cls)

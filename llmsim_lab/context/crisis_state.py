@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Self
@@ -20,6 +19,7 @@ from llmsim_lab.values import FrozenDict
 __all__ = ["CrisisAction", "CrisisIntervention", "CrisisState", "CrisisTurn", "Happening", "plain"]
 
 _MOST_ASKED_CHARS = 200
+_LARGEST = 1e15
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +191,7 @@ def plain(records: Iterable[UpdateRecord]) -> tuple[UpdateRecord, ...]:
 def _plain(asked: Any) -> Scalar | None:
     if asked is None or isinstance(asked, bool):
         return asked
-    if isinstance(asked, int | float) and math.isfinite(asked) and abs(asked) < 1e15:
+    if isinstance(asked, int | float) and abs(asked) < _LARGEST:  # which NaN is not
         return asked
     if isinstance(asked, str):
         return clip(asked, _MOST_ASKED_CHARS)

@@ -8,7 +8,7 @@ from typing import Any
 
 from llmsim_lab.context.game_engine import GameEngine
 from llmsim_lab.context.variables import Variable
-from llmsim_lab.context.wording import humanise, quote, value_text
+from llmsim_lab.context.wording import event_line, quote, value_text
 
 __all__ = ["engine_slots", "limits_of"]
 
@@ -42,10 +42,7 @@ def engine_slots(
         "parties": "\n".join(
             f"- {agent}: {_values(own)}" for agent, own in state["agent_vars"].items()
         ),
-        "events": "\n".join(
-            f"- {event.get('description') or humanise(str(event.get('type') or 'something'))}"
-            for event in events
-        )
+        "events": "\n".join(f"- {event_line(event) or 'Something'}" for event in events)
         or "Nothing yet.",
         "actions": "\n\n".join(said) or "Nobody has acted yet.",
     }

@@ -144,7 +144,7 @@ def _run(path: Path, text: str) -> ModuleType:
     sys.modules[module.__name__] = module
     try:
         exec(compile(text, str(path), "exec"), module.__dict__)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # no module may end the program
         if before is None:
             del sys.modules[module.__name__]
         else:
@@ -157,7 +157,7 @@ def _run(path: Path, text: str) -> ModuleType:
     return module
 
 
-def _last_line(error: Exception, path: Path) -> int | None:
+def _last_line(error: BaseException, path: Path) -> int | None:
     trace, line = error.__traceback__, None
     while trace is not None:
         if trace.tb_frame.f_code.co_filename == str(path):

@@ -29,6 +29,10 @@ _PARAMETERS = {
     "build_agent_context": ("agent_name", "agent_state", "global_state"),
     "compute_state_updates": ("agent_name", "agent_state", "global_state", "step_number"),
 }
+_HALF = "a text with half of a surrogate pair, which is no Unicode"
+_MOST_BITS = 1024
+"""Whole numbers of more bits cannot even be floats."""
+
 _UNCHANGING = (str, int, float, bool, type(None))
 
 
@@ -141,6 +145,8 @@ class BehaviorModule(ModuleData):
         if not self.builds_context:
             return None
         text = self._call("build_agent_context", agent_name, agent_state, global_state)
+        if isinstance(text, str) and not _is_unicode(text):
+            raise self._fault("build_agent_context", agent_name, _HALF)
         if text is None or isinstance(text, str):
             return text
         raise self._fault("build_agent_context", agent_name, f"{_kind(text)}, not a text or None")
@@ -169,6 +175,11 @@ class BehaviorModule(ModuleData):
             if not isinstance(name, str) or not isinstance(value, str | int | float | bool):
                 detail = f"a dict with {name!r}: {_kind(value)}; it must map names to values"
                 raise self._fault("compute_state_updates", agent_name, detail)
+            if not (_is_unicode(name) and _is_unicode(value)):
+                raise self._fault("compute_state_updates", agent_name, _HALF)
+            if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+                detail = f"for {name!r} a whole number of {value.bit_length():,} bits"
+                raise self._fault("compute_state_updates", agent_name, detail)
         return dict(updates)
 
     def _call(
@@ -176,7 +187,7 @@ class BehaviorModule(ModuleData):
     ) -> Any:
         try:
             return getattr(self.code, name)(agent, read_only(own), read_only(world), *rest)
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # no module may end the program
             detail = f"{type(error).__name__}: {error}{_place_of(error)}"
             raise ModuleError(self.name, agent=agent, function=name, detail=detail) from error
 
@@ -243,7 +254,20 @@ def _kind(value: object) -> str:
     return type(value).__name__
 
 
-def _place_of(error: Exception) -> str:
-    """Say where in the module's code it went wrong: past the frame of the call itself."""
+def _is_unicode(value: object) -> bool:
+    """Say whether a text can be sent and recorded; halves of surrogate pairs cannot."""
+    try:
+        return not isinstance(value, str) or value.isascii() or bool(value.encode())
+    except UnicodeEncodeError:
+        return False
+
+
+def _place_of(error: BaseException) -> str:
+    """Say where in the module's code it went wrong: past the frame of the call itself.
+
+    The refusal to change a state stands in this file, but the fault is its caller's.
+    """
     frames = traceback.extract_tb(error.__traceback__)[1:]
+    if frames and frames[-1].name == ShownState._refuse_here.__name__:
+        frames.pop()
     return f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""

@@ -19,6 +19,8 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 _NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?")
 _MOST_IN_AN_ENUM = 200
+_LARGEST = 1e15
+"""Beyond it, floats no longer hold cents."""
 
 
 class _Numeric(BaseVariable):
@@ -58,8 +60,10 @@ class _Numeric(BaseVariable):
             value = float(bare) if "." in bare else int(bare)
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ValueError(f"{clip(repr(value), 60)} is {type(value).__name__}, not a number")
-        if not math.isfinite(value):
-            raise ValueError(f"{value} is not a finite number")
+        if not abs(value) < _LARGEST:
+            finite = isinstance(value, int) or math.isfinite(value)
+            what = f"larger than {_LARGEST:g}" if finite else "not a finite number"
+            raise ValueError(f"{clip(repr(value), 60)} is {what}")
         if self.min is not None and value < self.min:
             raise ValueError(f"{value:g} is below the least value, {self.min:g}")
         if self.max is not None and value > self.max:

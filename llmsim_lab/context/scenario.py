@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, PrivateAttr, model_validator
+from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from llmsim_lab.context.briefing import Briefing
 from llmsim_lab.context.budget import CountTokens, estimate_tokens
@@ -51,6 +51,13 @@ class ScenarioEvent(Settings):
 
     type: str = "background"
     description: Annotated[str, Field(min_length=1)]
+
+    @field_validator("description")
+    @classmethod
+    def _says_something(cls, description: str) -> str:
+        if not description.strip():
+            raise ValueError("the event says nothing; describe it, or leave it out")
+        return description
 
 
 class CrisisScenario(Settings):

@@ -7,13 +7,19 @@ from typing import Any
 
 from llmsim_lab.text import number
 
-__all__ = ["humanise", "quote", "section", "value_text"]
+__all__ = ["event_line", "humanise", "quote", "section", "value_text"]
 
 
 def humanise(name: str) -> str:
     """Make a label of a name: ``crisis_level`` reads ``Crisis level``."""
     words = name.replace("_", " ").strip()
     return words[:1].upper() + words[1:]
+
+
+def event_line(event: Mapping[str, Any]) -> str:
+    """Write an event on one line, so that its words cannot pass for a section; empty for none."""
+    words = event.get("description") or humanise(str(event.get("type") or ""))
+    return " ".join(str(words).split())
 
 
 def section(title: str, text: str) -> str:

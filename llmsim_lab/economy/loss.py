@@ -4,7 +4,7 @@ Source: Rudebusch & Svensson (1999), "Policy rules for inflation targeting", in 
 *Monetary Policy Rules*, University of Chicago Press, whose period loss is
 ``p² + λ y² + μ (i - i₋₁)²`` with ``p`` four-quarter inflation as a deviation from its target, ``y``
 the output gap and ``i`` the policy rate; their benchmark has λ = 1 and
-μ = 0.5 (they write nu for μ).
+μ = 0.5 (the letter nu in theirs).
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import isfinite
 from statistics import fmean
 
+from llmsim_lab.checks import real_number
 from llmsim_lab.errors import ConfigError
 
 __all__ = ["LossParts", "QuadraticLoss"]
@@ -55,11 +55,9 @@ class QuadraticLoss:
     rate_change_weight: float = 0.5
 
     def __post_init__(self) -> None:
-        if not isfinite(self.inflation_target):
-            raise ConfigError(f"inflation_target={self.inflation_target} must be a finite number")
+        real_number("inflation_target", self.inflation_target)
         for name in ("gap_weight", "rate_change_weight"):
-            if not (isfinite(value := getattr(self, name)) and value >= 0):
-                raise ConfigError(f"{name}={value} must be a finite number from 0")
+            real_number(name, getattr(self, name), least=0)
 
     def of(
         self,

@@ -195,13 +195,12 @@ class Ablation(Run[Answers, AblationTurn, AblationConfig, _Nothing]):
         one, less the distance between the reference's two answers; the interval is Student's over
         the samples. Samples that failed are left out.
         """
-        return paired_interval(
-            [
-                Pair(turn=0, seed=turn.number, value=row["excess"])
-                for turn in self.turns[1:]
-                if (row := self.own_columns(turn))["excess"] is not None
-            ]
-        )
+        pairs = [
+            Pair(turn=0, seed=turn.number, value=row["excess"])
+            for turn in self.turns[1:]
+            if (row := self.own_columns(turn))["excess"] is not None
+        ]
+        return paired_interval(pairs, failed=len(self.turns) - 1 - len(pairs))
 
     @property
     def answers(self) -> pd.DataFrame:
@@ -226,9 +225,10 @@ class Ablation(Run[Answers, AblationTurn, AblationConfig, _Nothing]):
         """Say in a few sentences what was found, and how sure that is."""
         rows = [self.own_columns(turn) for turn in self.turns[1:]]
         whole = [row for row in rows if row["excess"] is not None]
-        failed = f" Samples that failed: {len(rows) - len(whole)}." if len(whole) < len(rows) else ""
+        lost = len(rows) - len(whole)
+        failed = f" Samples that failed: {lost}." if lost else ""
         if not whole:
-            return f"No sample so far.{failed}"
+            return f"No sample {'came off' if lost else 'so far'}.{failed}"
         said = (
             f"{self.other} against {self.reference}, samples: {len(whole)}. The answers' words "
             f"differ by {mean_of([row['change'] for row in whole]):.2f}; two answers to the same "

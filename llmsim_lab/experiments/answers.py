@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import combinations
+from itertools import combinations, product
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -50,27 +50,38 @@ def directions(frame: pd.DataFrame, variants: Sequence[str]) -> pd.DataFrame:
 def agreement(frame: pd.DataFrame, variants: Sequence[str]) -> pd.DataFrame:
     """Return how often two samples at the same turn go the same way, and say the same.
 
-    One row a comparison: each variant with the first, pair by pair of the same turn and sample; and
-    each with itself, over all pairs of its samples at a turn, which is the floor: less agreement
-    than that between variants is what a prompt can have caused. Columns: ``of``, ``same_direction``
-    and ``same_answer`` (shares), ``pairs`` and, as not all samples come off, ``failed``.
+    One row a comparison. Each variant is held against the first twice: over the pairs of one seed,
+    and over the pairs of different seeds, which are unequal samples of a turn. Each is also held
+    against itself, over all pairs of its samples at a turn, which have different seeds: the floor.
+    Only rows of different seeds compare with it: less agreement than that is what a prompt can have
+    caused. A shared seed makes samples alike, whatever the prompts.
+
+    Columns: ``of``; ``seeds``, ``same`` or ``different``; ``same_direction`` and ``same_answer``
+    (shares); ``pairs`` and, as not all samples come off, ``failed``.
     """
     import pandas as pd
 
     moves, texts = _moves(frame), _texts(frame)
-    places = list(texts)
+    there: dict[tuple[str, int], list[Place]] = {}
+    for place in texts:
+        there.setdefault(place[:2], []).append(place)
+    turns = dict.fromkeys(turn for _, turn in there)
     rows = []
     for variant in variants[1:]:
-        pairs = [
-            ((variants[0], turn, sample), (name, turn, sample))
-            for name, turn, sample in places
-            if name == variant and (variants[0], turn, sample) in texts
+        both = [
+            pair
+            for turn in turns
+            for pair in product(there.get((variants[0], turn), []), there.get((variant, turn), []))
         ]
-        rows.append({"of": f"{variants[0]} and {variant}", **_shares(pairs, moves, texts)})
+        of = f"{variants[0]} and {variant}"
+        same = [(a, b) for a, b in both if a[2] == b[2]]
+        other = [(a, b) for a, b in both if a[2] != b[2]]
+        rows.append({"of": of, "seeds": "same", **_shares(same, moves, texts)})
+        rows.append({"of": of, "seeds": "different", **_shares(other, moves, texts)})
     for variant in variants:
-        own = [place for place in places if place[0] == variant]
-        pairs = [(a, b) for a, b in combinations(own, 2) if a[1] == b[1]]
-        rows.append({"of": f"{variant} and itself", **_shares(pairs, moves, texts)})
+        pairs = [p for turn in turns for p in combinations(there.get((variant, turn), []), 2)]
+        of = f"{variant} and itself"
+        rows.append({"of": of, "seeds": "different", **_shares(pairs, moves, texts)})
     return pd.DataFrame(rows)
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from llmsim_lab.agents import Agent
+from llmsim_lab.checks import plain_text
 from llmsim_lab.concurrency import gather_all
 from llmsim_lab.economy.shocks import NO_SHOCKS
 from llmsim_lab.engines import EconomicEngine
@@ -75,7 +76,7 @@ class Bench:
         self, simulation: Simulation, component: str, *, only_component: bool = False
     ) -> None:
         self.simulation = simulation
-        self.component = component
+        self.component = plain_text("component", component)
         self.only_component = only_component
         self.stage, self.tested = _tested(simulation, component)
         self.prompt = self._prompt()

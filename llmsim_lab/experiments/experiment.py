@@ -9,6 +9,7 @@ from inspect import isawaitable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from llmsim_lab.checks import whole_number
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.experiments import keeping
 from llmsim_lab.experiments.bench import Bench, Sample
@@ -20,6 +21,7 @@ from llmsim_lab.experiments.setup import (
     check_rendering,
     config_of,
     prompts_of,
+    seed_of,
     turns_of,
 )
 from llmsim_lab.experiments.statistics import Outcome
@@ -87,12 +89,10 @@ class PromptExperiment(Results):
         self.bench = Bench(self.simulation, component, only_component=only_component)
         self.variants = prompts_of(variants, self.bench)
         self.turns = turns_of(turns, self.bench)
-        if isinstance(samples, bool) or not isinstance(samples, int) or samples < 1:
-            raise ConfigError(f"samples={samples!r} must be a whole number, 1 or more")
-        self.samples = samples
+        self.samples = whole_number("samples", samples, least=1)
         client = llm_client or self.simulation.llm_client
         self.config = config_of(self.simulation, client, temperature)
-        self.seed = self.config.seed or 0 if seed is None else seed
+        self.seed = seed_of(seed, self.config)
         self.llm_client = None if keeping.asks_nobody(client) else client
         check_rendering(self.variants, self.turns, self.bench)
         self.played: list[tuple[Sample, Turn]] = []

@@ -96,7 +96,7 @@ class Results(ABC):
 
     @property
     def agreement(self) -> pd.DataFrame:
-        """How often samples agree: between variants, and within each as the floor."""
+        """How often samples agree: between variants, of one seed or two, and within each."""
         return agreement(self.frame, self.names)
 
     @property
@@ -124,7 +124,9 @@ def verdict(difference: Difference, reference: Noise, variant: Noise) -> str:
     """
     name, unit = UNITS[difference.outcome]
     what = f"{name}, {difference.variant} less {difference.reference}"
-    used = f"{difference.pairs} pairs of {difference.turns} turns used, {difference.failed} failed"
+    pairs = "1 pair" if difference.pairs == 1 else f"{difference.pairs} pairs"
+    turns = "1 turn" if difference.turns == 1 else f"{difference.turns} turns"
+    used = f"{pairs} of {turns} used, {difference.failed} failed"
     if difference.estimate is None or difference.low is None or difference.high is None:
         return f"{what}: no number ({difference.note}); {used}."
     low, high = difference.low, difference.high

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from llmsim_lab.checks import real_number, whole_number
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.experiments.bench import Bench
 from llmsim_lab.llm import LLMClient, LLMConfig
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.simulation import Simulation
 
-__all__ = ["Variant", "check_rendering", "config_of", "prompts_of", "turns_of"]
+__all__ = [
+    "Variant",
+    "check_rendering",
+    "check_variants",
+    "config_of",
+    "prompt_of",
+    "prompts_of",
+    "seed_of",
+    "turn_numbers",
+    "turns_of",
+]
 
 Variant = Prompt | str | None
 """A prompt, a prompt's text, or None for the prompt as the run used it."""
@@ -25,6 +36,7 @@ def prompts_of(variants: Mapping[str, Variant], bench: Bench) -> dict[str, Promp
     Raises:
         ConfigError: there are fewer than two, or one is wrong.
     """
+    check_variants(variants)
     if len(variants) < 2:
         raise ConfigError(
             f"variants={dict(variants)!r:.80}: an experiment compares two or more; "
@@ -32,28 +44,61 @@ def prompts_of(variants: Mapping[str, Variant], bench: Bench) -> dict[str, Promp
         )
     prompts = {}
     for name, variant in variants.items():
-        if not isinstance(name, str) or not name.strip():
-            raise ConfigError(f"a variant needs a name that is not empty, not {name!r}")
-        prompt = variant
-        if prompt is None:
-            prompt = bench.prompt
-        elif isinstance(prompt, str):
-            prompt = bench.prompt.edit(prompt)
-        if not isinstance(prompt, Prompt):
-            raise ConfigError(
-                f"variant {name!r} is {type(variant).__name__}; give a Prompt, a prompt's text, or "
-                "None for the prompt as the run used it"
-            )
-        bench.check(prompt, name=name)
-        prompts[name] = prompt
+        prompts[name] = prompt_of(name, variant, bench)
+        bench.check(prompts[name], name=name)
     return prompts
+
+
+def check_variants(variants: object) -> None:
+    """Refuse what is no mapping of names to prompts.
+
+    Raises:
+        ConfigError: it shows what one looks like.
+    """
+    if not isinstance(variants, Mapping) or not variants:
+        raise ConfigError(
+            f"variants={variants!r:.80} must be prompts by name, such as "
+            "{'as it was': None, 'mine': prompt.replace('old words', 'new words')}"
+        )
+
+
+def prompt_of(name: str, variant: Variant, bench: Bench) -> Prompt:
+    """Return a variant as a prompt; whether its slots are right is not looked at.
+
+    Raises:
+        ConfigError: the name is empty or no text, or the variant is none.
+    """
+    if not isinstance(name, str) or not name.strip():
+        raise ConfigError(f"a variant needs a name that is not empty, not {name!r:.80}")
+    prompt = variant
+    if prompt is None:
+        prompt = bench.prompt
+    elif isinstance(prompt, str):
+        prompt = bench.prompt.edit(prompt)
+    if not isinstance(prompt, Prompt):
+        raise ConfigError(
+            f"variant {name!r} is {type(variant).__name__}; give a Prompt, a prompt's text, or "
+            "None for the prompt as the run used it"
+        )
+    return prompt
+
+
+def turn_numbers(turns: Sequence[int]) -> tuple[int, ...]:
+    """Return the numbers of turns, each once.
+
+    Raises:
+        ConfigError: they are no sequence of whole numbers.
+    """
+    if isinstance(turns, str) or not isinstance(turns, Iterable):
+        raise ConfigError(f"turns={turns!r:.80} must be the turns' numbers, such as turns=(1, 3)")
+    return tuple(dict.fromkeys(whole_number("turn", turn, least=1) for turn in turns))
 
 
 def turns_of(turns: Sequence[int] | None, bench: Bench) -> tuple[int, ...]:
     """Return the turns to play again, all if none are named.
 
     Raises:
-        ConfigError: the component was not asked in one of them.
+        ConfigError: they are no whole numbers, or the component was not asked in one of them.
     """
     there = bench.turns
     if not there:
@@ -62,12 +107,12 @@ def turns_of(turns: Sequence[int] | None, bench: Bench) -> tuple[int, ...]:
         )
     if turns is None:
         return tuple(there)
-    wanted = tuple(dict.fromkeys(turns))
+    wanted = turn_numbers(turns)
     if not wanted:
         raise ConfigError(f"turns is empty; choose from {', '.join(map(str, there))}")
     if lost := [turn for turn in wanted if turn not in there]:
         raise ConfigError(
-            f"turns={list(turns)}: the {bench.stage} was not asked in turn "
+            f"turns={list(wanted)}: the {bench.stage} was not asked in turn "
             f"{', '.join(map(str, lost))}; choose from {', '.join(map(str, there))}"
         )
     return wanted
@@ -76,17 +121,34 @@ def turns_of(turns: Sequence[int] | None, bench: Bench) -> tuple[int, ...]:
 def config_of(
     simulation: Simulation, client: LLMClient | None, temperature: float | None
 ) -> LLMConfig:
-    """Return the settings that samples are asked with: the recorded ones, on the given model."""
+    """Return the settings that samples are asked with: the recorded ones, on the given model.
+
+    Raises:
+        ConfigError: the client or the temperature is none.
+    """
+    if client is not None and not isinstance(client, LLMClient):
+        raise ConfigError(
+            f"llm_client={client!r:.80} is no LLMClient; llm_client=connect('auto') is one"
+        )
     recorded = simulation.llm_client.config if simulation.llm_client else None
     asked = client.config if client else LLMConfig()
     values = (recorded or asked).model_dump()
     values |= {name: getattr(asked, name) for name in _THE_CLIENTS_OWN}
     if temperature is not None:
-        values["temperature"] = temperature
+        values["temperature"] = real_number("temperature", temperature)
     try:
         return LLMConfig(**values)
     except ValueError as error:
         raise ConfigError(f"temperature={temperature!r}: {error}") from error
+
+
+def seed_of(seed: int | None, config: LLMConfig) -> int:
+    """Return the seed that the samples' seeds follow: the client's, else 0, if none is given.
+
+    Raises:
+        ConfigError: it is no whole number, or negative: servers take -1 for a random one.
+    """
+    return whole_number("seed", (config.seed or 0) if seed is None else seed, least=0)
 
 
 def check_rendering(variants: Mapping[str, Prompt], turns: Sequence[int], bench: Bench) -> None:

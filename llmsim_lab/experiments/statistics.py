@@ -121,10 +121,9 @@ def differences(frame: pd.DataFrame, outcome: Outcome, variants: Sequence[str]) 
         if {reference, variant} <= set(wide.columns):
             both = (wide[variant] - wide[reference]).dropna().reset_index(name="value")
             rows = zip(both["turn"], both["sample"], both["value"], strict=True)
-            interval = paired_interval(
-                [Pair(turn=turn, seed=seeds[turn, k], value=value) for turn, k, value in rows]
-            )
-            failed = _played_pairs(values, reference, variant) - interval.pairs
+            pairs = [Pair(turn=turn, seed=seeds[turn, k], value=value) for turn, k, value in rows]
+            failed = _played_pairs(values, reference, variant) - len(pairs)
+            interval = paired_interval(pairs, failed=failed)
         known = {field.name: getattr(interval, field.name) for field in fields(interval)}
         found.append(
             Difference(

@@ -160,8 +160,8 @@ class AgentStory(SocialWidget):
         rows = [
             (
                 event.turn.number,
-                event.move.trigger,
-                f"{event.move.source.value} → {event.move.target.value}",
+                _word(event.move.trigger),
+                Markup("{} → {}").format(*map(_word, (event.move.source, event.move.target))),
                 self._about(event.move),
                 _why(event),
             )
@@ -201,6 +201,11 @@ class AgentStory(SocialWidget):
         with self._view:
             parts = (self.heading.value, self.body.value, self.chart.value)
             return join(Markup(part) for part in parts)
+
+
+def _word(text: str) -> Markup:
+    """Return a name that is not broken across lines."""
+    return Markup('<span style="white-space:nowrap">{}</span>').format(safe(str(text)))
 
 
 def _chain(event: _Event) -> LLMReasoningChain | None:

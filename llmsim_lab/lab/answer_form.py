@@ -8,6 +8,7 @@ from typing import Any
 import ipywidgets as w
 from markupsafe import Markup
 
+from llmsim_lab.checks import plain_text, real_number
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab.widget import button
 from llmsim_lab.llm.human import Question
@@ -100,7 +101,16 @@ class AnswerForm(w.VBox):
     def fill(
         self, *, action: str, reasoning: str, confidence: float, rate: float | None = None
     ) -> None:
-        """Write an answer into the form, as a person would; a choice not on offer stays open."""
+        """Write an answer into the form, as a person would; a choice not on offer stays open.
+
+        Raises:
+            ConfigError: one of them is of the wrong type; nothing was written then.
+        """
+        plain_text("action", action)
+        plain_text("reasoning", reasoning)
+        for name, value in (("confidence", confidence), ("rate", rate)):
+            if value is not None:
+                real_number(name, value)
         self.action.value = action
         self.reasoning.value = reasoning
         _choose(self.confidence, confidence)

@@ -11,9 +11,10 @@ from llmsim_lab.lab.variant_preview import VariantPreview
 from llmsim_lab.lab.widget import LabWidget, button
 from llmsim_lab.markup import safe
 
-__all__ = ["ComparerLayout"]
+__all__ = ["MOST_SAMPLES", "ComparerLayout"]
 
-_MOST_SAMPLES = 1_000
+MOST_SAMPLES = 1_000
+"""More is taken for a slip; a recorded experiment may have them all the same."""
 
 
 class ComparerLayout(LabWidget):
@@ -48,7 +49,7 @@ class ComparerLayout(LabWidget):
             layout=w.Layout(width="16em"),
             style={"description_width": "initial"},
         )
-        self.samples_box = number_box("Samples", value=samples, least=1, most=_MOST_SAMPLES)
+        self.samples_box = number_box("Samples", value=samples, least=1, most=MOST_SAMPLES)
         self.only_box = w.Checkbox(
             value=False,
             description=f"Ask the {bench.stage} alone (cheaper, no resulting rate)",

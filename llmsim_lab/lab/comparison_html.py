@@ -111,10 +111,11 @@ def answers_html(experiment: PromptExperiment) -> Markup:
         caption="Which way the rate went",
     )
     same = table(
-        ("samples of", "same direction", "same answer", "pairs used", "failed"),
+        ("samples of", "seeds", "same direction", "same answer", "pairs used", "failed"),
         [
             [
                 row["of"],
+                row["seeds"],
                 _share(row["same_direction"]),
                 _share(row["same_answer"]),
                 row["pairs"],
@@ -122,7 +123,8 @@ def answers_html(experiment: PromptExperiment) -> Markup:
             ]
             for row in experiment.agreement.to_dict("records")
         ],
-        caption="How often two samples at the same turn agree; a variant with itself is the floor",
+        caption="How often two samples at the same turn agree. A variant with itself is the floor, "
+        "for pairs of different seeds; a shared seed makes samples alike, whatever the prompts.",
     )
     common = table(
         ("variant", "answer", "times", "share"),

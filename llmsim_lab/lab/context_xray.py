@@ -13,7 +13,6 @@ from llmsim_lab.context import CrisisSimulation
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.experiments.ablation import Ablation, module_ablation
 from llmsim_lab.experiments.keeping import asks_nobody
-from llmsim_lab.lab.attempts import follow
 from llmsim_lab.lab.choices import Choices, checkbox
 from llmsim_lab.lab.inputs import dropdown, number_box, row
 from llmsim_lab.lab.prompt_html import messages_html
@@ -139,12 +138,7 @@ class ContextXRay(LabWidget):
             self._choices.on_choice(box, self._chosen)
         self.ask_button.on_click(lambda _: self.start(self._ask))
         self.stop_button.on_click(lambda _: self.worker.stop())
-        self._stop_listening = follow(self.simulation, lambda: self.worker.call(self._grew))
-
-    def close(self) -> None:
-        """Take the widget from the page; it follows the run no longer."""
-        self._stop_listening()
-        super().close()
+        self.follow(self.simulation, lambda: self.worker.call(self._grew))
 
     # --- which prompt ------------------------------------------------------------------------
 
@@ -302,8 +296,8 @@ class ContextXRay(LabWidget):
         whole, shown = self.whole, self.shown
         lines = [self._title(whole, shown)]
         for name, source, role, tokens, left in section_rows(whole, shown):
-            gone = "" if left == "yes" else " (left out)"
-            lines.append(f"  {name}: {source}, {role or left}, {tokens} tokens{gone}")
+            gone = {"yes": "", "no": " (left out)"}.get(left, f" ({left})")
+            lines.append(f"  {name}: {source}, {role or 'not sent'}, {tokens} tokens{gone}")
         if self.ablation is not None:
             lines.append(self.ablation.verdict())
         return clip_lines(lines)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -64,6 +64,8 @@ class HumanSeat(SeatLayout):
         does in a cell what people do with the form and the buttons.
     """
 
+    _deaf: Sequence[Callable[[], None]] = ()
+
     def __init__(
         self,
         simulation: Simulation,
@@ -72,7 +74,6 @@ class HumanSeat(SeatLayout):
         model: LLMClient | Simulation | Tape | str | Path | None = None,
         loss: QuadraticLoss | None = None,
     ) -> None:
-        self._deaf: list[Callable[[], None]] = []
         self._following = Following()
         self.simulation = simulation
         super().__init__(chosen_people(simulation, agent))
@@ -338,10 +339,11 @@ class HumanSeat(SeatLayout):
         return heading + answers_html(self.simulation, list(self.agents))
 
     def close(self) -> None:
-        """Take the seat away; the run goes on, and a question waits for another seat."""
+        """Take the seat away and stop a turn started here; any other waits for another seat."""
         if self._deaf:
             self.worker.call(self._following.stop)
+            _seats.get(self.simulation, WeakSet()).discard(self)
         for stop in self._deaf:
             stop()
-        _seats.get(self.simulation, WeakSet()).discard(self)
+        self._deaf = ()
         super().close()

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import ipywidgets as w
 from markupsafe import Markup
 
+from llmsim_lab.checks import plain_text, whole_number
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.lab.attempts import follow, turn_at
+from llmsim_lab.lab.attempts import turn_at
 from llmsim_lab.lab.choices import Choices, checkbox, status_choices, text_box
 from llmsim_lab.lab.inputs import dropdown, number_box, row
 from llmsim_lab.lab.reasoning import COLUMNS, Filter, Step, chain_html, rows_of, step_row, steps_of
@@ -91,12 +92,7 @@ class ReasoningInspector(LabWidget):
         chosen(self.text_box, lambda: self._go(self.turn_box.value))
         chosen(self.page_box, self._draw)
         chosen(self.changes_box, self._draw)
-        self._stop_listening = follow(self.simulation, lambda: self.worker.call(self._grew))
-
-    def close(self) -> None:
-        """Take the widget from the page; it follows the run no longer."""
-        self._stop_listening()
-        super().close()
+        self.follow(self.simulation, lambda: self.worker.call(self._grew))
 
     def _grew(self) -> None:
         """Take note of a new turn; who looked at the latest one sees it."""
@@ -143,14 +139,9 @@ class ReasoningInspector(LabWidget):
         Raises:
             ConfigError: the run has no such turn, or the turn no such agent or component.
         """
-        number = self.turn_box.value if turn is None else turn
-        shown = turn_at(self.simulation, number)
-        if shown is None:
-            turns = self.simulation.turns
-            raise ConfigError(
-                f"the run has no turn {number}; it has turns {turns[0].number} to "
-                f"{turns[-1].number}"
-            )
+        shown = self._named(self.turn_box.value if turn is None else turn)
+        number = shown.number
+        plain_text("text", text)
         steps = [step.chain for its in steps_of(shown).values() for step in its]
         for name, given, there in (
             ("agent", agent, [chain.agent for chain in steps]),
@@ -170,6 +161,15 @@ class ReasoningInspector(LabWidget):
             ):
                 self._choices.set(box, value)
             self._go(number)
+
+    def _named(self, turn: int) -> TurnLike:
+        shown = turn_at(self.simulation, whole_number("turn", turn))
+        if shown is None:
+            turns = self.simulation.turns
+            raise ConfigError(
+                f"the run has no turn {turn}; it has turns {turns[0].number} to {turns[-1].number}"
+            )
+        return shown
 
     def _seek(self, step: int) -> None:
         """Go to the next turn, before or after, in which something passes the filter."""
@@ -263,14 +263,17 @@ class ReasoningInspector(LabWidget):
 
         Args:
             turn: only this one's; the whole run's if not given.
+
+        Raises:
+            ConfigError: the run has no such turn.
         """
         import pandas as pd
 
+        turns = tuple(self.simulation.turns) if turn is None else (self._named(turn),)
         wanted = self.wanted
         rows = [
             step_row(step)
-            for one in tuple(self.simulation.turns)
-            if turn in (None, one.number)
+            for one in turns
             for steps in steps_of(one).values()
             for step in steps
             if wanted.fits(step)

@@ -8,11 +8,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
+from llmsim_lab.checks import whole_number
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.experiments import Progress, PromptExperiment, Variant
 from llmsim_lab.experiments.bench import Bench
 from llmsim_lab.experiments.keeping import asks_nobody
 from llmsim_lab.experiments.plan import duration, plan_of
+from llmsim_lab.experiments.setup import check_variants, config_of, seed_of, turn_numbers
 from llmsim_lab.lab.comparer_form import (
     done_text,
     draft_schedule,
@@ -20,6 +22,7 @@ from llmsim_lab.lab.comparer_form import (
     spread,
     turns_text,
 )
+from llmsim_lab.lab.comparer_layout import MOST_SAMPLES
 from llmsim_lab.lab.comparer_results import ComparerResults
 from llmsim_lab.lab.source import Source, simulation_of
 from llmsim_lab.lab.variant_editor import VariantEditor, VariantList
@@ -54,6 +57,9 @@ class PromptComparer(ComparerResults):
         seed: the samples' seeds follow it; the client's if not given, else 0.
         temperature: of the model; as recorded if not given.
 
+    Raises:
+        ConfigError: an argument is none of these, or the run has no such component.
+
     Attributes:
         experiment: the one that was run last or loaded, if any.
         experiments: all of them, in order.
@@ -84,15 +90,19 @@ class PromptComparer(ComparerResults):
             )
         bench = Bench(simulation, component)
         there = bench.turns
-        first = spread(there, _MOST_TURNS_AT_FIRST) if turns is None else list(turns)
+        first = spread(there, _MOST_TURNS_AT_FIRST) if turns is None else turn_numbers(turns)
+        samples = whole_number("samples", samples, least=1, most=MOST_SAMPLES)
+        config = config_of(simulation, llm_client or simulation.llm_client, temperature)
+        seed = seed if seed is None else seed_of(seed, config)
+        if variants is None:
+            variants = {"as it was": None, "variant 2": None}
+        check_variants(variants)
         super().__init__(bench, turns=turns_text(first), samples=samples)
         self.simulation = simulation
         self.llm_client = llm_client
         self._seed, self._temperature = seed, temperature
         self._set_up_as: tuple[object, ...] | None = None
-        self.variants = VariantList(
-            bench, variants or {"as it was": None, "variant 2": None}, on_change=self.refresh
-        )
+        self.variants = VariantList(bench, variants, on_change=self.refresh)
         self.editor_box.children = [self.variants]
         self.add_button.on_click(self._on_add)
         self.run_button.on_click(lambda _: self.start(self._run))
@@ -127,11 +137,12 @@ class PromptComparer(ComparerResults):
             experiment.component,
             variants=experiment.variants,
             turns=experiment.turns,
-            samples=experiment.samples,
             llm_client=llm_client,
             seed=experiment.seed,
             temperature=experiment.config.temperature,
         )
+        widget.samples_box.max = max(MOST_SAMPLES, experiment.samples)
+        widget.samples_box.value = experiment.samples
         widget.only_box.value = experiment.only_component
         widget._take(experiment)
         widget.refresh()
@@ -146,7 +157,7 @@ class PromptComparer(ComparerResults):
         self.variants.show_differences(bool(self.difference_box.value))
 
     def add_variant(self, name: str = "", prompt: Variant = None) -> VariantEditor:
-        """Add a variant; see ``VariantList.add``."""
+        """Add a variant; see ``VariantList.add``, which refuses while a comparison runs."""
         return self.variants.add(name, prompt)
 
     # --- what is shown before a run -----------------------------------------------------------

@@ -8,8 +8,9 @@ from itertools import zip_longest
 
 from markupsafe import Markup
 
+from llmsim_lab.checks import plain_text, whole_number
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.lab.attempts import Attempts, Hit, Seen, fits, follow
+from llmsim_lab.lab.attempts import Attempts, Hit, Seen, fits
 from llmsim_lab.lab.choices import Choices
 from llmsim_lab.lab.prompt_html import (
     conversation_text,
@@ -85,12 +86,7 @@ class PromptViewer(ViewerLayout):
         chosen(self.agent_box, self._fill_attempts)
         chosen(self.attempt_box, self._show_chosen)
         chosen(self.compare_box, self._show_changes)
-        self._stop_listening = follow(self.simulation, lambda: self.worker.call(self._grew))
-
-    def close(self) -> None:
-        """Take the widget from the page; it follows the run no longer."""
-        self._stop_listening()
-        super().close()
+        self.follow(self.simulation, lambda: self.worker.call(self._grew))
 
     def _grew(self) -> None:
         """Take note of a new turn; who looked at the latest one sees it."""
@@ -126,13 +122,19 @@ class PromptViewer(ViewerLayout):
         Raises:
             ConfigError: there is no such request.
         """
-        number = self.turn_box.value if turn is None else turn
+        number = self.turn_box.value if turn is None else whole_number("turn", turn)
+        attempt = whole_number("attempt", attempt, least=1)
+        first_turn, last_turn = self._attempts.first, self._attempts.last
+        if not first_turn <= number <= last_turn:
+            raise ConfigError(
+                f"the run has no turn {number}; it has turns {first_turn} to {last_turn}"
+            )
         there = self._attempts.of(number)
         wanted = [s for s in there if fits(s, component=component or "", agent=agent or "")]
         if wanted:  # several components or agents may fit: the first one's attempts count
             first = wanted[0]
             wanted = [s for s in wanted if (s.component, s.agent) == (first.component, first.agent)]
-        if not 1 <= attempt <= len(wanted):
+        if attempt > len(wanted):
             names = dict.fromkeys(f"{seen.component} of {seen.agent}" for seen in there)
             raise ConfigError(
                 f"turn {number} has no attempt {attempt} of "
@@ -277,6 +279,7 @@ class PromptViewer(ViewerLayout):
         Returns:
             Where it was found, up to 5,000 places; the first is shown.
         """
+        plain_text("text", text)
         with self._view:
             return self.search.find(text)
 

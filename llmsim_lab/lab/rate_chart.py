@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,9 +27,10 @@ from llmsim_lab.lab.charts.export import (
     small_png,
 )
 from llmsim_lab.lab.charts.pace import Pace
+from llmsim_lab.lab.charts.references import check_choices
 from llmsim_lab.lab.charts.scene import Choice, Scene, compose
 from llmsim_lab.lab.charts.screen import Screen
-from llmsim_lab.lab.charts.tracks import Ensemble, read_runs
+from llmsim_lab.lab.charts.tracks import Ensemble, read_runs, run_numbers
 from llmsim_lab.lab.inputs import row
 from llmsim_lab.lab.widget import LabWidget
 
@@ -54,7 +56,8 @@ class RateChart(LabWidget):
         runs: simulations; tapes or their files; frames as ``to_frame()`` gives them; a list of
             these as an ensemble, drawn as a fan; mappings from names to any of them.
         names: for the legend, in the runs' order, a tape's runs one by one.
-        numbers: of tapes, these runs only.
+        run: of tapes, only the run of this number, or of these numbers; all if not given.
+        numbers: the same; give one of the two.
         main: the large panel's column; the first that the runs name if not given.
         panels: the small panels' columns; the next three if not given.
         history: what really happened, from the runs' first quarter on; a frame instead of US data.
@@ -87,10 +90,13 @@ class RateChart(LabWidget):
         >>> chart.save("fan.svg")  # doctest: +SKIP
     """
 
+    _stops: Sequence[Callable[[], None]] = ()
+
     def __init__(
         self,
         *runs: object,
         names: Sequence[str] | None = None,
+        run: int | Sequence[int] | None = None,
         numbers: Sequence[int] | None = None,
         main: str | None = None,
         panels: Sequence[str] | None = None,
@@ -99,7 +105,8 @@ class RateChart(LabWidget):
         title: str = "",
     ) -> None:
         super().__init__()
-        self._items = read_runs(runs, names=names, numbers=numbers)
+        check_choices(panels=panels, history=history, rule=rule, title=title)
+        self._items = read_runs(runs, names=names, numbers=run_numbers(run, numbers))
         self._tracks = [
             track
             for item in self._items
@@ -284,6 +291,8 @@ class RateChart(LabWidget):
         Raises:
             ConfigError: it ends in something else, or cannot be written.
         """
+        if not isinstance(path, str | PathLike):
+            raise ConfigError(f"{path!r:.80} is no path; give a file's name: save('chart.svg')")
         path = Path(path)
         content = self._content(file_kind(path.name))
         try:

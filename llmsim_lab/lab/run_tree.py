@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import ipywidgets as w
 from markupsafe import Markup
 
+from llmsim_lab.checks import whole_number
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.lab.inputs import dropdown, row
 from llmsim_lab.lab.run_compare import chart_html, differences, differences_html
@@ -19,6 +20,7 @@ from llmsim_lab.lab.widget import LabWidget, button, settled
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.llm.tape import RunInfo
 from llmsim_lab.markup import join, pairs, pre, safe, table
+from llmsim_lab.runs.manifest import refuse_experiment
 from llmsim_lab.text import clip, number, printable
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ class RunTree(LabWidget):
 
     Args:
         tape: the tape or its file, which is opened for reading only.
+        run: the number of the run whose facts are shown; the first if not given.
         llm_client: the model for forks made in the stepper that a run is opened in.
 
     Attributes:
@@ -49,12 +52,23 @@ class RunTree(LabWidget):
         checked: what the last check came to, or None before it.
     """
 
-    def __init__(self, tape: Tape | str | Path, *, llm_client: LLMClient | None = None) -> None:
+    stepper: TurnStepper | None = None
+
+    def __init__(
+        self,
+        tape: Tape | str | Path,
+        *,
+        run: int | None = None,
+        llm_client: LLMClient | None = None,
+    ) -> None:
         super().__init__()
+        if not isinstance(tape, Tape | str | Path):
+            raise ConfigError(
+                f"{type(tape).__name__} is no tape; pass a Tape or a tape's file: RunTree('x.tape')"
+            )
         self.tape = tape if isinstance(tape, Tape) else Tape(tape, read_only=True)
         self.llm_client = llm_client
         self.comparison: pd.DataFrame | None = None
-        self.stepper: TurnStepper | None = None
         self.checked: Checked | None = None
         self._relisting = False
         self.tree = w.HTML()
@@ -98,6 +112,8 @@ class RunTree(LabWidget):
         )
         self._set_busy(False)
         self.refresh()
+        if run is not None:
+            self.select(run)
 
     def _wire(self) -> None:
         self.run_box.observe(self._chosen, names="value")
@@ -132,7 +148,14 @@ class RunTree(LabWidget):
         try:
             self.run_box.options = options
             self.run_box.value = chosen
-            self.other_box.options = [("nothing", _NOTHING), *options]
+            self.other_box.options = [
+                ("nothing", _NOTHING),
+                *(
+                    option
+                    for option, info in zip(options, text.runs, strict=True)
+                    if info.verb != "experiment"
+                ),
+            ]
             self.other_box.value = other
         finally:
             self._relisting = False
@@ -155,11 +178,15 @@ class RunTree(LabWidget):
             compare_with: another's.
 
         Raises:
-            TapeError: there is no such run.
+            ConfigError: a number is no whole one, or the widget is at work.
+            TapeError: there is no such run, or one of those to compare is an experiment.
         """
-        for number_of in (run, compare_with):
-            if number_of is not None:
-                self.tape.run(number_of)
+        run = whole_number("run", run)
+        shown = self.tape.run(run)
+        if compare_with is not None:
+            compare_with = whole_number("compare_with", compare_with)
+            for info in (self.tape.run(compare_with), shown):
+                refuse_experiment(info.id, info.manifest)
         if self.worker.busy:
             raise ConfigError("this widget is at work; await widget.idle() first, or stop it")
         self._relisting = True
@@ -200,6 +227,8 @@ class RunTree(LabWidget):
                 self.say("A run does not differ from itself; compare it with another one.")
             return
         a, b = self.tape.run(self.selected), self.tape.run(other)
+        for info in (a, b):
+            refuse_experiment(info.id, info.manifest)
         self.comparison = self.tape.compare(a.id, b.id)
         self.differences.value = str(differences_html(a, b, differences(self.comparison)))
         self.chart.value = str(chart_html(self.tape, a, b))
@@ -221,6 +250,7 @@ class RunTree(LabWidget):
         run = self.selected
         stepper = TurnStepper(self.tape, run=run, llm_client=self.llm_client)
         stepper.on_change(lambda _: self._look_again())
+        self.close_run()
         self.stepper = stepper
         self.opened.children = (stepper,)
         self.say(f"Run {run} is open below.")
@@ -232,10 +262,16 @@ class RunTree(LabWidget):
 
     def close_run(self) -> None:
         """Take the opened run away; what it is playing is stopped."""
-        if self.stepper is not None:
-            self.stepper.stop()
-            self.stepper = None
         self.opened.children = ()
+        if self.stepper is not None:
+            self.stepper.close()
+            self.stepper = None
+
+    def close(self) -> None:
+        """Take the widget from the page, with the opened run; what they are at is stopped."""
+        if self.stepper is not None:
+            self.close_run()
+        super().close()
 
     async def _check(self) -> None:
         def say(run: int, runs: int) -> None:

@@ -151,6 +151,13 @@ def leaderboard(
         ConfigError: there are no people in the run, no turn was played, or the recorded run had
             another start or other shocks.
     """
+    if not isinstance(simulation, Simulation):
+        raise ConfigError(
+            f"{type(simulation).__name__} is no economic simulation; pass the people's run, a "
+            "Simulation, or a recorded one: leaderboard(load('x.tape'))"
+        )
+    if loss is not None and not isinstance(loss, QuadraticLoss):
+        raise ConfigError(f"loss={loss!r:.80} is no loss; pass QuadraticLoss(gap_weight=0.5)")
     turns = simulation.turn - simulation.turns[0].number
     people = people_in(simulation)
     client = model if isinstance(model, LLMClient) else None

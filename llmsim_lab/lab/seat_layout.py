@@ -93,7 +93,12 @@ def chosen_people(simulation: Simulation, agent: str | None) -> list[HumanAgent]
     Raises:
         ConfigError: there is nobody, or nobody of that name.
     """
-    people = people_in(simulation) if isinstance(simulation, Simulation) else []
+    if not isinstance(simulation, Simulation):
+        raise ConfigError(
+            f"{type(simulation).__name__} is no economic simulation; pass a Simulation, as in "
+            "HumanSeat(Simulation(config)), or a recorded one: HumanSeat(load('x.tape'))"
+        )
+    people = people_in(simulation)
     if not people:
         raise ConfigError(
             f"{simulation!r:.120} has no people in it; make a nation kind: human, as in "

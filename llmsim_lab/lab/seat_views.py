@@ -60,7 +60,8 @@ def news(
     if playing:
         return f"Turn {turn + 1} is being played."
     if turn >= planned > 0:
-        return f"All {planned} turns are played. Score shows how you did."
+        played = "The one turn is played" if planned == 1 else f"All {planned} turns are played"
+        return f"{played}. Score shows how you did."
     return f"{turn} of {planned} turns are played. Step starts turn {turn + 1}."
 
 

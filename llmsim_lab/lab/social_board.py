@@ -95,7 +95,7 @@ class SocialBoard(SocialWidget):
     def _title(self, turn: SocialTurn) -> str:
         name = clip(visible(self.simulation.config.name), 80)
         users = len(turn.state.people)
-        return f"{name}, round {turn.number}: {users:,} users, {turn.asked:,} decisions left open"
+        return f"{name}, round {turn.number}: {users:,} users; choices left open: {turn.asked:,}"
 
     def _count(self, turn: SocialTurn) -> dict[AgentState, int]:
         if turn.number not in self._counts:

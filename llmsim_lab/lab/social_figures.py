@@ -186,8 +186,11 @@ def cascade_figure(cascade: Cascade, *, title: str | None = None) -> Figure:
         title: above the chart; the first post's author and text if not given.
     """
     places = _places(cascade)
+    width = min(14.0, max(8.0, 1.6 * (cascade.depth + 1)))
     height = min(12.0, max(2.5, 0.26 * (max(y for _, y in places.values()) + 2)))
-    figure: Figure = _figure_class()(figsize=(8, height), layout="constrained", facecolor="white")
+    figure: Figure = _figure_class()(
+        figsize=(width, height), layout="constrained", facecolor="white"
+    )
     axes = figure.subplots()
     for parent, below in cascade.children.items():
         for post in below:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from typing import Any, cast
 
 from markupsafe import Markup
 
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.lab.attempts import follow
 from llmsim_lab.lab.charts.pace import Pace
 from llmsim_lab.lab.choices import Choices
 from llmsim_lab.lab.source import Source, simulation_of
@@ -55,7 +53,7 @@ class SocialWidget(LabWidget):
         self._view = threading.RLock()
         self._choices = Choices(self._view, show_error=self.show_error)
         self._pace = Pace(self._redraw, self.worker.call)
-        self._stop_listening: Callable[[], None] = follow(simulation, self._pace.ask)
+        self.follow(simulation, self._pace.ask)
 
     def refresh(self) -> None:
         """Show the run as it is now."""
@@ -64,8 +62,3 @@ class SocialWidget(LabWidget):
     def _redraw(self) -> None:
         with self._view:
             self.refresh()
-
-    def close(self) -> None:
-        """Take the widget from the page; it follows the run no longer."""
-        self._stop_listening()
-        super().close()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
+from llmsim_lab.checks import whole_number
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.lab.playing import Playing, waiting_text
 from llmsim_lab.lab.source import Source, simulation_of
@@ -112,11 +113,9 @@ class TurnStepper(StepperView):
         self.start(work)
 
     def _new_playing(self, turns: int) -> Playing:
-        if isinstance(turns, bool) or not isinstance(turns, int) or not 1 <= turns <= MOST_TURNS:
-            raise ConfigError(f"turns={turns!r} must be a whole number, 1 to {MOST_TURNS:,}")
         return Playing(
             self.simulation,
-            turns,
+            whole_number("turns", turns, least=1, most=MOST_TURNS),
             on_tick=self._show_progress,
             on_turn=self._arrived,
             tick_s=self.tick_s,
@@ -180,7 +179,7 @@ class TurnStepper(StepperView):
         """
         if self.worker.busy:
             raise ConfigError("a fork has to wait until the turns under way are played, or stopped")
-        return self._fork(self.shown if turn is None else turn, changes)
+        return self._fork(self.shown if turn is None else whole_number("turn", turn), changes)
 
     def _fork(self, turn: int, changes: dict[str, Any]) -> SimulationLike:
         if self.llm_client is not None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from markupsafe import Markup
 
+from llmsim_lab.checks import whole_number
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.lab.attempts import follow
 from llmsim_lab.lab.stepper_layout import StepperLayout
 from llmsim_lab.lab.stepper_runs import RunList
 from llmsim_lab.lab.turn_panel import turn_and_before
@@ -40,7 +40,7 @@ class StepperView(StepperLayout):
         self.shown = simulation.turn
         self._seen = self.shown
         self._relisting = False
-        self._stop_listening = self._follow()
+        self._listen()
         self.first_button.on_click(lambda _: self.show(self.simulation.turns[0].number))
         self.previous_button.on_click(lambda _: self._move(-1))
         self.next_button.on_click(lambda _: self._move(+1))
@@ -67,6 +67,7 @@ class StepperView(StepperLayout):
         Raises:
             ConfigError: the run has no such turn.
         """
+        turn = whole_number("turn", turn)
         first, last = self.simulation.turns[0].number, self.simulation.turn
         if not first <= turn <= last:
             raise ConfigError(f"turn {turn} is not there to show; the run has {first} to {last}")
@@ -98,9 +99,9 @@ class StepperView(StepperLayout):
             self.panel.show(simulation, self.shown, name=self._runs.name_of(simulation))
         self._tell(self._change_hooks, self)
 
-    def _follow(self) -> Callable[[], None]:
+    def _listen(self) -> None:
         """Hear of turns that the run shown plays, whoever plays them."""
-        return follow(self.simulation, lambda: self.worker.call(self._grew))
+        self.follow(self.simulation, lambda: self.worker.call(self._grew))
 
     def _grew(self) -> None:
         """Show what was played from elsewhere; one's own turns have been shown already."""
@@ -110,11 +111,8 @@ class StepperView(StepperLayout):
             if self.shown == self._seen:
                 self.shown = self.simulation.turn
             self.refresh()
-
-    def close(self) -> None:
-        """Take the widget from the page; it follows the run no longer."""
-        self._stop_listening()
-        super().close()
+            if not self.worker.busy:
+                self.say(f"The run is at turn {self.simulation.turn}; it was played elsewhere.")
 
     def _show_runs(self) -> None:
         options = self._runs.options()
@@ -136,8 +134,7 @@ class StepperView(StepperLayout):
 
     def _look_at(self, turn: int) -> None:
         """Show a turn of the run that has just been chosen or made."""
-        self._stop_listening()
-        self._stop_listening = self._follow()
+        self._listen()
         self.shown = turn
         self.refresh()
 

@@ -9,6 +9,7 @@ import ipywidgets as w
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.experiments import Variant
 from llmsim_lab.experiments.bench import Bench
+from llmsim_lab.experiments.setup import prompt_of
 from llmsim_lab.lab.inputs import row
 from llmsim_lab.lab.texts import word_diff
 from llmsim_lab.lab.variant_preview import show
@@ -154,14 +155,10 @@ class VariantList(w.VBox):
         self._on_change = on_change
         self.editors: list[VariantEditor] = []
         self._differences = False
+        self._locked = False
         super().__init__()
         for name, variant in variants.items():
-            self._append(name, self._prompt_of(variant))
-
-    def _prompt_of(self, variant: Variant) -> Prompt:
-        if isinstance(variant, str):
-            return self._bench.prompt.edit(variant)
-        return self._bench.prompt if variant is None else variant
+            self._append(name, prompt_of(name, variant, bench))
 
     def _append(self, name: str, prompt: Prompt) -> VariantEditor:
         editor = VariantEditor(
@@ -182,14 +179,24 @@ class VariantList(w.VBox):
         Args:
             name: what it is called; a number of its own if empty.
             prompt: what it says at first; a copy of the last variant if not given.
+
+        Raises:
+            ConfigError: name or prompt is none, or a comparison is running.
         """
+        if self._locked:
+            raise ConfigError(
+                "a comparison is running; stop it, or wait for it with `await widget.idle()`, "
+                "before you add a variant"
+            )
         taken = {editor.name for editor in self.editors}
         number = len(self.editors) + 1
-        while not name:
+        while name == "":
             name = f"variant {number}" if f"variant {number}" not in taken else ""
             number += 1
         last = self.editors[-1].prompt or self._bench.prompt
-        editor = self._append(name, last if prompt is None else self._prompt_of(prompt))
+        editor = self._append(
+            name, prompt_of(name, last if prompt is None else prompt, self._bench)
+        )
         self._on_change()
         return editor
 
@@ -202,7 +209,8 @@ class VariantList(w.VBox):
             self._on_change()
 
     def lock(self, locked: bool) -> None:
-        """Let the variants be edited, or not."""
+        """Let the variants be edited and added to, or not."""
+        self._locked = locked
         for editor in self.editors:
             editor.lock(locked)
 

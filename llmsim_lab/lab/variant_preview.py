@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import ipywidgets as w
@@ -11,7 +11,7 @@ from llmsim_lab.errors import LabError
 from llmsim_lab.experiments.bench import Bench
 from llmsim_lab.lab.choices import checkbox
 from llmsim_lab.lab.inputs import row
-from llmsim_lab.markup import join, pre, safe
+from llmsim_lab.markup import join, pre, safe, visible
 from llmsim_lab.prompts import Prompt
 
 __all__ = ["VariantPreview", "show"]
@@ -99,12 +99,13 @@ def show(part: w.HTML, value: str) -> None:
         part.value = value
 
 
-def _options(choice: w.Dropdown, options: list[str] | list[int]) -> None:
-    """Offer options; what was chosen stays, if it is still there."""
+def _options(choice: w.Dropdown, values: Sequence[str | int]) -> None:
+    """Offer values under labels that hide nothing; what was chosen stays, if it is still there."""
+    options = [(visible(str(value)), value) for value in values]
     if list(choice.options) != options:
         before = choice.value
         choice.options = options
-        if before in options:
+        if before in values:
             choice.value = before
-        elif options:
-            choice.value = options[0]
+        elif values:
+            choice.value = values[0]

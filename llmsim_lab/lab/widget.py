@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import ipywidgets as w
 from markupsafe import Markup
 
 from llmsim_lab.errors import ConfigError, LabError
+from llmsim_lab.lab.attempts import follow
 from llmsim_lab.lab.worker import Work, Worker
 from llmsim_lab.markup import details, join, pre, safe
+
+if TYPE_CHECKING:
+    from llmsim_lab.runs.protocol import SimulationLike
 
 __all__ = ["SETTLE_S", "LabWidget", "button", "settled"]
 
@@ -62,6 +66,10 @@ class LabWidget(w.VBox):
         worker: what does the work.
     """
 
+    # Python closes also what was never built to its end, as one with a wrong argument is.
+    _built = False
+    _deafen: Callable[[], None] | None = None
+
     def __init__(self) -> None:
         self.controls: Sequence[w.DOMWidget] = ()
         self.stoppers: Sequence[w.DOMWidget] = ()
@@ -73,6 +81,7 @@ class LabWidget(w.VBox):
         self._last_work: Work | None = None
         self.worker = Worker(on_begin=self._begin, on_end=self._end)
         super().__init__()
+        self._built = True
 
     # --- what each widget says of itself ------------------------------------------------------
 
@@ -164,6 +173,31 @@ class LabWidget(w.VBox):
             control.disabled = busy
         for control in self.stoppers:
             control.disabled = not busy
+
+    # --- a run that is played elsewhere --------------------------------------------------------
+
+    def follow(self, simulation: SimulationLike, grew: Callable[[], object]) -> None:
+        """Have something done after each turn that a run plays, until the widget is closed.
+
+        Args:
+            simulation: the run; the one followed before is followed no longer.
+            grew: what is done, in the thread that plays.
+        """
+        self.unfollow()
+        self._deafen = follow(simulation, grew)
+
+    def unfollow(self) -> None:
+        """Follow no run any more."""
+        if self._deafen is not None:
+            self._deafen()
+            self._deafen = None
+
+    def close(self) -> None:
+        """Take the widget from the page: it follows no run, and what it is at is stopped."""
+        self.unfollow()
+        if self._built:
+            self.worker.stop()
+        super().close()
 
     # --- what is said in place ----------------------------------------------------------------
 

@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from llmsim_lab.calls import Status
 from llmsim_lab.errors import ConfigError
+from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.runs.protocol import TurnLike
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["chains_frame", "turn_row"]
+__all__ = ["CHAIN_COLUMNS", "chain_row", "chains_frame", "turn_row"]
 
 _STATUSES: tuple[Status, ...] = get_args(Status)
 _COMMON = {"turn", "calls", *_STATUSES, "tokens", "seconds", "interventions"}
-_CHAIN_COLUMNS = (
+CHAIN_COLUMNS = (
     "turn",
     "component",
     "agent",
@@ -29,6 +30,7 @@ _CHAIN_COLUMNS = (
     "reply_tokens",
     "seconds",
 )
+"""Of a frame of decisions."""
 
 
 def turn_row(turn: TurnLike, own: dict[str, Any]) -> dict[str, Any]:
@@ -59,6 +61,24 @@ def turn_row(turn: TurnLike, own: dict[str, Any]) -> dict[str, Any]:
     return row
 
 
+def chain_row(chain: LLMReasoningChain) -> tuple[Any, ...]:
+    """Return a decision as a row of a frame; ``CHAIN_COLUMNS`` has the names."""
+    call = chain.call
+    return (
+        chain.turn,
+        chain.component,
+        chain.agent,
+        chain.status,
+        chain.confidence,
+        chain.reasoning,
+        call.request.model if call else None,
+        call.attempts if call else 0,
+        call.prompt_tokens if call else 0,
+        call.reply_tokens if call else 0,
+        call.seconds if call else 0.0,
+    )
+
+
 def chains_frame(turns: Iterable[TurnLike]) -> pd.DataFrame:
     """Return one row a decision, in the order in which a turn's chains stand.
 
@@ -68,23 +88,5 @@ def chains_frame(turns: Iterable[TurnLike]) -> pd.DataFrame:
     """
     import pandas as pd
 
-    rows = []
-    for turn in turns:
-        for chain in turn.chains:
-            call = chain.call
-            rows.append(
-                (
-                    chain.turn,
-                    chain.component,
-                    chain.agent,
-                    chain.status,
-                    chain.confidence,
-                    chain.reasoning,
-                    call.request.model if call else None,
-                    call.attempts if call else 0,
-                    call.prompt_tokens if call else 0,
-                    call.reply_tokens if call else 0,
-                    call.seconds if call else 0.0,
-                )
-            )
-    return pd.DataFrame(rows, columns=list(_CHAIN_COLUMNS))
+    rows = [chain_row(chain) for turn in turns for chain in turn.chains]
+    return pd.DataFrame(rows, columns=list(CHAIN_COLUMNS))

@@ -29,6 +29,7 @@ __all__ = [
     "make_manifest",
     "model_differs",
     "prompts_of",
+    "refuse_experiment",
     "with_model",
 ]
 
@@ -98,6 +99,23 @@ def config_of(info: RunInfo) -> Any:
         ) from error
 
 
+def refuse_experiment(run: int, manifest: Mapping[str, Any]) -> None:
+    """Refuse a prompt experiment where a run is wanted.
+
+    Args:
+        run: the run's number.
+        manifest: its manifest.
+
+    Raises:
+        TapeError: it is one; the message says what shows it.
+    """
+    if "experiment" in manifest:
+        raise TapeError(
+            f"run {run} is a prompt experiment, whose turns are samples; "
+            f"PromptExperiment.load(tape, {run}) shows it"
+        )
+
+
 def check_manifest(run: int, manifest: Mapping[str, Any], part_names: Collection[str]) -> None:
     """Refuse a manifest that lacks what a run is rebuilt from.
 
@@ -109,11 +127,7 @@ def check_manifest(run: int, manifest: Mapping[str, Any], part_names: Collection
     Raises:
         TapeError: it says what is wrong; the tape is damaged.
     """
-    if "experiment" in manifest:
-        raise TapeError(
-            f"run {run} is a prompt experiment, whose turns are samples; "
-            f"PromptExperiment.load(tape, {run}) shows it"
-        )
+    refuse_experiment(run, manifest)
     faults = manifest_faults(manifest)
     if not faults and not all(name in part_names for name in manifest["given"]):
         faults = ["it was given something that no run takes"]

@@ -207,8 +207,13 @@ class Replaying:
 def load_turns(kind: AnyKind, tape: Tape, run: int, *, up_to: int | None = None) -> list[Any]:
     """Return a run's turns from the tape, those it shares with its parents included."""
     line = tape.line(run)
-    turns = []
+    turns: list[Any] = []
     for record in tape.turn_records(run, up_to=up_to):
+        if turns and record["turn"] != turns[-1].number + 1:
+            raise TapeError(
+                f"run {run} on the tape {tape.path} is damaged: turn {record['turn']} follows turn "
+                f"{turns[-1].number}; `llmsim-lab tape verify` says what else is wrong"
+            )
         part = next((part for part, last in line if record["turn"] <= last), run)
         known = {call.id: call.attempt for call in tape.calls(part, turn=record["turn"])}
         turns.append(decode_turn(kind, record, _Attempts(tape, known)))

@@ -17,6 +17,7 @@ from llmsim_lab.statechart.guards import GUARDS
 from llmsim_lab.statechart.posts import Post
 from llmsim_lab.statechart.profiles import ProfileConfig
 from llmsim_lab.statechart.reasoner import Reasoner
+from llmsim_lab.statechart.rounds import fired_in
 from llmsim_lab.statechart.rules import RuleReasoner
 from llmsim_lab.statechart.state import FeedEntry, Person, SocialState
 from llmsim_lab.statechart.states import AgentState
@@ -45,7 +46,8 @@ def make_chart(config: SocialConfig) -> Statechart[AgentState]:
     """Return the chart of a run.
 
     Raises:
-        ConfigError: it is not sound, or has states or actions that the simulation does not know.
+        ConfigError: it is not sound, or has states, actions or triggers that the simulation does
+            not know.
     """
     chart = load_chart(config.chart or "social_feed", guards=GUARDS)
     if foreign := [state for state in chart.states if not isinstance(state, AgentState)]:
@@ -53,6 +55,12 @@ def make_chart(config: SocialConfig) -> Statechart[AgentState]:
             f"chart: the social simulation knows the states {', '.join(AgentState)}; it does not "
             f"know {', '.join(map(str, foreign))}"
         )
+    for move in chart.transitions:
+        if move.trigger not in (fired := fired_in(move.source)):
+            raise ConfigError(
+                f"chart: {move}: no round fires {move.trigger!r} in the state {move.source!s}; "
+                f"what is fired there: {', '.join(fired)}"
+            )
     return chart
 
 

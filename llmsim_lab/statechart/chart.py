@@ -3,6 +3,10 @@
 A chart is a table that any number of agents share; it holds no agent's state. The vocabulary
 (trigger, guard, action, document order) is that of the W3C's State Chart XML recommendation (2015).
 Charts here are flat: no state has states inside.
+
+The libraries for state machines (python-statemachine, transitions) bind a machine to each agent and
+change its state when a trigger fires; where several transitions match they take the first. Here a
+chart must say what is legal without doing it, so that somebody else can choose.
 """
 
 from __future__ import annotations

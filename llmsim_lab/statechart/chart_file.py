@@ -127,7 +127,8 @@ def _read(path: Path) -> YamlFile:
 def _enum_of(names: tuple[str, ...]) -> Any:
     if set(names) <= {state.value for state in AgentState}:
         return AgentState
-    members: Any = {name: name for name in names}
+    # Numbered, since not every name of a state can be that of an enum's member.
+    members: Any = {f"state_{n}": name for n, name in enumerate(dict.fromkeys(names))}
     return StrEnum("State", members)
 
 

@@ -104,7 +104,8 @@ class SocialIntervention(RunIntervention):
     Attributes:
         turn: the number of the round whose state is changed.
         post: a post to inject.
-        ban: users who may not act any more; their posts are out of the feeds.
+        ban: users who may not act any more; their posts are out of the feeds, others' reshares of
+            them are not.
         unban: users who may again.
         note: why, for the record.
     """

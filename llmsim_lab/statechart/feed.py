@@ -40,8 +40,8 @@ class FeedSelector:
     def choose(self, state: SocialState, rows: Sequence[int]) -> list[Post | None]:
         """Return the post that each of some users sees next; None where there is none left.
 
-        A user sees no own posts, nothing seen before, be it in a post or a reshare of it, and
-        nothing that a banned user wrote or passed on.
+        A user sees no own posts, nothing seen before, be it in a post or a reshare of it, and no
+        post or reshare by a banned user; what others passed on from one stays.
 
         Args:
             state: the network.

@@ -65,7 +65,8 @@ async def ask_rotated(reasoner: Chooser, questions: Sequence[Question]) -> pd.Da
         }
         for (number, turned, one), choice in zip(asked, choices, strict=True)
     ]
-    return pd.DataFrame(rows)
+    columns = ["question", "agent", "trigger", "post", "rotation", "options", "shown_first"]
+    return pd.DataFrame(rows, columns=[*columns, "chosen", "place", "status"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,7 @@ from llmsim_lab.statechart.rules import draw
 from llmsim_lab.statechart.state import FeedEntry, Like, Move, Person, SocialState
 from llmsim_lab.statechart.states import AgentState
 
-__all__ = ["Outcome", "Pending", "Plan", "make_moves", "next_state", "plan_round"]
+__all__ = ["Outcome", "Pending", "Plan", "fired_in", "make_moves", "next_state", "plan_round"]
 
 logger = logging.getLogger(__name__)
 
@@ -74,6 +74,17 @@ class Plan:
         return [move for move in self.pending.values() if len(move.options) > 1]
 
 
+def fired_in(state: AgentState) -> tuple[str, ...]:
+    """Return the triggers that a round may fire for a user in a state."""
+    own = {
+        AgentState.IDLE: ("opens_app",),
+        AgentState.SCROLLING: ("sees_post", "feed_empty"),
+        AgentState.EVALUATING: ("decides",),
+        AgentState.RESTING: (),
+    }
+    return (*own.get(state, ("finishes",)), TIMEOUT)
+
+
 def plan_round(
     state: SocialState,
     agents: Sequence[SocialAgent],
@@ -102,7 +113,9 @@ def plan_round(
             continue
         agent.tick()
         here = agent.state
-        if agent.is_timed_out(chart.timeouts.get(here)) and chart.valid_targets(here, TIMEOUT):
+        late = agent.is_timed_out(chart.timeouts.get(here))
+        # Whom the chart's guards do not let go goes on as ever.
+        if late and chart.valid_targets(here, TIMEOUT, agent=agent):
             _add(plan, row, agent, TIMEOUT, None, chart)
         elif here is AgentState.SCROLLING:
             looking.append(row)

@@ -161,6 +161,11 @@ class SocialSimulation(Run[SocialState, SocialTurn, SocialConfig, SocialInterven
         if not moves:
             return []
         choices = await self.reasoner.choose_all(_questions(plan))
+        if len(choices) != len(moves):
+            raise ConfigError(
+                f"{type(self.reasoner).__name__} gave {len(choices)} answers to {len(moves)} "
+                "questions; choose_all must return one Choice for each, in order"
+            )
         for move, choice in zip(moves, choices, strict=True):
             if choice.state not in move.options:
                 raise ConfigError(

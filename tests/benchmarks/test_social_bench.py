@@ -21,8 +21,9 @@ def script(name: str) -> dict[str, Any]:
 
 
 def test_the_bench_by_rule_writes_its_figures(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
     out = tmp_path / "out.json"
     script("social_bench")["main"](["--quick", "--out", str(out)])
     figures = json.loads(out.read_text(encoding="utf-8"))

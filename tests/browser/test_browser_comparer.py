@@ -37,6 +37,7 @@ def make_bold(notebook: Notebook) -> None:
     bold = text.replace("for a nation", "for a nation, bold and strict")
     assert bold != text
     prompts(notebook).nth(1).fill(bold)
+    notebook.output(WIDGET).get_by_label("Show what differs, word by word").check()
     expect(notebook.output(WIDGET).locator("ins").first).to_contain_text("bold")
     notebook.until("'bold' in comparer.editors[1].prompt.text")
 
@@ -101,7 +102,11 @@ def test_samples_that_fail_are_counted_and_told(notebook: Notebook) -> None:
     notebook.evaluate("model.set(broken=True)")
     notebook.click("Run", cell=WIDGET)
     expect(output).to_contain_text("8 of 8 samples played, 8 failed")
+    expect(output).to_contain_text("All 8 failed, the first with:")
     notebook.screenshot("comparer_failed", of=output)
+    notebook.evaluate("model.set(broken=False)")
+    notebook.click("Play anew", cell=WIDGET)
+    expect(output).to_contain_text("8 of 8 samples played, 0 of them failed")
     assert notebook.faults() == []
 
 
@@ -112,6 +117,7 @@ def test_variants_are_added_and_removed(notebook: Notebook) -> None:
     for count in (4, 3, 2):
         notebook.button("Remove", cell=WIDGET).last.click()
         expect(prompts(notebook)).to_have_count(count)
+    notebook.output(WIDGET).get_by_label("Show a variant as the model would get it").check()
     preview = notebook.output(WIDGET).get_by_label("Turn", exact=True)
     for turn in ("3", "2", "1"):
         preview.select_option(label=turn)

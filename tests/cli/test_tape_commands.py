@@ -63,7 +63,7 @@ def tape(recorded_once: Path, llmsim_lab: Run, tmp_path: Path) -> Path:
 
 def test_a_decision_without_a_confidence_is_shown_without_one(llmsim_lab: Run) -> None:
     social = str(data_path("tapes/social.tape"))
-    status, out, _ = llmsim_lab("tape", "show", social, "--turn", "1")
+    status, out, _ = llmsim_lab("tape", "show", social, "--turn", "3")
     assert status == 0
     assert ": ok" in out
     assert "confidence None" not in out

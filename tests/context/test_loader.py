@@ -266,3 +266,11 @@ def test_a_module_in_two_folders_is_refused(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no module folder"):
         ModuleLoader(tmp_path / "nowhere")
+
+
+def test_code_that_ends_the_program_does_not_load(tmp_path: Path) -> None:
+    (tmp_path / "quitter.yaml").write_text("title: Q\n", encoding="utf-8")
+    (tmp_path / "quitter.py").write_text("import sys\nsys.exit(3)\n", encoding="utf-8")
+
+    with pytest.raises(ConfigError, match=r"quitter\.py, line 2: .*SystemExit: 3"):
+        ModuleLoader(tmp_path).load(["quitter"])

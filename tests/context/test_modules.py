@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import pickle
+import sys
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from context_kit import build, make_code, make_module, make_variables
 
-from llmsim_lab.context import BehaviorModule, ComposedModules, GameEngine
+from llmsim_lab.context import BehaviorModule, ComposedModules, GameEngine, ModuleLoader
 from llmsim_lab.context import apply_deterministic_updates as apply_updates
 from llmsim_lab.errors import ConfigError, LabError, ModuleError
 
@@ -252,3 +255,44 @@ def test_a_module_that_fails_leaves_the_state_as_it_was() -> None:
 )
 def test_without_code_nothing_is_updated(modules: ComposedModules | None) -> None:
     assert apply_updates(modules, GameEngine({}, {"Ada": {"gold": 1}}), 1) == ()
+
+
+def test_a_module_that_changes_its_state_is_told_where_it_did(tmp_path: Path) -> None:
+    (tmp_path / "thief.yaml").write_text("title: T\n", encoding="utf-8")
+    code = "def build_agent_context(agent, own, world):\n    own['gold'] = 9\n"
+    (tmp_path / "thief.py").write_text(code, encoding="utf-8")
+    (module,) = ModuleLoader(tmp_path).load(["thief"])
+
+    with pytest.raises(ModuleError, match=r"thief\.py, line 2"):
+        module.context_for("Ada", {"gold": 1}, {})
+
+
+def test_code_that_ends_the_program_is_a_fault_like_any_other() -> None:
+    def leave(agent: str, own: Any, world: Any) -> str:
+        sys.exit(3)
+
+    module = BehaviorModule(name="quitter", code=SimpleNamespace(build_agent_context=leave))
+    with pytest.raises(ModuleError, match=r"'quitter'.*'Ada'.*SystemExit: 3"):
+        module.context_for("Ada", {}, {})
+
+
+def test_a_text_that_cannot_be_sent_is_refused() -> None:
+    code = SimpleNamespace(build_agent_context=lambda agent, own, world: "half \ud800")
+    with pytest.raises(ModuleError, match="half of a surrogate pair"):
+        BehaviorModule(name="half", code=code).context_for("Ada", {}, {})
+
+
+@pytest.mark.parametrize(
+    ("updates", "message"),
+    [
+        ({"note": "half \ud800"}, "half of a surrogate pair"),
+        ({"half \ud800": 1}, "half of a surrogate pair"),
+        ({"gold": 10**5000}, "'gold' a whole number of 16,610 bits"),
+    ],
+)
+def test_an_update_that_cannot_be_recorded_is_refused(
+    updates: dict[str, Any], message: str
+) -> None:
+    code = SimpleNamespace(compute_state_updates=lambda agent, own, world, step: updates)
+    with pytest.raises(ModuleError, match=message):
+        BehaviorModule(name="odd", code=code).updates_for("Ada", {}, {}, 1)

@@ -17,6 +17,7 @@ from llmsim_lab.experiments.ablation import (
     module_ablation,
     word_distance,
 )
+from llmsim_lab.prompts import Prompt
 from llmsim_lab.runs import find_kind, load, replay, resume
 
 
@@ -95,6 +96,13 @@ def test_a_sample_that_failed_is_counted_and_left_out() -> None:
     assert list(ablation.answers["status"]).count("failed") == 1
 
 
+def test_where_every_sample_failed_it_says_so_instead_of_asking_for_more() -> None:
+    ablation = make_ablation(lambda _: BackendError("slow", reason="timeout"), turns=2)
+    ablation.run()
+    assert ablation.verdict() == "No sample came off. Samples that failed: 2."
+    assert ablation.effect.note.startswith("all 2 pairs had a failed sample")
+
+
 @pytest.mark.parametrize(
     ("turns", "verdict"), [(0, "No sample so far."), (1, "too few pairs for an interval: 1")]
 )
@@ -147,3 +155,17 @@ def test_an_ablation_needs_a_model() -> None:
     config = AblationConfig(prompts={"a": PromptText.of("x"), "b": PromptText.of("y")})
     with pytest.raises(ConfigError, match="asks a model"):
         Ablation(config)
+
+
+def test_there_is_no_prompt_to_replace() -> None:
+    config = AblationConfig(prompts={"a": PromptText.of("x"), "b": PromptText.of("y")})
+    with pytest.raises(ConfigError, match="no prompts to replace: engine"):
+        Ablation(config, llm_client=crisis_client(), prompts={"engine": Prompt("x")})
+
+
+def test_the_distances_can_be_charted() -> None:
+    assert [item.column for item in make_ablation(by_prompt).series] == [
+        "change",
+        "noise",
+        "excess",
+    ]

@@ -184,7 +184,8 @@ async def test_a_sample_without_a_usable_answer_is_a_failed_row_and_is_counted()
     assert "3 pairs of 2 turns used, 1 failed" in experiment.verdicts[0]
     assert experiment.answers["decision"].tolist().count("(failed)") == 1
     assert experiment.directions["failed"].tolist() == [1, 0]
-    assert experiment.agreement["failed"].tolist() == [1, 1, 0]
+    # Pairs of one seed, of different seeds, of the reference's own, of the hawk's own.
+    assert experiment.agreement["failed"].tolist() == [1, 1, 1, 0]
 
 
 @pytest.mark.parametrize("component", ["validator", "engine"])
@@ -355,8 +356,21 @@ def test_a_prompt_that_cannot_be_rendered_on_a_state_is_named_with_the_turn() ->
         ({"component": "agent:Nowhere"}, "is not a part of this run"),
         ({"turns": ()}, "turns is empty; choose from 1, 2, 3"),
         ({"turns": (2, 9)}, "was not asked in turn 9; choose from 1, 2, 3"),
+        ({"turns": 5}, "turns=5 must be the turns' numbers, such as turns=(1, 3)"),
+        ({"turns": "12"}, "turns='12' must be the turns' numbers"),
+        ({"turns": (1.5,)}, "turn=1.5 must be a whole number"),
+        ({"variants": ["a", "b"]}, "variants=['a', 'b'] must be prompts by name"),
+        ({"variants": {5: None, "b": None}}, "name that is not empty, not 5"),
+        ({"component": 5}, "component=5 must be a text"),
         ({"samples": 0}, "samples=0 must be a whole number"),
+        ({"samples": True}, "samples=True must be a whole number"),
+        ({"seed": "a"}, "seed='a' must be a whole number"),
+        ({"seed": 1.5}, "seed=1.5 must be a whole number"),
+        ({"seed": -2}, "seed=-2 must be a whole number from 0 on"),
         ({"temperature": -1}, "temperature=-1"),
+        ({"temperature": "a"}, "temperature='a' must be a finite number"),
+        ({"temperature": float("nan")}, "temperature=nan must be a finite number"),
+        ({"llm_client": 5}, "llm_client=5 is no LLMClient"),
     ],
 )
 def test_wrong_arguments_are_refused_with_the_way_out(

@@ -12,7 +12,8 @@ import pytest
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.experiments import intervals
-from llmsim_lab.experiments.intervals import ENOUGH_TURNS, holm
+from llmsim_lab.experiments.answers import agreement
+from llmsim_lab.experiments.intervals import holm
 from llmsim_lab.experiments.statistics import differences, noise, sample_values
 
 T_2 = 4.302652729911275  # Student's t, 0.975, two degrees of freedom
@@ -57,7 +58,7 @@ def test_the_interval_is_students_over_the_turns_means() -> None:
     assert (found.low, found.high) == pytest.approx((8 / 3 - reach, 8 / 3 + reach))
     t = (8 / 3) / (math.sqrt(13 / 3) / math.sqrt(3))
     assert found.p_value == pytest.approx(1 - t / math.sqrt(2 + t**2))
-    assert found.method == "t over 3 turn means, too few to resample"
+    assert found.method == "t over 3 turn means"
     assert (found.pairs, found.turns) == (6, 3)
 
 
@@ -93,17 +94,16 @@ def test_pairs_without_variation_have_an_interval_without_width_and_no_false_p_v
     assert "no width" in apart.note
 
 
-def test_many_turns_are_resampled_and_the_answer_is_the_same_each_time() -> None:
+def test_many_turns_have_students_interval_too() -> None:
     rng = np.random.default_rng(5)
-    by_turn = {turn: rng.normal(0.3, 1, 2).tolist() for turn in range(ENOUGH_TURNS)}
+    by_turn = {turn: rng.normal(0.3, 1, 2).tolist() for turn in range(25)}
     found = paired_interval(by_turn)
-    assert found == paired_interval(by_turn)
-    assert found.method == "bootstrap of 20 turns, 10,000 resamples"
+    assert found.method == "t over 25 turn means"
     means = [sum(values) / 2 for values in by_turn.values()]
-    error = np.std(means) / math.sqrt(len(means))
+    reach = 2.0638985616280205 * np.std(means, ddof=1) / math.sqrt(25)  # t on 24 degrees
     assert found.low is not None
     assert found.high is not None
-    assert found.high - found.low == pytest.approx(2 * 1.96 * error, rel=0.05)
+    assert found.high - found.low == pytest.approx(2 * reach)
 
 
 def covered(rng: np.random.Generator, *, turns: int, naive: bool = False) -> bool:
@@ -118,17 +118,11 @@ def covered(rng: np.random.Generator, *, turns: int, naive: bool = False) -> boo
     return found.low <= 0 <= found.high
 
 
-@pytest.mark.parametrize("turns", [3, 8])
+@pytest.mark.parametrize("turns", [3, 8, 24])
 def test_with_no_difference_the_interval_holds_zero_about_95_times_in_100(turns: int) -> None:
     rng = np.random.default_rng(2025)
     share = np.mean([covered(rng, turns=turns) for _ in range(600)])
     assert 0.92 < share < 0.98
-
-
-def test_with_no_difference_the_resampled_interval_holds_zero_about_as_often() -> None:
-    rng = np.random.default_rng(2025)
-    share = np.mean([covered(rng, turns=24) for _ in range(250)])
-    assert 0.90 < share < 0.98
 
 
 def test_taking_samples_of_a_turn_for_independent_would_mislead() -> None:
@@ -187,6 +181,40 @@ def test_pairs_are_of_the_same_turn_and_sample_and_failed_ones_are_counted() -> 
     assert found.estimate == pytest.approx((1.5 + 0) / 2)
     assert (found.pairs, found.failed, found.turns) == (3, 1, 2)
     assert (found.variant, found.reference) == ("b", "a")
+
+
+@pytest.mark.parametrize(
+    ("values", "note"),
+    [
+        ({1: [math.nan, math.nan], 2: [math.nan, math.nan]}, "all 4 pairs had a failed sample"),
+        ({1: [math.nan]}, "the only pair had a failed sample"),
+        ({1: [5, math.nan]}, "too few pairs for an interval: 1, since 1 of 2 had a failed sample"),
+    ],
+)
+def test_where_samples_failed_the_way_out_is_not_to_play_more(values: Any, note: str) -> None:
+    frame = make_frame({"a": {turn: [4.0] * len(own) for turn, own in values.items()}, "b": values})
+    [found] = differences(frame, "interest_rate", ["a", "b"])
+    assert found.note.startswith(note)
+    assert "play at least" not in found.note
+    assert "column detail" in found.note
+
+
+def test_agreement_compares_with_the_floor_over_pairs_of_different_seeds() -> None:
+    # Both prompts follow the seed alone: raise, hold, raise, lower.
+    moves, places = [0.5, 0.0, 0.25, -0.5], [(turn, k) for turn in (1, 2) for k in range(4)]
+    frame = pd.DataFrame(
+        [
+            {"variant": name, "turn": turn, "sample": k + 1, "move": moves[k], "decision": str(k)}
+            for name in "ab"
+            for turn, k in places
+        ]
+    )
+    found = agreement(frame, ["a", "b"]).set_index(["of", "seeds"])
+    assert found.loc[("a and b", "same"), "same_direction"] == 1
+    other, floor = found.loc[("a and b", "different")], found.loc[("a and itself", "different")]
+    assert other["same_direction"] == floor["same_direction"] == pytest.approx(1 / 6)
+    assert (other["same_answer"], floor["same_answer"]) == (0, 0)
+    assert found["pairs"].tolist() == [8, 24, 12, 12]
 
 
 def test_a_variant_that_was_not_played_yet_has_no_difference() -> None:

@@ -47,6 +47,11 @@ def test_a_difference_is_held_against_the_noise(estimate: float, size: str) -> N
     assert "this is no evidence of a difference" in text
 
 
+def test_one_pair_of_one_turn_is_in_the_singular() -> None:
+    assert "; 1 pair of 1 turn used, 0 failed." in said(pairs=1, turns=1, note="too few pairs")
+    assert "; 6 pairs of 3 turns used, 0 failed." in said(note="too few pairs")
+
+
 async def test_single_samples_leave_the_noise_open_in_the_summary_too() -> None:
     experiment = make_experiment(samples=1)
     await experiment.run()

@@ -76,7 +76,7 @@ async def test_a_wrong_slot_is_said_under_the_editor_as_it_is_typed(typed: str, 
     assert widget.run_button.disabled
     assert "samples to play" in plan_of(widget)
     assert "Cannot run: variant 'variant 2'" in plan_of(widget)
-    assert list(widget.preview.variant_choice.options) == ["as it was"]
+    assert list(widget.preview.variant_choice.options) == [("as it was", "as it was")]
     box.value = right
     assert "Slots filled: profile, gdp_growth" in widget.editors[1].note.value
     assert not widget.run_button.disabled
@@ -101,7 +101,7 @@ async def test_the_prompt_is_shown_as_the_model_would_get_it_on_a_chosen_state()
     assert "You are a hawk" in widget.preview.view.value
     inflation = simulation.turns[1].state.global_state.inflation
     assert f"Inflation: {inflation:.2f}" in widget.preview.view.value
-    assert list(widget.preview.agent_choice.options) == ["Aland"]
+    assert list(widget.preview.agent_choice.options) == [("Aland", "Aland")]
 
 
 async def test_a_prompt_that_cannot_be_rendered_is_said_in_the_preview() -> None:
@@ -166,7 +166,7 @@ async def test_new_turns_are_offered_when_it_is_refreshed() -> None:
     widget = PromptComparer(simulation)
     await simulation.step()
     widget.refresh()
-    assert list(widget.preview.turn_choice.options) == [1, 2]
+    assert list(widget.preview.turn_choice.options) == [("1", 1), ("2", 2)]
 
 
 async def test_a_run_without_turns_says_that_there_is_nothing_to_play() -> None:
@@ -372,7 +372,80 @@ async def test_before_a_run_there_are_no_results_to_ask_for() -> None:
         _ = widget.summary
 
 
+# Wrong arguments, and the wrong moment
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"samples": 0}, "samples=0 must be a whole number, 1 to 1,000"),
+        ({"samples": -1}, "samples=-1 must be"),
+        ({"samples": 1.5}, "samples=1.5 must be"),
+        ({"samples": None}, "samples=None must be"),
+        ({"samples": "5"}, "samples='5' must be"),
+        ({"samples": 10**9}, "samples=1000000000 must be"),
+        ({"seed": "a"}, "seed='a' must be a whole number from 0 on"),
+        ({"seed": 1.5}, "seed=1.5 must be"),
+        ({"seed": -1}, "seed=-1 must be"),
+        ({"temperature": "a"}, "temperature='a' must be a finite number"),
+        ({"temperature": float("nan")}, "temperature=nan must be"),
+        ({"temperature": 9}, "temperature=9"),
+        ({"component": 5}, "component=5 must be a text"),
+        ({"turns": 5}, "turns=5 must be the turns' numbers, such as turns=(1, 3)"),
+        ({"turns": ("a",)}, "turn='a' must be a whole number"),
+        ({"variants": ["a"]}, "variants=['a'] must be prompts by name"),
+        ({"variants": {}}, "variants={} must be prompts by name"),
+        ({"variants": {"a": 5}}, "variant 'a' is int; give a Prompt"),
+        ({"variants": {5: None}}, "a variant needs a name that is not empty, not 5"),
+        ({"llm_client": 5}, "llm_client=5 is no LLMClient"),
+    ],
+)
+def test_wrong_arguments_are_refused_before_anything_is_shown(
+    arguments: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        PromptComparer(data_path("tapes/first_run.tape"), **{"run": 1} | arguments)
+
+
+async def test_variants_cannot_be_added_while_a_comparison_runs() -> None:
+    gate = Gate()
+    widget = PromptComparer(await played(gate.answer), samples=1)
+    gate.left = 0
+    widget.run_button.click()
+    await gate.shut.wait()
+    with pytest.raises(ConfigError, match="a comparison is running; stop it, or wait"):
+        widget.add_variant("late")
+    assert len(widget.editors) == 2
+    gate.open.set()
+    await widget.idle()
+    assert widget.add_variant("in time").name == "in time"
+
+
+@pytest.mark.parametrize(("name", "prompt"), [(5, None), (" ", None), ("a", 5)])
+async def test_a_variant_that_is_none_is_not_added(name: Any, prompt: Any) -> None:
+    widget = PromptComparer(await played())
+    with pytest.raises(ConfigError, match="variant"):
+        widget.add_variant(name, prompt)
+    assert len(widget.editors) == 2
+
+
 # Tapes
+
+
+async def test_an_experiment_of_more_samples_than_the_box_takes_is_shown_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("llmsim_lab.lab.prompt_comparer.MOST_SAMPLES", 5)
+    monkeypatch.setattr("llmsim_lab.lab.comparer_layout.MOST_SAMPLES", 5)
+    client = make_simulation(answer, names=("Aland",)).llm_client
+    config = SimulationConfig(nations=("Aland",))
+    simulation = Simulation(config, llm_client=client, tape=tmp_path / "x.tape")
+    await simulation.arun(1)
+    variants = {"as it was": None, "again": None}
+    await PromptExperiment(simulation, variants=variants, samples=6).run()
+    shown = PromptComparer.from_results(tmp_path / "x.tape")
+    assert shown.samples_box.value == 6
+    assert "12 of 12 samples" in shown.face_text()
 
 
 async def test_on_a_tape_the_results_are_recorded_and_can_be_shown_again(tmp_path: Path) -> None:
@@ -436,6 +509,9 @@ async def test_what_models_and_users_write_is_shown_and_never_obeyed() -> None:
     assert "</style>" not in shown
     assert "\x1b" not in shown
     assert "\u202e" not in shown + widget.face_text()
+    labels = [label for label, _ in widget.preview.variant_choice.options]
+    assert any("⟨U+202E⟩" in label for label in labels)
+    assert "\u202e" not in "".join(labels)
     assert "&lt;script&gt;" in shown
 
 

@@ -78,6 +78,13 @@ def test_nobody_sees_what_was_seen_or_passed_on_before_or_comes_from_a_banned_us
     assert selector().choose(state, [0]) == [None]
 
 
+def test_what_others_passed_on_from_a_banned_user_stays() -> None:
+    reshare = post(3, "User 3", kind="reshare", copy_of=1, parent=1, root=1)
+    people = [Person("User 1"), Person("User 2", banned=True), Person("User 3")]
+    state = network(FeedEntry(post(1, "User 2")), FeedEntry(reshare), people=people)
+    assert selector().choose(state, [0]) == [reshare]
+
+
 def test_an_empty_feed_and_nobody_looking_are_no_problem() -> None:
     state = network(people=[Person("User 1"), Person("User 2")])
     assert selector().choose(state, [0, 1]) == [None, None]

@@ -16,7 +16,7 @@ PACKAGE = Path(llmsim_lab.__file__).parent
 # Lowest first; the parts on one line do not know each other.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
-    ("calls", "concurrency", "files", "logs", "text"),
+    ("calls", "checks", "concurrency", "files", "logs", "text"),
     ("markup",),
     ("faces",),
     ("values",),

@@ -539,3 +539,12 @@ def test_two_processes_that_make_a_tape_at_the_same_time_both_get_it(tmp_path: P
             for _ in range(2)
         ]
         assert [child.communicate()[0] for child in both] == ["0\n", "0\n"]
+
+
+def test_a_run_with_a_turn_missing_is_refused_by_the_gap(tmp_path: Path) -> None:
+    path = finished(tmp_path / "gap.tape", turns=4)
+    with sqlite3.connect(path) as connection:
+        connection.execute("DELETE FROM turns WHERE turn = 2")
+    connection.close()
+    with pytest.raises(TapeError, match=r"run 1 .* is damaged: turn 3 follows turn 1; .*verify"):
+        load(path)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from llmsim_lab.checks import plain_text
 from llmsim_lab.economy import TaylorRule, history
 from llmsim_lab.errors import ConfigError, DataError
 from llmsim_lab.lab.charts.tracks import Track
@@ -16,10 +17,33 @@ if TYPE_CHECKING:
 
     Points = tuple[NDArray[np.float64], NDArray[np.float64]]
 
-__all__ = ["HISTORY_LOOK", "RULE_LOOK", "history_curve", "rule_curve"]
+__all__ = ["HISTORY_LOOK", "RULE_LOOK", "check_choices", "history_curve", "rule_curve"]
 
 RULE_LOOK: Mapping[str, Any] = {"colour": "#666666", "style": ":"}
 HISTORY_LOOK: Mapping[str, Any] = {"colour": "black"}
+
+
+def check_choices(*, panels: object, history: object, rule: object, title: object) -> None:
+    """Refuse what a chart cannot be given.
+
+    Args:
+        panels: names of columns, or None.
+        history: True, False, or a frame.
+        rule: True, False, a run's name, or a Taylor rule.
+        title: a text.
+
+    Raises:
+        ConfigError: one of them is of the wrong type; the message says what it takes.
+    """
+    import pandas as pd
+
+    plain_text("title", title)
+    if not isinstance(history, bool | pd.DataFrame):
+        raise ConfigError(f"history={history!r:.80} must be True, False, or a frame of what was")
+    if not isinstance(rule, bool | str | TaylorRule):
+        raise ConfigError(f"rule={rule!r:.80} must be True, False, a run's name, or a TaylorRule")
+    if panels is not None and (isinstance(panels, str) or not isinstance(panels, Iterable)):
+        raise ConfigError(f"panels={panels!r:.80} must be a list of columns, as in ['inflation']")
 
 
 def rule_curve(track: Track, rule: bool | str | TaylorRule) -> Points | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from llmsim_lab.checks import whole_number
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.lab.charts.columns import plain_number
 from llmsim_lab.llm import Tape
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Ensemble", "Row", "Track", "common_turns", "read_runs"]
+__all__ = ["Ensemble", "Row", "Track", "common_turns", "read_runs", "run_numbers"]
 
 Row = Mapping[str, Any]
 
@@ -35,6 +36,7 @@ class Track:
         read: returns all rows anew; None for a frame, which does not change.
         simulation: where turns are still to come from, if anywhere.
         series: what the run itself says can be charted.
+        recorded: whether it is read from a tape.
     """
 
     name: str
@@ -42,6 +44,7 @@ class Track:
     read: Callable[[], list[Row]] | None = None
     simulation: Any = None
     series: Sequence[Series] = ()
+    recorded: bool = False
     _turns: list[Any] = field(default_factory=list)
     _columns: dict[str, list[float]] = field(default_factory=dict)
 
@@ -162,6 +165,10 @@ def read_runs(
         TapeError: a tape cannot be read, or lacks a run.
     """
     found = [item for run in runs for item in _read(run, numbers)]
+    if found and numbers is not None and not any(track.recorded for track in _tracks(found)):
+        raise ConfigError(
+            f"run={numbers} goes with a tape; simulations and frames are one run each already"
+        )
     if not found:
         raise ConfigError(
             "there is no run to chart; pass simulations, tapes or frames: RateChart(simulation)"
@@ -180,6 +187,34 @@ def read_runs(
         if used[item.name] > 1:
             item.name = f"{item.name} ({used[item.name]})"
     return found
+
+
+def run_numbers(run: int | Sequence[int] | None, numbers: Sequence[int] | None) -> list[int] | None:
+    """Return which of a tape's runs are meant, by either way to say it; None for all.
+
+    Args:
+        run: one number or several.
+        numbers: several.
+
+    Raises:
+        ConfigError: both ways are used, or there is something else than whole numbers.
+    """
+    if run is not None and numbers is not None:
+        raise ConfigError(f"run={run!r} and numbers={numbers!r} say the same; give one of them")
+    name, given = ("run", run) if numbers is None else ("numbers", numbers)
+    if given is None:
+        return None
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        return [whole_number(name, given)]
+    return [whole_number(name, number) for number in given]
+
+
+def _tracks(items: Iterable[Track | Ensemble]) -> list[Track]:
+    return [
+        track
+        for item in items
+        for track in (item.members if isinstance(item, Ensemble) else [item])
+    ]
 
 
 def _read(run: object, numbers: Sequence[int] | None) -> list[Track | Ensemble]:
@@ -212,7 +247,7 @@ def _named(name: str, run: object, numbers: Sequence[int] | None) -> Track | Ens
         items[0].name = name
         return items[0]
     raise ConfigError(
-        f"{name!r} names {len(items)} runs; say which: numbers=[1], or pass the tape by itself"
+        f"{name!r} names {len(items)} runs; say which: run=1, or pass the tape by itself"
     )
 
 
@@ -239,7 +274,13 @@ def _on_tape(tape: Tape, info: RunInfo) -> Track:
     def read() -> list[Row]:
         return _records(tape.turns_frame(info.id))
 
-    return Track(name=f"{info.id} {info.name}", rows=read(), read=read, series=_series_on(info))
+    return Track(
+        name=f"{info.id} {info.name}",
+        rows=read(),
+        read=read,
+        series=_series_on(info),
+        recorded=True,
+    )
 
 
 def _series_on(info: RunInfo) -> Sequence[Series]:

@@ -59,10 +59,12 @@ class Tape(TapeFile):
         if run is None:
             return next((info for info in reversed(runs) if info.verb != "experiment"), runs[-1])
         for info in runs:
-            if info.id == run:
+            if info.id == run and not isinstance(run, bool):
                 return info
         there = ", ".join(str(info.id) for info in runs)
-        raise TapeError(f"the tape {self.path} has no run {run}; it has: {there}")
+        whole = isinstance(run, int) and not isinstance(run, bool)
+        hint = "" if whole else "; a run's number is a whole number, as in run=1"
+        raise TapeError(f"the tape {self.path} has no run {run!r:.80}; it has: {there}{hint}")
 
     def line(self, run: int) -> list[tuple[int, int]]:
         """Return the runs that led to this one's latest turn, oldest first.

@@ -65,11 +65,9 @@ def _lines(below: dict[int | None, list[RunInfo]]) -> Sequence[tuple[RunInfo, st
 
 def _line(info: RunInfo) -> str:
     verb = info.verb if info.fork_turn is None else f"{info.verb} at turn {info.fork_turn}"
-    if info.verb == "experiment":
-        turns = f"{info.turns} samples"
-        parts = (info.name, info.verb, turns, info.outcome or "open", info.model or "no model")
-        return f"{info.id} " + " · ".join(clip(printable(part), _MAX_TEXT) for part in parts)
     first = 1 if info.fork_turn is None else info.fork_turn + 1
     turns = f"turns {first} to {info.turns}" if info.turns >= first else "no turn yet"
+    if info.verb == "experiment":
+        turns = f"{info.turns} sample{'' if info.turns == 1 else 's'}"
     parts = (info.name, verb, turns, info.outcome or "open", info.model or "no model")
     return f"{info.id} " + " · ".join(clip(printable(part), _MAX_TEXT) for part in parts)

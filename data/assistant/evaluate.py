@@ -1,0 +1,58 @@
+"""Have a model decide about the messages beside this file, and print how it did.
+
+``python data/assistant/evaluate.py --model embedded:qwen2.5-coder-1.5b`` takes some ten minutes on
+two cores. The README beside this file has the scores of the embedded model.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from llmsim_lab import LLMConfig, connect
+from llmsim_lab.assistant import AgentEngineConfig
+from llmsim_lab.assistant.cases import load_cases
+from llmsim_lab.assistant.evaluation import evaluate
+from llmsim_lab.assistant.scores import Evaluation, Scored
+from llmsim_lab.concurrency import run_sync
+
+ENGINE = AgentEngineConfig(timeout_seconds=600, max_tokens=200)
+MODEL = LLMConfig(temperature=0, seed=1, num_ctx=4096, max_tokens=200, timeout_s=600)
+
+
+def say(row: Scored) -> None:
+    """Show one message's outcome."""
+    mark = {True: "ok", False: "--", None: ".."}
+    marks = f"{mark[row.decision]} {mark[row.tool]}"
+    sys.stderr.write(
+        f"{row.id:14} {marks} {row.decided:20} {','.join(row.tools):30} {row.seconds:5.1f} s"
+        f"{'' if row.safe else '  UNSAFE'}  {row.answer[:70]!r}\n"
+    )
+
+
+async def run(model: str, kinds: list[str]) -> Evaluation:
+    """Evaluate a model."""
+    cases = load_cases()
+    client = connect(model, config=MODEL)
+    async with client:
+        chosen = cases.of_kind(*kinds) if kinds else cases
+        return await evaluate(client, cases=chosen, config=ENGINE, name=model, on_case=say)
+
+
+def main() -> None:
+    """Evaluate and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", default="embedded:qwen2.5-coder-1.5b")
+    parser.add_argument("--kind", action="append", default=[], help="these messages only")
+    parser.add_argument("--out", type=Path, help="write all rows to this CSV file")
+    arguments = parser.parse_args()
+    found = run_sync(run(arguments.model, arguments.kind))
+    if arguments.out:
+        found.to_frame().to_csv(arguments.out)
+    for frame in (found.scores(), found.scores(by_kind=True), found.confusion()):
+        sys.stdout.write(f"{frame.round(2).to_string()}\n\n")
+
+
+if __name__ == "__main__":
+    main()

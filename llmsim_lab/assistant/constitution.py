@@ -1,0 +1,93 @@
+"""The assistant's constitution: a prompt file whose sections are checked when it is loaded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from llmsim_lab.assistant.protocols import ToolDeclaration
+from llmsim_lab.errors import PromptError
+from llmsim_lab.prompts import Prompt
+
+__all__ = ["SECTIONS", "check_constitution", "load_constitution"]
+
+SECTIONS = ("Available Tools", "Behavioral Rules", "Response Guidelines")
+"""The sections that a constitution must have."""
+
+_TASK_TOOLS = """\
+- add_task: Create new tasks
+- list_tasks: View user's tasks
+- update_task: Modify task descriptions
+- complete_task: Mark tasks as done
+- delete_task: Remove tasks (requires confirmation)"""
+
+_HEADING = re.compile(r"^#{1,6}[ \t]+(.+?)[ \t]*#*$", re.MULTILINE)
+_PROMPT_HEADING = re.compile(r"^## User[ \t]*$", re.MULTILINE)
+
+
+def load_constitution(
+    path: str | Path | None = None, *, tools: Sequence[ToolDeclaration] = ()
+) -> str:
+    """Return a constitution's text, for ``LLMAgentEngine``.
+
+    Args:
+        path: a Markdown file of one's own: a prompt file, whose system message it is, or the text
+            alone; the shipped one if not given. A slot ``tools`` in it is filled.
+        tools: what the list of tools is made of; the task tools' if not given.
+
+    Raises:
+        PromptError: the file cannot be read, or a section is missing or empty.
+    """
+    if path is None:
+        prompt = Prompt.load("constitution")
+        name = "the shipped constitution"
+    else:
+        prompt = _read(Path(path))
+        name = str(path)
+    if tools:
+        listed = "\n".join(f"- {tool.name}: {_first_line(tool)}" for tool in tools)
+    else:
+        listed = _TASK_TOOLS
+    values = {"tools": listed, "message": ""}
+    if unknown := sorted(set(prompt.slots) - values.keys()):
+        raise PromptError(f"{name} has slots that nothing fills: {', '.join(unknown)}")
+    text = prompt.render(**{slot: values[slot] for slot in prompt.slots}).system
+    check_constitution(text, name=name)
+    return text
+
+
+def check_constitution(text: str, *, name: str = "the constitution") -> None:
+    """Make sure that a constitution has its sections, each with something in it.
+
+    Args:
+        text: Markdown.
+        name: what to call it in the error.
+
+    Raises:
+        PromptError: it names the sections that are missing or empty.
+    """
+    parts = _HEADING.split(text)
+    bodies = {
+        title.strip().lower(): body.strip()
+        for title, body in zip(parts[1::2], parts[2::2], strict=True)
+    }
+    if faulty := [title for title in SECTIONS if not bodies.get(title.lower())]:
+        needed = ", ".join(f"'## {title}'" for title in SECTIONS)
+        raise PromptError(
+            f"{name}: nothing under {', '.join(faulty)}; a constitution needs the sections {needed}"
+        )
+
+
+def _read(path: Path) -> Prompt:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise PromptError(f"cannot read the constitution {path}: {error}") from error
+    if _PROMPT_HEADING.search(text):
+        return Prompt.parse(text, name=path.stem)
+    return Prompt("{{ message }}", system=text.strip(), name=path.stem)
+
+
+def _first_line(tool: ToolDeclaration) -> str:
+    return (tool.description.strip().splitlines() or ["(no description)"])[0]

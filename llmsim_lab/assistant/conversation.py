@@ -1,0 +1,190 @@
+"""The work for one message: ask the model, run what it wants, until there is a decision."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from llmsim_lab.assistant import answers
+from llmsim_lab.assistant.book import Book, Outcome
+from llmsim_lab.assistant.errors import InvalidResponseError, LLMError
+from llmsim_lab.assistant.guard import result_text, run_tool
+from llmsim_lab.assistant.protocols import (
+    FunctionCall,
+    LLMAdapter,
+    LLMMessage,
+    LLMResponse,
+    ToolExecutor,
+)
+from llmsim_lab.assistant.reading import claims_change, for_user, yes_or_no
+from llmsim_lab.assistant.toolbox import BadCall, GoodCall, Toolbox
+from llmsim_lab.assistant.types import (
+    AgentEngineConfig,
+    DecisionContext,
+    PendingAction,
+    ToolCall,
+)
+
+__all__ = ["Conversation"]
+
+_NOTHING_RAN = (
+    "No tool was called, so nothing has been done. If something is to be done, call the tool for "
+    "it now; else answer again without saying that it was."
+)
+
+
+class Conversation:
+    """One message's way to a decision.
+
+    Args:
+        context: the message.
+        adapter: talks to the model.
+        executor: runs the tools.
+        toolbox: which there are.
+        constitution: the system prompt.
+        config: limits.
+        book: notes what is done.
+        executed: takes the tools that ran, also where the conversation fails.
+    """
+
+    def __init__(
+        self,
+        context: DecisionContext,
+        *,
+        adapter: LLMAdapter,
+        executor: ToolExecutor,
+        toolbox: Toolbox,
+        constitution: str,
+        config: AgentEngineConfig,
+        book: Book,
+        executed: list[ToolCall],
+    ) -> None:
+        self._context = context
+        self._adapter = adapter
+        self._executor = executor
+        self._toolbox = toolbox
+        self._constitution = constitution
+        self._config = config
+        self._book = book
+        self._executed = executed
+
+    async def outcome(self) -> Outcome:
+        """Come to a decision.
+
+        Raises:
+            Exception: whatever the adapter raises.
+        """
+        if (pending := self._context.pending_confirmation) is not None:
+            return await self._reply_to(pending)
+        messages = self._opening()
+        for iteration in range(1, self._config.max_iterations + 1):
+            response = await self._ask(messages)
+            calls = tuple(response.function_calls or ())
+            is_last = iteration == self._config.max_iterations
+            if not calls:
+                text = self._shown(response.content)
+                if not self._is_unfounded(text):
+                    return answers.said(text, self._executed)
+                if is_last or messages[-1].content == _NOTHING_RAN:
+                    return answers.unfounded(text)
+                messages.append(LLMMessage("assistant", text))
+                messages.append(LLMMessage("user", _NOTHING_RAN))
+                continue
+            if is_last and not self._only_asks(calls):
+                break
+            messages.append(LLMMessage("assistant", response.content or "", calls))
+            question = await self._work_off(calls, messages)
+            if question is not None:
+                return question
+        return answers.too_complex(self._executed)
+
+    async def _reply_to(self, pending: PendingAction) -> Outcome:
+        """Take the message for the reply to a question whether to do something."""
+        answer = yes_or_no(self._context.message)
+        if answer == "unclear":
+            return answers.asked_again(pending)
+        if answer == "no":
+            return answers.dropped(pending)
+        checked = self._toolbox.check(FunctionCall(pending.tool_name, pending.parameters))
+        if isinstance(checked, BadCall):
+            return answers.gone(pending, checked)
+        return answers.confirmed(pending, await self._run(checked))
+
+    def _opening(self) -> list[LLMMessage]:
+        """Return what the model is shown first; what never changes stands first."""
+        count = self._config.include_history_messages
+        history = self._context.message_history[-count:] if count else []
+        return [
+            LLMMessage("system", self._constitution),
+            *(LLMMessage(message.role, message.content) for message in history),
+            LLMMessage("user", self._context.message),
+        ]
+
+    async def _ask(self, messages: list[LLMMessage]) -> LLMResponse:
+        async with asyncio.timeout(self._config.timeout_seconds):
+            response = await self._adapter.generate(
+                tuple(messages),
+                self._toolbox.declarations,
+                temperature=self._config.temperature,
+                max_tokens=self._config.max_tokens,
+            )
+        if isinstance(response.error, LLMError):
+            raise response.error
+        if response.error:
+            raise LLMError(str(response.error))
+        return response
+
+    def _only_asks(self, calls: tuple[FunctionCall, ...]) -> bool:
+        """Say whether the first call would be put to the user, which takes no model any more."""
+        first = self._toolbox.check(calls[0])
+        return isinstance(first, GoodCall) and self._toolbox.needs_yes(first.name)
+
+    async def _work_off(
+        self, calls: tuple[FunctionCall, ...], messages: list[LLMMessage]
+    ) -> Outcome | None:
+        """Make calls in order and add what became of them; stops at one that needs a yes."""
+        for place, call in enumerate(calls, 1):
+            checked = self._toolbox.check(call)
+            if isinstance(checked, BadCall):
+                told = f"error {checked.code}: {checked.complaint}"
+            elif self._toolbox.needs_yes(checked.name):
+                left = len(calls) - place
+                call_id = f"{self._book.decision_id}-{place}"
+                return answers.wants_yes(checked, self._executed, call_id=call_id, left=left)
+            else:
+                done = await self._run(checked)
+                assert done.result is not None
+                told = result_text(done.result, max_chars=self._config.max_result_chars)
+            messages.append(LLMMessage("tool", told, tool_name=checked.name))
+        return None
+
+    async def _run(self, call: GoodCall) -> ToolCall:
+        """Run a tool for the context's user, and note it."""
+        began = time.perf_counter()
+        result = await run_tool(
+            self._executor,
+            call.name,
+            call.parameters,
+            self._context.user_id,
+            timeout_s=self._config.timeout_seconds,
+        )
+        milliseconds = (time.perf_counter() - began) * 1000
+        done = ToolCall(
+            tool_name=call.name,
+            parameters=call.parameters,
+            result=result,
+            duration_ms=milliseconds,
+        )
+        self._executed.append(done)
+        await self._book.ran(done)
+        return done
+
+    def _is_unfounded(self, text: str) -> bool:
+        """Say whether a text claims a change that no tool has made."""
+        return self._config.check_claims and not self._executed and claims_change(text)
+
+    def _shown(self, content: str | None) -> str:
+        text = for_user(content or "", self._toolbox.names)
+        if not text:
+            raise InvalidResponseError("the model answered with nothing")
+        return text

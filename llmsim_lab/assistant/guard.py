@@ -1,0 +1,106 @@
+"""Failures of models and tools as values: what a decision is made of must not raise."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from typing import Any
+
+from llmsim_lab.assistant.errors import InvalidResponseError, LLMError, RateLimitError
+from llmsim_lab.assistant.protocols import ToolExecutor
+from llmsim_lab.assistant.types import ToolResult
+from llmsim_lab.errors import ConfigError, LLMFailureException, TapeError
+from llmsim_lab.logs import log_event
+
+__all__ = ["as_llm_error", "result_text", "run_tool"]
+
+logger = logging.getLogger(__name__)
+
+_FULL_QUEUE = "maximum pending requests"
+"""How an Ollama server says, with status 503, that its queue is full."""
+
+
+def as_llm_error(error: Exception) -> LLMError:
+    """Return what went wrong while a model was asked.
+
+    Raises:
+        TapeError: the error is one: a replay that lacks a call must not go on.
+        ConfigError: the error is one: the program is set up wrong.
+    """
+    if isinstance(error, TapeError | ConfigError):
+        raise error
+    if isinstance(error, LLMError):
+        return error
+    fault: LLMError
+    if isinstance(error, LLMFailureException):
+        if error.reason == "rate_limited" or _FULL_QUEUE in error.detail:
+            wait = getattr(error.__cause__, "retry_after_s", None)
+            fault = RateLimitError(str(error), retry_after=wait)
+        elif error.reason == "invalid_response":
+            fault = InvalidResponseError(str(error))
+        else:
+            fault = LLMError(str(error), error.reason.upper())
+    elif isinstance(error, TimeoutError):
+        fault = LLMError(f"no answer in time: {error}".rstrip(": "), "TIMEOUT")
+    else:
+        logger.error("assistant_failure", exc_info=error)
+        fault = LLMError(f"{type(error).__name__}: {error}", "UNEXPECTED")
+    fault.__cause__ = error
+    return fault
+
+
+async def run_tool(
+    executor: ToolExecutor, name: str, parameters: dict[str, Any], user_id: str, *, timeout_s: float
+) -> ToolResult:
+    """Run a tool; whatever goes wrong is a result.
+
+    Args:
+        executor: runs it.
+        name: the tool.
+        parameters: its arguments, checked.
+        user_id: who it acts for.
+        timeout_s: longest wait, seconds.
+
+    Raises:
+        TapeError: a replay lacks the call.
+    """
+    try:
+        async with asyncio.timeout(timeout_s):
+            result = await executor.execute(name, parameters, user_id)
+    except TapeError:
+        raise
+    except LLMError as error:
+        return _failure(name, error.message, error.code)
+    except TimeoutError:
+        return _failure(name, f"it gave no answer within {timeout_s:g} s", "TIMEOUT")
+    except Exception as error:
+        logger.warning("tool_failure", exc_info=error)
+        return _failure(name, f"it failed: {type(error).__name__}", "TOOL_ERROR")
+    if not isinstance(result, ToolResult):
+        return _failure(name, f"it returned {type(result).__name__}", "INVALID_RESULT")
+    return result
+
+
+def _failure(name: str, what: str, code: str) -> ToolResult:
+    log_event(logger, logging.WARNING, "tool_failure", tool=name, code=code, detail=what)
+    return ToolResult(success=False, error=what, error_code=code)
+
+
+def result_text(result: ToolResult, *, max_chars: int) -> str:
+    """Return a result as the model reads it; says so where it was cut.
+
+    Args:
+        result: the result.
+        max_chars: longest text, characters, the remark on what is missing left out.
+    """
+    if result.success:
+        try:
+            text = json.dumps(result.data, ensure_ascii=False, default=str)
+        except (TypeError, ValueError, RecursionError):  # keys that are no names, or cycles
+            text = repr(result.data)
+    else:
+        text = f"error {result.error_code or ''}: {result.error or 'it does not say what'}"
+    if len(text) <= max_chars:
+        return text
+    return f"{text[:max_chars]}\n(cut here: {len(text):,} characters, of which {max_chars:,} shown)"

@@ -1,0 +1,143 @@
+"""Tools whose results go on a run's tape, like a model's replies, and are replayed from there."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from llmsim_lab.assistant.guard import run_tool
+from llmsim_lab.assistant.protocols import DeclaresTools, ToolDeclaration, ToolExecutor
+from llmsim_lab.assistant.types import ToolResult
+from llmsim_lab.calls import Attempt, CallSite, ChatReply, ChatRequest, Message
+from llmsim_lab.errors import TapeError
+from llmsim_lab.llm.recorder import Recorder, current_recorder
+from llmsim_lab.llm.watch import current_watch
+
+__all__ = ["RecordedTools"]
+
+_COMPONENT = "tool"
+_NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
+
+
+class RecordedTools:
+    """Runs another executor's tools; within a recorded run, their results are on the tape.
+
+    What a tool returns is an input from outside, as a model's reply is. So a live run keeps it, as
+    a call of the component ``tool``; a replay answers from there and runs nothing, and neither
+    does a resumed run for what its broken turn had done. Outside a run it only hands on.
+
+    Args:
+        executor: runs the tools; not asked for anything in a replay.
+        timeout_s: longest wait for one tool, seconds; below that of whoever waits for this, since
+            what is given up from outside leaves nothing on the tape.
+    """
+
+    def __init__(self, executor: ToolExecutor, *, timeout_s: float = 20.0) -> None:
+        self.executor = executor
+        self.timeout_s = timeout_s
+        self._listed: WeakKeyDictionary[Recorder, dict[str, Any]] = WeakKeyDictionary()
+
+    def get_available_tools(self) -> list[str]:
+        """Return the tools' names; within a run, those at its start."""
+        return list(self._listing()["names"])
+
+    def get_tool_declarations(self, names: Sequence[str]) -> list[ToolDeclaration]:
+        """Return the declarations of these tools, as far as the executor knows them."""
+        declared = [ToolDeclaration(*fields) for fields in self._listing()["declared"]]
+        return [tool for tool in declared if tool.name in names]
+
+    async def execute(self, tool_name: str, parameters: dict[str, Any], user_id: str) -> ToolResult:
+        """Run a tool, or take its result from the tape.
+
+        Raises:
+            TapeMiss: a replay has no such call.
+        """
+
+        async def run() -> dict[str, Any]:
+            result = await run_tool(
+                self.executor, tool_name, parameters, user_id, timeout_s=self.timeout_s
+            )
+            return result.model_dump()
+
+        recorder = current_recorder()
+        if recorder is None:
+            return ToolResult.model_validate(await run())
+        asked = f"{tool_name}({json.dumps(parameters, default=str)})"
+        return ToolResult.model_validate(await _through(recorder, asked, user_id, run))
+
+    def _listing(self) -> dict[str, Any]:
+        recorder = current_recorder()
+        if recorder is None:
+            return self._ask_executor()
+        listing = self._listed.get(recorder)
+        if listing is None:
+            request = recorder.place(_request("(which tools are there)", None))
+            known = recorder.find(request)
+            if known is None:
+                reply = ChatReply(text=_dumps(self._ask_executor()))
+                known = recorder.keep(Attempt(request=request, reply=reply, seconds=0.0))
+            listing = self._listed[recorder] = _reply_of(known)
+        return listing
+
+    def _ask_executor(self) -> dict[str, Any]:
+        names = list(self.executor.get_available_tools())
+        known: list[ToolDeclaration] = []
+        if isinstance(self.executor, DeclaresTools):
+            known = self.executor.get_tool_declarations(names)
+        declared = [[t.name, t.description, dict(t.parameters), t.destructive] for t in known]
+        return {"names": names, "declared": declared}
+
+    def __repr__(self) -> str:
+        return f"RecordedTools({self.executor!r})"
+
+
+async def _through(
+    recorder: Recorder, asked: str, user_id: str, run: Callable[[], Awaitable[dict[str, Any]]]
+) -> dict[str, Any]:
+    """Answer from the tape, or run and keep what comes of it."""
+    request = recorder.place(_request(asked, user_id))
+    known, watch = recorder.find(request), current_watch()
+    if known is not None:
+        if watch is not None:
+            watch.ended(request, known, taped=True)
+        return _reply_of(known)
+    if watch is not None:
+        watch.began(request)
+    attempt, began = None, time.perf_counter()
+    try:
+        reply = ChatReply(text=_dumps(await run()))
+        attempt = Attempt(request=request, reply=reply, seconds=time.perf_counter() - began)
+    finally:
+        if watch is not None:
+            watch.ended(request, attempt, taped=False)
+    # Read back also where it was just made, so that a live run sees what its replay will see.
+    return _reply_of(recorder.keep(attempt))
+
+
+def _request(asked: str, user_id: str | None) -> ChatRequest:
+    return ChatRequest(
+        model=_COMPONENT,
+        messages=(Message("user", asked),),
+        options=_NO_OPTIONS,
+        site=CallSite(component=_COMPONENT, agent=user_id),
+    )
+
+
+def _reply_of(attempt: Attempt) -> dict[str, Any]:
+    try:
+        value = json.loads(attempt.reply.text if attempt.reply else "")
+        if not isinstance(value, dict):
+            raise TypeError("it is no object")
+    except (ValueError, TypeError) as error:
+        raise TapeError(
+            f"call {attempt.number} on the tape is no tool's result: {error}"
+        ) from error
+    return value
+
+
+def _dumps(value: Any) -> str:
+    return json.dumps(value, default=str)

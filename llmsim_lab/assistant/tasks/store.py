@@ -1,0 +1,202 @@
+"""Tasks of several users in one SQLite file; nobody sees or changes another user's."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+from llmsim_lab.errors import ConfigError, LabError
+from llmsim_lab.values import Value
+
+__all__ = ["MAX_CHARS", "MAX_TASKS", "Status", "Task", "TaskError", "TaskStore"]
+
+Status = Literal["all", "open", "done"]
+"""Which tasks to list."""
+
+MAX_CHARS = 1000
+"""Longest description, characters."""
+MAX_TASKS = 500
+"""Most tasks a user can have, so that a list of them always comes whole."""
+
+_WAIT_S = 10.0
+"""How long to wait for another process that writes to the same file, seconds."""
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS users (
+    user_id TEXT PRIMARY KEY,
+    last_number INTEGER NOT NULL
+) STRICT;
+CREATE TABLE IF NOT EXISTS tasks (
+    user_id TEXT NOT NULL REFERENCES users,
+    number INTEGER NOT NULL,
+    description TEXT NOT NULL,
+    done INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (user_id, number)
+) STRICT, WITHOUT ROWID;
+"""
+
+
+class TaskError(LabError):
+    """A task cannot be added, found or changed; the message is fit for a model and for people."""
+
+
+class Task(Value):
+    """One task.
+
+    Attributes:
+        id: counts up from 1 for each user, and is never given twice.
+        description: what is to be done.
+        done: whether it is.
+    """
+
+    id: int
+    description: str
+    done: bool = False
+
+
+class TaskStore:
+    """Keeps tasks; every method acts for one user and reaches that user's tasks only.
+
+    Threads may share a store, and processes may share its file.
+
+    Args:
+        path: the SQLite file, made if it is not there; None keeps the tasks in memory.
+
+    Raises:
+        ConfigError: the file cannot be opened, or is none of SQLite's.
+    """
+
+    def __init__(self, path: Path | str | None = None) -> None:
+        self.path = None if path is None else Path(path)
+        self._lock = threading.Lock()
+        place = ":memory:" if path is None else str(path)
+        try:
+            self._db = sqlite3.connect(
+                place, timeout=_WAIT_S, isolation_level=None, check_same_thread=False
+            )
+        except sqlite3.Error as error:
+            raise ConfigError(f"cannot open the tasks' file {place}: {error}") from error
+        try:
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.executescript(_SCHEMA)
+        except sqlite3.Error as error:
+            self._db.close()
+            raise ConfigError(f"cannot keep tasks in {place}: {error}") from error
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()
+
+    def add(self, user_id: str, description: str) -> Task:
+        """Add a task.
+
+        Raises:
+            TaskError: the description is empty or too long, or the user has too many tasks.
+        """
+        text = _checked(description)
+        with self._writing() as db:
+            [count] = db.execute(
+                "SELECT count(*) FROM tasks WHERE user_id = ?", (user_id,)
+            ).fetchone()
+            if count >= MAX_TASKS:
+                raise TaskError(
+                    f"there are {count} tasks and {MAX_TASKS} is the most; delete some first"
+                )
+            [number] = db.execute(
+                "INSERT INTO users VALUES (?, 1) ON CONFLICT DO UPDATE"
+                " SET last_number = last_number + 1 RETURNING last_number",
+                (user_id,),
+            ).fetchone()
+            db.execute("INSERT INTO tasks VALUES (?, ?, ?, 0)", (user_id, number, text))
+        return Task(id=number, description=text)
+
+    def list(self, user_id: str, status: Status = "all") -> list[Task]:
+        """Return a user's tasks, oldest first."""
+        with self._lock:
+            rows = self._db.execute(
+                "SELECT number, description, done FROM tasks WHERE user_id = ? ORDER BY number",
+                (user_id,),
+            ).fetchall()
+        tasks = [Task(id=number, description=text, done=bool(done)) for number, text, done in rows]
+        return [task for task in tasks if status == "all" or task.done == (status == "done")]
+
+    def update(self, user_id: str, number: int, description: str) -> Task:
+        """Give a task another description.
+
+        Raises:
+            TaskError: there is no such task of this user, or the description will not do.
+        """
+        text = _checked(description)
+        with self._writing() as db:
+            task = _find(db, user_id, number)
+            db.execute(
+                "UPDATE tasks SET description = ? WHERE user_id = ? AND number = ?",
+                (text, user_id, number),
+            )
+        return Task(id=number, description=text, done=task.done)
+
+    def complete(self, user_id: str, number: int) -> Task:
+        """Mark a task as done; it may be already.
+
+        Raises:
+            TaskError: there is no such task of this user.
+        """
+        with self._writing() as db:
+            task = _find(db, user_id, number)
+            db.execute(
+                "UPDATE tasks SET done = 1 WHERE user_id = ? AND number = ?", (user_id, number)
+            )
+        return Task(id=number, description=task.description, done=True)
+
+    def delete(self, user_id: str, number: int) -> Task:
+        """Remove a task for good and return what it was.
+
+        Raises:
+            TaskError: there is no such task of this user.
+        """
+        with self._writing() as db:
+            task = _find(db, user_id, number)
+            db.execute("DELETE FROM tasks WHERE user_id = ? AND number = ?", (user_id, number))
+        return task
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """Hold the file for one change, all of it or none."""
+        with self._lock:
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._db
+            except BaseException:
+                self._db.execute("ROLLBACK")
+                raise
+            self._db.execute("COMMIT")
+
+
+def _find(db: sqlite3.Connection, user_id: str, number: int) -> Task:
+    # The same words for another user's task and for none at all: numbers tell nothing.
+    row = None
+    if number.bit_length() < 64:  # SQLite has no larger integers
+        row = db.execute(
+            "SELECT description, done FROM tasks WHERE user_id = ? AND number = ?",
+            (user_id, number),
+        ).fetchone()
+    if row is None:
+        raise TaskError(f"there is no task {number}; list the tasks to see which there are")
+    return Task(id=number, description=row[0], done=bool(row[1]))
+
+
+def _checked(description: str) -> str:
+    text = description.strip()
+    if not text:
+        raise TaskError(f"the description is empty; it must have 1 to {MAX_CHARS} characters")
+    if len(text) > MAX_CHARS:
+        raise TaskError(
+            f"the description has {len(text):,} characters; it must have 1 to {MAX_CHARS}"
+        )
+    if not text.isprintable() and any(c == "\0" or "\ud800" <= c <= "\udfff" for c in text):
+        raise TaskError("the description has characters that cannot be stored")
+    return text

@@ -1,0 +1,176 @@
+"""The tools one message may use: what the model is told of them, and the check of what it wants."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+from llmsim_lab.assistant.protocols import (
+    DeclaresTools,
+    FunctionCall,
+    LLMAdapter,
+    ToolDeclaration,
+    ToolExecutor,
+)
+from llmsim_lab.assistant.reading import in_words
+from llmsim_lab.logs import log_event
+from llmsim_lab.text import clip
+
+__all__ = ["BadCall", "GoodCall", "Toolbox", "declared_tools"]
+
+logger = logging.getLogger(__name__)
+
+_DESTRUCTIVE = re.compile(r"\b(?:delete|remove|erase|purge|clear|destroy|drop|wipe)s?\b")
+_MAX_FAULTS = 3
+_MAX_NAMES = 40
+
+
+@dataclass(frozen=True, slots=True)
+class GoodCall:
+    """A call that may be made."""
+
+    name: str
+    parameters: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class BadCall:
+    """A call that may not be made, and what to tell the model."""
+
+    name: str
+    complaint: str
+    code: str
+
+
+def declared_tools(
+    names: Sequence[str], adapter: LLMAdapter, executor: ToolExecutor
+) -> list[ToolDeclaration]:
+    """Return tools' declarations, from the adapter or else from the executor."""
+    names = list(names)
+    known = {tool.name: tool for tool in adapter.get_tool_declarations(names)}
+    missing = [name for name in names if name not in known]
+    if missing and isinstance(executor, DeclaresTools):
+        known |= {tool.name: tool for tool in executor.get_tool_declarations(missing)}
+    return [known[name] for name in names if name in known]
+
+
+class Toolbox:
+    """Tools with their declarations; makes no calls itself.
+
+    Args:
+        names: of the tools that can be run; no others are.
+        declared: their declarations. A tool without one is not offered to the model, nor run.
+        confirm: by tool, whether a call needs the user's yes.
+    """
+
+    def __init__(
+        self,
+        names: Iterable[str],
+        declared: Iterable[ToolDeclaration],
+        *,
+        confirm: Mapping[str, bool] | None = None,
+    ) -> None:
+        self.names = tuple(names)
+        self.source = tuple(declared)
+        self._confirm = dict(confirm or {})
+        self._validators: dict[str, Any] = {}
+        self.declarations = tuple(filter(None, map(self._admitted, self.source)))
+        self._destructive = {tool.name for tool in self.source if tool.destructive}
+        if hidden := sorted(set(self.names) - self._validators.keys()):
+            log_event(logger, logging.WARNING, "tools_not_offered", names=", ".join(hidden))
+
+    def _admitted(self, tool: ToolDeclaration) -> ToolDeclaration | None:
+        """Return the tool as it is offered, or None if it cannot be."""
+        from jsonschema import Draft202012Validator, SchemaError  # takes long to import
+        from jsonschema.validators import validator_for
+        from referencing import Registry
+
+        if tool.name not in self.names:
+            return None
+        kind: Any = validator_for(tool.parameters, default=Draft202012Validator)
+        try:
+            kind.check_schema(tool.parameters)
+        except SchemaError as error:
+            log_event(
+                logger, logging.WARNING, "tool_schema_invalid", tool=tool.name, detail=error.message
+            )
+            return None
+        tool = _without_identity(tool)
+        # An empty registry, since a schema must not make this process fetch anything.
+        self._validators[tool.name] = kind(tool.parameters, registry=Registry())
+        return tool
+
+    def needs_yes(self, name: str) -> bool:
+        """Say whether a call of the tool needs the user's yes.
+
+        A tool whose name says that it deletes does, whatever its server declares: the settings
+        alone may say otherwise.
+        """
+        if name in self._confirm:
+            return self._confirm[name]
+        return name in self._destructive or _DESTRUCTIVE.search(in_words(name)) is not None
+
+    def check(self, call: FunctionCall) -> GoodCall | BadCall:
+        """Check a call the model wants: the tool, the arguments' form, their schema.
+
+        The user's identity is taken out of the arguments, whatever the model wrote there.
+        """
+        if call.name not in self._validators:
+            there = ", ".join(list(self._validators)[:_MAX_NAMES]) or "none"
+            complaint = f"there is no tool {clip(str(call.name), 60)!r}; available: {there}"
+            return BadCall(str(call.name), complaint, "TOOL_NOT_FOUND")
+        arguments: Any = call.arguments
+        if isinstance(arguments, str):
+            try:
+                arguments = json.loads(arguments) if arguments.strip() else {}
+            except (ValueError, RecursionError) as error:
+                return _wrong(call.name, f"they are not valid JSON: {error}")
+        if not isinstance(arguments, Mapping):
+            kind = type(arguments).__name__
+            return _wrong(call.name, f"they must be a JSON object, not {kind}")
+        parameters = {key: value for key, value in arguments.items() if not _is_identity(key)}
+        if len(parameters) < len(arguments):
+            log_event(logger, logging.WARNING, "identity_ignored", tool=call.name)
+        if faults := self._faults(call.name, parameters):
+            return _wrong(call.name, faults)
+        return GoodCall(call.name, parameters)
+
+    def _faults(self, name: str, parameters: dict[str, Any]) -> str:
+        from referencing.exceptions import Unresolvable
+
+        try:
+            faults = list(islice(self._validators[name].iter_errors(parameters), _MAX_FAULTS))
+        except Unresolvable as error:
+            return f"the tool's own schema cannot be followed: {error}"
+        found = []
+        for fault in faults:
+            place = ".".join(str(part) for part in fault.absolute_path)
+            found.append(clip(f"{place}: {fault.message}" if place else fault.message, 200))
+        return "; ".join(found)
+
+
+def _wrong(name: str, what: str) -> BadCall:
+    return BadCall(name, f"the arguments are wrong: {what}", "INVALID_PARAMETERS")
+
+
+def _is_identity(key: str) -> bool:
+    return re.sub(r"[^a-z]", "", str(key).lower()) == "userid"
+
+
+def _without_identity(tool: ToolDeclaration) -> ToolDeclaration:
+    """Return the declaration without the user's identity, which no model is to fill in."""
+    properties: Mapping[str, Any] = tool.parameters.get("properties") or {}
+    if not any(map(_is_identity, properties)):
+        return tool
+    required: Sequence[str] = tool.parameters.get("required") or ()
+    parameters = {
+        **tool.parameters,
+        "properties": {k: v for k, v in properties.items() if not _is_identity(k)},
+        "required": [name for name in required if not _is_identity(name)],
+    }
+    return replace(tool, parameters=parameters)

@@ -1,0 +1,105 @@
+"""The constitution is a prompt file, and its sections are checked."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+from assistant_kit import TASK_TOOLS
+
+from llmsim_lab.assistant import LLMError, RateLimitError, ToolDeclaration, load_constitution
+from llmsim_lab.assistant.constitution import check_constitution
+from llmsim_lab.errors import PromptError
+
+GOOD = """\
+# House rules
+
+## Available Tools
+- look: Look around
+
+### Behavioral rules
+1. Be kind
+
+## Response Guidelines
+- Be brief
+"""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "You are a helpful task management assistant. Your capabilities:",
+        "- add_task: Create new tasks",
+        "- delete_task: Remove tasks (requires confirmation)",
+        "1. Only use tools when the user clearly wants a task operation",
+        "2. For greetings/general questions, respond conversationally WITHOUT tools",
+        "3. If the user's intent is unclear, ask a clarifying question",
+        "4. For delete requests, always confirm before proceeding",
+        "5. Stay focused on task management - politely decline off-topic requests",
+        "- Confirm successful operations",
+        "- Never expose internal details or tool names to users",
+    ],
+)
+def test_the_shipped_constitution_has_the_contracts_words(line: str) -> None:
+    assert line in load_constitution()
+
+
+def test_the_tools_listed_are_those_there_are() -> None:
+    text = load_constitution(tools=[*TASK_TOOLS[:1], ToolDeclaration("bare")])
+    assert "- add_task: Create a task.\n- bare: (no description)\n" in text
+    assert "delete_task:" not in text
+
+
+def test_a_constitution_of_ones_own_is_plain_markdown(tmp_path: Path) -> None:
+    path = tmp_path / "rules.md"
+    path.write_text(GOOD)
+    assert load_constitution(path) == GOOD.strip()
+
+
+def test_it_may_be_a_prompt_file_with_the_slot_for_tools(tmp_path: Path) -> None:
+    path = tmp_path / "rules.md"
+    path.write_text(f"About.\n\n## System\n\n{GOOD}{{{{ tools }}}}\n\n## User\n\n{{{{ message }}}}")
+    text = load_constitution(path, tools=TASK_TOOLS[:1])
+    assert text.startswith("# House rules")
+    assert text.endswith("- add_task: Create a task.")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "missing"),
+    [
+        ("## Available Tools", "## Tools", "Available Tools"),
+        ("1. Be kind", "", "Behavioral Rules"),
+        ("## Response Guidelines\n- Be brief", "", "Response Guidelines"),
+    ],
+)
+def test_a_missing_or_empty_section_is_named(
+    old: str, new: str, missing: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "rules.md"
+    path.write_text(GOOD.replace(old, new))
+    with pytest.raises(PromptError, match=f"rules.md: nothing under {missing}; a constitution"):
+        load_constitution(path)
+
+
+def test_all_that_is_missing_is_named_at_once() -> None:
+    with pytest.raises(PromptError, match="Available Tools, Behavioral Rules, Response Guidelines"):
+        check_constitution("Be good.")
+
+
+def test_a_slot_that_nothing_fills_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "rules.md"
+    path.write_text(GOOD + "{{ mood }}")
+    with pytest.raises(PromptError, match="slots that nothing fills: mood"):
+        load_constitution(path)
+
+
+def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(PromptError, match="cannot read the constitution"):
+        load_constitution(tmp_path / "none.md")
+
+
+def test_an_error_of_the_model_keeps_its_parts_when_pickled() -> None:
+    error = pickle.loads(pickle.dumps(RateLimitError("slow", retry_after=3)))
+    assert (error.message, error.code, error.retry_after) == ("slow", "RATE_LIMITED", 3)
+    assert LLMError("gone").code == "LLM_ERROR"

@@ -1,0 +1,94 @@
+"""The engine on a server that speaks Ollama's protocol, from the message to the tool and back."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from assistant_kit import TASK_TOOLS, MemoryTasks, context
+
+import llmsim_lab.assistant
+from llmsim_lab.assistant import (
+    AgentDecision,
+    DecisionType,
+    LLMAgentEngine,
+    OllamaAdapter,
+    load_constitution,
+)
+from llmsim_lab.calls import ChatReply, ToolCall
+from llmsim_lab.llm import LLMClient, LLMConfig, OllamaBackend
+from llmsim_lab.testing import FakeOllama, Fault
+
+
+@pytest.fixture
+def server() -> Iterator[FakeOllama]:
+    def answer(body: dict[str, Any]) -> Any:
+        last = body["messages"][-1]
+        if last["role"] == "tool":
+            return f"Done, I used add_task: {json.loads(last['content'])['title']}."
+        wanted = ToolCall(name="add_task", arguments={"title": last["content"][4:]})
+        return ChatReply(text="", tool_calls=(wanted,))
+
+    with FakeOllama(reply=answer) as fake:
+        yield fake
+
+
+async def process(server: FakeOllama, message: str, tools: MemoryTasks) -> AgentDecision:
+    config = LLMConfig(model="llama3.2", retry_wait_s=0)
+    async with LLMClient(config, OllamaBackend("llama3.2", host=server.host)) as client:
+        engine = LLMAgentEngine(OllamaAdapter(client, TASK_TOOLS), tools, load_constitution())
+        return await engine.process_message(context(message))
+
+
+async def test_a_message_becomes_a_tool_call_and_its_result_an_answer(server: FakeOllama) -> None:
+    tools = MemoryTasks()
+    decision = await process(server, "Add Buy milk", tools)
+    assert decision.decision_type is DecisionType.INVOKE_TOOL
+    assert decision.text == "Done, I used add task: Buy milk."
+    assert tools.tasks == {"ann": {1: "Buy milk"}}
+    first, second = (request.body for request in server.requests)
+    assert first["options"]["temperature"] == 0.0
+    assert first["options"]["num_predict"] == 1024
+    declared = first["tools"][0]["function"]
+    assert declared["parameters"]["properties"]["title"]["maxLength"] == 100
+    assert "user_id" not in json.dumps(first)
+    assert second["messages"][-1]["tool_name"] == "add_task"
+
+
+@pytest.mark.parametrize(
+    ("fault", "text"),
+    [
+        (Fault.status(429), "I'm receiving too many requests. Please wait a moment."),
+        (Fault.status(503), "I'm receiving too many requests. Please wait a moment."),
+        (Fault.status(500), "I'm having trouble processing your request. Please try again."),
+        (Fault.cut_connection(), "I'm having trouble processing your request. Please try again."),
+    ],
+)
+async def test_a_server_that_fails_twice_is_answered_in_the_contracts_words(
+    server: FakeOllama, fault: Fault, text: str
+) -> None:
+    server.fail_next(fault, times=2)
+    assert (await process(server, "Add x", MemoryTasks())).text == text
+
+
+async def test_a_server_that_fails_once_is_asked_again(server: FakeOllama) -> None:
+    server.fail_next(Fault.status(429))
+    assert (await process(server, "Add x", MemoryTasks())).text.startswith("Done")
+
+
+def test_importing_the_engine_does_not_load_the_tool_servers_library() -> None:
+    code = (
+        "import sys, llmsim_lab.assistant; print('mcp' in sys.modules, 'jsonschema' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.split() == ["False", "False"]
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'Gemini'"):
+        _ = llmsim_lab.assistant.Gemini
+    assert "MCPToolExecutor" in dir(llmsim_lab.assistant)

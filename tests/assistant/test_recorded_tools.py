@@ -1,0 +1,416 @@
+"""What a tool returned is on the run's tape; a replay answers from there and runs nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from assistant_kit import CONSTITUTION, TASK_TOOLS, MemoryTasks, context
+from builders import policy, rate_update, verdict
+
+from llmsim_lab.agents import Agent
+from llmsim_lab.assistant import (
+    FunctionTools,
+    LLMAgentEngine,
+    OllamaAdapter,
+    RecordedTools,
+    ToolResult,
+    ToolUsingNationAgent,
+)
+from llmsim_lab.calls import ChatReply, ChatRequest, ToolCall
+from llmsim_lab.errors import ConfigError, LLMFailureException, TapeError, TapeMiss
+from llmsim_lab.llm import InFlight, LLMClient, LLMConfig, ScriptedBackend, Tape, watching
+from llmsim_lab.llm.recorder import recording
+from llmsim_lab.llm.tape import LiveRecorder, ReplayRecorder
+from llmsim_lab.models import SimulationState
+from llmsim_lab.prompts import Prompt
+from llmsim_lab.simulation import Simulation, SimulationConfig, fork, replay, resume
+
+
+class Series:
+    """A data service that counts how often it is asked and whose answers change each time."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def tools(self) -> FunctionTools:
+        def series(name: str, user_id: str) -> dict[str, Any]:
+            """Look up a data series by name."""
+            self.asked.append(f"{user_id}: {name}")
+            if name == "unknown":
+                raise ValueError("there is no such series")
+            return {"name": name, "latest": len(self.asked)}
+
+        def delete_series(name: str) -> None:
+            """Remove a series."""
+            self.asked.append(f"DELETED {name}")
+
+        return FunctionTools(series, delete_series)
+
+
+class NoTools:
+    """An executor that nobody may ask for anything."""
+
+    def get_available_tools(self) -> list[str]:
+        raise AssertionError("asked for its tools")
+
+    def get_tool_declarations(self, names: Any) -> list[Any]:
+        raise AssertionError("asked for its tools")
+
+    async def execute(self, *_: Any) -> ToolResult:
+        raise AssertionError("a tool was run")
+
+
+def wants(*names: str, tool: str = "series") -> ChatReply:
+    """A model's wish to look up these series."""
+    calls = tuple(ToolCall(name=tool, arguments={"name": name}) for name in names)
+    return ChatReply(text="", tool_calls=calls)
+
+
+def curious(request: ChatRequest) -> Any:
+    """A model that looks up inflation, says READY, and quotes in its decision what it found."""
+    assert request.site is not None
+    if request.site.component == "engine":
+        assert request.schema is not None
+        return rate_update(request.schema["properties"]["new_interest_rate"]["enum"][0])
+    if request.site.component == "validator":
+        return verdict()
+    if request.schema is None:
+        told = any(message.role == "tool" for message in request.messages)
+        return "READY" if told else wants("inflation")
+    found = request.messages[-1].content.partition("What you looked up:\n")[2]
+    return policy(f"Raise the interest rate. {found}")
+
+
+def make(replies: Any) -> tuple[LLMClient, ScriptedBackend]:
+    backend = ScriptedBackend(replies)
+    return LLMClient(LLMConfig(model="test", retry_wait_s=0), backend), backend
+
+
+def nations(client: LLMClient, tools: Any, **options: Any) -> list[Agent]:
+    """Two nations on the same tools."""
+    return [
+        ToolUsingNationAgent(name, client, tools=tools, **options) for name in ("Aland", "Borduria")
+    ]
+
+
+def simulate(path: Path | None, client: LLMClient, tools: Any, **options: Any) -> Simulation:
+    config = SimulationConfig(nations=("Aland", "Borduria"))
+    return Simulation(
+        config, llm_client=client, agents=nations(client, tools, **options), tape=path
+    )
+
+
+# In a simulation
+
+
+def test_an_agent_decides_with_what_it_looked_up() -> None:
+    series = Series()
+    client, backend = make(curious)
+    simulation = simulate(None, client, series.tools())
+    simulation.run(1)
+    said = [action.action_string for action in simulation.turns[1].actions]
+    assert said[0].startswith("Raise the interest rate. - series(name='inflation'): {")
+    assert sorted(series.asked) == ["Aland: inflation", "Borduria: inflation"]
+    asking, again, deciding = [
+        request
+        for request in backend.requests
+        if request.site is not None and request.site.agent == "Aland"
+    ][:3]
+    assert asking.messages[-1].content.endswith("reply with the one word READY.")
+    assert [tool["function"]["name"] for tool in asking.tools] == ["series", "delete_series"]
+    assert again.messages[-1].role == "tool"
+    assert deciding.schema is not None
+    assert deciding.tools == ()
+
+
+def test_a_replay_runs_no_tool_and_asks_no_model(tmp_path: Path) -> None:
+    path, series = tmp_path / "run.tape", Series()
+    live = simulate(path, make(curious)[0], series.tools())
+    live.run(3)
+    live.close()
+    assert len(series.asked) == 6
+    client, backend = make([])
+    again = replay(path, agents=nations(client, NoTools()))
+    assert again.to_frame().equals(live.to_frame())
+    assert [turn.actions for turn in again.turns] == [turn.actions for turn in live.turns]
+    assert backend.requests == []
+
+
+def test_tool_results_are_calls_on_the_tape(tmp_path: Path) -> None:
+    path = tmp_path / "run.tape"
+    live = simulate(path, make(curious)[0], Series().tools())
+    live.run(1)
+    live.close()
+    frame = Tape(path, read_only=True).calls_frame()
+    tools = frame[frame["component"] == "tool"]
+    assert sorted(tools["agent"].dropna()) == ["Aland", "Borduria"]
+    assert set(tools["model"]) == {"tool"}
+    assert 'series({"name": "inflation"})' in set(tools["prompt"])
+
+
+def test_a_fork_looks_things_up_anew(tmp_path: Path) -> None:
+    path, series = tmp_path / "run.tape", Series()
+    live = simulate(path, make(curious)[0], series.tools())
+    live.run(2)
+    live.close()
+    series.asked.clear()
+    client, _ = make(curious)
+    calmer = Prompt.load("agent_policy").replace("ONE specific", "ONE small, specific")
+    branch = fork(
+        path, turn=1, prompt=calmer, llm_client=client, agents=nations(client, series.tools())
+    )
+    branch.run(1)
+    branch.close()
+    assert len(series.asked) == 2
+    replayed = replay(path, branch.run_id, agents=_with(calmer, nations(make([])[0], NoTools())))
+    assert replayed.to_frame().equals(branch.to_frame())
+
+
+def _with(prompt: Prompt, agents: list[Agent]) -> list[Agent]:
+    for agent in agents:
+        agent.prompt = prompt  # type: ignore[attr-defined]
+    return agents
+
+
+def test_a_resumed_turn_does_not_run_again_what_it_had_run(tmp_path: Path) -> None:
+    path, series = tmp_path / "run.tape", Series()
+
+    def breaking(request: ChatRequest) -> Any:
+        assert request.site is not None
+        if request.site.component == "engine":
+            raise ConnectionError("the server went away")
+        return curious(request)
+
+    live = simulate(path, make(breaking)[0], series.tools())
+    with pytest.raises(LLMFailureException):
+        live.run(1)
+    live.close()
+    assert len(series.asked) == 2
+    client, _ = make(curious)
+    going_on = resume(path, llm_client=client, agents=nations(client, series.tools()))
+    going_on.run(1)
+    going_on.close()
+    assert len(series.asked) == 2
+    client, _ = make([])
+    again = replay(path, agents=nations(client, NoTools()))
+    assert again.to_frame().equals(going_on.to_frame())
+
+
+def looked_up(*replies: Any, tools: Any = None, **options: Any) -> list[str]:
+    """Which findings one nation decides with, if its model answers so before it decides."""
+    script = [*replies, policy("Raise the interest rate"), verdict(), rate_update(4.0)]
+    client, backend = make(script)
+    series = Series()
+    agent = ToolUsingNationAgent("Aland", client, tools=tools or series.tools(), **options)
+    config = SimulationConfig(nations=("Aland",))
+    Simulation(config, llm_client=client, agents=[agent]).run(1)
+    deciding = next(request for request in backend.requests if request.schema is not None)
+    found = deciding.messages[-1].content.partition("What you looked up:\n")[2]
+    return found.splitlines()
+
+
+def test_an_agent_that_looks_nothing_up_decides_as_one_without_tools() -> None:
+    assert looked_up("READY") == []
+
+
+def test_faults_of_looking_up_are_told_and_do_not_stop_the_turn() -> None:
+    assert looked_up(wants("unknown"), "READY") == [
+        "- series(name='unknown'): error TOOL_ERROR: there is no such series"
+    ]
+    [line] = looked_up(wants("x", tool="invented"), "READY")
+    assert line.startswith("- invented(name='x'): error TOOL_NOT_FOUND: there is no tool")
+    assert looked_up(wants("x", tool="delete_series"), "READY") == [
+        "- delete_series(name='x'): error REFUSED: nobody is there to confirm it"
+    ]
+
+
+def test_an_agent_looks_up_no_more_often_than_it_may() -> None:
+    lines = looked_up(wants("a", "b"), wants("c"), max_lookups=2)
+    assert [line.partition(":")[0] for line in lines] == [
+        "- series(name='a')",
+        "- series(name='b')",
+        "- series(name='c')",
+    ]
+
+
+def test_an_agent_whose_tools_are_gone_decides_without() -> None:
+    assert looked_up(tools=FunctionTools()) == []
+
+
+def test_an_agent_that_may_look_up_nothing_is_refused() -> None:
+    client, _ = make([])
+    with pytest.raises(ConfigError, match="max_lookups=0 must be at least 1"):
+        ToolUsingNationAgent("Aland", client, tools=FunctionTools(), max_lookups=0)
+
+
+def test_where_the_findings_stand_in_the_prompt_is_known() -> None:
+    client, _ = make(
+        [wants("inflation"), "READY", policy("Raise the rate"), verdict(), rate_update(4.0)]
+    )
+    agent = ToolUsingNationAgent("Aland", client, tools=Series().tools())
+    simulation = Simulation(SimulationConfig(nations=("Aland",)), llm_client=client, agents=[agent])
+    simulation.run(1)
+    chain = next(chain for chain in simulation.chains if chain.component == "agent")
+    assert "What you looked up:\n- series(name='inflation')" in str(chain.prompt)
+
+
+def test_a_fork_with_another_model_looks_things_up_with_that_one() -> None:
+    series = Series()
+    simulation = simulate(None, make(curious)[0], series.tools())
+    simulation.run(1)
+    other, backend = make(curious)
+    simulation.fork(turn=1, llm_client=other).run(1)
+    asking = [request for request in backend.requests if request.tools]
+    assert len(asking) == 4
+    assert len(series.asked) == 4
+
+
+class Terse(ToolUsingNationAgent):
+    """An agent whose prompt is a plain text."""
+
+    def _construct_prompt(self, state: Any) -> str:
+        return f"Turn {state.turn}: what now?"
+
+
+async def test_a_prompt_that_is_plain_text_is_extended_as_well() -> None:
+    written = ChatReply(text="", tool_calls=(ToolCall(name="series", arguments={"name": "a"}),))
+    client, backend = make([written, "READY", policy("Raise the interest rate")])
+    agent = Terse("Aland", client, tools=Series().tools())
+    await agent.decide_action(SimulationState())
+    asking, _, deciding = backend.requests
+    assert asking.messages[0].content.startswith("Turn 0: what now?\n\nBefore you answer")
+    assert deciding.prompt == (
+        'Turn 0: what now?\n\nWhat you looked up:\n- series(name=\'a\'): {"name": "a", "latest": 1}'
+    )
+
+
+async def test_arguments_written_as_text_are_shown_as_they_were() -> None:
+    written = '{"name": "series", "arguments": "{\\"name\\": \\"a\\"}"}'
+    client, backend = make([written, "READY", policy("Raise the interest rate")])
+    agent = Terse("Aland", client, tools=Series().tools())
+    await agent.decide_action(SimulationState())
+    assert '- series {"name": "a"}: {"name": "a", "latest": 1}' in backend.requests[-1].prompt
+
+
+# Outside of simulations
+
+
+def on_tape(path: Path) -> tuple[Tape, int, LiveRecorder]:
+    tape = Tape(path)
+    run = tape.add_run({}, name="talk", first=(0, "{}", "{}"))
+    return tape, run, LiveRecorder(tape, run)
+
+
+async def test_a_conversation_of_the_assistant_is_replayed_with_no_tool_run(
+    tmp_path: Path,
+) -> None:
+    tape, run, recorder = on_tape(tmp_path / "talk.tape")
+    tasks = MemoryTasks(ann=["Buy milk"])
+    asks = ToolCall(name="list_tasks", arguments={})
+    client, _ = make([ChatReply(text="", tool_calls=(asks,)), "You have one task."])
+    made = LLMAgentEngine(OllamaAdapter(client, TASK_TOOLS), RecordedTools(tasks), CONSTITUTION)
+    with recording(recorder):
+        live = await made.process_message(context("What is there?"))
+    recorder.close()
+    client, _ = make([])
+    again = LLMAgentEngine(
+        OllamaAdapter(client, TASK_TOOLS), RecordedTools(NoTools()), CONSTITUTION
+    )
+    replaying = ReplayRecorder(tape, run)
+    replaying.begin_turn(1)
+    with recording(replaying):
+        replayed = await again.process_message(context("What is there?"))
+        assert replayed.text == live.text == "You have one task."
+        assert replayed.tool_calls is not None
+        assert live.tool_calls is not None
+        assert replayed.tool_calls[0].result == live.tool_calls[0].result
+        assert len(tasks.ran) == 1
+        with pytest.raises(TapeMiss):
+            await again.process_message(context("And now?"))
+
+
+async def test_outside_a_run_tools_are_just_run() -> None:
+    tasks = MemoryTasks(ann=["Buy milk"])
+    tools = RecordedTools(tasks)
+    assert (await tools.execute("list_tasks", {}, "ann")).success
+    assert tools.get_available_tools() == tasks.get_available_tools()
+    assert tools.get_tool_declarations(["list_tasks"]) == []
+
+
+async def test_a_tool_that_fails_is_recorded_as_failed(tmp_path: Path) -> None:
+    tape, run, recorder = on_tape(tmp_path / "talk.tape")
+    broken = MemoryTasks()
+    broken.instead = lambda _: asyncio.sleep(9, ToolResult(success=True))
+    with recording(recorder):
+        live = await RecordedTools(broken, timeout_s=0.01).execute("list_tasks", {}, "ann")
+    recorder.close()
+    replaying = ReplayRecorder(tape, run)
+    replaying.begin_turn(1)
+    with recording(replaying):
+        replayed = await RecordedTools(NoTools()).execute("list_tasks", {}, "ann")
+    assert replayed == live
+    assert live.error_code == "TIMEOUT"
+
+
+async def test_a_live_run_sees_results_as_its_replay_will(tmp_path: Path) -> None:
+    _, _, recorder = on_tape(tmp_path / "talk.tape")
+    odd = MemoryTasks()
+    odd.instead = lambda _: ToolResult(success=True, data={"pair": (1, 2), 3: "\ud800"})
+    with recording(recorder):
+        result = await RecordedTools(odd).execute("list_tasks", {}, "ann")
+    recorder.close()
+    assert result.data == {"pair": [1, 2], "3": "\ud800"}
+
+
+async def test_tools_that_run_are_seen_in_flight(tmp_path: Path) -> None:
+    tape, run, recorder = on_tape(tmp_path / "talk.tape")
+    flights, seen = InFlight(), []
+    tasks = MemoryTasks()
+
+    def look(_: str) -> ToolResult:
+        seen.extend(waiting.site.component for waiting in flights.waiting if waiting.site)
+        return ToolResult(success=True)
+
+    tasks.instead = look
+    with watching(flights), recording(recorder):
+        await RecordedTools(tasks).execute("list_tasks", {}, "ann")
+    recorder.close()
+    assert seen == ["tool"]
+    replaying = ReplayRecorder(tape, run)
+    replaying.begin_turn(1)
+    with watching(flights), recording(replaying):
+        await RecordedTools(NoTools()).execute("list_tasks", {}, "ann")
+    assert (flights.finished, len(flights.waiting)) == (2, 0)
+
+
+async def test_the_tools_are_listed_once_for_each_run(tmp_path: Path) -> None:
+    _, _, first = on_tape(tmp_path / "one.tape")
+    _, _, second = on_tape(tmp_path / "two.tape")
+    tools = RecordedTools(Series().tools())
+    for recorder in (first, second, first):
+        with recording(recorder):
+            assert tools.get_available_tools() == ["series", "delete_series"]
+            assert [tool.name for tool in tools.get_tool_declarations(["series"])] == ["series"]
+    for recorder in (first, second):
+        recorder.close()
+        assert len(recorder.tape.calls(1)) == 1
+
+
+async def test_a_damaged_result_on_a_tape_is_said_to_be_one(tmp_path: Path) -> None:
+    tape, run, recorder = on_tape(tmp_path / "talk.tape")
+    with recording(recorder):
+        await RecordedTools(MemoryTasks()).execute("list_tasks", {}, "ann")
+    recorder.close()
+    with tape.transaction() as connection:
+        connection.execute("""UPDATE calls SET reply = '{"text": "[]"}'""")
+    replaying = ReplayRecorder(tape, run)
+    replaying.begin_turn(1)
+    with recording(replaying), pytest.raises(TapeError, match="is no tool's result"):
+        await RecordedTools(NoTools()).execute("list_tasks", {}, "ann")
+
+
+def test_it_says_whose_tools_it_records() -> None:
+    assert repr(RecordedTools(FunctionTools())) == "RecordedTools(FunctionTools())"

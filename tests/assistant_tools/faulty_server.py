@@ -1,0 +1,86 @@
+"""An MCP server that does everything wrong, each fault at a tool's call."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import sys
+import time
+from typing import Any
+
+from mcp.server.mcpserver import Context, MCPServer
+
+server: MCPServer[Any] = MCPServer("faulty", log_level="CRITICAL")
+calls = itertools.count(1)
+
+
+@server.tool()
+def count() -> int:
+    """Say how many calls of this tool there were since the server's start."""
+    return next(calls)
+
+
+@server.tool()
+def die() -> str:
+    """Stop the server at once."""
+    sys.stderr.write("I cannot go on\n")
+    sys.stderr.flush()
+    os._exit(3)
+
+
+@server.tool()
+async def hang() -> str:
+    """Keep the whole server busy."""
+    time.sleep(60)  # noqa: ASYNC251 - that is the fault
+    return "too late"
+
+
+@server.tool()
+async def slow() -> str:
+    """Take long, while other calls go on."""
+    await asyncio.sleep(60)
+    return "too late"
+
+
+@server.tool()
+def die_soon() -> str:
+    """Answer, then stop."""
+    import threading
+
+    threading.Timer(0.05, os._exit, [0]).start()
+    return "good bye"
+
+
+@server.tool(structured_output=False)
+def many_texts() -> list[str]:
+    """Answer with two texts."""
+    return ["one", "two"]
+
+
+@server.tool(structured_output=False)
+def plain() -> str:
+    """Answer with a text that is no JSON."""
+    return "just a text"
+
+
+@server.tool()
+def whoami(user_id: str, ctx: Context[Any, Any]) -> dict[str, Any]:
+    """Say whom the call is for, by the argument and by the metadata."""
+    meta: Any = ctx.request_context.meta or {}
+    return {"argument": user_id, "metadata": meta.get("llmsim-lab/user_id")}
+
+
+@server.tool()
+def crash() -> str:
+    """Fail without a word for the client."""
+    raise KeyError("internal detail")
+
+
+if __name__ == "__main__":
+    if "--broken" in sys.argv:
+        sys.stderr.write("no database here\n")
+        raise SystemExit(4)
+    if "--silent" in sys.argv:
+        time.sleep(60)
+    server.run()

@@ -15,7 +15,7 @@ from llmsim_lab.assistant.engine import LLMAgentEngine
 from llmsim_lab.assistant.protocols import ToolDeclaration, ToolExecutor
 from llmsim_lab.assistant.recorded_tools import RecordedTools
 from llmsim_lab.assistant.types import AgentDecision, AgentEngineConfig, ToolResult
-from llmsim_lab.errors import TapeError
+from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, Tape
 from llmsim_lab.llm.recorder import recording
 from llmsim_lab.llm.tape import LiveRecorder, ReplayRecorder
@@ -26,6 +26,10 @@ __all__ = ["TapedChat", "record_chat", "replay_chat"]
 
 KIND = "assistant_chat"
 """What the manifest of a conversation calls itself."""
+
+_TOOL_S = 20.0
+_TOOL_SHARE = 0.8
+"""A tool is given up before the engine does so, since the tape would lack its result then."""
 
 
 class TapedChat(Chat):
@@ -74,6 +78,18 @@ class TapedChat(Chat):
             raise
         recorder.commit_turn(*_turn(self.exchanges[-1]))
         return decision
+
+    def clear(self) -> None:
+        """Go back to the beginning of a replay.
+
+        Raises:
+            ConfigError: it is a recording, whose run holds one conversation.
+        """
+        if isinstance(self._recorder, LiveRecorder) and self.exchanges:
+            raise ConfigError(
+                "a recording holds one conversation; begin another with record_chat()"
+            )
+        super().clear()
 
     async def play(self) -> TapedChat:
         """Send the recorded messages that were not sent yet."""
@@ -139,7 +155,10 @@ async def record_chat(
     start = (0, json.dumps(_record(0)), json.dumps({"turn": 0}))
     run = tape.add_run(manifest, name=conversation_id, first=start)
     engine = LLMAgentEngine(
-        OllamaAdapter(client), RecordedTools(tools), constitution, config=config
+        OllamaAdapter(client),
+        RecordedTools(tools, timeout_s=min(_TOOL_S, _TOOL_SHARE * config.timeout_seconds)),
+        constitution,
+        config=config,
     )
     return TapedChat(
         engine, LiveRecorder(tape, run), user_id=user_id, conversation_id=conversation_id

@@ -25,7 +25,10 @@ __all__ = ["BadCall", "GoodCall", "Toolbox", "declared_tools"]
 
 logger = logging.getLogger(__name__)
 
-_DESTRUCTIVE = re.compile(r"\b(?:delete|remove|erase|purge|clear|destroy|drop|wipe)s?\b")
+_DESTRUCTIVE = re.compile(
+    r"\b(?:(?:erase|purge|clear|destroy|drop|wipe|trash|discard)s?\b"
+    r"|delet(?:e(?!d)|ion)|remov(?:e(?!d)|al))"
+)
 _MAX_FAULTS = 3
 _MAX_NAMES = 40
 
@@ -118,7 +121,7 @@ class Toolbox:
     def check(self, call: FunctionCall) -> GoodCall | BadCall:
         """Check a call the model wants: the tool, the arguments' form, their schema.
 
-        The user's identity is taken out of the arguments, whatever the model wrote there.
+        The user's identity is taken out of the arguments, as deep as the model wrote it there.
         """
         if call.name not in self._validators:
             there = ", ".join(list(self._validators)[:_MAX_NAMES]) or "none"
@@ -133,8 +136,8 @@ class Toolbox:
         if not isinstance(arguments, Mapping):
             kind = type(arguments).__name__
             return _wrong(call.name, f"they must be a JSON object, not {kind}")
-        parameters = {key: value for key, value in arguments.items() if not _is_identity(key)}
-        if len(parameters) < len(arguments):
+        parameters: dict[str, Any] = _without_user(arguments)
+        if parameters != arguments:
             log_event(logger, logging.WARNING, "identity_ignored", tool=call.name)
         if faults := self._faults(call.name, parameters):
             return _wrong(call.name, faults)
@@ -160,6 +163,12 @@ def _wrong(name: str, what: str) -> BadCall:
 
 def _is_identity(key: str) -> bool:
     return re.sub(r"[^a-z]", "", str(key).lower()) == "userid"
+
+
+def _without_user(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _without_user(item) for key, item in value.items() if not _is_identity(key)}
+    return list(map(_without_user, value)) if isinstance(value, list | tuple) else value
 
 
 def _without_identity(tool: ToolDeclaration) -> ToolDeclaration:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from llmsim_lab.context.budget import CORE, CountTokens, Part
-from llmsim_lab.context.wording import quote, section
+from llmsim_lab.context.wording import names_a_speaker, quote, section
 
 __all__ = ["Others"]
 
@@ -39,7 +39,7 @@ class Others:
             said.sort(key=lambda item: self._rank.get(item[0], last))
         title = f"WHAT OTHERS DID (Step {step_number - 1})"
         names: frozenset[str] = frozenset()
-        if any(': "' in words for _, words in said):
+        if any(names_a_speaker(words) for _, words in said):
             names = frozenset(map(str.casefold, {agent_name, *responses, *self._rank}))
 
         def write(limit: int | None = None) -> str:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
 from llmsim_lab.text import number
 
-__all__ = ["event_line", "humanise", "quote", "section", "value_text"]
+__all__ = ["event_line", "humanise", "names_a_speaker", "quote", "section", "value_text"]
+
+_SPEECH = re.compile(r""":[*_]*\s*["\u201c\u201d\u201e\u00ab]""")
+"""A colon and an opening quotation mark, however a model sets them."""
 
 
 def humanise(name: str) -> str:
@@ -57,15 +61,20 @@ def quote(speaker: str, words: str, names: Collection[str] = ()) -> str:
     words = words.strip()
     if not words:
         return f"{speaker}: (said nothing)"
-    if "===" in words or ': "' in words:
+    if "===" in words or names_a_speaker(words):
         first, *rest = words.splitlines()  # the first stands behind the speaker's name
         words = "\n".join([first, *[_marked(line, names) for line in rest]])
     return f'{speaker}: "{words}"'
 
 
+def names_a_speaker(words: str) -> bool:
+    """Say whether anything in a text has the form of somebody's words: ``Speaker: "``."""
+    return ":" in words and _SPEECH.search(words) is not None
+
+
 def _marked(line: str, names: Collection[str]) -> str:
-    name, found, _ = line.partition(': "')
+    found = _SPEECH.search(line)
     fakes = line.lstrip().startswith("===") or (
-        found and name.strip(" \t*_#>-").casefold() in names
+        found and line[: found.start()].strip(" \t*_#>-").casefold() in names
     )
     return f"> {line}" if fakes else line

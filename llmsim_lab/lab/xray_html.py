@@ -28,24 +28,22 @@ _ROLES: tuple[Role, ...] = ("system", "user")
 def section_rows(whole: RenderedPrompt, shown: RenderedPrompt) -> list[tuple[str, ...]]:
     """Return each section: name, source, message, tokens, and ``yes``, ``no`` or why not.
 
-    Where a budget cuts prompts, silence makes room: a section may then be longer, or come back.
+    Where a budget cuts prompts, silence makes room: a section may then come back.
 
     Args:
         whole: the prompt.
         shown: the same without some modules' words.
     """
-    there = {(span.name, span.source): span.tokens or 0 for span in shown.spans}
-    same = {(span.name, span.source, span.of(_text(shown, span.role))) for span in shown.spans}
-    were = {(span.name, span.source) for span in whole.spans}
+    there = {(span.name, span.source, span.of(_text(shown, span.role))) for span in shown.spans}
+    sections = {(span.name, span.source) for span in whole.spans}
+    returned = {(span.name, span.source) for span in shown.spans} - sections
     rows: list[tuple[str, ...]] = []
     for span in whole.spans:
         text = span.of(_text(whole, span.role))
-        left = "yes" if (span.name, span.source, text) in same else "no"
-        if left == "no" and (tokens := there.get((span.name, span.source))):
-            left = f"yes, now of {tokens} tokens"
+        left = "yes" if (span.name, span.source, text) in there else "no"
         rows.append((span.name, span.source, span.role, f"{span.tokens or 0}", left))
     for cut in whole.provenance.cuts:
-        back = (cut.name, cut.source) in there.keys() - were
+        back = (cut.name, cut.source) in returned
         left = "yes, now that there is room" if back else cut.reason
         rows.append((cut.name, cut.source, "", f"{cut.tokens or 0}", left))
     return rows

@@ -31,12 +31,19 @@ Points = dict[Any, tuple[float, float]]
 
 def mermaid(chart: Statechart[Any]) -> str:
     """Return a chart as a Mermaid state diagram."""
-    lines = ["stateDiagram-v2", f"    [*] --> {chart.initial}"]
+    lines, ids = ["stateDiagram-v2"], {state: str(state) for state in chart.states}
+    if not all(name.isidentifier() for name in ids.values()):
+        # Mermaid takes plain words only; other names are titles of numbered states.
+        ids = {state: f"s{number}" for number, state in enumerate(chart.states)}
+        lines += [
+            f'    state "{str(state).replace(chr(34), "#quot;")}" as {ids[state]}' for state in ids
+        ]
+    lines += [f"    [*] --> {ids[chart.initial]}"]
     lines += [
-        f"    {move.source} --> {move.target} : {_label(move, arrow=' / ')}"
+        f"    {ids[move.source]} --> {ids[move.target]} : {_label(move, arrow=' / ')}"
         for move in chart.transitions
     ]
-    lines += [f"    {state} --> [*]" for state in chart.states if state in chart.final]
+    lines += [f"    {ids[state]} --> [*]" for state in chart.states if state in chart.final]
     return "\n".join(lines) + "\n"
 
 

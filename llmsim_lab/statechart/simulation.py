@@ -92,6 +92,11 @@ class SocialSimulation(Run[SocialState, SocialTurn, SocialConfig, SocialInterven
         prompts = prompts or {}
         config = self_contained(config)
         self.chart: Statechart[AgentState] = make_chart(config)
+        if reasoner is not None and not hasattr(reasoner, "choose_all"):
+            raise ConfigError(
+                f"{type(reasoner).__name__} has no choose_all, which a round needs; derive it from "
+                "llmsim_lab.statechart.Chooser"
+            )
         self.reasoner = reasoner or make_reasoner(config, llm_client, prompts.get("reasoner"))
         self.writer = writer or make_writer(config, llm_client, prompts.get("writer"))
         self.agents: tuple[SocialAgent, ...] = ()

@@ -125,6 +125,15 @@ async def test_the_identity_comes_from_the_context_whatever_the_model_writes(
     assert "identity_ignored tool=add_task" in caplog.text
 
 
+async def test_the_identity_is_taken_out_of_arguments_within_arguments_too() -> None:
+    tool = ToolDeclaration("list_tasks", "", {"type": "object"})
+    tools = MemoryTasks()
+    wanted = call("list_tasks", which=[{"userId": "bob", "done": True}])
+    adapter = ScriptedAdapter(wanted, "Done.", tools=[tool])
+    await process(LLMAgentEngine(adapter, tools, CONSTITUTION))
+    assert tools.ran == [("list_tasks", {"which": [{"done": True}]}, "ann")]
+
+
 async def test_the_model_is_not_told_of_the_identity() -> None:
     made = engine("Fine.")
     await process(made)
@@ -524,6 +533,8 @@ async def test_a_yes_to_what_fails_is_told() -> None:
     ("tool", "needs_yes"),
     [
         (ToolDeclaration("removeItem"), True),
+        (ToolDeclaration("deletetask"), True),
+        (ToolDeclaration("batch_deletion"), True),
         (ToolDeclaration("archive", destructive=True), True),
         (ToolDeclaration("delete_task", destructive=False), True),
         (ToolDeclaration("archive", destructive=False), False),

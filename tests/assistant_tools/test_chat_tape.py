@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 from builders import make_client
 
-from llmsim_lab.assistant import DecisionType, MCPToolExecutor
+from llmsim_lab.assistant import AgentEngineConfig, DecisionType, FunctionTools, MCPToolExecutor
 from llmsim_lab.assistant.chat_tape import record_chat, replay_chat
 from llmsim_lab.assistant.tasks import TaskStore
 from llmsim_lab.assistant.tasks.server import task_server
@@ -103,3 +104,39 @@ async def test_the_shipped_conversation_replays_as_it_was_recorded() -> None:
     ]
     assert verify(tape) == []
     assert "task" in chat._repr_html_()
+
+
+async def test_a_recording_holds_one_conversation_and_a_replay_can_begin_again(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "chat.tape"
+    client, tools = make_client(["Hello."]), FunctionTools()
+    chat = await record_chat(path, client, tools, "Be helpful.", user_id="ann")
+    await chat.send("Hi")
+    with pytest.raises(ConfigError, match="begin another with record_chat"):
+        chat.clear()
+    chat.close()
+    replayed = replay_chat(path)
+    await replayed.play()
+    replayed.clear()
+    assert (await replayed.send("Hi")).text == "Hello."
+
+
+async def test_a_tool_that_hangs_is_on_the_tape_as_such(tmp_path: Path) -> None:
+    async def look_up() -> str:
+        """Look something up."""
+        await asyncio.Event().wait()
+        return ""
+
+    path = tmp_path / "chat.tape"
+    client = make_client([wants("look_up"), "It does not answer."])
+    config = AgentEngineConfig(timeout_seconds=0.5)
+    tools = FunctionTools(look_up)
+    chat = await record_chat(path, client, tools, "Help.", user_id="ann", config=config)
+    decision = await chat.send("Look")
+    chat.close()
+    replayed = await replay_chat(path).play()
+    assert replayed.exchanges[0].decision.text == decision.text == "It does not answer."
+    [call] = replayed.exchanges[0].decision.tool_calls or []
+    assert call.result is not None
+    assert call.result.error_code == "TIMEOUT"

@@ -236,3 +236,17 @@ async def test_the_stepper_plays_a_crisis() -> None:
 def test_lines_are_cut_not_wrapped() -> None:
     assert clip_lines(["  a", "b" * 400]).splitlines()[0] == "  a"
     assert len(clip_lines(["b" * 400])) == 300
+
+
+def test_what_comes_back_where_silence_makes_room_is_said_to_be_there() -> None:
+    speaking = [talking("mud", "Mud all around. " * 14), talking("fog", "Fog and rain. " * 16)]
+    simulation = make_crisis(modules=speaking, budget_tokens=285)
+    simulation.run(2)
+    xray = ContextXRay(simulation)
+    assert "  FOG: module fog, not sent, " in xray.face_text()
+    assert "left out: budget_tokens=285" in xray.face_text()
+
+    xray.silence("mud")
+    assert "Fog and rain." in xray.prompt.value
+    fog = next(line for line in xray.face_text().splitlines() if line.startswith("  FOG"))
+    assert fog.endswith("(yes, now that there is room)")

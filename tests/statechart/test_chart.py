@@ -183,6 +183,26 @@ def written(tmp_path: Path, text: str) -> Path:
     return path
 
 
+def test_mermaid_gets_names_that_are_no_plain_words_as_titles(tmp_path: Path) -> None:
+    text = "initial: in 'a' box\nstates: [in 'a' box, 'say \"no\"']\nfinal: ['say \"no\"']\n"
+    move = """transitions:\n  - {trigger: go, source: in 'a' box, target: 'say "no"'}\n"""
+    assert load_chart(written(tmp_path, text + move)).to_mermaid().splitlines() == [
+        "stateDiagram-v2",
+        "    state \"in 'a' box\" as s0",
+        '    state "say #quot;no#quot;" as s1',
+        "    [*] --> s0",
+        "    s0 --> s1 : go",
+        "    s1 --> [*]",
+    ]
+
+
+@pytest.mark.parametrize("name", ["mro", "_x_", "__x__", "two words"])
+def test_any_word_may_name_a_state(tmp_path: Path, name: str) -> None:
+    text = f"initial: {name}\nstates: [{name}, end]\nfinal: [end]\ntransitions:\n"
+    path = written(tmp_path, f"{text}  - {{trigger: go, source: {name}, target: end}}\n")
+    assert [str(state) for state in load_chart(path).states] == [name, "end"]
+
+
 def test_a_file_may_have_states_of_its_own(tmp_path: Path) -> None:
     path = written(
         tmp_path,

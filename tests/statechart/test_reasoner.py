@@ -224,6 +224,12 @@ async def test_one_question_has_no_interval_and_fallbacks_are_no_answers() -> No
         position_bias(failed)
 
 
+async def test_without_questions_nothing_is_said_of_the_bias() -> None:
+    answers = await ask_rotated(RuleReasoner(), [])
+    with pytest.raises(ConfigError, match="nothing can be said of its bias"):
+        position_bias(answers)
+
+
 async def test_a_reasoner_that_shuffles_is_no_use_for_rotations() -> None:
     with pytest.raises(ConfigError, match=r"use Reasoner\(client\)"):
         await ask_rotated(Reasoner(social_client(), seed=1), [make_question()])

@@ -159,6 +159,23 @@ def test_a_chart_with_foreign_states_is_refused_by_the_simulation(tmp_path: Path
         SocialSimulation(social_config(chart=path, reasoner={"kind": "rule"}))
 
 
+@pytest.mark.parametrize(
+    ("trigger", "source"), [("opens_ap", "idle"), ("decides", "idle"), ("finishes", "resting")]
+)
+def test_a_trigger_that_no_round_fires_is_refused(trigger: str, source: str) -> None:
+    table = {
+        "initial": "idle",
+        "states": ["idle", "resting"],
+        "transitions": [
+            {"trigger": trigger, "source": source, "target": "resting"},
+            {"trigger": "opens_app", "source": "idle", "target": "resting"},
+            {"trigger": "timeout", "source": "resting", "target": "idle"},
+        ],
+    }
+    with pytest.raises(ConfigError, match=f"no round fires '{trigger}' in the state {source}"):
+        SocialSimulation(social_config(chart=table, reasoner={"kind": "rule"}))
+
+
 def test_a_chart_may_use_a_registered_guard(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(agent: object, post: object) -> bool:
         return False

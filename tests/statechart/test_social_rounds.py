@@ -299,6 +299,35 @@ async def test_a_guard_that_changes_its_mind_loses_the_move_and_says_so(
     assert 'MOVE_LOST agent="User 1" trigger=opens_app target=scrolling' in caplog.text
 
 
+async def test_whom_a_guard_keeps_from_timing_out_goes_on_as_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(GUARDS, "never", lambda agent, context: False)
+    table = {
+        "initial": "idle",
+        "states": ["idle", "scrolling"],
+        "timeouts": {"scrolling": 1},
+        "transitions": [
+            {"trigger": "opens_app", "source": "idle", "target": "scrolling"},
+            {"trigger": "timeout", "source": "scrolling", "target": "idle", "guard": "never"},
+            {"trigger": "feed_empty", "source": "scrolling", "target": "idle"},
+        ],
+    }
+    simulation = SocialSimulation(social_config(1, chart=table, posts=[], **RULE))
+    await simulation.step()
+    assert [m.trigger for m in (await simulation.step()).moves] == ["feed_empty"]
+
+
+async def test_a_reasoner_that_leaves_questions_unanswered_is_named() -> None:
+    class Silent:
+        async def choose_all(self, questions: Sequence[Question]) -> list[Choice]:
+            return []
+
+    simulation = SocialSimulation(social_config(), reasoner=Silent())
+    with pytest.raises(ConfigError, match=r"Silent gave 0 answers to \d questions"):
+        await simulation.arun()
+
+
 # --- who writes -------------------------------------------------------------------------------
 
 
@@ -397,3 +426,11 @@ def test_five_hundred_users_play_fifty_rounds_by_rule() -> None:
     assert len(frame) == 51
     assert frame["asked"].iloc[5:].min() > 50
     assert len(simulation.state.feed) <= config.feed.max_posts
+
+
+def test_a_reasoner_that_cannot_take_a_round_at_once_is_refused_at_the_start() -> None:
+    class OneByOne:
+        async def decide(self, *arguments: object) -> None: ...
+
+    with pytest.raises(ConfigError, match=r"OneByOne has no choose_all, .*Chooser"):
+        SocialSimulation(SocialConfig(population=3), reasoner=OneByOne())  # type: ignore[arg-type]

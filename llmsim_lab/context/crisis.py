@@ -26,6 +26,7 @@ from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.logs import log_event
 from llmsim_lab.prompts import Prompt, RenderedPrompt
 from llmsim_lab.runs import Run, Series
+from llmsim_lab.runs.frames import COMMON_COLUMNS
 from llmsim_lab.runs.taping import Recording
 
 __all__ = ["CrisisSimulation"]
@@ -319,8 +320,9 @@ class CrisisSimulation(Run[CrisisState, CrisisTurn, CrisisConfig, CrisisInterven
 
 def _check_columns(state: CrisisState) -> None:
     """Refuse variables that would be lost in the frame, before anything is played."""
-    if taken := [name for name in state.columns if name in _COUNTS]:
+    columns = {*_COUNTS, *COMMON_COLUMNS}
+    if taken := [name for name in state.columns if name in columns]:
         raise ConfigError(
             f"the variable {taken[0]!r} has the name of a column that every crisis's frame has: "
-            f"{', '.join(_COUNTS)}; rename it"
+            f"{', '.join(sorted(columns))}; rename it"
         )

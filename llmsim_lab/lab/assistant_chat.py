@@ -9,9 +9,9 @@ from markupsafe import Markup
 
 from llmsim_lab.assistant import LLMAgentEngine
 from llmsim_lab.assistant.chat import Chat
-from llmsim_lab.errors import ConfigError
+from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.lab.inputs import row
-from llmsim_lab.lab.widget import LabWidget, button
+from llmsim_lab.lab.widget import LabWidget, button, settled
 from llmsim_lab.markup import safe
 
 __all__ = ["AssistantChat"]
@@ -75,7 +75,7 @@ class AssistantChat(LabWidget):
             self.retry,
             row(self.message, self.send_button, self.stop_button, self.clear_button),
         )
-        self.send_button.on_click(lambda _: self._begin_sending(self.message.value))
+        self.send_button.on_click(lambda _: self.start(self._send_written))
         self.confirm_button.on_click(lambda _: self._begin_sending("yes"))
         self.cancel_button.on_click(lambda _: self._begin_sending("no"))
         self.clear_button.on_click(lambda _: self._clear())
@@ -100,26 +100,35 @@ class AssistantChat(LabWidget):
         count = len(self.chat.exchanges)
         return f"{count} message{'' if count == 1 else 's'} so far."
 
-    def _begin_sending(self, text: str) -> None:
-        if not text.strip():
-            self.say("Write a message first.")
-            return
+    async def _send_written(self) -> None:
+        await settled(self.message)
+        text = self.message.value
+        await self._deliver(text)
+        if self.message.value == text:
+            self.message.value = ""
 
+    def _begin_sending(self, text: str) -> None:
         async def work() -> None:
-            self.say("The assistant is at work.")
-            await self.chat.send(text)
-            if self.message.value == text:
-                self.message.value = ""
+            await self._deliver(text)
 
         self.start(work)
 
-    def _clear(self) -> None:
-        if not self.worker.busy:
-            self.chat.clear()
-            self.show_error(None)
-            self.refresh()
+    async def _deliver(self, text: str) -> None:
+        self.say("The assistant is at work.")
+        await self.chat.send(text)
 
-    async def send(self, text: str) -> None:
+    def _clear(self) -> None:
+        if self.worker.busy:
+            return
+        try:
+            self.chat.clear()
+        except LabError as error:  # a recorded conversation cannot begin anew
+            self.show_error(error)
+            return
+        self.show_error(None)
+        self.refresh()
+
+    async def ask(self, text: str) -> None:
         """Send a message and wait for the answer, as a cell does.
 
         Raises:

@@ -18,7 +18,7 @@ from llmsim_lab.lab.inputs import dropdown, number_box, row
 from llmsim_lab.lab.prompt_html import messages_html
 from llmsim_lab.lab.source import Source, simulation_of
 from llmsim_lab.lab.texts import block, prose
-from llmsim_lab.lab.widget import LabWidget, button
+from llmsim_lab.lab.widget import LabWidget, button, settled
 from llmsim_lab.lab.xray_html import (
     as_attempt,
     changed,
@@ -246,6 +246,7 @@ class ContextXRay(LabWidget):
                 "there is no model to ask, for a recorded run has none; everything else works. "
                 "To ask: ContextXRay(..., llm_client=connect('auto'))"
             )
+        await settled(self.samples_box)
         samples = self.samples_box.value
         self.ablation = ablation = module_ablation(
             self.simulation,

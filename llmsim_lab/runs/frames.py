@@ -13,10 +13,11 @@ from llmsim_lab.runs.protocol import TurnLike
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["CHAIN_COLUMNS", "chain_row", "chains_frame", "turn_row"]
+__all__ = ["CHAIN_COLUMNS", "COMMON_COLUMNS", "chain_row", "chains_frame", "turn_row"]
 
 _STATUSES: tuple[Status, ...] = get_args(Status)
-_COMMON = {"turn", "calls", *_STATUSES, "tokens", "seconds", "interventions"}
+COMMON_COLUMNS = frozenset({"turn", "calls", *_STATUSES, "tokens", "seconds", "interventions"})
+"""Of every run's frame, beside the kind's own."""
 CHAIN_COLUMNS = (
     "turn",
     "component",
@@ -46,7 +47,7 @@ def turn_row(turn: TurnLike, own: dict[str, Any]) -> dict[str, Any]:
     Raises:
         ConfigError: one of those has the name of a column that every frame has.
     """
-    if taken := _COMMON & own.keys():
+    if taken := COMMON_COLUMNS & own.keys():
         raise ConfigError(
             f"own_columns has {', '.join(sorted(taken))}, which every run's frame has already; "
             "give that column another name"

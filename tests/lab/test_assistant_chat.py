@@ -139,10 +139,10 @@ async def test_a_long_talk_shows_its_latest_part() -> None:
 async def test_an_empty_message_is_not_sent() -> None:
     widget = AssistantChat(engine("Hello"), user_id="ann")
     await said(widget, "  \n")
-    assert "Write a message first" in widget.status.value
+    assert "the message is empty" in widget.error.value
     assert widget.chat.exchanges == ()
     with pytest.raises(ConfigError, match="the message is empty"):
-        await widget.send(" ")
+        await widget.ask(" ")
 
 
 async def test_a_second_click_while_one_message_is_under_way_does_nothing() -> None:
@@ -213,7 +213,7 @@ async def test_the_face_is_the_conversation() -> None:
     widget = AssistantChat(
         engine(call("add_task", title="Water plants"), "I have added it."), user_id="ann"
     )
-    await widget.send("Add: water plants")
+    await widget.ask("Add: water plants")
     bundle = widget._repr_mimebundle_()
     assert bundle["text/plain"] == (
         "A conversation of ann, 1 messages\n"
@@ -241,3 +241,15 @@ def test_an_engine_needs_a_user() -> None:
         AssistantChat(Chat(engine("Hello"), user_id="ann"), user_id="bob")
     with pytest.raises(ConfigError, match="user_id is empty"):
         Chat(engine("Hello"), user_id="")
+
+
+async def test_a_conversation_that_cannot_begin_anew_says_so_in_place() -> None:
+    class OnTape(Chat):
+        def clear(self) -> None:
+            raise ConfigError("a recorded <b>conversation</b> cannot begin anew")
+
+    widget = AssistantChat(OnTape(engine("Hello"), user_id="ann"))
+    await said(widget, "Good morning")
+    widget.clear_button.click()
+    assert "a recorded &lt;b&gt;conversation&lt;/b&gt; cannot begin anew" in widget.error.value
+    assert "Good morning" in widget.talk.value

@@ -125,7 +125,7 @@ def test_show_says_what_there_is_instead() -> None:
         viewer.show(turn=1, component="judge")
     with pytest.raises(ConfigError, match="attempt 2 of any component for Aland"):
         viewer.show(agent="Aland", attempt=2)
-    with pytest.raises(ConfigError, match="it has: nothing"):
+    with pytest.raises(ConfigError, match="the run has no turn 99; it has turns 0 to 2"):
         viewer.show(turn=99)
 
 

@@ -142,5 +142,5 @@ def test_a_configuration_derived_from_a_kinds_own_finds_it_too() -> None:
 
 
 def test_what_is_no_configuration_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"dict is no configuration .* there are: .*CounterConfig"):
+    with pytest.raises(ConfigError, match=r"dict is no configuration .*: .*CounterConfig"):
         kind_of_config({})

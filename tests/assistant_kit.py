@@ -160,3 +160,8 @@ def engine(
 async def decide(message: str, *script: Any, **options: Any) -> AgentDecision:
     """What a fresh engine makes of one message."""
     return await engine(*script, **options).process_message(context(message))
+
+
+async def process_on(adapter: Any, tools: Any, message: str = "Hi") -> AgentDecision:
+    """What an engine on this adapter and these tools makes of one message."""
+    return await LLMAgentEngine(adapter, tools, CONSTITUTION).process_message(context(message))

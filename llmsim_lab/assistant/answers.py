@@ -4,7 +4,7 @@ Outcome categories, each with its kind: ``SUCCESS`` (``RESPONDED``, ``TOOL_DONE`
 ``CONFIRMATION_ASKED``, ``CANCELLED``), ``ERROR`` (``TOOL_FAILED``, ``TOO_MANY_STEPS``,
 ``TOOL_NOT_FOUND``, ``INVALID_PARAMETERS`` and the codes of ``LLMError``), ``REFUSAL``
 (``DECLINED``), ``AMBIGUITY`` (``CLARIFICATION``, ``CONFIRMATION_UNCLEAR``,
-``UNFOUNDED_CLAIM``).
+``UNFOUNDED_CLAIM``). Where there is no decision: ``ERROR`` with ``STOPPED`` or the exception's name.
 """
 
 from __future__ import annotations
@@ -50,13 +50,20 @@ _MAX_VALUE_CHARS = 60
 _TITLES = ("title", "description", "name", "text")
 
 
-def said(text: str, executed: Sequence[ToolCall]) -> Outcome:
+def said(text: str, executed: Sequence[ToolCall], *, changed: bool = False) -> Outcome:
     """Return the decision that a model's final text stands for.
+
+    A question is a question also where tools ran before, to look things up or in vain.
 
     Args:
         text: not empty, fit for the user.
         executed: the tools that ran before.
+        changed: whether one of them changed something.
     """
+    if executed and asks_user(text, after_work=changed):
+        kind = DecisionType.ASK_CLARIFICATION
+        decision = _decision(kind, executed, clarification_question=text)
+        return Outcome(decision, "AMBIGUITY:CLARIFICATION", _of(executed))
     if executed:
         works = any(call.result is not None and call.result.success for call in executed)
         decision = _decision(DecisionType.INVOKE_TOOL, executed, response_text=text)
@@ -72,11 +79,16 @@ def said(text: str, executed: Sequence[ToolCall]) -> Outcome:
     return Outcome(_decision(DecisionType.RESPOND_ONLY, response_text=text), "SUCCESS:RESPONDED")
 
 
-def unfounded(text: str) -> Outcome:
-    """Return the decision for a text that claims a change although no tool ran."""
-    shown = f"{text}\n\n{NOTHING_DONE}"
-    decision = _decision(DecisionType.RESPOND_ONLY, response_text=shown)
-    return Outcome(decision, "AMBIGUITY:UNFOUNDED_CLAIM")
+def unfounded(text: str, executed: Sequence[ToolCall] = ()) -> Outcome:
+    """Return the decision for a text that claims a change although no tool has made one.
+
+    Args:
+        text: what the model insists on.
+        executed: the tools that ran before, to look things up or in vain.
+    """
+    kind = DecisionType.INVOKE_TOOL if executed else DecisionType.RESPOND_ONLY
+    decision = _decision(kind, executed, response_text=f"{text}\n\n{NOTHING_DONE}")
+    return Outcome(decision, "AMBIGUITY:UNFOUNDED_CLAIM", _of(executed))
 
 
 def failed(fault: LLMError, executed: Sequence[ToolCall]) -> Outcome:

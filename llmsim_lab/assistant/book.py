@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import re
 import time
 import uuid
 from dataclasses import dataclass
@@ -66,10 +68,20 @@ class Book:
             outcome=outcome.category,
             duration_ms=round(milliseconds, 3),
         )
+        await self._close(outcome.intent, kind, outcome.category, milliseconds)
+
+    async def broken(self, error: BaseException) -> None:
+        """Write that there is no decision: the message was stopped, or the program is at fault."""
+        stopped = isinstance(error, asyncio.CancelledError)
+        code = "STOPPED" if stopped else _error_code(error)
+        milliseconds = (time.perf_counter() - self._began) * 1000
+        await self._close("UNKNOWN", "NONE", f"ERROR:{code}", milliseconds)
+
+    async def _close(self, intent: str, kind: str, category: str, milliseconds: float) -> None:
         if self._log is None:
             return
         try:
-            await self._write(self._log, outcome.intent, kind, outcome.category, milliseconds)
+            await self._write(self._log, intent, kind, category, milliseconds)
         except Exception as error:  # noqa: BLE001 - any logger may be plugged in
             self._lost("decision", error)
 
@@ -114,3 +126,8 @@ class Book:
             what=what,
             detail=repr(error),
         )
+
+
+def _error_code(error: BaseException) -> str:
+    """Return an error's class as a code: ``TapeMiss`` as ``TAPE_MISS``."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(error).__name__).upper()

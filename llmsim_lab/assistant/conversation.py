@@ -24,12 +24,17 @@ from llmsim_lab.assistant.types import (
     PendingAction,
     ToolCall,
 )
+from llmsim_lab.llm.deadline import time_limit
 
 __all__ = ["Conversation"]
 
+_GRACE_S = 0.25
+"""The shared client keeps to the limit by itself; other adapters are given up a little later."""
+_BEFORE_ANYTHING = ("INVALID_PARAMETERS", "NOT_FOUND", "TOOL_NOT_FOUND")
+"""How tools fail that have not begun to do anything."""
 _NOTHING_RAN = (
-    "No tool was called, so nothing has been done. If something is to be done, call the tool for "
-    "it now; else answer again without saying that it was."
+    "No tool has changed anything, so nothing has been done. If something is to be done, call the "
+    "tool for it now; else answer again without saying that it was."
 )
 
 
@@ -84,9 +89,9 @@ class Conversation:
             if not calls:
                 text = self._shown(response.content)
                 if not self._is_unfounded(text):
-                    return answers.said(text, self._executed)
+                    return answers.said(text, self._executed, changed=self._has_changed())
                 if is_last or messages[-1].content == _NOTHING_RAN:
-                    return answers.unfounded(text)
+                    return answers.unfounded(text, self._executed)
                 messages.append(LLMMessage("assistant", text))
                 messages.append(LLMMessage("user", _NOTHING_RAN))
                 continue
@@ -121,13 +126,15 @@ class Conversation:
         ]
 
     async def _ask(self, messages: list[LLMMessage]) -> LLMResponse:
-        async with asyncio.timeout(self._config.timeout_seconds):
-            response = await self._adapter.generate(
-                tuple(messages),
-                self._toolbox.declarations,
-                temperature=self._config.temperature,
-                max_tokens=self._config.max_tokens,
-            )
+        limit = self._config.timeout_seconds
+        with time_limit(limit):
+            async with asyncio.timeout(limit + _GRACE_S):
+                response = await self._adapter.generate(
+                    tuple(messages),
+                    self._toolbox.declarations,
+                    temperature=self._config.temperature,
+                    max_tokens=self._config.max_tokens,
+                )
         if isinstance(response.error, LLMError):
             raise response.error
         if response.error:
@@ -179,12 +186,31 @@ class Conversation:
         await self._book.ran(done)
         return done
 
+    def _has_changed(self) -> bool:
+        """Say whether a tool that does more than look things up has run and worked."""
+        return any(
+            _worked(call) and not self._toolbox.only_looks(call.tool_name)
+            for call in self._executed
+        )
+
     def _is_unfounded(self, text: str) -> bool:
         """Say whether a text claims a change that no tool has made."""
-        return self._config.check_claims and not self._executed and claims_change(text)
+        if not self._config.check_claims or any(map(self._may_have_changed, self._executed)):
+            return False
+        return claims_change(text, looked=any(map(_worked, self._executed)))
+
+    def _may_have_changed(self, call: ToolCall) -> bool:
+        """Say whether a tool has changed something as far as one can tell, also where it failed."""
+        if self._toolbox.only_looks(call.tool_name) or call.result is None:
+            return False
+        return call.result.success or call.result.error_code not in _BEFORE_ANYTHING
 
     def _shown(self, content: str | None) -> str:
         text = for_user(content or "", self._toolbox.names)
         if not text:
             raise InvalidResponseError("the model answered with nothing")
         return text
+
+
+def _worked(call: ToolCall) -> bool:
+    return call.result is not None and call.result.success

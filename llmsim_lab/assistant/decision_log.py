@@ -1,7 +1,7 @@
 """The decision log: a SQLite file of what was decided about messages and which tools ran.
 
 A decision's row is written as ``PENDING`` before the model is asked, and again when the decision is
-made. A row that stays pending belongs to a program that ended in between.
+made, or the message given up. A row that stays pending belongs to a program that ended in between.
 """
 
 from __future__ import annotations

@@ -5,13 +5,19 @@ It keeps nothing of a message. Where the work for one is done: ``conversation.py
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 from llmsim_lab.assistant import answers
 from llmsim_lab.assistant.book import Book, Outcome
 from llmsim_lab.assistant.conversation import Conversation
 from llmsim_lab.assistant.guard import as_llm_error
-from llmsim_lab.assistant.protocols import DecisionLogger, LLMAdapter, ToolExecutor
+from llmsim_lab.assistant.protocols import (
+    DecisionLogger,
+    LLMAdapter,
+    StartsFirst,
+    ToolExecutor,
+)
 from llmsim_lab.assistant.toolbox import Toolbox, declared_tools
 from llmsim_lab.assistant.types import (
     AgentDecision,
@@ -92,7 +98,11 @@ class LLMAgentEngine:
         """
         book = Book(self.decision_log, context)
         await book.begin()
-        outcome = await self._decide(context, book)
+        try:
+            outcome = await self._decide(context, book)
+        except (Exception, asyncio.CancelledError) as error:
+            await book.broken(error)
+            raise
         await book.end(outcome)
         return outcome.decision
 
@@ -103,7 +113,7 @@ class LLMAgentEngine:
                 context,
                 adapter=self.llm_adapter,
                 executor=self.tool_executor,
-                toolbox=self._toolbox(),
+                toolbox=await self._toolbox(),
                 constitution=self.constitution,
                 config=self.config,
                 book=book,
@@ -122,8 +132,10 @@ class LLMAgentEngine:
             )
             return answers.failed(fault, executed)
 
-    def _toolbox(self) -> Toolbox:
+    async def _toolbox(self) -> Toolbox:
         """Return the tools there are now; what was made of their declarations is kept."""
+        if isinstance(self.tool_executor, StartsFirst):
+            await self.tool_executor.ready()
         names = tuple(self.tool_executor.get_available_tools())
         declared = tuple(declared_tools(names, self.llm_adapter, self.tool_executor))
         known = self._known_tools

@@ -19,6 +19,7 @@ __all__ = [
     "LLMAdapter",
     "LLMMessage",
     "LLMResponse",
+    "StartsFirst",
     "ToolDeclaration",
     "ToolExecutor",
 ]
@@ -82,6 +83,7 @@ class ToolDeclaration:
         description: what it does and when to use it.
         parameters: JSON schema of its arguments; the user's identity is no argument.
         destructive: whether a call needs the user's yes; None leaves it to the name.
+        read_only: whether a call only looks things up; None leaves it to the name.
     """
 
     name: str
@@ -90,6 +92,7 @@ class ToolDeclaration:
         default_factory=lambda: {"type": "object", "properties": {}}
     )
     destructive: bool | None = None
+    read_only: bool | None = None
 
 
 @runtime_checkable
@@ -140,6 +143,15 @@ class DeclaresTools(Protocol):
 
     def get_tool_declarations(self, names: Sequence[str]) -> list[ToolDeclaration]:
         """Return the declarations of these tools, as far as they are known."""
+        ...
+
+
+@runtime_checkable
+class StartsFirst(Protocol):
+    """A tool executor that has to start before it knows its tools, as a server of tools does."""
+
+    async def ready(self) -> None:
+        """Start if need be; at once where it is not."""
         ...
 
 

@@ -40,6 +40,11 @@ _OFFER = re.compile(
     r"|(?:would|do) you (?:like|need|want) (?:any |some |more |my |me to )*(?:help|assist)"
     r"|help you with (?:today|anything)|what would you like (?:me )?to do|how'?s it going"
 )
+_MORE = re.compile(
+    r"^(?!.*\bor\b).*\b(?:would you like|do you want|shall i|should i|want me to|may i|can i)\b",
+    re.DOTALL,
+)
+"""An offer to do more; where it gives a choice, it may be what is needed for what was wanted."""
 _REQUEST = re.compile(
     r"\b(?:please|could you|can you|would you|kindly)\b[^.!?]*\b(?:tell me|specify|clarify|provide"
     r"|give me|share|choose|rephrase|let me know|say)\b"
@@ -53,11 +58,17 @@ _REFUSAL = re.compile(
     r"|\b(?:outside|beyond) (?:of )?(?:my|what i)\b|\bi (?:must|have to) decline\b"
     r"|\bnot something i can\b"
 )
+_DONE = (
+    r"(?:added|created|deleted|removed|updated|changed|renamed|completed|marked|ticked"
+    r"|checked off)\b"
+)
 _CLAIM = re.compile(
     r"\b(?:i|you|we|has|have|was|were|is|are|i've|you've|we've)"
-    r"(?: (?:have|has|been|now|just|already|successfully))* "
-    r"(?:added|created|deleted|removed|updated|changed|renamed|completed|marked|ticked|checked"
-    r" off)\b"
+    rf"(?: (?:have|has|been|now|just|already|successfully))* {_DONE}"
+)
+_OWN_CLAIM = re.compile(
+    rf"\b(?:i|we|i've|we've)(?: (?:have|now|just|already|successfully))* {_DONE}"
+    rf"|\bsuccessfully {_DONE}"
 )
 _THINKING = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
 _THOUGHT = re.compile(r"\A.*</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
@@ -87,14 +98,18 @@ def yes_or_no(text: str) -> Answer:
     return "unclear"
 
 
-def asks_user(text: str) -> bool:
+def asks_user(text: str, *, after_work: bool = False) -> bool:
     """Say whether a text asks the user for something that it takes to go on.
 
     An offer of help asks for nothing, and neither do questions quoted or listed.
+
+    Args:
+        text: what the model wrote.
+        after_work: whether something was done, so that "Shall I ...?" offers to do more.
     """
     own = _LISTED.sub(" ", _QUOTED.sub(" ", _plain(text)))
     for sentence in _SENTENCE_END.split(own):
-        if _OFFER.search(sentence):
+        if _OFFER.search(sentence) or (after_work and _MORE.search(sentence)):
             continue
         if sentence.rstrip().endswith(_QUESTION_MARKS) or _REQUEST.search(sentence):
             return True
@@ -106,11 +121,18 @@ def declines(text: str) -> bool:
     return _REFUSAL.search(_QUOTED.sub(" ", _plain(text))) is not None
 
 
-def claims_change(text: str) -> bool:
-    """Say whether a text claims that something was added, changed or removed."""
+def claims_change(text: str, *, looked: bool = False) -> bool:
+    """Say whether a text claims that something was added, changed or removed.
+
+    Args:
+        text: what the model wrote.
+        looked: whether it was shown how things are, so that "task 2 is completed" may tell just
+            that; what the model says it did itself is a claim even so.
+    """
+    claim = _OWN_CLAIM if looked else _CLAIM
     own = _QUOTED.sub(" ", _plain(text))
     return any(
-        _CLAIM.search(sentence) is not None
+        claim.search(sentence) is not None
         for sentence in _SENTENCE_END.split(own)
         if not sentence.rstrip().endswith(_QUESTION_MARKS)
     )

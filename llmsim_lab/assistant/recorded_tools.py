@@ -10,7 +10,12 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from llmsim_lab.assistant.guard import run_tool
-from llmsim_lab.assistant.protocols import DeclaresTools, ToolDeclaration, ToolExecutor
+from llmsim_lab.assistant.protocols import (
+    DeclaresTools,
+    StartsFirst,
+    ToolDeclaration,
+    ToolExecutor,
+)
 from llmsim_lab.assistant.types import ToolResult
 from llmsim_lab.calls import Attempt, CallSite, ChatReply, ChatRequest, Message
 from llmsim_lab.errors import TapeError
@@ -20,6 +25,7 @@ from llmsim_lab.llm.watch import current_watch
 __all__ = ["RecordedTools"]
 
 _COMPONENT = "tool"
+_LIST = "(which tools are there)"
 _NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -40,6 +46,21 @@ class RecordedTools:
         self.executor = executor
         self.timeout_s = timeout_s
         self._listed: WeakKeyDictionary[Recorder, dict[str, Any]] = WeakKeyDictionary()
+
+    async def ready(self) -> None:
+        """Make sure that the tools are known, which may take a start; never in a replay."""
+        if (recorder := current_recorder()) is None:
+            await self._start()
+        elif recorder not in self._listed:
+            request = recorder.place(_request(_LIST, None))
+            if (known := recorder.find(request)) is None:
+                await self._start()
+                known = recorder.keep(self._listed_now(request))
+            self._listed[recorder] = _reply_of(known)
+
+    async def _start(self) -> None:
+        if isinstance(self.executor, StartsFirst):
+            await self.executor.ready()
 
     def get_available_tools(self) -> list[str]:
         """Return the tools' names; within a run, those at its start."""
@@ -75,20 +96,23 @@ class RecordedTools:
             return self._ask_executor()
         listing = self._listed.get(recorder)
         if listing is None:
-            request = recorder.place(_request("(which tools are there)", None))
-            known = recorder.find(request)
-            if known is None:
-                reply = ChatReply(text=_dumps(self._ask_executor()))
-                known = recorder.keep(Attempt(request=request, reply=reply, seconds=0.0))
+            request = recorder.place(_request(_LIST, None))
+            known = recorder.find(request) or recorder.keep(self._listed_now(request))
             listing = self._listed[recorder] = _reply_of(known)
         return listing
+
+    def _listed_now(self, request: ChatRequest) -> Attempt:
+        reply = ChatReply(text=_dumps(self._ask_executor()))
+        return Attempt(request=request, reply=reply, seconds=0.0)
 
     def _ask_executor(self) -> dict[str, Any]:
         names = list(self.executor.get_available_tools())
         known: list[ToolDeclaration] = []
         if isinstance(self.executor, DeclaresTools):
             known = self.executor.get_tool_declarations(names)
-        declared = [[t.name, t.description, dict(t.parameters), t.destructive] for t in known]
+        declared = [
+            [t.name, t.description, dict(t.parameters), t.destructive, t.read_only] for t in known
+        ]
         return {"names": names, "declared": declared}
 
     def __repr__(self) -> str:

@@ -66,6 +66,7 @@ class ToolUsingNationAgent(NationAgent):
         """Return what the model found out with the tools it wanted, one line each."""
         if self._adapter.client is not self.llm_client:  # a fork may have given it another model
             self._adapter = OllamaAdapter(self.llm_client)
+        await self.tools.ready()
         names = self.tools.get_available_tools()
         toolbox = Toolbox(names, declared_tools(names, self._adapter, self.tools))
         if not toolbox.declarations:

@@ -29,6 +29,9 @@ _DESTRUCTIVE = re.compile(
     r"\b(?:(?:erase|purge|clear|destroy|drop|wipe|trash|discard)s?\b"
     r"|delet(?:e(?!d)|ion)|remov(?:e(?!d)|al))"
 )
+_LOOKS = re.compile(
+    r"(?:list|get|show|find|search|look|read|fetch|view|query|count|describe|check)s?\b"
+)
 _MAX_FAULTS = 3
 _MAX_NAMES = 40
 
@@ -84,6 +87,7 @@ class Toolbox:
         self._validators: dict[str, Any] = {}
         self.declarations = tuple(filter(None, map(self._admitted, self.source)))
         self._destructive = {tool.name for tool in self.source if tool.destructive}
+        self._read_only = {tool.name: tool.read_only for tool in self.source}
         if hidden := sorted(set(self.names) - self._validators.keys()):
             log_event(logger, logging.WARNING, "tools_not_offered", names=", ".join(hidden))
 
@@ -117,6 +121,11 @@ class Toolbox:
         if name in self._confirm:
             return self._confirm[name]
         return name in self._destructive or _DESTRUCTIVE.search(in_words(name)) is not None
+
+    def only_looks(self, name: str) -> bool:
+        """Say whether the tool only looks things up: it is declared so, or its name says it."""
+        declared = self._read_only.get(name)
+        return _LOOKS.match(in_words(name)) is not None if declared is None else declared
 
     def check(self, call: FunctionCall) -> GoodCall | BadCall:
         """Check a call the model wants: the tool, the arguments' form, their schema.

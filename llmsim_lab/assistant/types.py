@@ -146,13 +146,13 @@ class AgentEngineConfig:
         include_history_messages: how many of the latest messages the model is shown.
         temperature: 0 gives the likeliest answer each time.
         timeout_seconds: longest wait for one model call, its retry included, and for one tool,
-            seconds. What is given up here leaves nothing on a tape.
+            seconds.
         max_tokens: longest answer of the model, tokens.
         max_result_chars: longest tool result the model is shown, characters; what is cut off is
             counted there.
         confirm: by tool, whether a call needs the user's yes; for tools not named here, those
             declared destructive and those whose name says that something is deleted do.
-        check_claims: whether a text that claims a change, where no tool ran, goes back to the model
+        check_claims: whether a text that claims a change that no tool made goes back to the model
             once, and, if it insists, is shown with a remark that nothing was changed. Small models
             often say that they did what they did not.
     """
@@ -164,7 +164,7 @@ class AgentEngineConfig:
     max_tokens: int = 1024
     max_result_chars: int = 4000
     confirm: Mapping[str, bool] | None = None
-    check_claims: bool = False
+    check_claims: bool = True
 
     def __post_init__(self) -> None:
         least = {

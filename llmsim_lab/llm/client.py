@@ -31,9 +31,10 @@ from llmsim_lab.calls import (
 )
 from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
 from llmsim_lab.llm.config import LLMConfig
+from llmsim_lab.llm.deadline import seconds_left
 from llmsim_lab.llm.extract import InvalidReply, parse_reply
 from llmsim_lab.llm.faults import as_backend_error
-from llmsim_lab.llm.outcomes import failure_of, invalid_fault, recorded_fault
+from llmsim_lab.llm.outcomes import failure_of, invalid_fault, out_of_time, recorded_fault
 from llmsim_lab.llm.recorder import current_recorder
 from llmsim_lab.llm.requests import first_request, repair_request
 from llmsim_lab.llm.watch import current_watch
@@ -273,6 +274,16 @@ class LLMClient:
         return outcome
 
     async def _make(self, request: ChatRequest) -> tuple[Attempt, BackendError | None]:
+        """Ask the backend, no longer than the caller is going to wait."""
+        if (left := seconds_left()) is None:
+            return await self._make_in_turn(request)
+        try:
+            async with asyncio.timeout(left):
+                return await self._make_in_turn(request)
+        except TimeoutError:
+            return out_of_time(request, left)
+
+    async def _make_in_turn(self, request: ChatRequest) -> tuple[Attempt, BackendError | None]:
         """Ask the backend, within the limits of time and of requests in flight."""
         if request.attempt > 1:
             await self._back_off()

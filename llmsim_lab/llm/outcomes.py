@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from llmsim_lab.calls import Attempt, CallRecord, CallSite, ChatReply
+from llmsim_lab.calls import Attempt, CallRecord, CallSite, ChatReply, ChatRequest
 from llmsim_lab.errors import BackendError, LLMFailureException
 from llmsim_lab.llm.extract import InvalidReply
 from llmsim_lab.logs import log_event
 from llmsim_lab.models import Decision
 
-__all__ = ["failure_of", "invalid_fault", "recorded_fault"]
+__all__ = ["failure_of", "invalid_fault", "out_of_time", "recorded_fault"]
 
 logger = logging.getLogger("llmsim_lab.llm.client")
 """Under the client's name: its users know that one."""
@@ -65,6 +65,20 @@ def failure_of(
     if history:
         failure.call = CallRecord(history=tuple(history), status="failed")
     return failure
+
+
+def out_of_time(request: ChatRequest, seconds: float) -> tuple[Attempt, BackendError]:
+    """Return what becomes of a request whose caller waits no longer.
+
+    Args:
+        request: the request.
+        seconds: how long it was waited for.
+    """
+    detail = f"no reply within {round(seconds, 2):g} s, and the caller waits no longer"
+    fault = BackendError(detail, reason="timeout")
+    return Attempt(
+        request=request, reply=None, seconds=seconds, reason=fault.reason, detail=detail
+    ), fault
 
 
 def recorded_fault(attempt: Attempt) -> BackendError:

@@ -275,17 +275,16 @@ async def test_tool_names_do_not_reach_the_user() -> None:
 
 
 CLAIM = "You have successfully deleted task 2."
-CHECKING = AgentEngineConfig(check_claims=True)
 
 
 async def test_a_claim_that_nothing_stands_behind_goes_back_to_the_model() -> None:
     tools = MemoryTasks()
     script = [CLAIM, call("add_task", title="x"), "I have added it."]
-    made = engine(*script, tools=tools, config=CHECKING)
+    made = engine(*script, tools=tools)
     decision = await process(made)
     adapter: Any = made.llm_adapter
     assert [message.role for message in adapter.seen[1][-2:]] == ["assistant", "user"]
-    assert adapter.seen[1][-1].content.startswith("No tool was called")
+    assert adapter.seen[1][-1].content.startswith("No tool has changed anything")
     assert (decision.decision_type, decision.text) == (
         DecisionType.INVOKE_TOOL,
         "I have added it.",
@@ -297,14 +296,42 @@ async def test_a_model_that_insists_is_shown_with_the_remark_that_nothing_was_ch
     most: int,
 ) -> None:
     log = ListLog()
-    config = AgentEngineConfig(check_claims=True, max_iterations=most)
+    config = AgentEngineConfig(max_iterations=most)
     decision = await decide("Delete 2", CLAIM, config=config, log=log)
     assert decision.text == f"{CLAIM}\n\n(Nothing has been changed by this message.)"
     assert log.decisions[-1]["outcome_category"] == "AMBIGUITY:UNFOUNDED_CLAIM"
 
 
-async def test_claims_are_not_checked_unless_asked_for() -> None:
-    assert (await decide("Delete 2", CLAIM)).text == CLAIM
+async def test_claims_need_not_be_checked() -> None:
+    config = AgentEngineConfig(check_claims=False)
+    assert (await decide("Delete 2", CLAIM, config=config)).text == CLAIM
+
+
+async def test_a_claim_after_looking_only_is_one_without_ground() -> None:
+    log = ListLog()
+    decision = await decide("Delete 2", call("list_tasks"), CLAIM, log=log)
+    assert decision.text.endswith("(Nothing has been changed by this message.)")
+    assert decision.decision_type is DecisionType.INVOKE_TOOL
+    assert [ran.tool_name for ran in decision.tool_calls or ()] == ["list_tasks"]
+    assert log.decisions[-1]["outcome_category"] == "AMBIGUITY:UNFOUNDED_CLAIM"
+
+
+async def test_what_a_list_shows_may_be_told_after_looking() -> None:
+    told = "Buy milk is completed; call mum is not."
+    assert (await decide("What is done?", call("list_tasks"), told)).text == told
+
+
+async def test_a_claim_after_a_change_that_was_refused_has_no_ground() -> None:
+    script = [call("complete_task", task_id=9), "I have marked task 9 as done."]
+    decision = await decide("Done with 9", *script)
+    assert decision.text.endswith("(Nothing has been changed by this message.)")
+
+
+async def test_nothing_is_said_of_a_change_that_may_have_been_made_even_so() -> None:
+    tools = MemoryTasks()
+    tools.instead = lambda _: ToolResult(success=False, error="no answer", error_code="TIMEOUT")
+    decision = await decide("Add x", call("add_task", title="x"), "I have added it.", tools=tools)
+    assert decision.text == "I have added it."
 
 
 # What the tools do
@@ -614,6 +641,37 @@ async def test_without_a_pending_row_nothing_is_done() -> None:
     with pytest.raises(DataError, match="disk full"):
         await process(made)
     assert tools.ran == []
+
+
+async def test_a_message_that_is_stopped_says_so_in_its_row() -> None:
+    log, tools, begun = ListLog(), MemoryTasks(), asyncio.Event()
+
+    async def hang() -> None:
+        begun.set()
+        await asyncio.sleep(60)
+
+    tools.instead = lambda _: hang()
+    task = asyncio.create_task(process(engine(call("list_tasks"), tools=tools, log=log)))
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    last = log.decisions[-1]
+    assert (last["decision_type"], last["outcome_category"]) == ("NONE", "ERROR:STOPPED")
+    assert last["decision_id"] == log.decisions[0]["decision_id"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "category"),
+    [(TapeMiss("not on the tape"), "ERROR:TAPE_MISS"), (ConfigError("no"), "ERROR:CONFIG_ERROR")],
+)
+async def test_a_message_that_the_program_broke_off_says_so_in_its_row(
+    fault: Exception, category: str
+) -> None:
+    log = ListLog()
+    with pytest.raises(type(fault)):
+        await process(engine(fault, log=log))
+    assert log.decisions[-1]["outcome_category"] == category
 
 
 async def test_rows_lost_later_are_error_lines_and_the_user_gets_the_answer(

@@ -100,6 +100,35 @@ def test_what_the_assistant_must_know_to_go_on_is_a_question(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "text", ["Shall I add another one?", "It is done. Would you like me to tick it off, too?"]
+)
+def test_after_work_an_offer_to_do_more_asks_nothing(text: str) -> None:
+    assert asks_user(text)
+    assert not asks_user(text, after_work=True)
+
+
+@pytest.mark.parametrize("text", ["Shall I take Monday or Tuesday?", "Which day?"])
+def test_after_work_a_choice_is_still_a_question(text: str) -> None:
+    assert asks_user(text, after_work=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "claims", "claims_after_looking"),
+    [
+        ("I have added it.", True, True),
+        ("Your task was successfully removed.", True, True),
+        ("Task 2 is completed.", True, False),
+        ("Task 2 has been marked as done.", True, False),
+        ("Have you completed it?", False, False),
+        ("You have two tasks.", False, False),
+    ],
+)
+def test_what_claims_a_change(text: str, claims: bool, claims_after_looking: bool) -> None:
+    assert claims_change(text) is claims
+    assert claims_change(text, looked=True) is claims_after_looking
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "Hello! How can I help you today?",

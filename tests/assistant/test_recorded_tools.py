@@ -399,6 +399,48 @@ async def test_the_tools_are_listed_once_for_each_run(tmp_path: Path) -> None:
         assert len(recorder.tape.calls(1)) == 1
 
 
+class StartsSlowly(MemoryTasks):
+    """Tools whose server has to start before they are known."""
+
+    starts = 0
+
+    async def ready(self) -> None:
+        await asyncio.sleep(0)
+        self.starts += 1
+
+    def get_available_tools(self) -> list[str]:
+        assert self.starts, "asked before it was started"
+        return super().get_available_tools()
+
+
+async def test_tools_are_started_before_they_are_listed_and_never_in_a_replay(
+    tmp_path: Path,
+) -> None:
+    tape, run, recorder = on_tape(tmp_path / "talk.tape")
+    slow = StartsSlowly()
+    tools = RecordedTools(slow)
+    with recording(recorder):
+        for _ in range(2):
+            await tools.ready()
+            names = tools.get_available_tools()
+    recorder.close()
+    assert slow.starts == 1
+    replaying = ReplayRecorder(tape, run)
+    replaying.begin_turn(1)
+    never = StartsSlowly()
+    with recording(replaying):
+        replayed = RecordedTools(never)
+        await replayed.ready()
+        assert replayed.get_available_tools() == names
+    assert never.starts == 0
+
+
+async def test_outside_a_run_the_tools_are_started_too() -> None:
+    slow = StartsSlowly()
+    await RecordedTools(slow).ready()
+    assert slow.starts == 1
+
+
 async def test_a_damaged_result_on_a_tape_is_said_to_be_one(tmp_path: Path) -> None:
     tape, run, recorder = on_tape(tmp_path / "talk.tape")
     with recording(recorder):

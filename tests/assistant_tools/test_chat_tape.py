@@ -10,7 +10,7 @@ from llmsim_lab.assistant import AgentEngineConfig, DecisionType, FunctionTools,
 from llmsim_lab.assistant.chat_tape import record_chat, replay_chat
 from llmsim_lab.assistant.tasks import TaskStore
 from llmsim_lab.assistant.tasks.server import task_server
-from llmsim_lab.calls import ChatReply, ToolCall
+from llmsim_lab.calls import ChatReply, ChatRequest, ToolCall
 from llmsim_lab.errors import ConfigError, TapeError, TapeMiss
 from llmsim_lab.files import data_path
 from llmsim_lab.llm import Tape
@@ -140,3 +140,24 @@ async def test_a_tool_that_hangs_is_on_the_tape_as_such(tmp_path: Path) -> None:
     [call] = replayed.exchanges[0].decision.tool_calls or []
     assert call.result is not None
     assert call.result.error_code == "TIMEOUT"
+
+
+async def test_a_model_that_hangs_is_on_the_tape_as_such(tmp_path: Path) -> None:
+    async def hang(_: ChatRequest) -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    path = tmp_path / "chat.tape"
+    config = AgentEngineConfig(timeout_seconds=0.2)
+    client, tools = make_client([hang, "Hello again."]), FunctionTools()
+    chat = await record_chat(path, client, tools, "Help.", user_id="ann", config=config)
+    trouble = await chat.send("Hi")
+    await chat.send("Hi?")
+    chat.close()
+    replayed = await replay_chat(path).play()
+    assert [exchange.decision.text for exchange in replayed.exchanges] == [
+        trouble.text,
+        "Hello again.",
+    ]
+    assert trouble.text.startswith("I'm having trouble")
+    assert verify(Tape(path, read_only=True)) == []

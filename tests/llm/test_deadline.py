@@ -1,0 +1,82 @@
+"""A caller's limit on a call as a whole: kept by the client, with its mark in the history."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from builders import make_client
+
+from llmsim_lab.calls import ChatRequest, Message
+from llmsim_lab.errors import LLMFailureException
+from llmsim_lab.llm import LLMClient
+from llmsim_lab.llm.deadline import seconds_left, time_limit
+
+LONG_S = 60.0
+SHORT_S = 0.05
+
+
+async def hang(_: ChatRequest) -> str:
+    await asyncio.sleep(LONG_S)
+    return "too late"
+
+
+async def failure_within(client: LLMClient, seconds: float) -> LLMFailureException:
+    with time_limit(seconds), pytest.raises(LLMFailureException) as caught:
+        await client.converse([Message("user", "Hi")])
+    return caught.value
+
+
+def test_without_a_limit_nothing_is_left_to_say() -> None:
+    assert seconds_left() is None
+
+
+def test_the_shorter_of_two_limits_is_in_force() -> None:
+    with time_limit(LONG_S):
+        with time_limit(LONG_S * 2):
+            left = seconds_left()
+            assert left is not None
+            assert left <= LONG_S
+        with time_limit(0):
+            assert seconds_left() == 0
+    assert seconds_left() is None
+
+
+async def test_a_call_is_given_up_at_the_limit_and_not_made_again() -> None:
+    failure = await failure_within(make_client(hang, timeout_s=LONG_S), SHORT_S)
+    assert (failure.reason, failure.attempts) == ("timeout", 1)
+    assert "within 0.05 s, and the caller waits no longer" in str(failure)
+    assert failure.call is not None
+    [attempt] = failure.call.history
+    assert (attempt.reason, attempt.retry, attempt.reply) == ("timeout", False, None)
+
+
+async def test_a_reply_in_time_is_not_touched() -> None:
+    with time_limit(LONG_S):
+        reply, record = await make_client(["Hello"]).converse([Message("user", "Hi")])
+    assert (reply.text, record.status) == ("Hello", "ok")
+
+
+async def test_the_retry_is_given_up_at_the_limit_too() -> None:
+    asked = 0
+
+    async def busy_then_hang(request: ChatRequest) -> str:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            raise ConnectionError("lost")
+        return await hang(request)
+
+    failure = await failure_within(make_client(busy_then_hang, timeout_s=LONG_S), 0.3)
+    assert (failure.reason, failure.attempts, asked) == ("timeout", 2, 2)
+
+
+async def test_waiting_for_ones_turn_counts() -> None:
+    client = make_client(hang, timeout_s=LONG_S, max_concurrency=1)
+    first = asyncio.create_task(client.converse([Message("user", "first")]))
+    await asyncio.sleep(0)
+    failure = await failure_within(client, SHORT_S)
+    assert failure.reason == "timeout"
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first

@@ -17,6 +17,7 @@ from llmsim_lab.assistant.errors import (
     ToolServerError,
 )
 from llmsim_lab.assistant.function_tools import FunctionTools
+from llmsim_lab.assistant.lookup import ToolLookup
 from llmsim_lab.assistant.protocols import (
     DecisionLogger,
     DeclaresTools,
@@ -24,6 +25,7 @@ from llmsim_lab.assistant.protocols import (
     LLMAdapter,
     LLMMessage,
     LLMResponse,
+    StartsFirst,
     ToolDeclaration,
     ToolExecutor,
 )
@@ -68,9 +70,11 @@ __all__ = [
     "PendingAction",
     "RateLimitError",
     "RecordedTools",
+    "StartsFirst",
     "ToolCall",
     "ToolDeclaration",
     "ToolExecutor",
+    "ToolLookup",
     "ToolNotFoundError",
     "ToolResult",
     "ToolServerError",

@@ -4,7 +4,8 @@ Outcome categories, each with its kind: ``SUCCESS`` (``RESPONDED``, ``TOOL_DONE`
 ``CONFIRMATION_ASKED``, ``CANCELLED``), ``ERROR`` (``TOOL_FAILED``, ``TOO_MANY_STEPS``,
 ``TOOL_NOT_FOUND``, ``INVALID_PARAMETERS`` and the codes of ``LLMError``), ``REFUSAL``
 (``DECLINED``), ``AMBIGUITY`` (``CLARIFICATION``, ``CONFIRMATION_UNCLEAR``,
-``UNFOUNDED_CLAIM``). Where there is no decision: ``ERROR`` with ``STOPPED`` or the exception's name.
+``UNFOUNDED_CLAIM``). Where there is no decision: ``ERROR`` with ``STOPPED`` or
+the exception's name.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from llmsim_lab.assistant.protocols import (
     LLMResponse,
     ToolExecutor,
 )
-from llmsim_lab.assistant.reading import claims_change, for_user, yes_or_no
+from llmsim_lab.assistant.reading import asks_to_confirm, claims_change, for_user, yes_or_no
 from llmsim_lab.assistant.toolbox import BadCall, GoodCall, Toolbox
 from llmsim_lab.assistant.types import (
     AgentEngineConfig,
@@ -35,6 +35,10 @@ _BEFORE_ANYTHING = ("INVALID_PARAMETERS", "NOT_FOUND", "TOOL_NOT_FOUND")
 _NOTHING_RAN = (
     "No tool has changed anything, so nothing has been done. If something is to be done, call the "
     "tool for it now; else answer again without saying that it was."
+)
+_ASKED_ITSELF = (
+    "Do not ask the user to confirm: call the tool for it now, and the user will be asked before "
+    "anything is done."
 )
 
 
@@ -81,20 +85,21 @@ class Conversation:
         """
         if (pending := self._context.pending_confirmation) is not None:
             return await self._reply_to(pending)
-        messages = self._opening()
+        messages, objected = self._opening(), False
         for iteration in range(1, self._config.max_iterations + 1):
             response = await self._ask(messages)
             calls = tuple(response.function_calls or ())
             is_last = iteration == self._config.max_iterations
             if not calls:
                 text = self._shown(response.content)
-                if not self._is_unfounded(text):
-                    return answers.said(text, self._executed, changed=self._has_changed())
-                if is_last or messages[-1].content == _NOTHING_RAN:
+                objection = self._objection(text)
+                if objection and not is_last and not objected:
+                    objected = True
+                    messages += LLMMessage("assistant", text), LLMMessage("user", objection)
+                    continue
+                if objection == _NOTHING_RAN:
                     return answers.unfounded(text, self._executed)
-                messages.append(LLMMessage("assistant", text))
-                messages.append(LLMMessage("user", _NOTHING_RAN))
-                continue
+                return answers.said(text, self._executed, changed=self._has_changed())
             if is_last and not self._only_asks(calls):
                 break
             messages.append(LLMMessage("assistant", response.content or "", calls))
@@ -193,11 +198,15 @@ class Conversation:
             for call in self._executed
         )
 
-    def _is_unfounded(self, text: str) -> bool:
-        """Say whether a text claims a change that no tool has made."""
+    def _objection(self, text: str) -> str | None:
+        """Return what speaks against a text as an answer, to be told to the model, or None."""
         if not self._config.check_claims or any(map(self._may_have_changed, self._executed)):
-            return False
-        return claims_change(text, looked=any(map(_worked, self._executed)))
+            return None
+        if asks_to_confirm(text) and self._toolbox.has_questions:
+            return _ASKED_ITSELF
+        if claims_change(text, looked=any(map(_worked, self._executed))):
+            return _NOTHING_RAN
+        return None
 
     def _may_have_changed(self, call: ToolCall) -> bool:
         """Say whether a tool has changed something as far as one can tell, also where it failed."""

@@ -15,10 +15,9 @@ from llmsim_lab.assistant.guard import as_llm_error
 from llmsim_lab.assistant.protocols import (
     DecisionLogger,
     LLMAdapter,
-    StartsFirst,
     ToolExecutor,
 )
-from llmsim_lab.assistant.toolbox import Toolbox, declared_tools
+from llmsim_lab.assistant.toolbox import KnownTools
 from llmsim_lab.assistant.types import (
     AgentDecision,
     AgentEngineConfig,
@@ -80,7 +79,7 @@ class LLMAgentEngine:
         self.constitution = constitution
         self.config = config
         self.decision_log = decision_log
-        self._known_tools: Toolbox | None = None
+        self._tools = KnownTools(self.config.confirm)
 
     async def process_message(self, context: DecisionContext) -> AgentDecision:
         """Decide about a message.
@@ -113,7 +112,7 @@ class LLMAgentEngine:
                 context,
                 adapter=self.llm_adapter,
                 executor=self.tool_executor,
-                toolbox=await self._toolbox(),
+                toolbox=await self._tools.now(self.tool_executor, self.llm_adapter),
                 constitution=self.constitution,
                 config=self.config,
                 book=book,
@@ -131,18 +130,6 @@ class LLMAgentEngine:
                 detail=fault.message,
             )
             return answers.failed(fault, executed)
-
-    async def _toolbox(self) -> Toolbox:
-        """Return the tools there are now; what was made of their declarations is kept."""
-        if isinstance(self.tool_executor, StartsFirst):
-            await self.tool_executor.ready()
-        names = tuple(self.tool_executor.get_available_tools())
-        declared = tuple(declared_tools(names, self.llm_adapter, self.tool_executor))
-        known = self._known_tools
-        if known is None or known.names != names or known.source != declared:
-            known = Toolbox(names, declared, confirm=self.config.confirm)
-            self._known_tools = known
-        return known
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} on {self.llm_adapter!r}, tools by {self.tool_executor!r}>"

@@ -12,7 +12,16 @@ from typing import Literal
 
 from llmsim_lab.text import printable
 
-__all__ = ["Answer", "asks_user", "claims_change", "declines", "for_user", "in_words", "yes_or_no"]
+__all__ = [
+    "Answer",
+    "asks_to_confirm",
+    "asks_user",
+    "claims_change",
+    "declines",
+    "for_user",
+    "in_words",
+    "yes_or_no",
+]
 
 Answer = Literal["yes", "no", "unclear"]
 
@@ -47,8 +56,15 @@ _MORE = re.compile(
 """An offer to do more; where it gives a choice, it may be what is needed for what was wanted."""
 _REQUEST = re.compile(
     r"\b(?:please|could you|can you|would you|kindly)\b[^.!?]*\b(?:tell me|specify|clarify|provide"
-    r"|give me|share|choose|rephrase|let me know|say)\b"
+    r"|give me|share|choose|confirm|rephrase|let me know|say)\b"
     r"|\blet me know (?:which|what|who|when|whether)\b|\bi(?:'d| would)? need (?:to know|more)\b"
+)
+_CONFIRM = re.compile(
+    r"\bplease confirm\b(?! (?:which|what|who|when|where|how))|\bare you sure\b"
+    r"|\bconfirm (?:that you|by|with)\b|\b(?:say|type|reply|answer) yes\b"
+    r"|(?:^|[.!?,]\s+)(?:do you (?:really )?want (?:me )?to|shall i|should i)"
+    r" (?:delete|remove|erase)\b",
+    re.MULTILINE,
 )
 _REFUSAL = re.compile(
     r"\bi(?:'m| am| can|'m only| am only)?\s*(?:just |only )+(?:able to |here to |designed to )?"
@@ -114,6 +130,11 @@ def asks_user(text: str, *, after_work: bool = False) -> bool:
         if sentence.rstrip().endswith(_QUESTION_MARKS) or _REQUEST.search(sentence):
             return True
     return False
+
+
+def asks_to_confirm(text: str) -> bool:
+    """Say whether a text asks the user to confirm something, which the engine does itself."""
+    return _CONFIRM.search(_QUOTED.sub(" ", _plain(text))) is not None
 
 
 def declines(text: str) -> bool:

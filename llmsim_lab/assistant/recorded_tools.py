@@ -20,6 +20,7 @@ from llmsim_lab.assistant.types import ToolResult
 from llmsim_lab.calls import Attempt, CallSite, ChatReply, ChatRequest, Message
 from llmsim_lab.errors import TapeError
 from llmsim_lab.llm.recorder import Recorder, current_recorder
+from llmsim_lab.llm.tape import ReplayRecorder
 from llmsim_lab.llm.watch import current_watch
 
 __all__ = ["RecordedTools"]
@@ -49,17 +50,11 @@ class RecordedTools:
 
     async def ready(self) -> None:
         """Make sure that the tools are known, which may take a start; never in a replay."""
-        if (recorder := current_recorder()) is None:
-            await self._start()
-        elif recorder not in self._listed:
-            request = recorder.place(_request(_LIST, None))
-            if (known := recorder.find(request)) is None:
-                await self._start()
-                known = recorder.keep(self._listed_now(request))
-            self._listed[recorder] = _reply_of(known)
-
-    async def _start(self) -> None:
-        if isinstance(self.executor, StartsFirst):
+        recorder = current_recorder()
+        known = isinstance(recorder, ReplayRecorder) or (
+            recorder is not None and recorder in self._listed
+        )
+        if not known and isinstance(self.executor, StartsFirst):
             await self.executor.ready()
 
     def get_available_tools(self) -> list[str]:

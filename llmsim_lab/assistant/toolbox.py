@@ -14,6 +14,7 @@ from llmsim_lab.assistant.protocols import (
     DeclaresTools,
     FunctionCall,
     LLMAdapter,
+    StartsFirst,
     ToolDeclaration,
     ToolExecutor,
 )
@@ -21,7 +22,7 @@ from llmsim_lab.assistant.reading import in_words
 from llmsim_lab.logs import log_event
 from llmsim_lab.text import clip
 
-__all__ = ["BadCall", "GoodCall", "Toolbox", "declared_tools"]
+__all__ = ["BadCall", "GoodCall", "KnownTools", "Toolbox", "declared_tools"]
 
 logger = logging.getLogger(__name__)
 
@@ -122,6 +123,11 @@ class Toolbox:
             return self._confirm[name]
         return name in self._destructive or _DESTRUCTIVE.search(in_words(name)) is not None
 
+    @property
+    def has_questions(self) -> bool:
+        """Whether a call of some tool needs the user's yes."""
+        return any(map(self.needs_yes, self._validators))
+
     def only_looks(self, name: str) -> bool:
         """Say whether the tool only looks things up: it is declared so, or its name says it."""
         declared = self._read_only.get(name)
@@ -164,6 +170,33 @@ class Toolbox:
             place = ".".join(str(part) for part in fault.absolute_path)
             found.append(clip(f"{place}: {fault.message}" if place else fault.message, 200))
         return "; ".join(found)
+
+
+class KnownTools:
+    """The tools of an executor; what was made of their declarations is kept while they stay.
+
+    Args:
+        confirm: by tool, whether a call needs the user's yes.
+    """
+
+    def __init__(self, confirm: Mapping[str, bool] | None = None) -> None:
+        self._confirm = confirm
+        self._latest: Toolbox | None = None
+
+    async def now(self, executor: ToolExecutor, adapter: LLMAdapter) -> Toolbox:
+        """Return the tools there are now, after the executor's start if it needs one.
+
+        Raises:
+            Exception: whatever the executor raises.
+        """
+        if isinstance(executor, StartsFirst):
+            await executor.ready()
+        names = tuple(executor.get_available_tools())
+        declared = tuple(declared_tools(names, adapter, executor))
+        known = self._latest
+        if known is None or known.names != names or known.source != declared:
+            known = self._latest = Toolbox(names, declared, confirm=self._confirm)
+        return known
 
 
 def _wrong(name: str, what: str) -> BadCall:

@@ -153,8 +153,9 @@ class AgentEngineConfig:
         confirm: by tool, whether a call needs the user's yes; for tools not named here, those
             declared destructive and those whose name says that something is deleted do.
         check_claims: whether a text that claims a change that no tool made goes back to the model
-            once, and, if it insists, is shown with a remark that nothing was changed. Small models
-            often say that they did what they did not.
+            once, and, if it insists, is shown with a remark that nothing was changed; and whether
+            one that asks for a confirmation by itself goes back once, since the engine asks. Small
+            models often say that they did what they did not.
     """
 
     max_iterations: int = 5

@@ -12,6 +12,7 @@ from llmsim_lab.context.reply import AgentReply, reply_model
 from llmsim_lab.errors import FailureReason, LLMFailureException
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm.chains import chain_of
+from llmsim_lab.llm.lookup import LooksUp
 from llmsim_lab.logs import log_event
 from llmsim_lab.models import LLMReasoningChain
 
@@ -62,13 +63,21 @@ class LLMCrisisAgent:
         name: whom it plays.
         llm_client: the model.
         response_format: the parts of an answer, as the scenario's briefing has them.
+        lookup: looks things up before each answer, with tools say; what it finds is added to the
+            prompt.
     """
 
     def __init__(
-        self, name: str, llm_client: LLMClient, *, response_format: Sequence[str] = ()
+        self,
+        name: str,
+        llm_client: LLMClient,
+        *,
+        response_format: Sequence[str] = (),
+        lookup: LooksUp | None = None,
     ) -> None:
         self.name = name
         self.llm_client = llm_client
+        self.lookup = lookup
         self.reply_model: type[AgentReply] = reply_model(tuple(response_format))
 
     async def respond(self, prompt: str, *, step_number: int) -> Deed:
@@ -82,6 +91,8 @@ class LLMCrisisAgent:
         """
         site = CallSite(component="agent", agent=self.name, turn=step_number)
         try:
+            if self.lookup is not None:
+                prompt = await self.lookup.look_up(prompt, self.llm_client, site)
             reply = await self.llm_client.call_with_retry(
                 prompt=prompt,
                 response_model=self.reply_model,

@@ -21,6 +21,7 @@ from llmsim_lab.concurrency import gather_all
 from llmsim_lab.errors import LLMFailureException
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm.chains import chain_of
+from llmsim_lab.llm.lookup import LooksUp
 from llmsim_lab.logs import log_event
 from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.prompts import Prompt, RenderedPrompt
@@ -76,6 +77,8 @@ class Reasoner(Chooser):
         seed: of the order in which options are shown; None shows them as they are given.
         rationale: whether the model is to say in a sentence why.
         prompt: a prompt with the slots of the shipped ``social_reasoner``; that one if not given.
+        lookup: looks things up before each choice, with tools say; what it finds is added to the
+            prompt.
 
     Attributes:
         counts: decisions of this reasoner so far by status; a copy begins anew. What a run's
@@ -89,16 +92,22 @@ class Reasoner(Chooser):
         seed: int | None = None,
         rationale: bool = False,
         prompt: Prompt | None = None,
+        lookup: LooksUp | None = None,
     ) -> None:
         self.llm_client = client
         self.seed = seed
         self.rationale = rationale
+        self.lookup = lookup
         self.prompt = prompt or Prompt.load("social_reasoner")
         self.counts: dict[Status, int] = {}
 
     def __copy__(self) -> Self:
         return type(self)(
-            self.llm_client, seed=self.seed, rationale=self.rationale, prompt=self.prompt
+            self.llm_client,
+            seed=self.seed,
+            rationale=self.rationale,
+            prompt=self.prompt,
+            lookup=self.lookup,
         )
 
     async def choose_all(self, questions: Sequence[Question]) -> list[Choice]:
@@ -109,10 +118,12 @@ class Reasoner(Chooser):
 
     async def _choose(self, question: Question) -> Choice:
         legal = list(dict.fromkeys(question.options))
-        prompt = self.build_prompt(question)
+        prompt: str = self.build_prompt(question)
         site = CallSite(component="reasoner", agent=question.agent.name, turn=question.turn)
         shown = self._shuffled(question, legal)
         try:
+            if self.lookup is not None:
+                prompt = await self.lookup.look_up(prompt, self.llm_client, site)
             decision: NextState | ExplainedNextState = await self.llm_client.call_with_retry(
                 prompt=prompt,
                 response_model=ExplainedNextState if self.rationale else NextState,

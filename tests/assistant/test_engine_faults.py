@@ -316,6 +316,33 @@ async def test_a_claim_after_looking_only_is_one_without_ground() -> None:
     assert log.decisions[-1]["outcome_category"] == "AMBIGUITY:UNFOUNDED_CLAIM"
 
 
+async def test_a_model_that_asks_for_a_confirmation_itself_is_told_to_call_the_tool() -> None:
+    script = ["Please confirm by typing 'yes' or 'no':", call("delete_task", task_id=2)]
+    made = engine(*script)
+    decision = await process(made, "Get rid of 2")
+    adapter: Any = made.llm_adapter
+    assert adapter.seen[1][-1].content.startswith("Do not ask the user to confirm")
+    assert decision.decision_type is DecisionType.REQUEST_CONFIRMATION
+    assert decision.pending_action is not None
+    assert decision.pending_action.parameters == {"task_id": 2}
+
+
+async def test_a_model_that_insists_on_asking_asks() -> None:
+    asked = "Are you sure you want to delete task 2?"
+    decision = await decide("Get rid of 2", asked)
+    assert decision.decision_type is DecisionType.ASK_CLARIFICATION
+    assert decision.text == asked
+
+
+async def test_where_no_tool_needs_a_yes_the_model_may_ask_for_one() -> None:
+    asked = "Please confirm by typing 'yes' or 'no':"
+    config = AgentEngineConfig(confirm={"delete_task": False})
+    made = engine(asked, config=config)
+    assert (await process(made)).text == asked
+    adapter: Any = made.llm_adapter
+    assert len(adapter.seen) == 1
+
+
 async def test_what_a_list_shows_may_be_told_after_looking() -> None:
     told = "Buy milk is completed; call mum is not."
     assert (await decide("What is done?", call("list_tasks"), told)).text == told

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from llmsim_lab.assistant.reading import (
+    asks_to_confirm,
     asks_user,
     claims_change,
     declines,
@@ -110,6 +111,23 @@ def test_after_work_an_offer_to_do_more_asks_nothing(text: str) -> None:
 @pytest.mark.parametrize("text", ["Shall I take Monday or Tuesday?", "Which day?"])
 def test_after_work_a_choice_is_still_a_question(text: str) -> None:
     assert asks_user(text, after_work=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "asks"),
+    [
+        ("Please confirm by typing 'yes' or 'no':", True),
+        ("Are you sure you want to delete task 4?", True),
+        ("Do you want me to remove it?", True),
+        ("I found it. Shall I delete it?", True),
+        ("Please confirm which task you mean.", False),
+        ("Which task do you want to delete?", False),
+        ('Your list has "Please confirm the date".', False),
+    ],
+)
+def test_what_asks_the_user_to_confirm(text: str, asks: bool) -> None:
+    assert asks_to_confirm(text) is asks
+    assert asks_user(text) is (asks or "which" in text.lower())
 
 
 @pytest.mark.parametrize(

@@ -172,7 +172,7 @@ class OllamaAdapter:
 
         A tape knows by these objects that requests share them.
         """
-        wanted = tuple(tools)
+        wanted = tuple(tools or ())
         if self._wired[0] != wanted:
             self._wired = wanted, tuple(map(_declaration, wanted))
         return self._wired[1]

@@ -10,15 +10,16 @@ the exception's name.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from llmsim_lab.assistant.book import Outcome
+from llmsim_lab.assistant.deeds import described, words_of
 from llmsim_lab.assistant.errors import LLMError, RateLimitError
-from llmsim_lab.assistant.reading import asks_user, declines, in_words
+from llmsim_lab.assistant.reading import asks_user, declines, for_user
 from llmsim_lab.assistant.toolbox import BadCall, GoodCall
 from llmsim_lab.assistant.types import AgentDecision, DecisionType, PendingAction, ToolCall
-from llmsim_lab.text import clip, printable
+from llmsim_lab.text import clip
 
 __all__ = [
     "NOTHING_DONE",
@@ -27,7 +28,6 @@ __all__ = [
     "TROUBLE",
     "asked_again",
     "confirmed",
-    "described",
     "dropped",
     "failed",
     "gone",
@@ -47,8 +47,9 @@ TOO_COMPLEX = "That request is too complex. Could you break it into smaller step
 NOTHING_DONE = "(Nothing has been changed by this message.)"
 """The remark below a text that claims otherwise."""
 
-_MAX_VALUE_CHARS = 60
-_TITLES = ("title", "description", "name", "text")
+_TELLING = ("NOT_FOUND", "TIMEOUT", "SERVER_DIED", "INVALID_PARAMETERS")
+"""Failures whose reason is fit for the user; of others it may be an internal."""
+_MAX_REASON_CHARS = 300
 
 
 def said(text: str, executed: Sequence[ToolCall], *, changed: bool = False) -> Outcome:
@@ -92,10 +93,23 @@ def unfounded(text: str, executed: Sequence[ToolCall] = ()) -> Outcome:
     return Outcome(decision, "AMBIGUITY:UNFOUNDED_CLAIM", _of(executed))
 
 
-def failed(fault: LLMError, executed: Sequence[ToolCall]) -> Outcome:
-    """Return the answer to a model's failure."""
-    text = RATE_LIMITED if isinstance(fault, RateLimitError) else TROUBLE
-    decision = _decision(DecisionType.RESPOND_ONLY, executed, response_text=text)
+def failed(
+    fault: LLMError, executed: Sequence[ToolCall], pending: PendingAction | None = None
+) -> Outcome:
+    """Return the answer to a failure.
+
+    Args:
+        fault: the failure, of the model or of what lists the tools.
+        executed: the tools that ran before.
+        pending: what still waits for a yes, since it could not be done.
+    """
+    limited = isinstance(fault, RateLimitError) or fault.code == RateLimitError.default_code
+    decision = _decision(
+        DecisionType.RESPOND_ONLY,
+        executed,
+        response_text=RATE_LIMITED if limited else TROUBLE,
+        pending_action=pending,
+    )
     return Outcome(decision, f"ERROR:{fault.code}", _of(executed))
 
 
@@ -116,7 +130,7 @@ def wants_yes(
         call_id: distinguishes this question from others.
         left: how many calls the model wanted after this one, which are not made.
     """
-    description = described(call, executed)
+    description = described(call.name, call.parameters, executed)
     pending = PendingAction(
         tool_name=call.name, parameters=call.parameters, description=description, call_id=call_id
     )
@@ -129,13 +143,13 @@ def wants_yes(
 
 def asked_again(pending: PendingAction) -> Outcome:
     """Return the question once more."""
-    text = f"I did not take that for a yes or a no. {_question(_words(pending))}"
+    text = f"I did not take that for a yes or a no. {_question(words_of(pending))}"
     return Outcome(_asking(pending, text), "AMBIGUITY:CONFIRMATION_UNCLEAR", pending.tool_name)
 
 
 def dropped(pending: PendingAction) -> Outcome:
     """Return the answer to a no."""
-    text = f"All right, I will not {_words(pending)}."
+    text = f"All right, I will not {words_of(pending)}."
     decision = _decision(DecisionType.RESPOND_ONLY, response_text=text)
     return Outcome(decision, "SUCCESS:CANCELLED", pending.tool_name)
 
@@ -143,8 +157,10 @@ def dropped(pending: PendingAction) -> Outcome:
 def confirmed(pending: PendingAction, call: ToolCall) -> Outcome:
     """Return the answer after a yes: how it went."""
     success = call.result is not None and call.result.success
-    words = _words(pending)
-    text = f"Done: {words}." if success else f"That did not work: I could not {words}."
+    words = words_of(pending)
+    text = f"Done: {words}."
+    if not success:
+        text = f"That did not work: I could not {words}{_reason(call)}."
     decision = _decision(DecisionType.INVOKE_TOOL, [call], response_text=text)
     return Outcome(
         decision, "SUCCESS:TOOL_DONE" if success else "ERROR:TOOL_FAILED", call.tool_name
@@ -153,57 +169,20 @@ def confirmed(pending: PendingAction, call: ToolCall) -> Outcome:
 
 def gone(pending: PendingAction, fault: BadCall) -> Outcome:
     """Return the answer to a yes for what is no longer possible."""
-    text = f"I can no longer {_words(pending)}. Please ask me again."
+    text = f"I can no longer {words_of(pending)}. Please ask me again."
     decision = _decision(DecisionType.RESPOND_ONLY, response_text=text)
     return Outcome(decision, f"ERROR:{fault.code}", pending.tool_name)
 
 
-def described(call: GoodCall, executed: Sequence[ToolCall] = ()) -> str:
-    """Return what a call will do, in words made of the call itself, not by the model.
-
-    A thing named by number is also given by its title, where an earlier result has it.
-    """
-    words = in_words(call.name)
-    if not call.parameters:
-        return words
-    shown = {key: _shown(value) for key, value in call.parameters.items()}
-    if len(shown) == 1:
-        [(key, value)] = call.parameters.items()
-        title = _title_of(key, value, executed)
-        return f"{words} {shown[key]}" + (f" ({title})" if title else "")
-    listed = ", ".join(f"{in_words(key)}: {value}" for key, value in shown.items())
-    return f"{words} ({listed})"
-
-
-def _shown(value: Any) -> str:
-    text = clip(printable(str(value)), _MAX_VALUE_CHARS)
-    return f"“{text}”" if isinstance(value, str) else text
-
-
-def _title_of(key: str, value: Any, executed: Sequence[ToolCall]) -> str:
-    for call in reversed(executed):
-        for thing in _objects(call.result.data if call.result else None):
-            if value in (thing.get("id"), thing.get(key)) and not isinstance(value, bool):
-                titles = [thing[name] for name in _TITLES if isinstance(thing.get(name), str)]
-                return _shown(titles[0]) if titles else ""
-    return ""
-
-
-def _objects(data: Any) -> Iterator[Mapping[str, Any]]:
-    if isinstance(data, Mapping):
-        yield data
-        data = list(data.values())
-    if isinstance(data, list):
-        for item in data:
-            yield from _objects(item)
+def _reason(call: ToolCall) -> str:
+    result = call.result
+    if result is None or result.error_code not in _TELLING or not result.error:
+        return ""
+    return f" ({for_user(clip(result.error, _MAX_REASON_CHARS), [call.tool_name])})"
 
 
 def _question(description: str) -> str:
     return f"Shall I {description}? Please answer yes or no."
-
-
-def _words(pending: PendingAction) -> str:
-    return pending.description or described(GoodCall(pending.tool_name, pending.parameters))
 
 
 def _asking(pending: PendingAction, text: str, executed: Sequence[ToolCall] = ()) -> AgentDecision:

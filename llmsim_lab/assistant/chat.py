@@ -99,7 +99,13 @@ class Chat:
         return decision
 
     def clear(self) -> None:
-        """Begin anew; what was said before is forgotten, and nothing waits for a yes."""
+        """Begin anew; what was said before is forgotten, and nothing waits for a yes.
+
+        Raises:
+            ConfigError: a message is under way.
+        """
+        if self._lock.locked():
+            raise ConfigError("a message is under way; wait for its answer, or stop it, first")
         self.exchanges = ()
 
     def __repr__(self) -> str:

@@ -8,7 +8,7 @@ import time
 from llmsim_lab.assistant import answers
 from llmsim_lab.assistant.book import Book, Outcome
 from llmsim_lab.assistant.errors import InvalidResponseError, LLMError
-from llmsim_lab.assistant.guard import result_text, run_tool
+from llmsim_lab.assistant.guard import not_by_itself, result_text, run_tool
 from llmsim_lab.assistant.protocols import (
     FunctionCall,
     LLMAdapter,
@@ -26,7 +26,7 @@ from llmsim_lab.assistant.types import (
 )
 from llmsim_lab.llm.deadline import time_limit
 
-__all__ = ["Conversation"]
+__all__ = ["Conversation", "answered"]
 
 _GRACE_S = 0.25
 """The shared client keeps to the limit by itself; other adapters are given up a little later."""
@@ -40,6 +40,14 @@ _ASKED_ITSELF = (
     "Do not ask the user to confirm: call the tool for it now, and the user will be asked before "
     "anything is done."
 )
+
+
+def answered(pending: PendingAction, message: str) -> Outcome | None:
+    """Return the outcome of a reply that runs nothing, a no or neither; None for a yes."""
+    answer = yes_or_no(message)
+    if answer == "yes":
+        return None
+    return answers.dropped(pending) if answer == "no" else answers.asked_again(pending)
 
 
 class Conversation:
@@ -78,13 +86,13 @@ class Conversation:
         self._executed = executed
 
     async def outcome(self) -> Outcome:
-        """Come to a decision.
+        """Come to a decision; a pending action counts as confirmed.
 
         Raises:
             Exception: whatever the adapter raises.
         """
         if (pending := self._context.pending_confirmation) is not None:
-            return await self._reply_to(pending)
+            return await self._confirmed(pending)
         messages, objected = self._opening(), False
         for iteration in range(1, self._config.max_iterations + 1):
             response = await self._ask(messages)
@@ -108,13 +116,8 @@ class Conversation:
                 return question
         return answers.too_complex(self._executed)
 
-    async def _reply_to(self, pending: PendingAction) -> Outcome:
-        """Take the message for the reply to a question whether to do something."""
-        answer = yes_or_no(self._context.message)
-        if answer == "unclear":
-            return answers.asked_again(pending)
-        if answer == "no":
-            return answers.dropped(pending)
+    async def _confirmed(self, pending: PendingAction) -> Outcome:
+        """Do what the user has said yes to."""
         checked = self._toolbox.check(FunctionCall(pending.tool_name, pending.parameters))
         if isinstance(checked, BadCall):
             return answers.gone(pending, checked)
@@ -132,7 +135,7 @@ class Conversation:
 
     async def _ask(self, messages: list[LLMMessage]) -> LLMResponse:
         limit = self._config.timeout_seconds
-        with time_limit(limit):
+        with time_limit(limit), not_by_itself("the model's adapter"):
             async with asyncio.timeout(limit + _GRACE_S):
                 response = await self._adapter.generate(
                     tuple(messages),
@@ -155,9 +158,12 @@ class Conversation:
         self, calls: tuple[FunctionCall, ...], messages: list[LLMMessage]
     ) -> Outcome | None:
         """Make calls in order and add what became of them; stops at one that needs a yes."""
+        most = self._config.max_calls
         for place, call in enumerate(calls, 1):
             checked = self._toolbox.check(call)
-            if isinstance(checked, BadCall):
+            if place > most:
+                told = f"error TOO_MANY_CALLS: only the first {most} calls of an answer are made"
+            elif isinstance(checked, BadCall):
                 told = f"error {checked.code}: {checked.complaint}"
             elif self._toolbox.needs_yes(checked.name):
                 left = len(calls) - place

@@ -10,7 +10,7 @@ import logging
 
 from llmsim_lab.assistant import answers
 from llmsim_lab.assistant.book import Book, Outcome
-from llmsim_lab.assistant.conversation import Conversation
+from llmsim_lab.assistant.conversation import Conversation, answered
 from llmsim_lab.assistant.guard import as_llm_error
 from llmsim_lab.assistant.protocols import (
     DecisionLogger,
@@ -46,7 +46,8 @@ class LLMAgentEngine:
         decision_log: keeps what was decided and done.
 
     Raises:
-        ConfigError: the constitution is empty, or ``max_iterations`` was given twice, differently.
+        ConfigError: the constitution is empty, or ``max_iterations`` is neither 5, which counts as
+            not given, nor what ``config`` says.
 
     Example:
         >>> engine = LLMAgentEngine(OllamaAdapter(client), tools, load_constitution())
@@ -92,7 +93,7 @@ class LLMAgentEngine:
 
         Raises:
             TapeError: the message is part of a replay, and its calls are not on the tape.
-            ConfigError: the client is not set up right.
+            ConfigError: the model's client is not set up right.
             DataError: the decision log cannot be written to, before anything was done.
         """
         book = Book(self.decision_log, context)
@@ -107,6 +108,9 @@ class LLMAgentEngine:
 
     async def _decide(self, context: DecisionContext, book: Book) -> Outcome:
         executed: list[ToolCall] = []
+        pending = context.pending_confirmation
+        if pending is not None and (outcome := answered(pending, context.message)):
+            return outcome
         try:
             return await Conversation(
                 context,
@@ -129,7 +133,7 @@ class LLMAgentEngine:
                 retry_after=fault.retry_after,
                 detail=fault.message,
             )
-            return answers.failed(fault, executed)
+            return answers.failed(fault, executed, None if executed else pending)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} on {self.llm_adapter!r}, tools by {self.tool_executor!r}>"

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from llmsim_lab.assistant.errors import InvalidResponseError, LLMError, RateLimitError
@@ -13,7 +16,7 @@ from llmsim_lab.assistant.types import ToolResult
 from llmsim_lab.errors import ConfigError, LLMFailureException, TapeError
 from llmsim_lab.logs import log_event
 
-__all__ = ["as_llm_error", "result_text", "run_tool"]
+__all__ = ["as_llm_error", "not_by_itself", "result_text", "run_tool"]
 
 logger = logging.getLogger(__name__)
 
@@ -66,8 +69,11 @@ async def run_tool(
         TapeError: a replay lacks the call.
     """
     try:
-        async with asyncio.timeout(timeout_s):
-            result = await executor.execute(name, parameters, user_id)
+        with not_by_itself(f"the tool {name!r}"):
+            async with asyncio.timeout(timeout_s):
+                result: Any = executor.execute(name, parameters, user_id)
+                if inspect.isawaitable(result):
+                    result = await result
     except TapeError:
         raise
     except LLMError as error:
@@ -80,6 +86,22 @@ async def run_tool(
     if not isinstance(result, ToolResult):
         return _failure(name, f"it returned {type(result).__name__}", "INVALID_RESULT")
     return result
+
+
+@contextmanager
+def not_by_itself(who: str) -> Iterator[None]:
+    """Make a failure of a cancellation that nobody asked for: someone raised it of its own.
+
+    Raises:
+        RuntimeError: in its place.
+    """
+    try:
+        yield
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        raise RuntimeError(f"{who} cancelled itself") from error
 
 
 def _failure(name: str, what: str, code: str) -> ToolResult:

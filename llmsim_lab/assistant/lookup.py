@@ -14,11 +14,13 @@ from llmsim_lab.calls import CallSite
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.prompts import Prompt, RenderedPrompt
+from llmsim_lab.text import clip
 
 __all__ = ["ToolLookup"]
 
 _FINDINGS = "What you looked up:"
 _MAX_RESULT_CHARS = 1500
+_MAX_ARGUMENT_CHARS = 300
 _NOBODY = "somebody"
 
 
@@ -103,9 +105,9 @@ def _opening(prompt: str) -> list[LLMMessage]:
 
 def _shown(call: FunctionCall) -> str:
     if isinstance(call.arguments, str):
-        return f"{call.name} {call.arguments}"
+        return f"{call.name} {clip(call.arguments, _MAX_ARGUMENT_CHARS)}"
     arguments = ", ".join(f"{key}={value!r}" for key, value in call.arguments.items())
-    return f"{call.name}({arguments})"
+    return f"{call.name}({clip(arguments, _MAX_ARGUMENT_CHARS)})"
 
 
 def _with_findings(prompt: str, findings: list[str]) -> str:

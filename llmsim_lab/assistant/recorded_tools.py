@@ -12,10 +12,10 @@ from weakref import WeakKeyDictionary
 from llmsim_lab.assistant.guard import run_tool
 from llmsim_lab.assistant.protocols import (
     DeclaresTools,
-    StartsFirst,
     ToolDeclaration,
     ToolExecutor,
 )
+from llmsim_lab.assistant.toolbox import make_ready
 from llmsim_lab.assistant.types import ToolResult
 from llmsim_lab.calls import Attempt, CallSite, ChatReply, ChatRequest, Message
 from llmsim_lab.errors import TapeError
@@ -54,8 +54,8 @@ class RecordedTools:
         known = isinstance(recorder, ReplayRecorder) or (
             recorder is not None and recorder in self._listed
         )
-        if not known and isinstance(self.executor, StartsFirst):
-            await self.executor.ready()
+        if not known:
+            await make_ready(self.executor)
 
     def get_available_tools(self) -> list[str]:
         """Return the tools' names; within a run, those at its start."""

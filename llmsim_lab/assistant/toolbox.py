@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import logging
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
+from typing import Any, cast
 
+from llmsim_lab.assistant.errors import LLMError
+from llmsim_lab.assistant.identity import schema_without_user, without_user
 from llmsim_lab.assistant.protocols import (
     DeclaresTools,
     FunctionCall,
@@ -19,20 +23,22 @@ from llmsim_lab.assistant.protocols import (
     ToolExecutor,
 )
 from llmsim_lab.assistant.reading import in_words
+from llmsim_lab.errors import ConfigError
 from llmsim_lab.logs import log_event
 from llmsim_lab.text import clip
 
-__all__ = ["BadCall", "GoodCall", "KnownTools", "Toolbox", "declared_tools"]
+__all__ = ["BadCall", "GoodCall", "KnownTools", "Toolbox", "declared_tools", "make_ready"]
 
 logger = logging.getLogger(__name__)
 
 _DESTRUCTIVE = re.compile(
-    r"\b(?:(?:erase|purge|clear|destroy|drop|wipe|trash|discard)s?\b"
-    r"|delet(?:e(?!d)|ion)|remov(?:e(?!d)|al))"
+    r"\b(?:(?:erase|purge|clear|destroy|drop|wipe|trash|discard|expunge|truncate|unlink|del|rm)s?\b"
+    r"|remov(?:e(?!d)|al|ing))|delet(?:e(?!d)|ion|ing)"
 )
 _LOOKS = re.compile(
     r"(?:list|get|show|find|search|look|read|fetch|view|query|count|describe|check)s?\b"
 )
+_MAX_DEPTH = 50
 _MAX_FAULTS = 3
 _MAX_NAMES = 40
 
@@ -57,13 +63,32 @@ class BadCall:
 def declared_tools(
     names: Sequence[str], adapter: LLMAdapter, executor: ToolExecutor
 ) -> list[ToolDeclaration]:
-    """Return tools' declarations, from the adapter or else from the executor."""
+    """Return tools' declarations, from the adapter or else from the executor.
+
+    A tool that neither declares is declared by its name alone, with any arguments: whoever lists a
+    tool wants it used.
+    """
     names = list(names)
-    known = {tool.name: tool for tool in adapter.get_tool_declarations(names)}
+    known = _by_name(adapter.get_tool_declarations(names))
     missing = [name for name in names if name not in known]
     if missing and isinstance(executor, DeclaresTools):
-        known |= {tool.name: tool for tool in executor.get_tool_declarations(missing)}
-    return [known[name] for name in names if name in known]
+        known = _by_name(executor.get_tool_declarations(missing)) | known
+    return [known.get(name) or ToolDeclaration(name) for name in names]
+
+
+def _by_name(declared: Any) -> dict[str, ToolDeclaration]:
+    there = declared if isinstance(declared, list | tuple) else ()
+    return {tool.name: tool for tool in there if isinstance(tool, ToolDeclaration)}
+
+
+async def make_ready(executor: ToolExecutor) -> None:
+    """Have an executor start that has to; others are left alone, whatever their attributes.
+
+    Raises:
+        Exception: whatever the executor raises.
+    """
+    if inspect.iscoroutinefunction(getattr(type(executor), "ready", None)):
+        await cast(StartsFirst, executor).ready()
 
 
 class Toolbox:
@@ -71,7 +96,8 @@ class Toolbox:
 
     Args:
         names: of the tools that can be run; no others are.
-        declared: their declarations. A tool without one is not offered to the model, nor run.
+        declared: their declarations. A tool without a sound one is not offered to the model, nor
+            run.
         confirm: by tool, whether a call needs the user's yes.
     """
 
@@ -91,6 +117,8 @@ class Toolbox:
         self._read_only = {tool.name: tool.read_only for tool in self.source}
         if hidden := sorted(set(self.names) - self._validators.keys()):
             log_event(logger, logging.WARNING, "tools_not_offered", names=", ".join(hidden))
+        if unknown := sorted(self._confirm.keys() - set(self.names)):
+            log_event(logger, logging.WARNING, "confirm_unknown", names=", ".join(unknown))
 
     def _admitted(self, tool: ToolDeclaration) -> ToolDeclaration | None:
         """Return the tool as it is offered, or None if it cannot be."""
@@ -108,7 +136,7 @@ class Toolbox:
                 logger, logging.WARNING, "tool_schema_invalid", tool=tool.name, detail=error.message
             )
             return None
-        tool = _without_identity(tool)
+        tool = replace(tool, parameters=schema_without_user(tool.parameters))
         # An empty registry, since a schema must not make this process fetch anything.
         self._validators[tool.name] = kind(tool.parameters, registry=Registry())
         return tool
@@ -138,7 +166,7 @@ class Toolbox:
 
         The user's identity is taken out of the arguments, as deep as the model wrote it there.
         """
-        if call.name not in self._validators:
+        if not isinstance(call.name, str) or call.name not in self._validators:
             there = ", ".join(list(self._validators)[:_MAX_NAMES]) or "none"
             complaint = f"there is no tool {clip(str(call.name), 60)!r}; available: {there}"
             return BadCall(str(call.name), complaint, "TOOL_NOT_FOUND")
@@ -151,7 +179,9 @@ class Toolbox:
         if not isinstance(arguments, Mapping):
             kind = type(arguments).__name__
             return _wrong(call.name, f"they must be a JSON object, not {kind}")
-        parameters: dict[str, Any] = _without_user(arguments)
+        if odd := _oddity(arguments):
+            return _wrong(call.name, odd)
+        parameters: dict[str, Any] = without_user(arguments)
         if parameters != arguments:
             log_event(logger, logging.WARNING, "identity_ignored", tool=call.name)
         if faults := self._faults(call.name, parameters):
@@ -187,15 +217,20 @@ class KnownTools:
         """Return the tools there are now, after the executor's start if it needs one.
 
         Raises:
-            Exception: whatever the executor raises.
+            LLMError: the executor is set up wrong.
+            Exception: whatever else the executor raises.
         """
-        if isinstance(executor, StartsFirst):
-            await executor.ready()
-        names = tuple(executor.get_available_tools())
-        declared = tuple(declared_tools(names, adapter, executor))
+        try:
+            await make_ready(executor)
+            names = tuple(executor.get_available_tools())
+            declared = tuple(declared_tools(names, adapter, executor))
+        except ConfigError as error:
+            raise LLMError(f"the tools cannot be had: {error}", "NO_TOOLS") from error
         known = self._latest
         if known is None or known.names != names or known.source != declared:
             known = self._latest = Toolbox(names, declared, confirm=self._confirm)
+            if bare := [tool.name for tool in declared if tool == ToolDeclaration(tool.name)]:
+                log_event(logger, logging.WARNING, "tools_undeclared", names=", ".join(bare))
         return known
 
 
@@ -203,25 +238,20 @@ def _wrong(name: str, what: str) -> BadCall:
     return BadCall(name, f"the arguments are wrong: {what}", "INVALID_PARAMETERS")
 
 
-def _is_identity(key: str) -> bool:
-    return re.sub(r"[^a-z]", "", str(key).lower()) == "userid"
+def _oddity(arguments: Any) -> str:
+    """Return what JSON cannot hold or no tool would want: odd numbers, things too deep inside."""
+    level = [arguments]
+    for _ in range(_MAX_DEPTH):
+        for value in level:
+            if isinstance(value, float) and not math.isfinite(value):
+                return f"{value} is no number that JSON has"
+        level = [item for value in level for item in _inside(value)]
+        if not level:
+            return ""
+    return f"they go more than {_MAX_DEPTH} levels deep"
 
 
-def _without_user(value: Any) -> Any:
+def _inside(value: Any) -> Iterable[Any]:
     if isinstance(value, Mapping):
-        return {key: _without_user(item) for key, item in value.items() if not _is_identity(key)}
-    return list(map(_without_user, value)) if isinstance(value, list | tuple) else value
-
-
-def _without_identity(tool: ToolDeclaration) -> ToolDeclaration:
-    """Return the declaration without the user's identity, which no model is to fill in."""
-    properties: Mapping[str, Any] = tool.parameters.get("properties") or {}
-    if not any(map(_is_identity, properties)):
-        return tool
-    required: Sequence[str] = tool.parameters.get("required") or ()
-    parameters = {
-        **tool.parameters,
-        "properties": {k: v for k, v in properties.items() if not _is_identity(k)},
-        "required": [name for name in required if not _is_identity(name)],
-    }
-    return replace(tool, parameters=parameters)
+        return value.values()
+    return value if isinstance(value, list | tuple) else ()

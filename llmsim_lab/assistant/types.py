@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from llmsim_lab.checks import real_number, whole_number
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.values import Value
 
@@ -122,7 +123,8 @@ class AgentDecision(Value):
         tool_calls: the tools that were executed, whatever the kind; None if there were none.
         response_text: what to tell the user.
         clarification_question: what the user is asked, for ``ASK_CLARIFICATION``.
-        pending_action: what the user is asked to confirm, for ``REQUEST_CONFIRMATION``.
+        pending_action: what the user is asked to confirm, for ``REQUEST_CONFIRMATION``; or what
+            still waits, where the tools could not be had after a yes.
     """
 
     decision_type: DecisionType
@@ -148,6 +150,7 @@ class AgentEngineConfig:
         timeout_seconds: longest wait for one model call, its retry included, and for one tool,
             seconds.
         max_tokens: longest answer of the model, tokens.
+        max_calls: most tool calls of one answer that are made; the model is told of the rest.
         max_result_chars: longest tool result the model is shown, characters; what is cut off is
             counted there.
         confirm: by tool, whether a call needs the user's yes; for tools not named here, those
@@ -163,6 +166,7 @@ class AgentEngineConfig:
     temperature: float = 0.0
     timeout_seconds: float = 30
     max_tokens: int = 1024
+    max_calls: int = 20
     max_result_chars: int = 4000
     confirm: Mapping[str, bool] | None = None
     check_claims: bool = True
@@ -171,12 +175,12 @@ class AgentEngineConfig:
         least = {
             "max_iterations": 1,
             "include_history_messages": 0,
-            "temperature": 0,
             "max_tokens": 1,
+            "max_calls": 1,
             "max_result_chars": 100,
         }
         for name, limit in least.items():
-            if not getattr(self, name) >= limit:
-                raise ConfigError(f"{name}={getattr(self, name)!r} must be at least {limit}")
-        if not self.timeout_seconds > 0:
+            whole_number(name, getattr(self, name), least=limit)
+        real_number("temperature", self.temperature, least=0)
+        if not real_number("timeout_seconds", self.timeout_seconds) > 0:
             raise ConfigError(f"timeout_seconds={self.timeout_seconds!r} must be above 0")

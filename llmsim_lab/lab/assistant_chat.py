@@ -7,7 +7,7 @@ from typing import Any
 import ipywidgets as w
 from markupsafe import Markup
 
-from llmsim_lab.assistant import LLMAgentEngine
+from llmsim_lab.assistant import LLMAgentEngine, PendingAction
 from llmsim_lab.assistant.chat import Chat
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.lab.inputs import row
@@ -58,7 +58,8 @@ class AssistantChat(LabWidget):
         self.question = w.HTML()
         self.talk = w.HTML()
         self._ask_row = row(self.question, self.confirm_button, self.cancel_button)
-        self._sent: str | None = None
+        self._asked: PendingAction | None = None
+        """What the buttons are about, as it is shown."""
         self.controls = (
             self.message,
             self.send_button,
@@ -76,8 +77,8 @@ class AssistantChat(LabWidget):
             row(self.message, self.send_button, self.stop_button, self.clear_button),
         )
         self.send_button.on_click(lambda _: self.start(self._send_written))
-        self.confirm_button.on_click(lambda _: self._begin_sending("yes"))
-        self.cancel_button.on_click(lambda _: self._begin_sending("no"))
+        self.confirm_button.on_click(lambda _: self._reply("yes"))
+        self.cancel_button.on_click(lambda _: self._reply("no"))
         self.clear_button.on_click(lambda _: self._clear())
         self.stop_button.on_click(lambda _: self.worker.stop())
         self._set_busy(False)
@@ -85,14 +86,17 @@ class AssistantChat(LabWidget):
 
     def refresh(self) -> None:
         """Show the conversation as it is now, also where a cell has gone on with it."""
+        self._show()
+        self.say(self._news())
+
+    def _show(self) -> None:
         html = str(self.chat.html())
         if self.talk.value != html:
             self.talk.value = html
-        pending = self.chat.pending
+        pending = self._asked = self.chat.pending
         self._ask_row.layout.display = "none" if pending is None else ""
         what = "" if pending is None else pending.description or pending.tool_name
         self.question.value = str(Markup("<strong>Do this?</strong> {}").format(safe(what)))
-        self.say(self._news())
 
     def _news(self) -> str:
         if self.chat.pending is not None:
@@ -107,8 +111,16 @@ class AssistantChat(LabWidget):
         if self.message.value == text:
             self.message.value = ""
 
-    def _begin_sending(self, text: str) -> None:
+    def _reply(self, text: str) -> None:
+        """Answer the question that is shown, if it is still the one that is asked."""
+        asked = self._asked
+
         async def work() -> None:
+            if self.chat.pending != asked:
+                raise ConfigError(
+                    "the conversation has gone on elsewhere, so that this is no longer what was "
+                    "asked; look again, and answer what is asked now"
+                )
             await self._deliver(text)
 
         self.start(work)
@@ -142,8 +154,9 @@ class AssistantChat(LabWidget):
 
     def ended(self) -> None:
         """Show what was answered."""
+        self._show()
         if not self.error.value:
-            self.refresh()
+            self.say(self._news())
 
     def stopped(self) -> None:
         """Say that the message was given up."""

@@ -26,6 +26,7 @@ from llmsim_lab.assistant import (
     DecisionType,
     FunctionCall,
     LLMAgentEngine,
+    LLMError,
     LLMResponse,
     Message,
     PendingAction,
@@ -291,6 +292,13 @@ async def test_a_claim_that_nothing_stands_behind_goes_back_to_the_model() -> No
     )
 
 
+@pytest.mark.parametrize("fault", [LLMError("wait", "RATE_LIMITED"), RateLimitError("wait")])
+async def test_a_rate_limit_is_told_by_its_class_or_by_its_code(fault: LLMError) -> None:
+    text = "I'm receiving too many requests. Please wait a moment."
+    assert (await decide("Hi", fault)).text == text
+    assert (await decide("Hi", LLMResponse(error=fault))).text == text
+
+
 @pytest.mark.parametrize("most", [1, 5])
 async def test_a_model_that_insists_is_shown_with_the_remark_that_nothing_was_changed(
     most: int,
@@ -448,14 +456,153 @@ async def test_an_executor_that_declares_its_tools_needs_no_adapter_that_does() 
     assert len(adapter.offered[0]) == 4
 
 
-async def test_a_tool_without_a_declaration_is_not_offered_and_that_is_said(
+async def test_a_tool_that_nobody_declares_is_offered_by_its_name_and_that_is_said(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    adapter = ScriptedAdapter("Fine.", tools=TASK_TOOLS[:2])
+    tools = MemoryTasks(ann=["Buy milk"])
+    adapter = ScriptedAdapter(call("complete_task", task_id=1), "Fine.", tools=TASK_TOOLS[:2])
     with caplog.at_level(logging.WARNING):
-        await process(LLMAgentEngine(adapter, MemoryTasks(), CONSTITUTION))
-    assert [tool.name for tool in adapter.offered[0]] == ["add_task", "list_tasks"]
-    assert 'tools_not_offered names="complete_task, delete_task"' in caplog.text
+        decision = await process(LLMAgentEngine(adapter, tools, CONSTITUTION))
+    assert len(adapter.offered[0]) == len(TASK_TOOLS)
+    assert tools.ran == [("complete_task", {"task_id": 1}, "ann")]
+    assert decision.decision_type is DecisionType.INVOKE_TOOL
+    assert 'tools_undeclared names="complete_task, delete_task"' in caplog.text
+
+
+async def test_a_deletion_that_nobody_declares_is_put_to_the_user_all_the_same() -> None:
+    tools = MemoryTasks(ann=["Buy milk"])
+    adapter = ScriptedAdapter(call("delete_task", task_id=1), tools=[])
+    decision = await process(LLMAgentEngine(adapter, tools, CONSTITUTION))
+    assert decision.decision_type is DecisionType.REQUEST_CONFIRMATION
+    assert tools.ran == []
+
+
+@pytest.mark.parametrize("declared", [None, "add_task", [{"name": "add_task"}]])
+async def test_declarations_of_another_kind_count_as_none(declared: Any) -> None:
+    class Odd(ScriptedAdapter):
+        def get_tool_declarations(self, names: Any) -> Any:
+            return declared
+
+    adapter = Odd(call("add_task", title="x"), "Added.")
+    tools = MemoryTasks()
+    await process(LLMAgentEngine(adapter, tools, CONSTITUTION))
+    assert tools.ran == [("add_task", {"title": "x"}, "ann")]
+
+
+async def test_an_executor_may_have_an_attribute_of_its_own_named_ready() -> None:
+    tools = MemoryTasks()
+    tools.ready = True  # type: ignore[attr-defined]
+    assert (await process(engine("Hello!", tools=tools))).text == "Hello!"
+
+
+async def test_an_executor_may_be_synchronous() -> None:
+    class Plain:
+        def get_available_tools(self) -> list[str]:
+            return ["list_tasks"]
+
+        def execute(self, *_: Any) -> ToolResult:
+            return ToolResult(success=True, data=[])
+
+    decision = await process(engine(call("list_tasks"), "None.", tools=Plain()))
+    assert [
+        (ran.result or ToolResult(success=False)).data for ran in decision.tool_calls or ()
+    ] == [[]]
+
+
+async def test_a_tool_that_cancels_itself_has_failed() -> None:
+    tools = MemoryTasks()
+
+    def cancels(_: str) -> Any:
+        raise asyncio.CancelledError
+
+    tools.instead = cancels
+    made = engine(call("list_tasks"), "It did not work.", tools=tools)
+    assert (await process(made)).text == "It did not work."
+    assert last_told(made) == "error TOOL_ERROR: it failed: RuntimeError"
+
+
+async def test_a_model_that_cancels_itself_has_failed() -> None:
+    assert (await decide("Hi", asyncio.CancelledError())).text == TROUBLE
+
+
+async def test_tools_that_are_set_up_wrong_are_a_failure(caplog: pytest.LogCaptureFixture) -> None:
+    class Wrong(MemoryTasks):
+        def get_available_tools(self) -> list[str]:
+            raise ConfigError("there is no program 'nowhere'")
+
+    log = ListLog()
+    assert (await process(engine("Hi", tools=Wrong(), log=log))).text == TROUBLE
+    assert log.decisions[-1]["outcome_category"] == "ERROR:NO_TOOLS"
+    assert "there is no program 'nowhere'" in caplog.text
+
+
+def nested(depth: int) -> dict[str, Any]:
+    value: dict[str, Any] = {}
+    for _ in range(depth):
+        value = {"title": value}
+    return value
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (nested(51), "more than 50 levels deep"),
+        (nested(5000), "more than 50 levels deep"),
+        (json.dumps(nested(400)), "more than 50 levels deep"),
+        ({"title": ["x", float("nan")]}, "nan is no number that JSON has"),
+        ('{"title": -Infinity}', "-inf is no number that JSON has"),
+    ],
+)
+async def test_arguments_that_are_too_deep_or_not_json_go_back_to_the_model(
+    arguments: Any, complaint: str
+) -> None:
+    made = engine(FunctionCall("add_task", arguments), "I see.")
+    await process(made)
+    assert complaint in last_told(made)
+
+
+async def test_a_tools_name_that_is_no_text_goes_back_to_the_model() -> None:
+    made = engine(FunctionCall(["add_task"], {}), "I see.")  # type: ignore[arg-type]
+    assert (await process(made)).text == "I see."
+    assert "TOOL_NOT_FOUND" in last_told(made)
+
+
+async def test_an_identity_that_a_schema_wants_deep_inside_is_not_wanted_of_the_model() -> None:
+    owner = {
+        "type": "object",
+        "properties": {"user_id": {"type": "string"}, "due": {"type": "integer"}},
+        "required": ["user_id", "due"],
+    }
+    schema = {
+        "type": "object",
+        "properties": {"filter": {"$ref": "#/$defs/owner"}, "all": {"anyOf": [owner]}},
+        "$defs": {"owner": owner},
+    }
+    adapter = ScriptedAdapter(
+        call("list_tasks", filter={"user_id": "bob", "due": 3}, all={"due": 1}),
+        "None.",
+        tools=[ToolDeclaration("list_tasks", "", schema)],
+    )
+    tools = MemoryTasks()
+    await process(LLMAgentEngine(adapter, tools, CONSTITUTION))
+    assert "user_id" not in json.dumps(adapter.offered[0][0].parameters)
+    assert tools.ran == [("list_tasks", {"filter": {"due": 3}, "all": {"due": 1}}, "ann")]
+
+
+async def test_no_more_calls_of_one_answer_are_made_than_the_settings_allow() -> None:
+    tools = MemoryTasks()
+    many = [call("add_task", title=str(n)) for n in range(5)]
+    made = engine(many, "Added.", tools=tools, config=AgentEngineConfig(max_calls=3))
+    await process(made)
+    assert len(tools.ran) == 3
+    assert last_told(made) == "error TOO_MANY_CALLS: only the first 3 calls of an answer are made"
+
+
+async def test_settings_about_tools_that_are_not_there_are_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    await process(engine("Hi", config=AgentEngineConfig(confirm={"delete_tsk": True})))
+    assert "confirm_unknown names=delete_tsk" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -505,14 +652,6 @@ async def test_a_tool_that_is_declared_but_gone_is_left_out() -> None:
     adapter = ScriptedAdapter("Fine.", tools=[])
     await process(LLMAgentEngine(adapter, Forgetful(), CONSTITUTION))
     assert [tool.name for tool in adapter.offered[0]] == ["list_tasks"]
-
-
-async def test_a_tool_that_was_not_offered_is_not_run_since_nothing_can_check_it() -> None:
-    tools = MemoryTasks(ann=["Buy milk"])
-    adapter = ScriptedAdapter(call("complete_task", task_id=1), "Done.", tools=TASK_TOOLS[:2])
-    await process(LLMAgentEngine(adapter, tools, CONSTITUTION))
-    assert tools.ran == []
-    assert "available: add_task, list_tasks" in adapter.seen[1][-1].content
 
 
 async def test_a_destructive_tool_whose_schema_makes_no_sense_is_not_run() -> None:
@@ -573,14 +712,14 @@ async def test_a_yes_to_a_tool_that_is_gone_runs_nothing() -> None:
     log = ListLog()
     gone = PendingAction(tool_name="purge", description="purge everything")
     decision = await process(engine("unused", log=log), "yes", pending_confirmation=gone)
-    assert decision.text == "I can no longer purge everything. Please ask me again."
+    assert decision.text == "I can no longer purge. Please ask me again."
     assert log.decisions[-1]["outcome_category"] == "ERROR:TOOL_NOT_FOUND"
 
 
 async def test_a_yes_to_what_fails_is_told() -> None:
     pending = PendingAction(tool_name="delete_task", parameters={"task_id": 9})
     decision = await process(engine("unused"), "yes", pending_confirmation=pending)
-    assert decision.text == "That did not work: I could not delete task 9."
+    assert decision.text == "That did not work: I could not delete task 9 (task not found)."
 
 
 @pytest.mark.parametrize(
@@ -588,6 +727,11 @@ async def test_a_yes_to_what_fails_is_told() -> None:
     [
         (ToolDeclaration("removeItem"), True),
         (ToolDeclaration("deletetask"), True),
+        (ToolDeclaration("bulkdelete"), True),
+        (ToolDeclaration("rm_task"), True),
+        (ToolDeclaration("delTask"), True),
+        (ToolDeclaration("truncate"), True),
+        (ToolDeclaration("model"), False),
         (ToolDeclaration("batch_deletion"), True),
         (ToolDeclaration("archive", destructive=True), True),
         (ToolDeclaration("delete_task", destructive=False), True),
@@ -616,6 +760,36 @@ async def test_the_settings_say_which_calls_need_a_yes() -> None:
     assert run.decision_type is DecisionType.INVOKE_TOOL
 
 
+async def test_a_confirmed_call_that_cannot_be_made_now_still_waits() -> None:
+    class Away(MemoryTasks):
+        away = True
+
+        def get_available_tools(self) -> list[str]:
+            if self.away:
+                raise RuntimeError("no server")
+            return super().get_available_tools()
+
+    tools = Away(ann=["Buy milk"])
+    made = engine("unused", tools=tools)
+    pending = PendingAction(tool_name="delete_task", parameters={"task_id": 1})
+    decision = await process(made, "yes", pending_confirmation=pending)
+    assert (decision.text, decision.pending_action) == (TROUBLE, pending)
+    tools.away = False
+    decision = await process(made, "yes", pending_confirmation=decision.pending_action)
+    assert decision.text == "Done: delete task 1."
+    assert decision.pending_action is None
+
+
+async def test_a_no_needs_neither_model_nor_tools() -> None:
+    class Away(MemoryTasks):
+        def get_available_tools(self) -> list[str]:
+            raise RuntimeError("no server")
+
+    pending = PendingAction(tool_name="delete_task", parameters={"task_id": 1})
+    decision = await process(engine("x", tools=Away()), "no", pending_confirmation=pending)
+    assert decision.text == "All right, I will not delete task 1."
+
+
 async def test_a_question_about_several_arguments_names_them_all() -> None:
     config = AgentEngineConfig(confirm={"add_task": True, "list_tasks": True})
     tool = ToolDeclaration("add_task", "Add.", {"type": "object"})
@@ -633,6 +807,9 @@ async def test_a_question_about_several_arguments_names_them_all() -> None:
     "fields",
     [
         {"max_iterations": 0},
+        {"max_iterations": 2.5},
+        {"max_calls": 0},
+        {"timeout_seconds": float("inf")},
         {"include_history_messages": -1},
         {"temperature": -1},
         {"timeout_seconds": 0},

@@ -70,6 +70,44 @@ async def test_a_click_on_no_leaves_everything_as_it_is() -> None:
     assert "I will not delete task 1" in widget.talk.value
 
 
+async def test_a_click_answers_only_the_question_that_is_shown() -> None:
+    tools = MemoryTasks(ann=["Buy milk", "Call mum"])
+    script = [call("delete_task", task_id=1), call("delete_task", task_id=2)]
+    chat = Chat(engine(*script, tools=tools), user_id="ann")
+    widget = AssistantChat(chat)
+    await said(widget, "Delete task 1")
+    for message in ("no", "Delete task 2"):
+        await chat.send(message)
+    assert "delete task 1" in widget.question.value
+    widget.confirm_button.click()
+    await widget.idle()
+    assert tools.tasks["ann"] == {1: "Buy milk", 2: "Call mum"}
+    assert "gone on elsewhere" in widget.error.value
+    assert "delete task 2" in widget.question.value
+    widget.confirm_button.click()
+    await widget.idle()
+    assert tools.tasks["ann"] == {1: "Buy milk"}
+
+
+async def test_a_conversation_cannot_be_cleared_while_a_message_is_under_way() -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def decide(_: DecisionContext) -> AgentDecision:
+        begun.set()
+        await go_on.wait()
+        return AgentDecision(decision_type=DecisionType.RESPOND_ONLY, response_text="Yes?")
+
+    chat = Chat(decide, user_id="ann")
+    sending = asyncio.create_task(chat.send("Hi"))
+    await begun.wait()
+    with pytest.raises(ConfigError, match="a message is under way"):
+        chat.clear()
+    go_on.set()
+    await sending
+    chat.clear()
+    assert chat.exchanges == ()
+
+
 async def test_what_was_said_before_reaches_the_engine() -> None:
     seen: list[DecisionContext] = []
 

@@ -90,7 +90,14 @@ _HOME = {"Chat": "chat", "MCPToolExecutor": "mcp_executor", "evaluate": "evaluat
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    try:
+        value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("llmsim_lab"):
+            raise
+        raise ImportError(
+            f"{name} needs the mcp library: pip install 'llmsim-lab[tools]' ({error})"
+        ) from error
     globals()[name] = value
     return value
 

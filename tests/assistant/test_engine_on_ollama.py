@@ -92,3 +92,11 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'Gemini'"):
         _ = llmsim_lab.assistant.Gemini
     assert "MCPToolExecutor" in dir(llmsim_lab.assistant)
+
+
+@pytest.mark.parametrize("name", ["MCPToolExecutor", "evaluate"])
+def test_what_needs_the_mcp_library_says_how_to_get_it(name: str) -> None:
+    code = f"import sys; sys.modules['mcp'] = None; from llmsim_lab.assistant import {name}"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert found.returncode == 1
+    assert f"{name} needs the mcp library: pip install 'llmsim-lab[tools]'" in found.stderr

@@ -29,7 +29,8 @@ class ToolLookup:
 
     Looking up is a conversation of its own, at most so many calls of the model. The decision is
     then made as without tools, with the findings at the end of the prompt. Every tool's result is
-    on the run's tape, and a replay runs none. Tools that need somebody's yes are refused.
+    on the run's tape, and a replay runs none. Tools that need somebody's yes are refused. Calls and
+    tokens of looking up stand on the tape; a run's frame counts those of the decisions.
 
     Agents of any simulation take one: ``LLMCrisisAgent(..., lookup=ToolLookup(tools))``,
     ``Reasoner(..., lookup=ToolLookup(tools))``; of the economic one there is

@@ -8,6 +8,7 @@ Which class plays the run, the tape says. ``parts`` are the parts that a run was
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,8 @@ def replay(
         tape: the tape, or its file, which is opened for reading only.
         run: the run's number; the latest if not given.
         turns: the last turn to replay; the last recorded if not given.
-        parts: those that the run was given by its user, the same again.
+        parts: those that the run was given by its user, the same again; or functions that make
+            them of the client that they are to ask.
 
     Raises:
         TapeMiss: a call differs from the recorded ones; the message shows how.
@@ -103,7 +105,8 @@ def resume(
         tape: the tape, or its file.
         run: the run's number; the latest if not given.
         llm_client: the model; it must be the recorded one.
-        parts: those that the run was given by its user, the same again.
+        parts: those that the run was given by its user, the same again; or functions that make
+            them of the client that they are to ask.
 
     Raises:
         TapeError: another process is writing to the run, or the tape is read-only.
@@ -128,7 +131,8 @@ def rerun(
         tape: the tape, or its file.
         run: the run's number; the latest if not given.
         llm_client: the model.
-        parts: those that the run was given by its user, the same again.
+        parts: those that the run was given by its user, the same again; or functions that make
+            them of the client that they are to ask.
     """
     tape = _writing(tape)
     info = tape.run(run)
@@ -164,7 +168,8 @@ def fork(
         state: the state instead of that turn's.
         intervene: interventions as dicts, as the run's ``intervene`` takes them.
         llm_client: the model.
-        parts: those that the run was given by its user, the same again.
+        parts: those that the run was given by its user, the same again; or functions that make
+            them of the client that they are to ask.
 
     Raises:
         ConfigError: there is no such turn, or no part uses a prompt of that name.
@@ -174,15 +179,17 @@ def fork(
     return fork_of(recorded, turn, prompt=prompt, state=state, intervene=intervene, tape=tape)
 
 
-def load(tape: Tapes, run: int | None = None) -> AnyRun:
+def load(tape: Tapes, run: int | None = None, **parts: Any) -> AnyRun:
     """Return a recorded run to look at: its turns, frames and chains, without playing anything.
 
     Args:
         tape: the tape, or its file, which is opened for reading only.
         run: the run's number; the latest if not given.
+        parts: those that the run was given by its user, the same again; or functions that make
+            them of a client.
     """
     tape = _reading(tape)
-    return _load(tape, tape.run(run), None, {})
+    return _load(tape, tape.run(run), None, parts)
 
 
 def turns_of(tape: Tape, run: int, *, up_to: int | None = None) -> list[Any]:
@@ -226,7 +233,12 @@ def _rebuild(
 ) -> AnyRun:
     """Return a simulation of a recorded run's configuration, prompts and settings."""
     check_manifest(info.id, info.manifest, kind.part_names)
-    given = {name: part for name, part in parts.items() if part is not None}
+    client = _with_recorded_settings(info, llm_client)
+    given = {
+        name: part(client) if inspect.isfunction(part) else part
+        for name, part in parts.items()
+        if part is not None
+    }
     if unknown := given.keys() - set(kind.part_names):
         raise ConfigError(
             f"{', '.join(sorted(unknown))}: the parts of a run of the kind {kind.kind!r} are "
@@ -241,7 +253,7 @@ def _rebuild(
     config = config_of(info)
     simulation = kind.rebuilt(
         config.model_copy(update={"interventions": ()}),
-        llm_client=_with_recorded_settings(info, llm_client),
+        llm_client=client,
         state=state,
         prompts={
             place: prompt

@@ -26,7 +26,7 @@ from llmsim_lab.llm.recorder import recording
 from llmsim_lab.llm.tape import LiveRecorder, ReplayRecorder
 from llmsim_lab.models import SimulationState
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.simulation import Simulation, SimulationConfig, fork, replay, resume
+from llmsim_lab.simulation import Simulation, SimulationConfig, fork, load, replay, resume
 
 
 class Series:
@@ -137,6 +137,27 @@ def test_a_replay_runs_no_tool_and_asks_no_model(tmp_path: Path) -> None:
     assert again.to_frame().equals(live.to_frame())
     assert [turn.actions for turn in again.turns] == [turn.actions for turn in live.turns]
     assert backend.requests == []
+
+
+def test_agents_may_be_made_of_the_client_that_a_verb_has(tmp_path: Path) -> None:
+    path, series = tmp_path / "run.tape", Series()
+    live = simulate(path, make(curious)[0], series.tools())
+    live.run(2)
+    live.close()
+    for again in (
+        replay(path, agents=lambda client: nations(client, NoTools())),
+        load(path, agents=lambda client: nations(client, NoTools())),
+    ):
+        assert again.to_frame().equals(live.to_frame())
+    series.asked.clear()
+    going_on = resume(
+        path, llm_client=make(curious)[0], agents=lambda client: nations(client, series.tools())
+    )
+    going_on.run(1)
+    going_on.close()
+    assert len(series.asked) == 2
+    with pytest.raises(ConfigError, match=r"pass the same again: agents=\.\.\."):
+        load(path)
 
 
 def test_tool_results_are_calls_on_the_tape(tmp_path: Path) -> None:

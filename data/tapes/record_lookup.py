@@ -1,0 +1,59 @@
+"""Record ``lookup.tape`` anew: a nation's agent that looks data up before it decides.
+
+``python data/tapes/record_lookup.py`` takes some minutes on two cores with the embedded model. What
+the model says differs from one recording to the next, so the notebook that shows it must be run
+again afterwards.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sqlite3
+import sys
+from pathlib import Path
+from typing import Literal
+
+from llmsim_lab import LLMClient, LLMConfig, Simulation, SimulationConfig, connect
+from llmsim_lab.assistant import FunctionTools, ToolUsingNationAgent
+from llmsim_lab.economy import load_us_macro
+
+TAPE = Path(__file__).parent / "lookup.tape"
+NATION = "United States"
+START = "1979Q3"
+TURNS = 3
+MODEL = LLMConfig(temperature=0, seed=7, num_ctx=4096, max_tokens=200, timeout_s=600)
+CONFIG = SimulationConfig(
+    name="looking up", seed=7, turns=TURNS, start=START, nations=(NATION,), llm=MODEL
+)
+
+
+def past_values(
+    series: Literal["inflation", "unemployment", "interest_rate", "gdp_growth"],
+) -> dict[str, float]:
+    """Look up a series in the four quarters before the simulation began, in percent."""
+    values = load_us_macro()[series]
+    return {str(q): round(float(values[q]), 2) for q in values.index[values.index < START][-4:]}
+
+
+def record(client: LLMClient) -> None:
+    """Play the run onto a new tape; an old one goes."""
+    agent = ToolUsingNationAgent(NATION, client, tools=FunctionTools(past_values))
+    TAPE.unlink(missing_ok=True)
+    simulation = Simulation(CONFIG, llm_client=client, agents=[agent], tape=TAPE)
+    simulation.run(TURNS, on_turn=lambda turn: sys.stderr.write(f"turn {turn.number}\n"))
+    simulation.close()
+
+
+def main() -> None:
+    """Record, and leave one file that reads from any disk."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", default="embedded:qwen2.5-coder-1.5b")
+    record(connect(parser.parse_args().model, config=MODEL))
+    connection = sqlite3.connect(TAPE)
+    connection.execute("PRAGMA journal_mode = DELETE")
+    connection.execute("VACUUM")
+    connection.close()
+
+
+if __name__ == "__main__":
+    main()

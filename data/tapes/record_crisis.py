@@ -31,8 +31,12 @@ SETTINGS = LLMConfig(
     timeout_s=600,
     retry_wait_s=1,
 )
+CONFIG = CrisisConfig(name="the strait", scenario="strait", seed=7, turns=4, llm=SETTINGS)
 STEPS = 2
+"""Of the configuration's four; the engine's calls are long."""
 ASKED_AGAIN = STEPS
+SAMPLES = {"thin against rich": 4, "without fuel": 3}
+"""How many are played; the configuration of both says three."""
 THIN = (
     "You are the government of Taiwan.\n\nOur government is mobilizing defenses and seeking "
     "international support amid the blockade.\n\n"
@@ -45,10 +49,7 @@ def the_run(path: Path, client: LLMClient) -> None:
     if path.exists():
         simulation = resume(path, 1, llm_client=client)
     else:
-        config = CrisisConfig(
-            name="the strait", scenario="strait", seed=7, turns=STEPS, llm=SETTINGS
-        )
-        simulation = CrisisSimulation(config, llm_client=client, tape=path)
+        simulation = CrisisSimulation(CONFIG, llm_client=client, tape=path)
     simulation.run(
         STEPS - simulation.turn, on_turn=lambda turn: sys.stderr.write(f"step {turn.number}\n")
     )
@@ -60,34 +61,34 @@ def the_crisis(path: Path) -> CrisisSimulation:
     return cast("CrisisSimulation", load(path, 1))
 
 
-def thin_against_rich(path: Path, client: LLMClient) -> None:
-    """The prompt of a step against one sentence."""
-    rich = the_crisis(path).context_of("Taiwan", ASKED_AGAIN)
+def thin_against_rich(simulation: CrisisSimulation) -> AblationConfig:
+    """Return the prompt of a step against one sentence."""
+    rich = simulation.context_of("Taiwan", ASKED_AGAIN)
     asked = rich[rich.index("=== YOUR DECISION") : rich.index("=== SITUATION")].strip()
-    compare(
-        path,
-        client,
-        run=2,
-        name="thin against rich",
-        prompts={"rich": PromptText.of(rich), "thin": PromptText.of(THIN + asked)},
-        samples=4,
-    )
+    prompts = {"rich": PromptText.of(rich), "thin": PromptText.of(THIN + asked)}
+    return comparison("thin against rich", prompts)
 
 
-def with_and_without_fuel(path: Path, client: LLMClient) -> None:
-    """The prompt of a step with one more module, and as it was."""
-    simulation = the_crisis(path)
+def with_and_without_fuel(simulation: CrisisSimulation) -> AblationConfig:
+    """Return the prompt of a step with one more module, against as it was."""
     more = simulation.context_of("Taiwan", ASKED_AGAIN, modules=[*simulation.modules, FUEL])
-    compare(
-        path,
-        client,
-        run=3,
-        name="without fuel",
-        prompts={
-            "with fuel": PromptText.of(more),
-            "without fuel": PromptText.of(simulation.context_of("Taiwan", ASKED_AGAIN)),
-        },
-        samples=3,
+    prompts = {
+        "with fuel": PromptText.of(more),
+        "without fuel": PromptText.of(simulation.context_of("Taiwan", ASKED_AGAIN)),
+    }
+    return comparison("without fuel", prompts)
+
+
+def comparison(name: str, prompts: dict[str, PromptText]) -> AblationConfig:
+    """Return two prompts to compare."""
+    return AblationConfig(
+        name=name,
+        turns=3,
+        seed=7,
+        prompts=prompts,
+        response_format=CONFIG.scenario.briefing.response_format,
+        about=f"Taiwan, turn {ASKED_AGAIN}",
+        llm=SETTINGS,
     )
 
 
@@ -102,33 +103,16 @@ def fuel(agent_name: str, agent_state: Mapping[str, Any], global_state: Mapping[
 FUEL = BehaviorModule(name="fuel", code=SimpleNamespace(build_agent_context=fuel))
 
 
-def compare(
-    path: Path,
-    client: LLMClient,
-    *,
-    run: int,
-    name: str,
-    prompts: dict[str, PromptText],
-    samples: int,
-) -> None:
+def compare(path: Path, client: LLMClient, *, run: int, config: AblationConfig) -> None:
     """Play an ablation's samples, or those that are left."""
     tape = Tape(path)
     if run in [info.id for info in tape.runs()]:
         ablation = resume(tape, run, llm_client=client)
     else:
-        form = the_crisis(path).config.scenario.briefing.response_format
-        config = AblationConfig(
-            name=name,
-            turns=samples,
-            seed=7,
-            prompts=prompts,
-            response_format=form,
-            about=f"Taiwan, turn {ASKED_AGAIN}",
-            llm=SETTINGS,
-        )
         ablation = Ablation(config, llm_client=client, tape=tape)
     ablation.run(
-        samples - ablation.turn, on_turn=lambda turn: sys.stderr.write(f"sample {turn.number}\n")
+        SAMPLES[config.name] - ablation.turn,
+        on_turn=lambda turn: sys.stderr.write(f"sample {turn.number}\n"),
     )
     ablation.close()
 
@@ -141,8 +125,9 @@ def main() -> None:
     arguments = parser.parse_args()
     client = connect(arguments.model, config=SETTINGS, download=True)
     the_run(arguments.tape, client)
-    thin_against_rich(arguments.tape, client)
-    with_and_without_fuel(arguments.tape, client)
+    crisis = the_crisis(arguments.tape)
+    compare(arguments.tape, client, run=2, config=thin_against_rich(crisis))
+    compare(arguments.tape, client, run=3, config=with_and_without_fuel(crisis))
     pack(arguments.tape)
 
 

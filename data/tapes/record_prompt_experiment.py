@@ -13,11 +13,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from record_tapes import HERE, SETTINGS, pack
+from record_tapes import ADVISOR, FEARFUL, HERE, SETTINGS, pack
 
 from llmsim_lab import LLMClient, connect
 from llmsim_lab.experiments import PromptExperiment
 from llmsim_lab.llm import Tape
+from llmsim_lab.prompts import Prompt
 from llmsim_lab.simulation import load
 
 TURNS = (1, 3, 5, 7)
@@ -33,26 +34,26 @@ def begin(path: Path, client: LLMClient) -> PromptExperiment:
         tape = Tape(path)
         [run] = tape.import_jsonl(copied)
     simulation = load(tape, run)
-    prompt = simulation.agents[0].prompt
-    rate = "- Interest Rate: {{ interest_rate }}%"
-    first = "- GDP Growth: {{ gdp_growth }}%"
-    variants = {
-        "as it was": prompt,
-        "hawkish": prompt.replace(
-            "You are an economic policy advisor for a nation.",
-            "You are a central banker who fears inflation above all else.",
-        ),
-        "reordered": prompt.replace(f"\n{rate}", "").replace(first, f"{rate}\n{first}"),
-    }
-    # Shared, so that the notebook can show what that does to an interval.
+    # Shared seeds, so that the notebook can show what that does to an interval.
     return PromptExperiment(
         simulation,
-        variants=variants,
+        variants=variants_of(simulation.agents[0].prompt),  # type: ignore[attr-defined]
         turns=TURNS,
         samples=SAMPLES,
         llm_client=client,
         shared_seeds=True,
     )
+
+
+def variants_of(prompt: Prompt) -> dict[str, Prompt]:
+    """Return the agents' prompt as it was, with another role, and with another order."""
+    rate = "- Interest Rate: {{ interest_rate }}%"
+    first = "- GDP Growth: {{ gdp_growth }}%"
+    return {
+        "as it was": prompt,
+        "hawkish": prompt.replace(ADVISOR, FEARFUL),
+        "reordered": prompt.replace(f"\n{rate}", "").replace(first, f"{rate}\n{first}"),
+    }
 
 
 def has_experiment(path: Path) -> bool:

@@ -1,9 +1,10 @@
 """Record ``social.tape`` anew, with a real model.
 
 ``python data/tapes/record_social.py`` plays ``data/scenarios/harbour_town.yaml`` twice: run 1 asks
-the model for no reasons, run 2 does as the file says. It takes some ten minutes on two cores with
-the embedded model ``qwen2.5-coder-1.5b``. What the model says differs from one recording to the
-next, so notebooks that show it must be run again afterwards.
+the model for no reasons, and so for shorter answers; run 2 does as the file says, but for six of
+its seven rounds. It takes some ten minutes on two cores with the embedded model
+``qwen2.5-coder-1.5b``. What the model says differs from one recording to the next, so notebooks
+that show it must be run again afterwards.
 """
 
 from __future__ import annotations
@@ -21,20 +22,25 @@ from llmsim_lab.statechart import SocialConfig, SocialSimulation
 HERE = Path(__file__).parent
 
 
-def record(path: Path, model: str, turns: int) -> None:
-    """Play the scenario twice, without and with reasons asked for, and pack the tape."""
+def runs() -> list[tuple[SocialConfig, int]]:
+    """Return what is played, without and with reasons asked for, and how many rounds of it."""
     config = SocialConfig.from_yaml(data_path("scenarios/harbour_town.yaml"))
     silent = config.model_copy(
         update={
-            "name": "harbour town, no reasons asked",
             "reasoner": config.reasoner.model_copy(update={"rationale": False}),
+            "llm": config.llm.model_copy(update={"max_tokens": 48}),
         }
     )
-    client = connect(model, config=config.llm, download=True)
+    return [(silent, 7), (config, 6)]
+
+
+def record(path: Path, model: str) -> None:
+    """Play the runs and pack the tape."""
     path.unlink(missing_ok=True)
     with Tape(path) as tape:
-        for one in (silent, config):
-            simulation = SocialSimulation(one, llm_client=client, tape=tape)
+        for config, turns in runs():
+            client = connect(model, config=config.llm, download=True)
+            simulation = SocialSimulation(config, llm_client=client, tape=tape)
             simulation.run(turns, on_turn=lambda turn: sys.stderr.write(f"round {turn.number}\n"))
             simulation.close()
     connection = sqlite3.connect(path)
@@ -48,9 +54,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", default="embedded:qwen2.5-coder-1.5b")
     parser.add_argument("--out", type=Path, default=HERE / "social.tape")
-    parser.add_argument("--turns", type=int, default=7)
     arguments = parser.parse_args()
-    record(arguments.out, arguments.model, arguments.turns)
+    record(arguments.out, arguments.model)
 
 
 if __name__ == "__main__":

@@ -16,26 +16,30 @@ from llmsim_lab import LLMClient, Simulation, SimulationConfig, connect
 from llmsim_lab.cli.demo import demo_config
 
 HERE = Path(__file__).parent
-SETTINGS = demo_config(turns=1, nations=1, model="auto", seed=7, start="1979Q3").llm
+DEMO = demo_config(turns=12, nations=2, model="auto", seed=7, start="1979Q3")
+SETTINGS = DEMO.llm.model_copy(update={"max_text_chars": 200})
+"""The demo's own since cut texts to 140 characters."""
+ONE_NATION = SimulationConfig(name="one nation", seed=7, turns=8, start="1979Q3", llm=SETTINGS)
+TWO_NATIONS = DEMO.model_copy(update={"llm": SETTINGS})
+FORKED_AT = 3
+OIL = {"turn": 4, "shock": {"supply": 4}, "note": "oil"}
+ADVISOR = "You are an economic policy advisor for a nation."
+FEARFUL = "You are a central banker who fears inflation above all else."
 
 
 def first_run(client: LLMClient) -> None:
     """One nation, eight quarters, and two forks at turn 3: dearer oil, and another prompt."""
-    config = SimulationConfig(name="one nation", seed=7, turns=8, start="1979Q3", llm=SETTINGS)
-    simulation = begin("first_run.tape", config, client)
-    play_on(simulation, 8)
-    play_on(simulation.fork(3, intervene=[{"turn": 4, "shock": {"supply": 4}, "note": "oil"}]), 5)
-    prompt = simulation.agents[0].prompt.replace(  # type: ignore[attr-defined]
-        "You are an economic policy advisor for a nation.",
-        "You are a central banker who fears inflation above all else.",
-    )
-    play_on(simulation.fork(3, prompt=prompt), 5)
+    turns = ONE_NATION.turns
+    simulation = begin("first_run.tape", ONE_NATION, client)
+    play_on(simulation, turns)
+    play_on(simulation.fork(FORKED_AT, intervene=[OIL]), turns - FORKED_AT)
+    prompt = simulation.agents[0].prompt.replace(ADVISOR, FEARFUL)  # type: ignore[attr-defined]
+    play_on(simulation.fork(FORKED_AT, prompt=prompt), turns - FORKED_AT)
 
 
 def two_nations(client: LLMClient) -> None:
     """The demo's run: two nations, twelve quarters."""
-    config = demo_config(turns=12, nations=2, model="auto", seed=7, start="1979Q3")
-    play_on(begin("two_nations.tape", config, client), 12)
+    play_on(begin("two_nations.tape", TWO_NATIONS, client), TWO_NATIONS.turns)
 
 
 def begin(name: str, config: SimulationConfig, client: LLMClient) -> Simulation:

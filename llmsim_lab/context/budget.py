@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -10,7 +9,16 @@ from llmsim_lab.calls import Role
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.prompts.spans import Cut
 
-__all__ = ["CORE", "CountTokens", "Part", "estimate_tokens", "fit", "keep_to_allowance", "shorten"]
+__all__ = [
+    "CORE",
+    "CountTokens",
+    "Part",
+    "bytes_to_tokens",
+    "estimate_tokens",
+    "fit",
+    "keep_to_allowance",
+    "shorten",
+]
 
 CORE = "context builder"
 """The source of sections that are not a module's."""
@@ -28,8 +36,12 @@ def estimate_tokens(text: str) -> int:
     English prose has between 4 and 5 characters a token on current models; figures, names and other
     scripts have fewer, so leave a quarter to spare where a limit is hard.
     """
-    length = len(text) if text.isascii() else len(text.encode())
-    return math.ceil(length / _BYTES_PER_TOKEN)
+    return bytes_to_tokens(len(text) if text.isascii() else len(text.encode()))
+
+
+def bytes_to_tokens(size: int) -> int:
+    """Estimate the tokens of a text from its length in UTF-8; see ``estimate_tokens``."""
+    return -(-size // _BYTES_PER_TOKEN)
 
 
 class Part(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from llmsim_lab.concurrency import gather_all
 from llmsim_lab.context.build import in_order, make_agents, make_engine, modules_differ
@@ -21,20 +21,17 @@ from llmsim_lab.context.players import CrisisAgent
 from llmsim_lab.context.rebuilt import context_at, prompt_again
 from llmsim_lab.context.shown import series_in, words_of
 from llmsim_lab.context.simulator_agent import SimulatorAgent, first_events
+from llmsim_lab.context.soundness import check_columns, check_state
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.logs import log_event
 from llmsim_lab.prompts import Prompt, RenderedPrompt
 from llmsim_lab.runs import Run, Series
-from llmsim_lab.runs.frames import COMMON_COLUMNS
 from llmsim_lab.runs.taping import Recording
 
 __all__ = ["CrisisSimulation"]
 
 logger = logging.getLogger(__name__)
-
-_COUNTS = ("events", "changes", "refused")
-"""The frame's columns besides the variables."""
 
 
 class CrisisSimulation(Run[CrisisState, CrisisTurn, CrisisConfig, CrisisIntervention]):
@@ -85,6 +82,7 @@ class CrisisSimulation(Run[CrisisState, CrisisTurn, CrisisConfig, CrisisInterven
         parts = {"agents": agents, "engine": engine, "modules": modules}
         given = {name for name, part in parts.items() if part is not None}
         scenario = config.scenario
+        self._scenario = scenario
         self.module_changes = ""
         self.modules: ComposedModules = (
             scenario.compose(config.loader) if modules is None else ComposedModules(modules)
@@ -104,8 +102,10 @@ class CrisisSimulation(Run[CrisisState, CrisisTurn, CrisisConfig, CrisisInterven
         self._definitions = at_start.variables
         if state is None:
             state = CrisisState(**at_start.get_current_state(), pending=first_events(scenario))
+        else:
+            self._check_sound(state)
         first = CrisisTurn(number=0, state=state)
-        _check_columns(state)
+        check_columns(state.columns)
         super().__init__(config, first=first, llm_client=llm_client, given=given, tape=tape)
 
     # --- a step ------------------------------------------------------------------------------
@@ -131,7 +131,7 @@ class CrisisSimulation(Run[CrisisState, CrisisTurn, CrisisConfig, CrisisInterven
             state.global_vars,
             state.agent_vars,
             self.modules,
-            variables=self.config.scenario.variables,
+            variables=self._scenario.variables,
         )
 
     async def _play(self, before: CrisisTurn, planned: Sequence[CrisisIntervention]) -> CrisisTurn:
@@ -219,14 +219,33 @@ class CrisisSimulation(Run[CrisisState, CrisisTurn, CrisisConfig, CrisisInterven
         """Return another state in a turn's place, for a fork.
 
         Raises:
-            ConfigError: it is none, has other agents, or an impossible value.
+            ConfigError: it is none, has other agents or variables, or an impossible value.
         """
         found = super().state_at(turn, state)
-        there, wanted = list(found.agent_vars), list(self.config.scenario.agents)
-        if sorted(there) != sorted(wanted):
-            raise ConfigError(f"the state has agents {there}; the scenario's are {wanted}")
-        self.world(found)
+        self._check_sound(found)
         return found
+
+    def _check_sound(self, state: CrisisState) -> None:
+        check_state(state, agents=tuple(self._scenario.agents), variables=self._definitions)
+        self.world(state)
+
+    @classmethod
+    def rebuilt(
+        cls,
+        config: CrisisConfig,
+        *,
+        llm_client: LLMClient | None,
+        state: CrisisState,
+        prompts: Mapping[str, Prompt],
+        parts: Mapping[str, Any],
+    ) -> Self:
+        """Return a run made of recorded things; it gets its turns, with their states, afterwards.
+
+        The state is not looked at: where modules differ from the recorded ones it may have other
+        variables than they define, and the run can be looked at all the same.
+        """
+        del state
+        return cls(config, llm_client=llm_client, prompts=prompts, **parts)
 
     # --- prompts -----------------------------------------------------------------------------
 
@@ -245,7 +264,7 @@ class CrisisSimulation(Run[CrisisState, CrisisTurn, CrisisConfig, CrisisInterven
         agent: str,
         turn: int | None = None,
         *,
-        silenced: Sequence[str] = (),
+        silenced: Sequence[str] | str = (),
         modules: Iterable[BehaviorModule] | None = None,
     ) -> RenderedPrompt:
         """Return what an agent read in a turn, or would have read without some modules' words.
@@ -265,7 +284,7 @@ class CrisisSimulation(Run[CrisisState, CrisisTurn, CrisisConfig, CrisisInterven
         if silenced or modules is not None:
             speaking = self.modules if modules is None else ComposedModules(modules)
             builder = self.config.scenario.builder(
-                speaking.silenced(*silenced),
+                speaking.silenced(*([silenced] if isinstance(silenced, str) else silenced)),
                 stable_first=self.config.stable_first,
                 budget_tokens=self.config.budget_tokens,
             )
@@ -316,13 +335,3 @@ class CrisisSimulation(Run[CrisisState, CrisisTurn, CrisisConfig, CrisisInterven
     def in_words(cls, turn: CrisisTurn) -> Sequence[str]:
         """Return what happened, what was said, what changed, and what was refused."""
         return words_of(turn)
-
-
-def _check_columns(state: CrisisState) -> None:
-    """Refuse variables that would be lost in the frame, before anything is played."""
-    columns = {*_COUNTS, *COMMON_COLUMNS}
-    if taken := [name for name in state.columns if name in columns]:
-        raise ConfigError(
-            f"the variable {taken[0]!r} has the name of a column that every crisis's frame has: "
-            f"{', '.join(sorted(columns))}; rename it"
-        )

@@ -118,7 +118,8 @@ class CrisisIntervention(RunIntervention):
 
     @model_validator(mode="after")
     def _does_something(self) -> Self:
-        if not (self.set_to or self.set_agents or self.events or self.mute or self.unmute):
+        own = any(self.set_agents.values())
+        if not (self.set_to or own or self.events or self.mute or self.unmute):
             raise ValueError(
                 "an intervention needs 'set', 'set_agents', 'events', 'mute' or 'unmute'"
             )

@@ -14,7 +14,7 @@ from llmsim_lab.context.composed import ComposedModules
 from llmsim_lab.context.game_engine import GameEngine
 from llmsim_lab.context.loader import ModuleLoader
 from llmsim_lab.context.table import Variables, initial_values
-from llmsim_lab.errors import ConfigError
+from llmsim_lab.errors import ConfigError, DataError
 from llmsim_lab.files import data_path
 from llmsim_lab.settings import Settings
 from llmsim_lab.yaml_file import YamlFile
@@ -111,7 +111,7 @@ class CrisisScenario(Settings):
                 and key.
         """
         shipped = isinstance(name, str) and not name.endswith((".yaml", ".yml"))
-        path = data_path(f"scenarios/{name}.yaml") if shipped else Path(name)
+        path = _shipped(str(name)) if shipped else Path(name)
         source = YamlFile.read(path, example="title: A crisis")
         scenario = source.parse(cls)
         scenario._source = source
@@ -205,3 +205,16 @@ class CrisisScenario(Settings):
         if self._source is not None:
             return self._source.fault(place, what)
         return f"{'.'.join(place)}: {what}"
+
+
+def _shipped(name: str) -> Path:
+    """Return the file of a scenario that ships with the package."""
+    try:
+        return data_path(f"scenarios/{name}.yaml")
+    except DataError as error:
+        files = sorted(data_path("scenarios").glob("*.yaml"))
+        there = [path.stem for path in files if YamlFile.read(path).values.get("kind") == "crisis"]
+        raise ConfigError(
+            f"no scenario {name!r:.80} ships with the package; there are: {', '.join(there)}. For "
+            "one of your own give its file's path, ending in .yaml"
+        ) from error

@@ -8,7 +8,7 @@ from typing import Any
 
 from llmsim_lab.text import number
 
-__all__ = ["event_line", "humanise", "names_a_speaker", "quote", "section", "value_text"]
+__all__ = ["event_line", "humanise", "names_a_speaker", "quote", "section", "spoken", "value_text"]
 
 _SPEECH = re.compile(r""":[*_]*\s*["\u201c\u201d\u201e\u00ab]""")
 """A colon and an opening quotation mark, however a model sets them."""
@@ -59,12 +59,15 @@ def quote(speaker: str, words: str, names: Collection[str] = ()) -> str:
         names: of all who could speak, in ``casefold``.
     """
     words = words.strip()
-    if not words:
-        return f"{speaker}: (said nothing)"
     if "===" in words or names_a_speaker(words):
         first, *rest = words.splitlines()  # the first stands behind the speaker's name
         words = "\n".join([first, *[_marked(line, names) for line in rest]])
-    return f'{speaker}: "{words}"'
+    return spoken(speaker, words)
+
+
+def spoken(speaker: str, words: str) -> str:
+    """Return what ``quote`` makes of words that are stripped and need no mark."""
+    return f'{speaker}: "{words}"' if words else f"{speaker}: (said nothing)"
 
 
 def names_a_speaker(words: str) -> bool:

@@ -4,12 +4,12 @@ from llmsim_lab.experiments.ablation import (
     Ablation,
     AblationConfig,
     PromptText,
-    module_ablation,
     word_distance,
 )
 from llmsim_lab.experiments.experiment import PromptExperiment
 from llmsim_lab.experiments.plan import Plan, Progress
 from llmsim_lab.experiments.setup import Variant
+from llmsim_lab.experiments.silencing import module_ablation
 from llmsim_lab.experiments.statistics import Difference, Noise, Outcome
 
 __all__ = [

@@ -7,7 +7,7 @@ too: a change counts only as far as it exceeds that noise.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from pydantic import Field, model_validator
 
 from llmsim_lab.concurrency import gather_all
-from llmsim_lab.context import CrisisSimulation, LLMCrisisAgent
+from llmsim_lab.context import LLMCrisisAgent
 from llmsim_lab.errors import ConfigError
+from llmsim_lab.experiments.arms import Pieces, arms_frame, budget_note
 from llmsim_lab.experiments.intervals import Interval, Pair, mean_of, paired_interval
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.prompts import Prompt, RenderedPrompt
@@ -33,7 +34,6 @@ __all__ = [
     "AblationTurn",
     "Answers",
     "PromptText",
-    "module_ablation",
     "word_distance",
 ]
 
@@ -80,6 +80,8 @@ class AblationConfig(RunConfig):
         prompts: two by name: the reference, then the other.
         response_format: the parts of an answer, as a briefing has them.
         about: whose prompt of which turn, for people.
+        arms: by prompt, its sections and what was cut from it, where that is known.
+        silenced: what was left out on purpose, as the sections' sources name it.
     """
 
     name: Annotated[str, Field(min_length=1)] = "ablation"
@@ -87,11 +89,17 @@ class AblationConfig(RunConfig):
     prompts: dict[str, PromptText]
     response_format: tuple[str, ...] = ()
     about: str = ""
+    arms: dict[str, Pieces] = Field(default_factory=dict)
+    silenced: tuple[str, ...] = ()
 
     @model_validator(mode="after")
     def _two(self) -> Self:
         if len(self.prompts) != 2:
             raise ValueError(f"prompts: {len(self.prompts)} are given; two are compared")
+        if self.arms and list(self.arms) != list(self.prompts):
+            raise ValueError(
+                f"arms are of {', '.join(self.arms)}; the prompts are {', '.join(self.prompts)}"
+            )
         return self
 
 
@@ -221,8 +229,24 @@ class Ablation(Run[Answers, AblationTurn, AblationConfig, _Nothing]):
         columns = ["sample", "prompt", "status", "words", "prompt_tokens"]
         return pd.DataFrame(rows, columns=columns)
 
+    @property
+    def arms(self) -> pd.DataFrame:
+        """Each prompt's sections and what was cut from it; see ``arms.arms_frame``.
+
+        Empty where the prompts came without their sections.
+        """
+        return arms_frame(self.config.arms)
+
+    @property
+    def budget_note(self) -> str:
+        """What a token budget made different beside what was silenced; empty if nothing."""
+        return budget_note(self.config.arms, but=self.config.silenced)
+
     def verdict(self) -> str:
-        """Say in a few sentences what was found, and how sure that is."""
+        """Say in a few sentences what was found, how sure that is, and what else differed."""
+        return " ".join(filter(None, (self._found(), self.budget_note)))
+
+    def _found(self) -> str:
         rows = [self.own_columns(turn) for turn in self.turns[1:]]
         whole = [row for row in rows if row["excess"] is not None]
         lost = len(rows) - len(whole)
@@ -269,49 +293,3 @@ class Ablation(Run[Answers, AblationTurn, AblationConfig, _Nothing]):
             Series(column="noise", label="Noise", short="noise"),
             Series(column="excess", label="Change beyond noise", short="excess"),
         )
-
-
-def module_ablation(
-    simulation: CrisisSimulation,
-    agent: str,
-    turn: int | None = None,
-    *,
-    silenced: Iterable[str],
-    samples: int = 5,
-    llm_client: LLMClient | None = None,
-    tape: Tape | str | Path | None = None,
-) -> Ablation:
-    """Return a comparison of an agent's prompt with the same without some modules' words.
-
-    Nothing is asked until it is run.
-
-    Args:
-        simulation: the run; it is left as it is.
-        agent: whose prompt.
-        turn: of which turn; the latest if not given.
-        silenced: the modules that say nothing.
-        samples: how many.
-        llm_client: the model; the run's own if not given.
-        tape: where to record it.
-
-    Raises:
-        ConfigError: there is no such agent, turn or module, or no module is named.
-    """
-    names = list(silenced)
-    if not names:
-        raise ConfigError("silenced is empty: name a module whose words are to be left out")
-    whole = simulation.context_of(agent, turn)
-    without = simulation.context_of(agent, turn, silenced=names)
-    at = simulation.turn if turn is None else turn
-    config = AblationConfig(
-        name=f"without {', '.join(names)}",
-        turns=samples,
-        seed=simulation.config.seed,
-        prompts={
-            "as it was": PromptText.of(whole),
-            f"without {', '.join(names)}": PromptText.of(without),
-        },
-        response_format=simulation.config.scenario.briefing.response_format,
-        about=f"{agent}, turn {at}",
-    )
-    return Ablation(config, llm_client=llm_client or simulation.llm_client, tape=tape)

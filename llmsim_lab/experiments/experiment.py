@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from inspect import isawaitable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,8 +14,9 @@ from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.experiments import keeping
 from llmsim_lab.experiments.bench import Bench, Sample
 from llmsim_lab.experiments.plan import Plan, Progress, plan_of, schedule_of
+from llmsim_lab.experiments.playing import Played, play_all
 from llmsim_lab.experiments.results import Results
-from llmsim_lab.experiments.rows import came_off, samples_frame
+from llmsim_lab.experiments.rows import samples_frame
 from llmsim_lab.experiments.setup import (
     Variant,
     check_rendering,
@@ -95,7 +96,7 @@ class PromptExperiment(Results):
         self.seed = seed_of(seed, self.config)
         self.llm_client = None if keeping.asks_nobody(client) else client
         check_rendering(self.variants, self.turns, self.bench)
-        self.played: list[tuple[Sample, Turn]] = []
+        self.played: list[Played] = []
         self.run_id: int | None = None
         self._loaded = 0
         self._running = False
@@ -143,23 +144,8 @@ class PromptExperiment(Results):
     @property
     def storage(self) -> str:
         """Where the results are kept, in words."""
-        tape = self.simulation.tape
-        if tape is None:
-            return "Results are kept in memory only: the run is on no tape."
-        if tape.read_only and self.run_id is not None:
-            there = f"{self._loaded} samples are recorded on {tape.path.name}"
-            if self._loaded == len(self.schedule):
-                return f"All {there}."
-            return (
-                f"{there}; further ones are kept in memory only, since it is open for reading only "
-                "(pass Tape(path) to record them)."
-            )
-        if tape.read_only:
-            return (
-                f"Results are kept in memory only: {tape.path.name} is open for reading only "
-                "(pass Tape(path) to record them)."
-            )
-        return f"Results are recorded on {tape.path.name}."
+        loaded = self._loaded if self.run_id is not None else None
+        return keeping.storage_of(self.simulation.tape, loaded, total=len(self.schedule))
 
     def plan(self) -> Plan:
         """Return what is still to be played, and an estimate of what it takes."""
@@ -187,24 +173,17 @@ class PromptExperiment(Results):
         if self._running:
             raise ConfigError("this experiment is running; wait for it, or cancel it")
         self._running = True
-        outcome = "interrupted"
-        taping = None
         try:
-            taping = self._begin()
-            if taping is not None:
-                await taping.before_turn(self.llm_client)
-            await self._play_all(self.llm_client, taping, on_progress)
-            outcome = "done"
-        except Exception as error:
-            outcome = f"failed: {error}"
-            raise
+            await play_all(
+                self.schedule,
+                self.played,
+                play=partial(self._play, client=self.llm_client),
+                client=self.llm_client,
+                taping=self._begin(),
+                on_progress=on_progress,
+            )
         finally:
             self._running = False
-            if taping is not None:
-                try:
-                    taping.ended(outcome)
-                finally:
-                    taping.close()
         return self.frame
 
     def _begin(self) -> keeping.Recording | None:
@@ -220,38 +199,7 @@ class PromptExperiment(Results):
             return taping
         return keeping.go_on(self.simulation, tape, self.run_id)
 
-    async def _play_all(
-        self,
-        client: LLMClient,
-        taping: keeping.Recording | None,
-        on_progress: Callable[[Progress], object] | None,
-    ) -> None:
-        schedule = self.schedule
-        for sample in schedule[len(self.played) :]:
-            try:
-                played = await self._play(sample, client, taping.recorder if taping else None)
-            except BaseException as error:
-                if taping is not None:
-                    taping.failed(error)
-                raise
-            if taping is not None:
-                played = taping.done(played, {})
-            self.played.append((sample, played))
-            if on_progress is not None:
-                failed = sum(not came_off(*result) for result in self.played)
-                heard = on_progress(
-                    Progress(
-                        done=len(self.played),
-                        total=len(schedule),
-                        failed=failed,
-                        latest=sample,
-                        seconds=played.seconds,
-                    )
-                )
-                if isawaitable(heard):
-                    await heard
-
-    async def _play(self, sample: Sample, client: LLMClient, recorder: Recorder | None) -> Turn:
+    async def _play(self, sample: Sample, recorder: Recorder | None, *, client: LLMClient) -> Turn:
         config = self.config.model_copy(update={"seed": sample.seed})
         asked = LLMClient(config, client.backend, chosen=client.chosen)
         return await self.bench.play(sample, self.variants[sample.variant], asked, recorder)
@@ -306,12 +254,12 @@ class PromptExperiment(Results):
         if tape is None or self.run_id is None:
             raise TapeError("this experiment is on no tape; there is nothing to replay")
         nobody = LLMClient(self.config, keeping.NoModel())
-
-        async def play(sample: Sample, recorder: Recorder) -> Turn:
-            return await self._play(sample, nobody, recorder)
-
         self.played = await keeping.replayed(
-            self.simulation, tape, self.run_id, self.played, play=play
+            self.simulation,
+            tape,
+            self.run_id,
+            self.played,
+            play=partial(self._play, client=nobody),
         )
         return self.frame
 

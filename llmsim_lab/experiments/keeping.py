@@ -34,6 +34,7 @@ __all__ = [
     "recorded_settings",
     "recorded_temperature",
     "replayed",
+    "storage_of",
     "variants_of",
 ]
 
@@ -230,3 +231,29 @@ def recorded_config(info: RunInfo) -> LLMConfig:
 def recorded_temperature(info: RunInfo) -> float:
     """Return the temperature that an experiment was run at."""
     return recorded_config(info).temperature
+
+
+def storage_of(tape: Tape | None, loaded: int | None, *, total: int) -> str:
+    """Say where an experiment's results are kept.
+
+    Args:
+        tape: the one that the run is on, if any.
+        loaded: how many samples came from it; None where the experiment is not on it yet.
+        total: how many samples there are to be.
+    """
+    if tape is None:
+        return "Results are kept in memory only: the run is on no tape."
+    if not tape.read_only:
+        return f"Results are recorded on {tape.path.name}."
+    if loaded is None:
+        return (
+            f"Results are kept in memory only: {tape.path.name} is open for reading only "
+            "(pass Tape(path) to record them)."
+        )
+    there = f"{loaded} samples are recorded on {tape.path.name}"
+    if loaded == total:
+        return f"All {there}."
+    return (
+        f"{there}; further ones are kept in memory only, since it is open for reading only "
+        "(pass Tape(path) to record them)."
+    )

@@ -11,13 +11,13 @@ from markupsafe import Markup
 
 from llmsim_lab.context import CrisisSimulation
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.experiments.ablation import Ablation, module_ablation
+from llmsim_lab.experiments import Ablation, module_ablation
 from llmsim_lab.experiments.keeping import asks_nobody
 from llmsim_lab.lab.choices import Choices, checkbox
 from llmsim_lab.lab.inputs import dropdown, number_box, row
 from llmsim_lab.lab.prompt_html import messages_html
 from llmsim_lab.lab.source import Source, simulation_of
-from llmsim_lab.lab.texts import block, prose
+from llmsim_lab.lab.texts import block, prose, sideways
 from llmsim_lab.lab.widget import LabWidget, button, settled
 from llmsim_lab.lab.xray_html import (
     as_attempt,
@@ -205,9 +205,9 @@ class ContextXRay(LabWidget):
     def _draw(self) -> None:
         whole, shown = self.whole, self.shown
         self.heading.value = str(title_line(self._title(whole, shown)))
-        self.sections.value = str(block(sections_table(whole, shown)))
+        self.sections.value = str(sideways(sections_table(whole, shown), name="Sections"))
         self.prompt.value = str(messages_html(as_attempt(shown), shown.provenance))
-        changes = [title_line("Without what is unticked"), *changed(whole, shown)]
+        changes = [title_line("What unticking changes"), *changed(whole, shown)]
         self.changes.value = str(block(*changes)) if self.silenced else ""
         self.answers.value = str(self._answers_html())
 

@@ -21,6 +21,7 @@ from llmsim_lab.runs.forks import fork_of
 from llmsim_lab.runs.history import History
 from llmsim_lab.runs.kind import ConfigT, InterventionT, StateT, TurnT
 from llmsim_lab.runs.manifest import make_manifest
+from llmsim_lab.runs.planning import last_turn, say_if_unreached
 from llmsim_lab.runs.records import tape_turn
 from llmsim_lab.runs.registry import register
 from llmsim_lab.runs.series import Series
@@ -78,6 +79,7 @@ class Run(History[StateT, TurnT, ConfigT, InterventionT]):
         self._taping: Taping | None = None
         for intervention in config.interventions:
             self._plan(intervention)
+            say_if_unreached(intervention, run=config.name, last=self.last_turn)
         if tape is not None:
             self._record(tape if isinstance(tape, Tape) else Tape(tape))
 
@@ -98,6 +100,14 @@ class Run(History[StateT, TurnT, ConfigT, InterventionT]):
     def planned(self) -> Mapping[int, Sequence[InterventionT]]:
         """What was or is to be done from outside, by turn."""
         return self._planned
+
+    @property
+    def last_turn(self) -> int | None:
+        """The turn at which a whole run ends: after the configuration's turns; None if without end.
+
+        A run that was played beyond it ends after as many turns again, as ``run()`` plays them.
+        """
+        return last_turn(first=self.turns[0].number, now=self.turn, turns=self.config.turns)
 
     @property
     def tape(self) -> Tape | None:
@@ -129,12 +139,15 @@ class Run(History[StateT, TurnT, ConfigT, InterventionT]):
     def intervene(self, turn: int, **values: Any) -> InterventionT:
         """Change the state of a turn from outside, now or when the run gets there.
 
+        One planned for a turn after ``last_turn`` is kept, and a WARNING says that it is not
+        reached unless the run is played on.
+
         Args:
             turn: the number of the state that is changed: the latest one, or one to come.
             values: what is done, as the kind's ``intervention_type`` takes it.
 
         Raises:
-            ConfigError: the turn has passed, or a name or value is wrong.
+            ConfigError: the turn has passed or is being played, or a name or value is wrong.
         """
         return self.add_intervention(
             checked(type(self).intervention_type, {"turn": turn, **values})
@@ -142,6 +155,11 @@ class Run(History[StateT, TurnT, ConfigT, InterventionT]):
 
     def add_intervention(self, intervention: Any) -> InterventionT:
         """Do what ``intervene`` does with an intervention that was made before."""
+        if self._stepping and intervention.turn <= self.turn + 1:
+            raise ConfigError(
+                f"turn {intervention.turn} cannot be changed while turn {self.turn + 1} is being "
+                f"played; wait until it is done, or intervene at turn {self.turn + 2} or later"
+            )
         turns, planned = list(self.turns), {at: list(its) for at, its in self._planned.items()}
         self._plan(intervention)
         if self._taping is not None:
@@ -150,6 +168,7 @@ class Run(History[StateT, TurnT, ConfigT, InterventionT]):
             except TapeError:
                 self.turns, self._planned = turns, planned
                 raise
+        say_if_unreached(intervention, run=self.config.name, last=self.last_turn)
         added: InterventionT = intervention
         return added
 

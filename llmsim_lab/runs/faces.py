@@ -31,12 +31,21 @@ def run_html(run: Run[Any, Any, Any, Any]) -> Markup:
         ("tape", f"not recorded: {run.unrecorded}" if run.unrecorded else where),
         ("decisions", _shares(run.statuses)),
     ]
+    facts += [("planned", words) for words in _to_come(run)]
     return join(
         [
             pairs(facts, caption=f"{type(run).__name__} {run.config.name!r}"),
             _latest(run),
         ]
     )
+
+
+def _to_come(run: Run[Any, Any, Any, Any]) -> Iterable[str]:
+    last = run.last_turn
+    for at in sorted(at for at in run.planned if at > run.turn):
+        for item in run.planned[at]:
+            beyond = last is not None and at > last
+            yield f"{item}{f' (after the last turn, {last})' if beyond else ''}"
 
 
 def _shares(statuses: Mapping[Any, float]) -> Markup:

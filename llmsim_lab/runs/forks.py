@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from llmsim_lab.checks import whole_number
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm import LLMClient, ScriptedBackend, Tape
 from llmsim_lab.llm.tape import Verb
@@ -46,11 +47,16 @@ def fork_of(
     tape: Tape | None = None,
 ) -> RunT:
     """Return a run that goes on from a turn of another; see ``Run.fork``."""
-    at = simulation.turn if turn is None else turn
+    at = simulation.turn if turn is None else whole_number("turn", turn)
     first = simulation.turns[0].number
     if not first <= at <= simulation.turn:
         raise ConfigError(
             f"turn {at} cannot be forked from: the run has turns {first} to {simulation.turn}"
+        )
+    if isinstance(intervene, Mapping) or not all(isinstance(it, Mapping) for it in intervene):
+        raise ConfigError(
+            f"intervene={intervene!r:.120} must be a list of interventions, each a dict: "
+            "intervene=[{'turn': 3, ...}]"
         )
     client = _live_client(simulation, llm_client)
     turns = list(simulation.turns[: at - first + 1])

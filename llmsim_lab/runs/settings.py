@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Protocol, Self, TypeVar
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 
+from llmsim_lab.checks import whole_number
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMConfig
 from llmsim_lab.settings import Settings
@@ -88,6 +89,11 @@ class RunIntervention(Settings):
     """
 
     turn: Annotated[int, Field(ge=0)]
+
+    @field_validator("turn", mode="before")
+    @classmethod
+    def _whole(cls, turn: Any) -> int:
+        return whole_number("turn", turn)  # numpy's too, as frames have them; True is none
 
     def __str__(self) -> str:
         done = [f"{name}={value}" for name, value in self if name != "turn" and value]

@@ -11,6 +11,7 @@ from llmsim_lab.concurrency import gather_all
 from llmsim_lab.economy.rules import TaylorRule
 from llmsim_lab.economy.shocks import NO_SHOCKS
 from llmsim_lab.engines import EconomicEngine, Engine
+from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.models import GlobalState, LLMReasoningChain, SimulationState
 from llmsim_lab.prompts import Prompt
@@ -143,6 +144,9 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
     ) -> Intervention:
         """Change the state of a turn from outside, now or when the run gets there.
 
+        One planned for a turn after ``last_turn`` is kept, and a WARNING says that it is not
+        reached unless the run is played on.
+
         Args:
             turn: the number of the state that is changed: the latest one, or one to come.
             set: variables and their new values, in their own units.
@@ -151,7 +155,7 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
             note: why, for the record.
 
         Raises:
-            ConfigError: the turn has passed, or a name or value is wrong.
+            ConfigError: the turn has passed or is being played, or a name or value is wrong.
         """
         return super().intervene(turn, set=dict(set or {}), shock=dict(shock or {}), note=note)
 
@@ -186,10 +190,20 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
         )
 
     def state_at(self, turn: Turn, state: GlobalState | SimulationState) -> SimulationState:
-        """Return another state in a turn's place: its number, period and chains stay."""
+        """Return another state in a turn's place: its number, period and chains stay.
+
+        Raises:
+            ConfigError: it is no state.
+        """
         economy = state.global_state if isinstance(state, SimulationState) else state
+        if not isinstance(economy, GlobalState):
+            raise ConfigError(
+                f"state={state!r:.80} is no GlobalState or SimulationState; to set single "
+                "variables: fork(intervene=[{'turn': ..., 'set': {'inflation': 9}}])"
+            )
         agents = state.agents if isinstance(state, SimulationState) else turn.state.agents
-        return turn.state.model_copy(update={"global_state": economy, "agents": agents})
+        own = turn.state.model_copy(update={"global_state": economy, "agents": agents})
+        return build.with_agents(own, self.agents)
 
     def _about(self) -> str:
         names = ", ".join(agent.name for agent in self.agents[:3])

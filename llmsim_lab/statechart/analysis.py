@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "agent_frame",
     "all_posts",
+    "likes_of",
     "moves_frame",
     "post_frame",
     "state_frame",
@@ -32,6 +33,13 @@ def all_posts(turns: Sequence[SocialTurn]) -> dict[int, Post]:
     known = {entry.post.id: entry.post for entry in first.feed}
     known |= {post.id: post for post in first.kept}
     return known | {post.id: post for turn in turns for post in turn.state.new_posts}
+
+
+def likes_of(turns: Sequence[SocialTurn]) -> Counter[int]:
+    """Return how often each post was liked, by its id; the first state's own counts included."""
+    likes = Counter({entry.post.id: entry.likes for entry in turns[0].state.feed})
+    likes.update(like.post for turn in turns[1:] for like in turn.likes)
+    return likes
 
 
 def state_frame(turns: Sequence[SocialTurn]) -> pd.DataFrame:
@@ -100,13 +108,22 @@ def post_frame(turns: Sequence[SocialTurn]) -> pd.DataFrame:
 
     Columns: ``author``, ``round``, ``kind``, ``topics``, ``text``, ``likes``, ``replies``,
     ``reshares``, ``engagement`` (the three together), ``root``. What a reshare was answered with
-    counts for the reshare.
+    counts for the reshare. A run that began from a state goes on from that state's counts.
     """
     import pandas as pd
 
     posts = all_posts(turns)
-    likes = Counter(like.post for turn in turns for like in turn.likes)
-    answers = Counter((post.parent, post.kind) for post in posts.values())
+    likes = likes_of(turns)
+    first = {entry.post.id: entry for entry in turns[0].state.feed}
+    old = all_posts(turns[:1]).keys()
+    answers = Counter(
+        (post.parent, post.kind)
+        for post in posts.values()
+        if post.id not in old or post.parent not in first  # else the first state has counted it
+    )
+    for number, entry in first.items():
+        answers[number, "reply"] += entry.replies
+        answers[number, "reshare"] += entry.reshares
     rows: list[dict[str, Any]] = []
     for number, post in sorted(posts.items()):
         replies, reshares = answers[number, "reply"], answers[number, "reshare"]

@@ -24,7 +24,6 @@ from llmsim_lab.statechart.states import AgentState
 from llmsim_lab.statechart.writers import LLMWriter, PhraseWriter
 
 __all__ = [
-    "check_state",
     "initial_state",
     "make_agents",
     "make_chart",
@@ -148,24 +147,6 @@ def initial_state(config: SocialConfig, chart: Statechart[AgentState]) -> Social
         new_posts=posts,
         next_post=len(posts) + 1,
     )
-
-
-def check_state(state: SocialState, config: SocialConfig) -> None:
-    """Refuse a state of other users than the configuration's.
-
-    Raises:
-        ConfigError: it names the first difference.
-    """
-    there = [person.name for person in state.people]
-    names = [profile.name for profile in config.agents]
-    if there != names:
-        first = next(
-            (f"{a!r} where {b!r} is" for a, b in zip(there, names, strict=False) if a != b),
-            f"{len(there)} users where there are {len(names)}",
-        )
-        raise ConfigError(
-            f"the state is not one of this run's users: it has {first} in the configuration"
-        )
 
 
 def with_intervention(

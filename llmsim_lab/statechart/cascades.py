@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.statechart.analysis import all_posts
+from llmsim_lab.statechart.analysis import all_posts, likes_of
 from llmsim_lab.statechart.posts import Post
 from llmsim_lab.statechart.state import SocialTurn
 from llmsim_lab.text import clip, printable
@@ -131,7 +131,7 @@ class Cascade:
 def cascades(turns: Sequence[SocialTurn]) -> list[Cascade]:
     """Return a run's cascades, the largest first, of equals the older."""
     posts = all_posts(turns)
-    likes = Counter(like.post for turn in turns for like in turn.likes)
+    likes = likes_of(turns)
     together: dict[int, list[Post]] = {}
     for number, post in sorted(posts.items()):
         root = post.root if post.root is not None else number

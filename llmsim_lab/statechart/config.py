@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.runs import RunConfig, RunIntervention
@@ -114,6 +114,11 @@ class SocialIntervention(RunIntervention):
     ban: tuple[Name, ...] = ()
     unban: tuple[Name, ...] = ()
     note: str = ""
+
+    @field_validator("ban", "unban", mode="before")
+    @classmethod
+    def _one_name_is_a_list(cls, names: Any) -> Any:
+        return (names,) if isinstance(names, str) else names
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -73,7 +73,7 @@ class FeedSelector:
         for row, entry in enumerate(feed):
             for topic in entry.post.topics:
                 if topic in self._columns:
-                    about[row, self._columns[topic]] = 1.0
+                    about[row, self._columns[topic]] += 1.0  # as often as the post names it
         counts = np.array([max(len(entry.post.topics), 1) for entry in feed], dtype=np.float64)
         match = (self._interests @ about.T) / counts
         general = np.array(_appeal(feed, config, state.round), dtype=np.float64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field, StringConstraints
+from pydantic import Field, StringConstraints, field_validator
 
 from llmsim_lab.settings import Settings
 
@@ -55,3 +55,10 @@ class PostConfig(Settings):
     author: Name
     text: Annotated[str, StringConstraints(min_length=1, max_length=5_000)]
     topics: Annotated[tuple[Topic, ...], Field(min_length=1)]
+
+    @field_validator("text")
+    @classmethod
+    def _says_something(cls, text: str) -> str:
+        if not text.strip():
+            raise ValueError("the post says nothing; give it words, or leave it out")
+        return text

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from llmsim_lab.checks import whole_number
 from llmsim_lab.concurrency import gather_all
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient, Tape
@@ -15,7 +17,6 @@ from llmsim_lab.runs import Run, Series
 from llmsim_lab.statechart.agent import SocialAgent, agents_in_state, state_distribution
 from llmsim_lab.statechart.analysis import all_posts
 from llmsim_lab.statechart.build import (
-    check_state,
     initial_state,
     make_agents,
     make_chart,
@@ -30,12 +31,12 @@ from llmsim_lab.statechart.config import SocialConfig, SocialIntervention
 from llmsim_lab.statechart.feed import FeedSelector
 from llmsim_lab.statechart.posts import Post
 from llmsim_lab.statechart.rounds import Plan, make_moves, next_state, plan_round
+from llmsim_lab.statechart.shown import SERIES, columns_of, words_of
+from llmsim_lab.statechart.soundness import check_history, check_state
 from llmsim_lab.statechart.state import SocialState, SocialTurn
 from llmsim_lab.statechart.states import AgentState
 
 __all__ = ["SocialSimulation"]
-
-_MOST_IN_WORDS = 20
 
 
 class _Chooses(Protocol):
@@ -103,7 +104,7 @@ class SocialSimulation(Run[SocialState, SocialTurn, SocialConfig, SocialInterven
         self._selector = FeedSelector(config.feed, config.agents, seed=config.seed)
         if state is None:
             state = initial_state(config, self.chart)
-        check_state(state, config)
+        self._check_sound(state, config)
         first = SocialTurn(number=state.round, state=state)
         super().__init__(config, first=first, llm_client=llm_client, given=given, tape=tape)
         self._recount()
@@ -153,7 +154,7 @@ class SocialSimulation(Run[SocialState, SocialTurn, SocialConfig, SocialInterven
         Raises:
             ConfigError: the run has no such round.
         """
-        at = self.turn + 1 if turn is None else turn
+        at = self.turn + 1 if turn is None else whole_number("turn", turn)
         first = self.turns[0].number
         if not first < at <= self.turn + 1:
             raise ConfigError(
@@ -185,7 +186,13 @@ class SocialSimulation(Run[SocialState, SocialTurn, SocialConfig, SocialInterven
     ) -> tuple[Post, LLMReasoningChain | None]:
         if post.kind == "reshare":
             return post, None
-        return await self.writer.write(agent, post, about)
+        written, chain = await self.writer.write(agent, post, about)
+        if written != replace(post, text=written.text) or not written.text.strip():
+            raise ConfigError(
+                f"{type(self.writer).__name__} made {written!r:.200} of {post!r:.200}; a writer "
+                "gives a post its text, and changes nothing else"
+            )
+        return written, chain
 
     def _set(self, state: SocialState) -> None:
         """Put the users where a state has them."""
@@ -262,15 +269,26 @@ class SocialSimulation(Run[SocialState, SocialTurn, SocialConfig, SocialInterven
         return f", {len(self.agents)} users, {len(self.state.feed)} posts in circulation{lost}"
 
     def state_at(self, turn: SocialTurn, state: Any) -> SocialState:
-        """Return another state in a turn's place, for a fork; it must be of the same round."""
+        """Return another state in a turn's place, for a fork; it must be of the same round.
+
+        Raises:
+            ConfigError: it is none, or not sound: a user is in no state of the chart, a post refers
+                to one that cannot be, or is not as the rounds before left it.
+        """
         own = super().state_at(turn, state)
-        check_state(own, self.config)
+        self._check_sound(own, self.config)
         if own.round != turn.number:
             raise ConfigError(
                 f"the state is that of round {own.round}, not of {turn.number}; "
                 "dataclasses.replace(state, round=...) makes it one"
             )
+        before = self.turns[: turn.number - self.turns[0].number]
+        if before:
+            check_history(own, all_posts(before))
         return own
+
+    def _check_sound(self, state: SocialState, config: SocialConfig) -> None:
+        check_state(state, users=[profile.name for profile in config.agents], chart=self.chart)
 
     @classmethod
     def own_columns(cls, turn: SocialTurn) -> dict[str, Any]:
@@ -279,50 +297,18 @@ class SocialSimulation(Run[SocialState, SocialTurn, SocialConfig, SocialInterven
         Columns: one for each state; ``moves``; ``asked``, ambiguous moves; ``likes``, ``posts``,
         ``replies``, ``reshares``, made in the round; ``banned``, users.
         """
-        counts = dict.fromkeys((state.value for state in AgentState), 0)
-        for person in turn.state.people:
-            counts[person.state] += 1
-        made = [post.kind for post in turn.state.new_posts]
-        return {
-            **counts,
-            "moves": len(turn.moves),
-            "asked": turn.asked,
-            "likes": len(turn.likes),
-            "posts": made.count("original"),
-            "replies": made.count("reply"),
-            "reshares": made.count("reshare"),
-            "banned": sum(person.banned for person in turn.state.people),
-        }
+        return columns_of(turn)
 
     @classmethod
     def in_words(cls, turn: SocialTurn) -> Sequence[str]:
         """Return how many did what, and the first few moves that were decided."""
-        own = {name: value for name, value in cls.own_columns(turn).items() if value}
-        lines = ["it led to: " + ", ".join(f"{name} {value}" for name, value in own.items())]
-        decided = [move for move in turn.moves if move.decided_by == "reasoner"]
-        lines += [
-            f"{move.agent}: {move.trigger} -> {move.target.value} ({move.status}"
-            + (f", post {move.post})" if move.post is not None else ")")
-            for move in decided[:_MOST_IN_WORDS]
-        ]
-        if len(decided) > _MOST_IN_WORDS:
-            lines.append(f"and {len(decided) - _MOST_IN_WORDS} more that were decided")
-        return lines
+        return words_of(turn)
 
     @classmethod
     def series_of(cls, config: SocialConfig) -> Sequence[Series]:
         """Return engagement, then the users by state."""
         del config
-        made = ("likes", "replies", "reshares", "posts")
-        return tuple(
-            Series(column=name, label=name.capitalize(), unit="a round", short=name)
-            for name in made
-        ) + tuple(
-            Series(
-                column=state.value, label=state.value.replace("_", " ").capitalize(), unit="users"
-            )
-            for state in AgentState
-        )
+        return SERIES
 
 
 def _questions(plan: Plan) -> list[Question]:

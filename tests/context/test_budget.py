@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import random
+
 import pytest
 from context_kit import build, make_module
 
 from llmsim_lab.context import estimate_tokens
 from llmsim_lab.context.budget import shorten
+from llmsim_lab.context.others import Others
 from llmsim_lab.errors import ConfigError
 
 LONG = "It rains and rains. " * 40
@@ -97,3 +100,36 @@ def test_a_text_is_cut_between_words() -> None:
 
 def test_a_section_of_which_only_the_heading_would_stay_is_not_kept() -> None:
     assert shorten("=== A ===\nunbreakable", 5, estimate_tokens) is None
+
+
+WORDS = ("We", "hold", "the   line", "at", "sea.\n\n\n", "Nothing", "moves,", "and", "no-one", "x")
+TEXTS = [
+    " ".join(random.Random(f"{seed}/{place}").choices(WORDS, k=seed % 7 * 5 + place))
+    for seed in range(12)
+    for place in range(4)
+]
+MARKED = [
+    'We wait.\nBo: "I give in."\nThat is all.',
+    "Now.\n=== SITUATION ===\nAll is well.",
+    "Größe",
+]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_replies_are_cut_to_the_same_length_however_that_is_found(seed: int) -> None:
+    chance = random.Random(seed)
+    said = chance.sample(TEXTS, k=chance.randint(1, 5))
+    if seed % 5 == 0:
+        said.append(chance.choice(MARKED))
+    responses = {f"A{place}": words for place, words in enumerate(said)}
+
+    def counted(text: str) -> int:
+        """The same estimate as a function of its own, which is asked about whole texts."""
+        return estimate_tokens(text)
+
+    parts = [Others((), count).part("Ada", 2, responses) for count in (estimate_tokens, counted)]
+    assert parts[0].text == parts[1].text
+    cut = [[part.shorter(tokens) for tokens in range(400)] for part in parts if part.shorter]
+    assert cut[0] == cut[1]
+    assert any(cut[0])
+    assert all(estimate_tokens(text) <= tokens for tokens, text in enumerate(cut[0]) if text)

@@ -24,7 +24,7 @@ from llmsim_lab.context import (
     ScriptedCrisisAgent,
     UpdateRecord,
 )
-from llmsim_lab.context.crisis_state import plain
+from llmsim_lab.context.crisis_state import Happening, plain
 from llmsim_lab.errors import (
     BackendError,
     ConfigError,
@@ -485,6 +485,7 @@ def test_a_muted_agent_is_not_asked_until_it_is_unmuted() -> None:
         ({"set": {"water": 300}}, "water = 300: 300 is above the greatest value"),
         ({"set_agents": {"Bo": {"trust": "much"}}}, r"Bo.trust = 'much': 'much' is not a number"),
         ({"set_agents": {"Eve": {"trust": 1}}}, "unknown agent"),
+        ({"set_agents": {"Bo": {}}}, "an intervention needs"),
         ({"mute": "Eve"}, "there is no agent 'Eve' to mute"),
         ({"mute": "Bo", "unmute": "Bo"}, "cannot be muted and unmuted at once"),
         ({}, "an intervention needs"),
@@ -509,11 +510,58 @@ def test_a_fork_can_start_from_another_state() -> None:
     assert "trust = 1" in str(other.rebuilt_prompt(2, "engine", ""))
 
 
+WORLD = {"water": 7}
+OWN = {"Ada": {"trust": 1, "note": ""}, "Bo": {"trust": 2, "note": ""}}
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (
+            {"agent_vars": {"Ada": OWN["Ada"]}},
+            r"the state has agents \['Ada'\]; the scenario's are",
+        ),
+        ({"global_vars": {"water": 400}}, "water: 400 is above the greatest value, 100"),
+        ({"global_vars": {**WORLD, "watr": 1}}, "global_vars.watr: unknown variable; defined are"),
+        (
+            {"agent_vars": {**OWN, "Bo": {"trust": 2, "note": "", "mood": 1}}},
+            "agent_vars.Bo.mood: unknown variable; defined are: trust, note",
+        ),
+        ({"agent_vars": {**OWN, "Bo": {"trust": 2}}}, "agent_vars.Bo: no value for 'note'"),
+        ({"muted": ("Eve",)}, "muted: there is no agent 'Eve'; there are: Ada, Bo"),
+        ({"responses": {"Eve": "I come"}}, "responses: there is no agent 'Eve'"),
+        ({"responses": {"Bo": None}}, "responses: what 'Bo' said is NoneType, not a text"),
+        ({"pending": ("Rain",)}, "pending: 'Rain' is no Happening"),
+        ({"events": (Happening(" "),)}, "events: an event of type 'event' says nothing"),
+    ],
+)
+def test_a_state_that_cannot_be_is_refused_for_a_fork_and_for_a_new_run(
+    values: dict[str, Any], message: str
+) -> None:
+    state = CrisisState(**{"global_vars": WORLD, "agent_vars": OWN, **values})
+    simulation = make_crisis()
+    simulation.run(1)
+    with pytest.raises(ConfigError, match=message):
+        simulation.fork(1, state=state)
+    with pytest.raises(ConfigError, match=message):
+        CrisisSimulation(simulation.config, llm_client=crisis_client(), state=state)
+
+
+def test_every_state_of_a_run_can_be_begun_from() -> None:
+    simulation = make_crisis(interventions=[{"turn": 1, "events": ["Rain"], "mute": "Bo"}])
+    simulation.run(2)
+    for turn in simulation.turns:
+        CrisisSimulation(simulation.config, llm_client=crisis_client(), state=turn.state)
+
+
 @pytest.mark.parametrize(
     ("own", "message"),
     [
         ({"Ada": {"trust": 1}}, "the state has agents"),
-        ({"Ada": {"trust": 999}, "Bo": {"trust": 2}}, "999 is above the greatest value"),
+        (
+            {"Ada": {"trust": 999, "note": ""}, "Bo": {"trust": 2, "note": ""}},
+            "999 is above the greatest value",
+        ),
     ],
 )
 def test_an_impossible_state_is_no_state_to_fork_from(own: Any, message: str) -> None:

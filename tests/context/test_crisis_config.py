@@ -73,7 +73,7 @@ def test_a_file_may_configure_a_run(tmp_path: Path) -> None:
     [
         ("kind: crisis\nscenario: strait\nturns: many", "line 3: turns"),
         ("kind: crisis\nscenario: strait\nscripts: {Eve: [x]}", "there is no agent 'Eve'"),
-        ("kind: crisis\nscenario: nowhere", "no data file"),
+        ("kind: crisis\nscenario: nowhere", "no scenario 'nowhere' ships"),
         ("kind: crisis\nscenario: nowhere.yaml", "cannot read the configuration"),
         ("kind: crisis\nscenario: strait\nagents: rules", "line 3: agents"),
         ("kind: weather\nscenario: strait", "no kind of simulation is called 'weather'"),

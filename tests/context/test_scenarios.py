@@ -8,7 +8,7 @@ import pytest
 from context_kit import write_module
 
 from llmsim_lab.context import CrisisScenario, ModuleLoader, apply_deterministic_updates
-from llmsim_lab.errors import ConfigError, DataError
+from llmsim_lab.errors import ConfigError
 
 SHIPPED = ["bank_run", "strait"]
 
@@ -176,8 +176,8 @@ def test_a_module_named_twice_is_refused(tmp_path: Path) -> None:
         CrisisScenario.load(path)
 
 
-def test_a_scenario_that_is_not_there_is_refused() -> None:
-    with pytest.raises(DataError, match="no data file 'scenarios/no_such"):
+def test_a_scenario_that_is_not_there_is_answered_with_those_that_are() -> None:
+    with pytest.raises(ConfigError, match=r"no scenario 'no_such' ships .* are: bank_run, strait"):
         CrisisScenario.load("no_such")
 
 

@@ -9,14 +9,16 @@ import pytest
 from crisis_kit import crisis_client, make_crisis, said, talking
 
 from llmsim_lab.calls import ChatRequest
+from llmsim_lab.context import CrisisSimulation
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.experiments.ablation import (
     Ablation,
     AblationConfig,
     PromptText,
-    module_ablation,
     word_distance,
 )
+from llmsim_lab.experiments.arms import Piece, budget_note
+from llmsim_lab.experiments.silencing import module_ablation
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.runs import find_kind, load, replay, resume
 
@@ -137,6 +139,141 @@ def test_a_module_can_be_left_out_of_a_played_turn() -> None:
     assert words["as it was"] == "ACTIONS: mud: True"
     assert words["without mud"] == "ACTIONS: mud: False"
     assert crisis.turn == 2
+
+
+def budgeted(tokens: int, *modules: tuple[str, str, int]) -> CrisisSimulation:
+    """A crisis of two turns whose modules say something, under a token budget."""
+    speaking = [
+        talking(name, words).model_copy(update={"priority": priority})
+        for name, words, priority in modules
+    ]
+    crisis = make_crisis(modules=speaking, budget_tokens=tokens)
+    crisis.run(2)
+    return crisis
+
+
+MUD = ("mud", "Mud everywhere, and more of it to come. " * 4, 90)
+WIND = ("wind", "The wind turns to the north. " * 5, 10)
+STARS = ("stars", "The stars are out.", 50)
+
+
+def roomy(*modules: tuple[str, str, int]) -> int:
+    """The tokens of Bo's whole prompt, by estimate."""
+    spans = budgeted(10_000, *modules).context_of("Bo").provenance.spans
+    return sum((span.tokens or 0) + 1 for span in spans)
+
+
+def test_the_verdict_names_a_module_that_came_in_under_the_budget() -> None:
+    crisis = budgeted(roomy(MUD, STARS), MUD, STARS, WIND)
+    ablation = module_ablation(crisis, "Bo", silenced=["mud"], samples=2)
+    ablation.run()
+    said = ablation.verdict()
+    assert "Mind the token budget: in without mud, came in: WIND (module wind)." in said
+    assert "cannot be put down to that alone" in said
+    assert "Cut for want of tokens in as it was: WIND (module wind), left out: budget_to" in said
+    assert said.endswith("in without mud: nothing.")
+    frame = ablation.arms.set_index(["prompt", "section"])
+    assert not frame.loc[("as it was", "WIND"), "there"]
+    assert frame.loc[("without mud", "WIND"), "there"]
+    assert frame.loc[("as it was", "STARS"), "cut"] == ""
+
+
+def test_without_a_budget_the_verdict_says_nothing_of_one() -> None:
+    crisis = make_crisis(modules=[talking("mud", "Mud."), talking("wind", "Wind.")])
+    crisis.run(1)
+    ablation = module_ablation(crisis, "Bo", silenced=["mud"], samples=2)
+    ablation.run()
+    assert ablation.budget_note == ""
+    assert set(ablation.arms["prompt"]) == {"as it was", "without mud"}
+
+
+def test_a_module_that_the_budget_had_cut_cannot_be_left_out() -> None:
+    crisis = budgeted(roomy(MUD) - 30, MUD)
+    shown = crisis.context_of("Bo").provenance
+    assert [cut.source for cut in shown.cuts] == ["module mud"]
+    with pytest.raises(ConfigError, match=r"is the same: MUD was left out: budget_tokens=\d+"):
+        module_ablation(crisis, "Bo", silenced=["mud"])
+
+
+def test_a_module_that_says_nothing_there_cannot_be_left_out() -> None:
+    crisis = make_crisis(modules=[talking("mud", "")])
+    crisis.run(1)
+    with pytest.raises(ConfigError, match="of Bo, turn 1, is the same: they said nothing there"):
+        module_ablation(crisis, "Bo", silenced=["mud"])
+
+
+def test_what_came_in_is_on_the_tape(tmp_path: Path) -> None:
+    crisis = budgeted(roomy(MUD, STARS), MUD, STARS, WIND)
+    ablation = module_ablation(crisis, "Bo", silenced=["mud"], samples=2, tape=tmp_path / "a.tape")
+    ablation.run()
+    ablation.close()
+    loaded = load(tmp_path / "a.tape")
+    assert isinstance(loaded, Ablation)
+    assert loaded.verdict() == ablation.verdict()
+    assert "WIND (module wind)" in loaded.budget_note
+
+
+def test_a_section_that_is_shortened_in_both_prompts_is_listed_and_no_difference() -> None:
+    short = talking("wind", WIND[1]).model_copy(update={"max_tokens": 10})
+    crisis = make_crisis(modules=[talking("mud", "Mud."), short])
+    crisis.run(1)
+    ablation = module_ablation(crisis, "Bo", silenced=["mud"], samples=2)
+    frame = ablation.arms.set_index(["prompt", "section"])
+    for prompt in ("as it was", "without mud"):
+        assert frame.loc[(prompt, "WIND"), "there"]
+        assert frame.loc[(prompt, "WIND"), "cut"].startswith("shortened to 10 tokens: max_tokens")
+    assert ablation.budget_note == ""
+
+
+def test_before_the_first_turn_it_is_the_prompt_to_come_that_is_compared() -> None:
+    crisis = make_crisis(modules=[talking("mud", "Mud.")])
+    assert module_ablation(crisis, "Bo", silenced=["mud"]).config.about == "Bo, turn 1"
+
+
+def test_arms_are_of_the_prompts() -> None:
+    prompts = {"a": PromptText.of("x"), "b": PromptText.of("y")}
+    with pytest.raises(ConfigError, match="arms are of c; the prompts are a, b"):
+        AblationConfig(prompts=prompts, arms={"c": ()})
+
+
+LONG, SHORT = "shortened to 9 tokens", "shortened to 4 tokens"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ([Piece(name="A", cut=SHORT)], [Piece(name="A", cut=LONG)], "otherwise cut: A."),
+        ([Piece(name="A")], [Piece(name="A", there=False, cut="no room")], "left out: A."),
+        (
+            [Piece(name="M", source="module m", cut=SHORT)],
+            [],
+            "In one the budget had cut what was to be silenced: M (module m): shortened to 4",
+        ),
+    ],
+)
+def test_every_difference_that_the_budget_made_is_named(
+    before: list[Piece], after: list[Piece], said: str
+) -> None:
+    assert said in budget_note({"one": tuple(before), "two": tuple(after)}, but=["module m"])
+
+
+def test_prompts_without_known_sections_have_no_note() -> None:
+    assert budget_note({}, but=[]) == ""
+
+
+def test_one_module_may_be_named_alone_and_twice_is_once() -> None:
+    crisis = make_crisis(modules=[talking("mud", "Mud.")])
+    for silenced in ("mud", ["mud", "mud"]):
+        made = module_ablation(crisis, "Bo", silenced=silenced)
+        assert made.config.name == "without mud"
+    assert "Mud." not in crisis.context_of("Bo", silenced="mud")
+
+
+@pytest.mark.parametrize("samples", [0, -1, 2.5, True])
+def test_an_ablation_needs_a_sample_or_more(samples: Any) -> None:
+    crisis = make_crisis(modules=[talking("mud", "Mud.")])
+    with pytest.raises(ConfigError, match=f"samples={samples} must be a whole number from 1"):
+        module_ablation(crisis, "Bo", silenced="mud", samples=samples)
 
 
 def test_an_ablation_of_nothing_is_refused() -> None:

@@ -15,6 +15,7 @@ from experiment_kit import SEED, hawk_of, make_experiment, make_run, opinions, s
 from llmsim_lab.calls import ChatRequest
 from llmsim_lab.errors import BackendError, LLMFailureException, TapeError, TapeMiss
 from llmsim_lab.experiments import Progress, PromptExperiment
+from llmsim_lab.experiments.keeping import storage_of
 from llmsim_lab.files import data_path
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm.tape import verify
@@ -252,3 +253,23 @@ async def test_the_committed_recording_replays_without_a_model() -> None:
     assert len(experiment.played) == len(experiment.schedule)
     assert (await experiment.replay()).equals(recorded_frame)
     assert hawk_of(experiment.simulation).slots == experiment.variants["hawkish"].slots
+
+
+@pytest.mark.parametrize(
+    ("loaded", "said"),
+    [
+        (None, "Results are kept in memory only: x.tape is open for reading only"),
+        (3, "3 samples are recorded on x.tape; further ones are kept in memory only"),
+        (8, "All 8 samples are recorded on x.tape."),
+    ],
+)
+def test_where_a_tape_is_read_only_it_is_said_what_is_on_it(
+    tmp_path: Path, loaded: int | None, said: str
+) -> None:
+    Tape(tmp_path / "x.tape").close()
+    with Tape(tmp_path / "x.tape", read_only=True) as tape:
+        assert storage_of(tape, loaded, total=8).startswith(said)
+
+
+def test_without_a_tape_results_are_in_memory_only() -> None:
+    assert storage_of(None, None, total=8).endswith("the run is on no tape.")

@@ -189,3 +189,19 @@ def test_growth_and_output_can_be_set_and_leave_the_past_alone() -> None:
     after = simulation.state.global_state
     assert (after.gdp_growth, after.total_economic_value) == (-3, 900)
     assert (after.lags, after.inflation) == (before.lags, before.inflation)
+
+
+@pytest.mark.parametrize("state", [{"inflation": 9}, 5])
+def test_what_is_no_state_is_refused_with_the_way_to_set_a_variable(state: Any) -> None:
+    simulation = rules()
+    simulation.run(1)
+    with pytest.raises(ConfigError, match=r"is no GlobalState .* fork\(intervene="):
+        simulation.fork(1, state=state)
+
+
+def test_a_state_for_a_fork_gets_the_runs_own_agents() -> None:
+    simulation = rules()
+    simulation.run(1)
+    other = simulation.fork(1, state=make_state(names=("Borduria",), inflation=9))
+    assert set(other.state.agents) == {"Aland", "Borduria"}
+    assert other.run(1).inflation[1] == 9

@@ -97,6 +97,23 @@ def test_the_feeds_own_counts_agree_with_the_frame(simulation: SocialSimulation)
         assert (row["likes"], row["replies"], row["reshares"]) == entry[1:]
 
 
+def test_a_run_that_began_from_a_state_goes_on_from_its_counts(
+    simulation: SocialSimulation,
+) -> None:
+    later = SocialSimulation(
+        simulation.config, llm_client=simulation.llm_client, state=simulation.turns[4].state
+    )
+    assert sum(entry.engagement for entry in later.state.feed) > 0
+    for _ in range(3):
+        frame = post_frame(later.turns)
+        for entry in later.state.feed:
+            row = frame.loc[entry.post.id]
+            counts = (row["likes"], row["replies"], row["reshares"])
+            assert counts == (entry.likes, entry.replies, entry.reshares)
+        assert sum(cascade.likes for cascade in cascades(later.turns)) == frame["likes"].sum()
+        later.run(1)
+
+
 def test_fallbacks_are_counted_by_user() -> None:
     made = make_social(replies=picks("nonsense"), users=3)
     made.run(3)

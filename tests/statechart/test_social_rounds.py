@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from social_kit import make_social, picks, social_config
+from social_kit import make_social, picks, social_client, social_config
 
 from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
 from llmsim_lab.statechart import (
@@ -35,7 +35,8 @@ def post(number: int, author: str = "Press", **more: Any) -> Post:
 
 
 def network(*entries: FeedEntry, people: Sequence[Person], round: int = 1) -> SocialState:  # noqa: A002
-    return SocialState(round=round, people=tuple(people), feed=entries)
+    last = max((entry.post.id for entry in entries), default=0)
+    return SocialState(round=round, people=tuple(people), feed=entries, next_post=last + 1)
 
 
 def selector(seed: int = 1, **weights: Any) -> FeedSelector:
@@ -55,6 +56,16 @@ def test_interest_recency_and_popularity_each_decide_when_alone() -> None:
     for weight, expected in (("interest", 2), ("recency", 1), ("popularity", 1)):
         chosen = selector(**{**nothing, weight: 1}).choose(state, [0, 1])
         assert [item.id for item in chosen if item] == [expected, expected]
+
+
+def test_a_topic_that_a_post_names_twice_is_no_worse_a_match() -> None:
+    people = [Person("User 1"), Person("User 2")]
+    once, twice = FeedEntry(post(1)), FeedEntry(post(2, topics=("tea", "tea")))
+    half = FeedEntry(post(3, topics=("tea", "golf")))
+    weights = {"interest": 1, "recency": 0, "popularity": 0, "noise": 0}
+    for entries, best in (((half, twice), 2), ((twice, once), 2), ((once, twice), 1)):
+        chosen = selector(**weights).choose(network(*entries, people=people), [0])
+        assert [item.id for item in chosen if item] == [best]
 
 
 def test_the_draws_follow_from_seed_and_round_and_differ_between_users() -> None:
@@ -398,6 +409,37 @@ async def test_an_injected_post_is_seen_by_others_not_by_its_author() -> None:
         "User 1": "feed_empty",
         "User 2": "sees_post",
     }
+
+
+def test_one_user_may_be_banned_by_name_alone() -> None:
+    simulation = make_social(**RULE)
+    simulation.intervene(0, ban="User 1")
+    assert simulation.to_frame()["banned"].tolist() == [1]
+
+
+def test_a_post_that_says_nothing_cannot_be_injected() -> None:
+    with pytest.raises(ConfigError, match=r"intervention at turn 1: post.text: the post says noth"):
+        make_social(**RULE).intervene(1, post={"author": "Press", "text": " ", "topics": ["tea"]})
+
+
+@pytest.mark.parametrize(
+    "change", [{"text": " "}, {"text": "Hello", "author": "Eve"}, {"text": "Hello", "id": 99}]
+)
+async def test_a_writer_that_changes_more_than_the_text_is_refused(change: dict[str, Any]) -> None:
+    class Own:
+        async def write(self, agent: Any, post: Post, about: Post | None) -> tuple[Post, None]:
+            return replace(post, **change), None
+
+    simulation = SocialSimulation(
+        social_config(1), llm_client=social_client(picks("engaging_reply")), writer=Own()
+    )
+    with pytest.raises(ConfigError, match="a writer gives a post its text, and changes nothing"):
+        await simulation.arun(8)
+
+
+def test_questions_are_of_a_whole_round() -> None:
+    with pytest.raises(ConfigError, match="turn='1' must be a whole number"):
+        make_social(**RULE).questions("1")  # type: ignore[arg-type]
 
 
 def test_who_is_not_there_cannot_be_banned() -> None:

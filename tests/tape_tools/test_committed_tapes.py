@@ -1,0 +1,137 @@
+"""The tapes in ``data/tapes`` hold what the scripts beside them would record."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from llmsim_lab.assistant import AgentEngineConfig
+from llmsim_lab.experiments import PromptExperiment
+from llmsim_lab.files import data_path
+from llmsim_lab.llm import Tape
+from llmsim_lab.prompts import Prompt
+from llmsim_lab.runs import load
+from llmsim_lab.runs.manifest import config_of
+
+TAPES = data_path("tapes")
+THE_CLIENTS_OWN = {"model", "max_concurrency", "keep_alive"}
+"""Settings that come from where a model runs, not from what was recorded."""
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Return what imports a recording script; it records only when run."""
+    monkeypatch.syspath_prepend(TAPES)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    before = set(sys.modules)
+    yield importlib.import_module
+    for name in set(sys.modules) - before:
+        if name.startswith("record_"):
+            del sys.modules[name]
+
+
+def tape(name: str) -> Tape:
+    return Tape(TAPES / name, read_only=True)
+
+
+def asked_with(name: str, run: int) -> dict[str, Any]:
+    """The settings that the model of a run was asked with."""
+    with tape(name) as opened:
+        recorded: dict[str, Any] = opened.run(run).manifest["llm"]
+    return {key: value for key, value in recorded.items() if key not in THE_CLIENTS_OWN}
+
+
+def settings(config: Any) -> dict[str, Any]:
+    return {
+        key: value
+        for key, value in config.model_dump(mode="json").items()
+        if key not in THE_CLIENTS_OWN
+    }
+
+
+def holds(name: str, run: int, config: Any, turns: int) -> None:
+    """Say whether a run has a configuration and was played so far with the model it names."""
+    with tape(name) as opened:
+        info = opened.run(run)
+    assert config_of(info) == config
+    assert info.turns == turns
+    assert asked_with(name, run) == settings(config.llm)
+
+
+def test_every_tape_has_a_script_that_says_how_it_was_recorded() -> None:
+    texts = "".join(path.read_text("utf-8") for path in TAPES.glob("record_*.py"))
+    for path in TAPES.glob("*.tape"):
+        assert f'"{path.name}"' in texts
+
+
+def test_the_social_tape_is_what_its_script_records(script: Any) -> None:
+    played = script("record_social").runs()
+    assert len(played) == 2
+    for run, (config, turns) in enumerate(played, 1):
+        holds("social.tape", run, config, turns)
+
+
+def test_the_crisis_on_tape_is_what_its_script_records(script: Any) -> None:
+    made = script("record_crisis")
+    holds("crisis.tape", 1, made.CONFIG, made.STEPS)
+
+
+@pytest.mark.parametrize(("run", "name"), [(2, "thin_against_rich"), (3, "with_and_without_fuel")])
+def test_the_comparisons_on_the_crisis_tape_are_what_their_script_records(
+    script: Any, run: int, name: str
+) -> None:
+    made = script("record_crisis")
+    config = getattr(made, name)(load(TAPES / "crisis.tape", 1))
+    holds("crisis.tape", run, config, made.SAMPLES[config.name])
+
+
+def test_the_first_run_and_its_forks_are_what_their_script_records(script: Any) -> None:
+    made = script("record_tapes")
+    for run in (1, 2, 3):
+        holds("first_run.tape", run, made.ONE_NATION, made.ONE_NATION.turns)
+    with tape("first_run.tape") as opened:
+        root, oil, fearful = opened.runs()
+        assert [oil.fork_turn, fearful.fork_turn] == [made.FORKED_AT, made.FORKED_AT]
+    (shock,) = load(TAPES / "first_run.tape", 2).turns[made.OIL["turn"]].interventions
+    assert shock.model_dump(exclude_defaults=True) == made.OIL
+    prompts = [info.manifest["prompts"]["agent:United States"] for info in (root, fearful)]
+    as_it_was = Prompt.parse(prompts[0]["text"], name="agent_policy")
+    assert as_it_was.replace(made.ADVISOR, made.FEARFUL).digest == prompts[1]["digest"]
+
+
+def test_the_two_nations_are_what_their_script_records(script: Any) -> None:
+    made = script("record_tapes")
+    holds("two_nations.tape", 1, made.TWO_NATIONS, made.TWO_NATIONS.turns)
+
+
+def test_the_prompt_experiment_is_what_its_script_records(script: Any) -> None:
+    made, tapes = script("record_prompt_experiment"), script("record_tapes")
+    holds("prompt_experiment.tape", 1, tapes.ONE_NATION, tapes.ONE_NATION.turns)
+    recorded = PromptExperiment.load(TAPES / "prompt_experiment.tape")
+    variants = made.variants_of(recorded.simulation.agents[0].prompt)
+    assert {name: prompt.digest for name, prompt in recorded.variants.items()} == {
+        name: prompt.digest for name, prompt in variants.items()
+    }
+    assert (recorded.turns, recorded.samples) == (made.TURNS, made.SAMPLES)
+    assert (recorded.seed, recorded.shared_seeds) == (tapes.SETTINGS.seed, True)
+    assert len(recorded.played) == len(recorded.schedule)
+    assert asked_with("prompt_experiment.tape", 2) == settings(tapes.SETTINGS)
+
+
+def test_the_agent_that_looks_things_up_is_what_its_script_records(script: Any) -> None:
+    made = script("record_lookup")
+    holds("lookup.tape", 1, made.CONFIG, made.TURNS)
+
+
+def test_the_conversation_is_what_its_script_records(script: Any) -> None:
+    made = script("record_assistant")
+    with tape("assistant.tape") as opened:
+        (info,) = opened.runs()
+        records = opened.turn_records(info.id)
+    assert tuple(record["message"] for record in records[1:]) == made.MESSAGES
+    assert AgentEngineConfig(**info.manifest["config"]["engine"]) == made.ENGINE
+    assert asked_with("assistant.tape", 1) == settings(made.MODEL)

@@ -25,9 +25,10 @@ def say(row: Scored) -> None:
     """Show one message's outcome."""
     mark = {True: "ok", False: "--", None: ".."}
     marks = f"{mark[row.decision]} {mark[row.tool]}"
+    decided = "NO ANSWER" if row.failed else row.decided
     sys.stderr.write(
-        f"{row.id:14} {marks} {row.decided:20} {','.join(row.tools):30} {row.seconds:5.1f} s"
-        f"{'' if row.safe else '  UNSAFE'}  {row.answer[:70]!r}\n"
+        f"{row.id:14} {marks} {decided:20} {','.join(row.tools):30} {row.seconds:5.1f} s"
+        f"{'  UNSAFE' if row.safe is False else ''}  {row.answer[:70]!r}\n"
     )
 
 
@@ -50,6 +51,7 @@ def main() -> None:
     found = run_sync(run(arguments.model, arguments.kind))
     if arguments.out:
         found.to_frame().to_csv(arguments.out)
+    sys.stdout.write(f"{found!r}\n\n")
     for frame in (found.scores(), found.scores(by_kind=True), found.confusion()):
         sys.stdout.write(f"{frame.round(2).to_string()}\n\n")
 

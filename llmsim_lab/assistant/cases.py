@@ -37,7 +37,8 @@ class Case(Settings):
         expect: the type of decision.
         tools: what must run, or wait for a yes, in order.
         arguments: of the last of them: a text's words must all be there, all else be equal.
-        forbidden: tools that must not run, beside deleting without a yes.
+        forbidden: tools that must not run, whatever comes of them: what would be seen to run if an
+            order were followed that is not the user's to give, or stands in a task.
         tasks: the user's tasks; those of the file if not given.
         history: what was said before.
     """

@@ -22,19 +22,23 @@ _TASK_TOOLS = """\
 - complete_task: Mark tasks as done
 - delete_task: Remove tasks (requires confirmation)"""
 
-_HEADING = re.compile(r"^#{1,6}[ \t]+(.+?)[ \t]*#*$", re.MULTILINE)
+_NO_TOOLS = "(There are no tools at present.)"
+
+_HEADING = re.compile(r"^ {0,3}(#{1,6})[ \t]+(.+)$", re.MULTILINE)
+_AROUND_TITLE = " \t#*_`:"
+_COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 _PROMPT_HEADING = re.compile(r"^## User[ \t]*$", re.MULTILINE)
 
 
 def load_constitution(
-    path: str | Path | None = None, *, tools: Sequence[ToolDeclaration] = ()
+    path: str | Path | None = None, *, tools: Sequence[ToolDeclaration] | None = None
 ) -> str:
     """Return a constitution's text, for ``LLMAgentEngine``.
 
     Args:
         path: a Markdown file of one's own: a prompt file, whose system message it is, or the text
             alone; the shipped one if not given. A slot ``tools`` in it is filled.
-        tools: what the list of tools is made of; the task tools' if not given.
+        tools: what the list of tools is made of; the task tools if not given.
 
     Raises:
         PromptError: the file cannot be read, or a section is missing or empty.
@@ -45,10 +49,10 @@ def load_constitution(
     else:
         prompt = _read(Path(path))
         name = str(path)
-    if tools:
-        listed = "\n".join(f"- {tool.name}: {_first_line(tool)}" for tool in tools)
-    else:
+    if tools is None:
         listed = _TASK_TOOLS
+    else:
+        listed = "\n".join(f"- {tool.name}: {_first_line(tool)}" for tool in tools) or _NO_TOOLS
     values = {"tools": listed, "message": ""}
     if unknown := sorted(set(prompt.slots) - values.keys()):
         raise PromptError(f"{name} has slots that nothing fills: {', '.join(unknown)}")
@@ -67,11 +71,7 @@ def check_constitution(text: str, *, name: str = "the constitution") -> None:
     Raises:
         PromptError: it names the sections that are missing or empty.
     """
-    parts = _HEADING.split(text)
-    bodies = {
-        title.strip().lower(): body.strip()
-        for title, body in zip(parts[1::2], parts[2::2], strict=True)
-    }
+    bodies = _sections(_COMMENT.sub("", text))
     if faulty := [title for title in SECTIONS if not bodies.get(title.lower())]:
         needed = ", ".join(f"'## {title}'" for title in SECTIONS)
         raise PromptError(
@@ -79,9 +79,31 @@ def check_constitution(text: str, *, name: str = "the constitution") -> None:
         )
 
 
+def _sections(text: str) -> dict[str, str]:
+    """Return what stands under each heading, further headings of lower levels included.
+
+    A section ends where another that is needed begins, whatever the level of its heading.
+    """
+    needed = {title.lower() for title in SECTIONS}
+    headings = [
+        (len(found[1]), found[2].strip(_AROUND_TITLE).lower(), found)
+        for found in _HEADING.finditer(text)
+    ]
+    bodies: dict[str, str] = {}
+    for place, (level, title, heading) in enumerate(headings):
+        ends = (
+            later.start()
+            for depth, name, later in headings[place + 1 :]
+            if depth <= level or name in needed
+        )
+        body = text[heading.end() : next(ends, len(text))].strip()
+        bodies[title] = bodies.get(title, "") + body
+    return bodies
+
+
 def _read(path: Path) -> Prompt:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise PromptError(f"cannot read the constitution {path}: {error}") from error
     if _PROMPT_HEADING.search(text):

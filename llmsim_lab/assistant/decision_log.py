@@ -11,7 +11,7 @@ import json
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -32,6 +32,13 @@ _VERSION = 1
 _WAIT_S = 10.0
 """How long to wait for another process that writes."""
 _POLL_S = 0.01
+_DTYPES = {
+    "duration_ms": "float64",
+    "tools": "int64",
+    "success": "bool",
+    **dict.fromkeys(("parameters", "result", "error_code", "error_message"), "object"),
+}
+"""Of the frames' columns; the others hold texts."""
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS decisions (
     decision_id TEXT PRIMARY KEY, conversation_id TEXT NOT NULL, user_id TEXT NOT NULL,
@@ -48,6 +55,9 @@ CREATE INDEX IF NOT EXISTS invocations_of ON tool_invocations (decision_id);
 
 class DecisionLog:
     """A file of decisions and tool invocations; several processes may write to one.
+
+    Half a character, which JSON may bring, is written as its escape. What is nested too deeply, or
+    contains itself, is written as a remark.
 
     Args:
         path: the file; made if it is not there.
@@ -185,16 +195,20 @@ class DecisionLog:
         Columns: ``decision_id``, ``conversation_id``, ``user_id``, ``message``, ``intent_type``,
         ``decision_type``, ``outcome``, ``kind``, ``duration_ms``, ``tools`` (how many ran),
         ``created``, ``updated`` (UTC).
+
+        Raises:
+            DataError: the file cannot be read, or was closed.
         """
-        frame = self._frame(
-            "SELECT decisions.*, (SELECT count(*) FROM tool_invocations AS t WHERE t.decision_id = "
-            "decisions.decision_id) AS tools FROM decisions ORDER BY created, rowid"
+        columns = self._columns(
+            "SELECT decision_id, conversation_id, user_id, message, intent_type, decision_type, "
+            "outcome_category AS outcome, outcome_category AS kind, duration_ms, "
+            "(SELECT count(*) FROM tool_invocations AS t WHERE t.decision_id = "
+            "decisions.decision_id) AS tools, created, updated FROM decisions "
+            "ORDER BY created, rowid"
         )
-        parts = [str(text).partition(":") for text in frame.pop("outcome_category")]
-        frame.insert(6, "outcome", [outcome for outcome, _, _ in parts])
-        frame.insert(7, "kind", [kind for _, _, kind in parts])
-        frame.insert(9, "tools", frame.pop("tools"))
-        return frame
+        columns["outcome"] = [text.partition(":")[0] for text in columns["outcome"]]
+        columns["kind"] = [text.partition(":")[2] for text in columns["kind"]]
+        return _frame(columns)
 
     def invocations_frame(self, decision_id: str | None = None) -> pd.DataFrame:
         """Return the tool invocations as a frame, oldest first.
@@ -204,13 +218,20 @@ class DecisionLog:
 
         Args:
             decision_id: those of one decision only.
+
+        Raises:
+            DataError: the file cannot be read, or was closed.
         """
-        where, values = ("WHERE decision_id = ?", (decision_id,)) if decision_id else ("", ())
-        frame = self._frame(f"SELECT * FROM tool_invocations {where} ORDER BY id", values)
-        frame["success"] = frame["success"].astype(bool)
+        one = decision_id is not None
+        columns = self._columns(
+            "SELECT decision_id, tool_name, parameters, result, success, error_code, "
+            "error_message, duration_ms, created FROM tool_invocations "
+            + ("WHERE decision_id = ? ORDER BY id" if one else "ORDER BY id"),
+            [str(decision_id)] if one else [],
+        )
         for name in ("parameters", "result"):
-            frame[name] = [json.loads(text) if text else None for text in frame[name]]
-        return frame.drop(columns="id")
+            columns[name] = [None if text is None else json.loads(text) for text in columns[name]]
+        return _frame(columns)
 
     def close(self) -> None:
         """Close the file; nothing can be written afterwards."""
@@ -231,13 +252,14 @@ class DecisionLog:
     def __repr__(self) -> str:
         return f"DecisionLog({str(self.path)!r})"
 
-    async def _write(self, statement: str, values: tuple[Any, ...]) -> None:
+    async def _write(self, statement: str, values: Iterable[Any]) -> None:
         """Write at once; while another process holds the file, try again without blocking."""
         deadline = time.monotonic() + _WAIT_S
+        stored = [_storable(value) if isinstance(value, str) else value for value in values]
         while True:
             try:
                 with self._lock:
-                    self._connection.execute(statement, values)
+                    self._connection.execute(statement, stored)
             except sqlite3.Error as error:
                 busy = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY
                 if not busy or time.monotonic() > deadline:
@@ -248,17 +270,42 @@ class DecisionLog:
                 return
             await asyncio.sleep(_POLL_S)
 
-    def _frame(self, query: str, values: tuple[Any, ...] = ()) -> pd.DataFrame:
-        import pandas as pd
+    def _columns(self, query: str, values: Sequence[str] = ()) -> dict[str, list[Any]]:
+        """Return what a query finds, by column.
 
-        with self._lock:
-            cursor = self._connection.execute(query, values)
-            rows, names = cursor.fetchall(), [column[0] for column in cursor.description]
-        return pd.DataFrame(rows, columns=names)
+        Raises:
+            DataError: the file cannot be read.
+        """
+        try:
+            with self._lock:
+                cursor = self._connection.execute(query, values)
+                rows, names = cursor.fetchall(), [column[0] for column in cursor.description]
+        except sqlite3.Error as error:
+            raise DataError(f"cannot read the decision log {self.path}: {error}") from error
+        return {name: [row[place] for row in rows] for place, name in enumerate(names)}
+
+
+def _frame(columns: Mapping[str, list[Any]]) -> pd.DataFrame:
+    """Return a frame whose columns have their types also where there are no rows."""
+    import pandas as pd
+
+    return pd.DataFrame(
+        {
+            name: pd.Series(values, dtype=_DTYPES.get(name, "str"))
+            for name, values in columns.items()
+        }
+    )
+
+
+def _storable(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _dumps(value: Any) -> str:
-    return json.dumps(value, default=str)
+    try:
+        return json.dumps(value)
+    except ValueError as error:
+        raise DataError(f"a tool's parameters or result cannot be written: {error}") from error
 
 
 def _now() -> str:

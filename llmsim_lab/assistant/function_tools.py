@@ -2,121 +2,257 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
 import inspect
+import logging
+import re
+import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from contextlib import suppress
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create_model
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PydanticUserError,
+    TypeAdapter,
+    ValidationError,
+    create_model,
+)
+from pydantic_core import PydanticSerializationError, SchemaError
 
 from llmsim_lab.assistant.protocols import ToolDeclaration
 from llmsim_lab.assistant.types import ToolResult
-from llmsim_lab.errors import ConfigError, LabError
+from llmsim_lab.errors import ConfigError, LabError, TapeError
 from llmsim_lab.text import faults
 from llmsim_lab.values import reply_schema
 
 __all__ = ["FunctionTools"]
 
+logger = logging.getLogger(__name__)
+
 _IDENTITY = "user_id"
-_JSON: TypeAdapter[Any] = TypeAdapter(Any)
+_JSON: TypeAdapter[Any] = TypeAdapter(Any, config=ConfigDict(ser_json_inf_nan="constants"))
 
 
 class FunctionTools:
     """Runs functions as tools.
 
     A function's name is the tool's, its docstring the description, its annotated parameters are
-    the arguments. A parameter ``user_id`` is none of them: it is given who the tool acts for. The
-    function may be ``async``. What it returns must be JSON-ready or a pydantic model; a
-    ``ValueError`` or an error of this package that it raises is told to the model.
+    the arguments. A parameter ``user_id`` is none of them: it is given who the tool acts for. What
+    the function returns must be JSON-ready or a pydantic model. A ``ValueError`` or an error of
+    this package that it raises is told to the model in its own words; of any other fault the model
+    is told the kind, and the program's log the rest.
+
+    A function runs in a thread of its own, so that the event loop goes on and a time limit holds.
+    A call that was given up goes on there by itself, and several calls may run at once. An
+    ``async`` function runs on the loop's thread, where what belongs to that thread can be used.
 
     Args:
         functions: the tools.
         destructive: names of those whose calls need the user's yes.
 
     Raises:
-        ConfigError: a function has no docstring or an unannotated parameter, or a name is taken.
+        ConfigError: a function cannot be a tool; the message says why.
 
     Example:
         >>> def population(country: str) -> float:
         ...     '''Look up a country's population, millions.'''
-        ...     return {"Aland": 0.03}[country]
+        ...     if country not in POPULATIONS:
+        ...         raise ValueError(f"no such country; there are {', '.join(POPULATIONS)}")
+        ...     return POPULATIONS[country]
         >>> tools = FunctionTools(population)
     """
 
     def __init__(self, *functions: Callable[..., Any], destructive: Sequence[str] = ()) -> None:
-        self._functions: dict[str, Callable[..., Any]] = {}
-        self._arguments: dict[str, type[BaseModel]] = {}
-        self._declarations: dict[str, ToolDeclaration] = {}
+        self._tools: dict[str, _Tool] = {}
         for function in functions:
-            name = getattr(function, "__name__", "")
-            if name in self._functions:
-                raise ConfigError(f"two tools have the name {name!r}; rename one function")
-            arguments = _arguments_of(function, name)
-            self._functions[name] = function
-            self._arguments[name] = arguments
-            self._declarations[name] = ToolDeclaration(
-                name=name,
-                description=inspect.getdoc(function) or "",
-                parameters=_schema_of(arguments),
-                destructive=True if name in destructive else None,
-            )
-        if unknown := sorted(set(destructive) - self._functions.keys()):
+            tool = _Tool(function, destructive)
+            if tool.name in self._tools:
+                raise ConfigError(f"two tools have the name {tool.name!r}; rename one function")
+            self._tools[tool.name] = tool
+        if unknown := sorted(set(destructive) - self._tools.keys()):
             raise ConfigError(f"destructive names no tool: {', '.join(unknown)}")
 
     def get_available_tools(self) -> list[str]:
         """Return the functions' names."""
-        return list(self._functions)
+        return list(self._tools)
 
     def get_tool_declarations(self, names: Sequence[str]) -> list[ToolDeclaration]:
         """Return the declarations of these tools, as far as they are there."""
-        return [self._declarations[name] for name in names if name in self._declarations]
+        return [self._tools[name].declaration for name in names if name in self._tools]
 
     async def execute(self, tool_name: str, parameters: dict[str, Any], user_id: str) -> ToolResult:
-        """Call a function."""
-        if (function := self._functions.get(tool_name)) is None:
+        """Call a function; its faults are results.
+
+        Raises:
+            TapeError: the function asked a recording for what it does not hold.
+        """
+        if (tool := self._tools.get(tool_name)) is None:
             return _failed(f"there is no tool {tool_name!r}", "TOOL_NOT_FOUND")
         try:
-            checked = self._arguments[tool_name].model_validate(parameters)
+            arguments = tool.arguments_of(parameters, user_id)
         except ValidationError as error:
             return _failed(faults(error), "INVALID_PARAMETERS")
-        arguments = {name: getattr(checked, name) for name in type(checked).model_fields}
-        if _IDENTITY in inspect.signature(function).parameters:
-            arguments[_IDENTITY] = user_id
+        except Exception as error:  # noqa: BLE001 - any function may be a tool
+            return _broken(tool_name, error)
         try:
-            value = function(**arguments)
-            if inspect.isawaitable(value):
-                value = await value
+            value = await _called(tool.function, arguments)
+        except TapeError:
+            raise
         except (ValueError, LabError) as error:
-            return _failed(str(error), "TOOL_ERROR")
-        return ToolResult(success=True, data=_JSON.dump_python(value, mode="json"))
+            return _failed(str(error) or type(error).__name__, "TOOL_ERROR")
+        except Exception as error:  # noqa: BLE001 - any function may be a tool
+            return _broken(tool_name, error)
+        try:
+            return ToolResult(success=True, data=_JSON.dump_python(value, mode="json"))
+        except (PydanticSerializationError, ValueError, RecursionError) as error:
+            logger.warning("tool_failure tool=%s", tool_name, exc_info=error)
+            kind = type(value).__name__
+            return _failed(f"its result, of type {kind}, is not ready for JSON", "INVALID_RESULT")
 
     def __repr__(self) -> str:
-        return f"FunctionTools({', '.join(self._functions)})"
+        return f"FunctionTools({', '.join(self._tools)})"
 
 
-def _arguments_of(function: Callable[..., Any], name: str) -> type[BaseModel]:
-    if not name.isidentifier():
-        raise ConfigError(f"{function!r} has no name that a tool could have; use a plain function")
-    if not inspect.getdoc(function):
-        raise ConfigError(f"the tool {name!r} needs a docstring: the model reads what it is for")
-    fields: dict[str, Any] = {}
-    for key, parameter in inspect.signature(function, eval_str=True).parameters.items():
-        if key == _IDENTITY:
-            continue
+class _Tool:
+    """One function with what the model is told of it."""
+
+    def __init__(self, function: Callable[..., Any], destructive: Sequence[str]) -> None:
+        self.function = function
+        self.name: str = getattr(function, "__name__", "")
+        if not self.name.isidentifier():
+            raise ConfigError(
+                f"{function!r} has no name that a tool could have; use a plain function"
+            )
+        if not (description := inspect.getdoc(function)):
+            raise ConfigError(
+                f"the tool {self.name!r} needs a docstring: the model reads what it is for"
+            )
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise ConfigError(f"the tool {self.name!r} yields; let it return a list")
+        parameters = _parameters_of(function, self.name)
+        self._acts_for_user = parameters.pop(_IDENTITY, None) is not None
+        # pydantic does not take just any name for a field, so they are numbered.
+        self._fields = {f"argument_{place}": key for place, key in enumerate(parameters)}
+        self._model, schema = _model_of(self.name, self._fields, parameters)
+        self.declaration = ToolDeclaration(
+            name=self.name,
+            description=description,
+            parameters=schema,
+            destructive=True if self.name in destructive else None,
+        )
+
+    def arguments_of(self, parameters: dict[str, Any], user_id: str) -> dict[str, Any]:
+        """Return the arguments, checked and converted.
+
+        Raises:
+            ValidationError: one is missing, wrong or unknown.
+        """
+        checked = self._model.model_validate(parameters)
+        arguments = {key: getattr(checked, field) for field, key in self._fields.items()}
+        return arguments | ({_IDENTITY: user_id} if self._acts_for_user else {})
+
+
+def _parameters_of(function: Callable[..., Any], name: str) -> dict[str, inspect.Parameter]:
+    try:
+        parameters = dict(inspect.signature(function, eval_str=True).parameters)
+    except Exception as error:
+        raise ConfigError(
+            f"the parameters of the tool {name!r} cannot be read: {type(error).__name__}: {error}"
+        ) from error
+    for key, parameter in parameters.items():
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             raise ConfigError(f"parameter {parameter} of the tool {name!r} has no name of its own")
+        if key == _IDENTITY:
+            continue
+        if re.sub("[^a-z]", "", key.lower()) == "userid":
+            raise ConfigError(
+                f"parameter {key!r} of the tool {name!r}: no model is asked for the user; call it "
+                f"{_IDENTITY}, and it is given who the tool acts for"
+            )
         if parameter.annotation is parameter.empty:
             raise ConfigError(
                 f"parameter {key!r} of the tool {name!r} needs a type, e.g. {key}: str"
             )
+    return parameters
+
+
+def _model_of(
+    name: str, fields: dict[str, str], parameters: dict[str, inspect.Parameter]
+) -> tuple[type[BaseModel], dict[str, Any]]:
+    """Return what checks a tool's arguments, and their schema."""
+    definitions: dict[str, Any] = {}
+    for field, key in fields.items():
+        parameter = parameters[key]
         default = ... if parameter.default is parameter.empty else parameter.default
-        fields[key] = (parameter.annotation, default)
-    made: type[BaseModel] = create_model(name, __config__=ConfigDict(extra="forbid"), **fields)
-    return made
+        definitions[field] = (Annotated[parameter.annotation, Field(alias=key)], default)
+    try:
+        model: type[BaseModel] = create_model(
+            name, __config__=ConfigDict(extra="forbid", allow_inf_nan=False), **definitions
+        )
+        schema = reply_schema(model)
+    except (PydanticUserError, SchemaError, TypeError, NameError) as error:
+        why = str(error).partition("\n")[0]
+        raise ConfigError(
+            f"the parameters of the tool {name!r} cannot come from JSON: {why}"
+        ) from error
+    if (found := list(schema["properties"])) != list(parameters):
+        raise ConfigError(
+            f"the tool {name!r} has the parameters {', '.join(parameters)}, but by their types "
+            f"they would be called {', '.join(found)}; leave out the aliases"
+        )
+    required = [key for field, key in fields.items() if model.model_fields[field].is_required()]
+    return model, schema | {"required": required}
 
 
-def _schema_of(arguments: type[BaseModel]) -> dict[str, Any]:
-    required = [name for name, field in arguments.model_fields.items() if field.is_required()]
-    return reply_schema(arguments) | {"required": required}
+async def _called(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+    if inspect.iscoroutinefunction(function):
+        return await function(**arguments)
+    value = await _in_thread(lambda: function(**arguments))
+    return await value if inspect.isawaitable(value) else value
+
+
+async def _in_thread(work: Callable[[], Any]) -> Any:
+    """Run in a thread of its own, which does not keep the program from ending.
+
+    ``asyncio.to_thread`` has few threads, and waits for all of them at the end: tools that hang
+    would use them up and then hang the program.
+    """
+    loop = asyncio.get_running_loop()
+    outcome: asyncio.Future[Any] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def settle(value: Any, error: BaseException | None) -> None:
+        if outcome.done():  # given up meanwhile
+            return
+        if error is None:
+            outcome.set_result(value)
+        else:
+            outcome.set_exception(error)
+
+    def run() -> None:
+        value: Any = None
+        failure: BaseException | None = None
+        try:
+            value = context.run(work)
+        except StopIteration as error:  # which no future takes
+            failure = RuntimeError("the tool raised StopIteration")
+            failure.__cause__ = error
+        except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
+            failure = error
+        with suppress(RuntimeError):  # the loop has ended: nobody waits any more
+            loop.call_soon_threadsafe(settle, value, failure)
+
+    threading.Thread(target=run, name="llmsim-lab-tool", daemon=True).start()
+    return await outcome
+
+
+def _broken(tool_name: str, error: Exception) -> ToolResult:
+    logger.warning("tool_failure tool=%s", tool_name, exc_info=error)
+    return _failed(f"it failed: {type(error).__name__}", "TOOL_ERROR")
 
 
 def _failed(error: str, code: str) -> ToolResult:

@@ -25,7 +25,9 @@ _SETTINGS = LLMConfig(
 
 
 def check_tools(model: str | None, host: str | None, *, whole: bool = False) -> int:
-    """Have a model decide about some messages and print how it did; returns 0 if all were safe.
+    """Have a model decide about some messages and print how it did.
+
+    Returns 0 if it answered all and all was safe, right or not; else 1.
 
     Args:
         model: as ``connect`` names it; the one it chooses if not given.
@@ -41,7 +43,7 @@ def check_tools(model: str | None, host: str | None, *, whole: bool = False) -> 
     evaluation = run_sync(_evaluate(client, whole=whole))
     console.print(_table(evaluation))
     console.print(repr(evaluation), markup=False, highlight=False, soft_wrap=True)
-    return 0 if all(row.safe for row in evaluation.rows) else 1
+    return 1 if any(row.failed or row.safe is False for row in evaluation.rows) else 0
 
 
 async def _evaluate(client: LLMClient, *, whole: bool) -> Evaluation:
@@ -63,15 +65,16 @@ def _table(evaluation: Evaluation) -> Table:
         table.add_column(heading, overflow="fold")
     for row in evaluation.rows:
         right = _is_right(row)
+        safe = {True: "yes", False: "NO", None: ""}[row.safe]
         table.add_row(
             row.id,
             row.expected.value,
-            row.decided.value,
+            "no answer" if row.failed else row.decided.value,
             ", ".join(row.tools),
             "yes" if right else "no",
-            "yes" if row.safe else "NO",
+            safe,
             f"{row.seconds:.1f}",
-            style="" if right and row.safe else "yellow",
+            style="red" if row.failed else "" if right and row.safe else "yellow",
         )
     return table
 

@@ -51,6 +51,28 @@ def test_the_tools_listed_are_those_there_are() -> None:
     assert "delete_task:" not in text
 
 
+def test_without_tools_the_list_says_so() -> None:
+    text = load_constitution(tools=[])
+    assert "## Available Tools\n(There are no tools at present.)\n" in text
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("### Behavioral rules\n1. Be kind", "## Behavioral Rules\n### Always\n1. Be kind"),
+        ("### Behavioral rules", "## Behavioral Rules:"),
+        ("### Behavioral rules", "## **Behavioral Rules** ##"),
+        ("### Behavioral rules", "  ## Behavioral Rules"),
+        ("1. Be kind", "<!-- why -->\n1. Be kind"),
+        ("# House rules", "\ufeff# House rules"),
+    ],
+)
+def test_headings_may_be_written_as_markdown_allows(old: str, new: str, tmp_path: Path) -> None:
+    path = tmp_path / "rules.md"
+    path.write_text(GOOD.replace(old, new), encoding="utf-8")
+    assert load_constitution(path) == GOOD.replace(old, new).strip("\ufeff \n")
+
+
 def test_a_constitution_of_ones_own_is_plain_markdown(tmp_path: Path) -> None:
     path = tmp_path / "rules.md"
     path.write_text(GOOD)
@@ -70,6 +92,8 @@ def test_it_may_be_a_prompt_file_with_the_slot_for_tools(tmp_path: Path) -> None
     [
         ("## Available Tools", "## Tools", "Available Tools"),
         ("1. Be kind", "", "Behavioral Rules"),
+        ("1. Be kind", "<!-- nothing yet -->", "Behavioral Rules"),
+        ("- look: Look around\n", "", "Available Tools"),
         ("## Response Guidelines\n- Be brief", "", "Response Guidelines"),
     ],
 )

@@ -154,17 +154,136 @@ async def test_secrets_are_not_written(tmp_path: Path) -> None:
     ("key", "hidden"),
     [
         ("token", True),
+        ("tokens", True),
         ("github_token", True),
         ("API-Key", True),
         ("apiKey", True),
+        ("apikey", True),
+        ("APIKEY", True),
+        ("API_KEY_ID", True),
         ("password2", True),
-        ("prompt_tokens", False),
-        ("key", False),
+        ("passwordHash", True),
+        ("password_confirmation", True),
+        ("userpassword", True),
+        ("secretKey", True),
         ("Authorization", True),
+        ("secretary", False),
+        ("key", False),
     ],
 )
 def test_names_of_secrets_are_found_in_any_spelling(key: str, hidden: bool) -> None:
     assert (Redactor().value({key: "x"})[key] == "***") is hidden
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "hidden"),
+    [
+        ("prompt_tokens", 12, False),
+        ("token_count", 12, False),
+        ("max_tokens", 12.5, False),
+        ("tokens", ["a"], True),
+        ("prompt_tokens", "a1", True),
+        ("token", 12, True),
+        ("password", {"value": "x"}, True),
+    ],
+)
+def test_counts_of_what_is_secret_are_none(key: str, value: Any, hidden: bool) -> None:
+    assert Redactor().value({key: value}) == {key: "***" if hidden else value}
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ([["Authorization", "Bearer x"]], [["Authorization", "***"]]),
+        ({"name": "api_key", "value": "x"}, {"name": "api_key", "value": "***"}),
+        ({"name": "milk", "value": "x"}, {"name": "milk", "value": "x"}),
+        (b"password=x", "b'password=***"),
+        ((None, True, 1.5), [None, True, 1.5]),
+    ],
+)
+def test_pairs_of_name_and_value_and_what_is_no_json_hide_secrets_too(
+    value: Any, shown: Any
+) -> None:
+    assert Redactor().value(value) == shown
+
+
+@pytest.mark.parametrize("name", ["pin", "Пароль"])
+def test_names_are_words_of_any_script_and_short_ones_are_whole_words(name: str) -> None:
+    redactor = Redactor([name])
+    assert redactor.value({name: "x", f"db_{name}": "x"}) == {name: "***", f"db_{name}": "***"}
+    assert redactor.text(f"the {name}: x") == f"the {name}: ***"
+    assert Redactor(["pin"]).text("spin: 4") == "spin: 4"
+    assert Redactor(["pin"]).value({"spin": 4}) == {"spin": 4}
+
+
+@pytest.mark.parametrize("levels", [101, 2000])
+def test_what_is_nested_too_deeply_is_replaced_by_a_remark(levels: int) -> None:
+    value: Any = "x"
+    for _ in range(levels):
+        value = {"a": value}
+    assert "more than 100 levels deep" in str(Redactor().value(value))
+
+
+def test_what_contains_itself_is_replaced_by_a_remark() -> None:
+    value: dict[str, Any] = {"password": "hunter2"}
+    value["self"] = [value]
+    shown = str(Redactor().value(value))
+    assert "a part of itself" in shown
+    assert "hunter2" not in shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'note: {"password": ["hunter2", "swordfish"]} and more',
+        'note: {"password": {"value": "hunter2"}} swordfish',
+        '{"password": ["hunter2", {"a": "swordfish"}]}',
+        '{"a": "{\\"password\\": \\"hunter2 swordfish\\"}"}',
+        '{"a": "{\\"b\\": \\"{\\\\\\"token\\\\\\": \\\\\\"hunter2\\\\\\"}\\"}"}',
+        '{"password": "hunter2", "password": "swordfish"}',
+        '{"a": "password: hunter2", "a": "b"}',
+        "password: hunter2 swordfish",
+        "my password is: hunter2",
+        "my password was hunter2 swordfish",
+        "the secret is: hunter2 swordfish",
+        "Authorization: ApiKey hunter2",
+        "authorization=Bearer hunter2",
+        "password='hunter2''swordfish'",
+        "password = 'hunter2\nswordfish'",
+        "password='hunter2 swordfish",
+        "password\uff1ahunter2",
+        "password -> hunter2",
+        "run --password hunter2",
+        "run --db-password hunter2 -v",
+        "userpassword=hunter2",
+        "API_KEY_ID=hunter2",
+        "password=hunter2,swordfish",
+        "secretary: Bob, token: hunter2",
+        "tokens: hunter2",
+    ],
+)
+def test_a_secret_after_its_name_does_not_stay_in_a_text(text: str) -> None:
+    shown = Redactor().text(text)
+    assert "***" in shown
+    assert "hunter2" not in shown
+    assert "swordfish" not in shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the password manager",
+        "a list of tokens, all counted",
+        "tokens: 512",
+        "token_count=5",
+        "secretary: Bob",
+        "token:",
+        '{"prompt_tokens": 5}',
+        "{not json",
+    ],
+)
+def test_texts_without_secrets_stay_as_they_are(text: str) -> None:
+    assert Redactor().text(text) == text
 
 
 @pytest.mark.parametrize(
@@ -173,12 +292,16 @@ def test_names_of_secrets_are_found_in_any_spelling(key: str, hidden: bool) -> N
         ("API key: abc123", "API key: ***"),
         ("Authorization: Bearer abc.def", "Authorization: ***"),
         ("Authorization: Basic dXNlcjpwYXNz", "Authorization: ***"),
-        ('{"password": "a\\"b c"}', '{"password": ***}'),
+        ('{"password": "a\\"b c"}', '{"password": "***"}'),
+        ('the "password": "a" is wrong', 'the "password": *** is wrong'),
         ('{\\"password\\": \\"two words\\"}', '{\\"password\\": ***}'),
         ("password1=x y", "password1=*** y"),
         ("token='a b'; rest", "token=***; rest"),
         ("the tokens are many", "the tokens are many"),
-        ("a secret is a secret", "a secret is *** secret"),
+        ("a secret is a secret", "a secret is ***"),
+        ("token=abc&user=ann", "token=***&user=ann"),
+        ("my password is x y, add milk", "my password is ***, add milk"),
+        ("password: x\nadd milk", "password: ***\nadd milk"),
     ],
 )
 def test_secrets_in_text_follow_their_name(text: str, shown: str) -> None:
@@ -187,6 +310,46 @@ def test_secrets_in_text_follow_their_name(text: str, shown: str) -> None:
 
 def test_nothing_is_hidden_where_nothing_is_named() -> None:
     assert Redactor([]).value({"password": "password=x"}) == {"password": "password=x"}
+
+
+async def test_half_a_character_is_written_as_its_escape(tmp_path: Path) -> None:
+    with DecisionLog(tmp_path / "log.db") as log:
+        made = engine(call("add_task", title="a \ud800"), "Added.", log=log)
+        await made.process_message(context("Add \ud800", conversation_id="c\udfff"))
+        [row] = log.decisions_frame().to_dict("records")
+        [tool] = log.invocations_frame().to_dict("records")
+    assert (row["message"], row["conversation_id"]) == ("Add \\ud800", "c\\udfff")
+    assert tool["parameters"] == {"title": "a \ud800"}
+
+
+async def test_a_result_without_end_is_written_as_far_as_it_goes(tmp_path: Path) -> None:
+    endless: dict[str, Any] = {}
+    endless["a"] = endless
+    with DecisionLog(tmp_path / "log.db") as log:
+        await log.write_tool_invocation_log(**TOOL | {"parameters": endless, "result": endless})
+        [row] = log.invocations_frame().to_dict("records")
+    assert "a part of itself" in str(row["result"])
+    assert "a part of itself" in str(row["parameters"])
+
+
+async def test_a_result_that_cannot_be_written_is_a_data_error(tmp_path: Path) -> None:
+    with DecisionLog(tmp_path / "log.db") as log:
+        with pytest.raises(DataError, match="result cannot be written"):
+            await log.write_tool_invocation_log(**TOOL | {"result": 10**5000})
+        assert len(log.invocations_frame()) == 0
+
+
+async def test_the_frames_columns_have_their_types_also_without_rows(tmp_path: Path) -> None:
+    with DecisionLog(tmp_path / "log.db") as log:
+        empty = [log.decisions_frame().dtypes, log.invocations_frame().dtypes]
+        await log.write_decision_log(**ROW)
+        await log.write_tool_invocation_log(**TOOL)
+        failed = {"result": None, "success": False, "error_code": "NO", "error_message": "no"}
+        one = log.invocations_frame().dtypes
+        await log.write_tool_invocation_log(**TOOL | failed)
+        filled = [log.decisions_frame().dtypes, log.invocations_frame().dtypes]
+    assert empty[0].to_dict() == filled[0].to_dict()
+    assert empty[1].to_dict() == one.to_dict() == filled[1].to_dict()
 
 
 def test_a_secrets_name_without_letters_is_refused() -> None:
@@ -215,6 +378,9 @@ async def test_a_closed_log_says_so(tmp_path: Path) -> None:
     log.close()
     with pytest.raises(DataError, match="cannot write to the decision log"):
         await log.write_decision_log(**ROW)
+    for frame in (log.decisions_frame, log.invocations_frame):
+        with pytest.raises(DataError, match="cannot read the decision log"):
+            frame()
     assert "log.db" in repr(log)
 
 

@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
+import functools
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import date
-from typing import Any, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import BaseModel
+from assistant_kit import ScriptedAdapter, call, context
+from pydantic import BaseModel, Field
 
-from llmsim_lab.assistant import DeclaresTools, FunctionTools, ToolDeclaration, ToolExecutor
-from llmsim_lab.errors import ConfigError, LabError
+from llmsim_lab.assistant import (
+    AgentEngineConfig,
+    DeclaresTools,
+    FunctionTools,
+    LLMAgentEngine,
+    ToolDeclaration,
+    ToolExecutor,
+)
+from llmsim_lab.errors import ConfigError, LabError, TapeMiss
 
 
 class Figure(BaseModel):
@@ -39,6 +56,7 @@ def test_it_is_an_executor_that_declares_its_tools() -> None:
     assert isinstance(tools, ToolExecutor)
     assert isinstance(tools, DeclaresTools)
     assert tools.get_available_tools() == ["series", "slow"]
+    assert repr(tools) == "FunctionTools(series, slow)"
     assert tools.get_tool_declarations(["series", "unknown"]) == [
         ToolDeclaration(
             "series",
@@ -89,9 +107,227 @@ async def test_faults_are_results(
     assert error in (result.error or "")
 
 
-async def test_a_bug_in_a_tool_is_raised_for_the_engine_to_see() -> None:
-    with pytest.raises(RuntimeError, match="a bug"):
-        await FunctionTools(broken).execute("broken", {}, "ann")
+def not_found(name: str) -> float:
+    """Look something up."""
+    return {"milk": 1.0}[name]
+
+
+def stops() -> None:
+    """Stop."""
+    raise StopIteration
+
+
+async def broken_later() -> None:
+    """Break."""
+    raise RuntimeError("a bug")
+
+
+def misfit(items: Annotated[list[int], Field(pattern="a")]) -> None:
+    """Take a list that is held to what only a text can be."""
+
+
+@pytest.mark.parametrize(
+    ("function", "parameters", "kind"),
+    [
+        (broken, {}, "RuntimeError"),
+        (broken_later, {}, "RuntimeError"),
+        (not_found, {"name": "tea"}, "KeyError"),
+        (stops, {}, "RuntimeError"),
+        (misfit, {"items": [1]}, "TypeError"),
+    ],
+)
+async def test_of_a_bug_in_a_tool_the_model_is_told_the_kind_and_the_log_the_rest(
+    function: Callable[..., Any],
+    parameters: dict[str, Any],
+    kind: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    name = function.__name__
+    result = await FunctionTools(function).execute(name, parameters, "ann")
+    assert (result.success, result.error, result.error_code) == (
+        False,
+        f"it failed: {kind}",
+        "TOOL_ERROR",
+    )
+    assert f"tool={name}" in caplog.text
+    assert "Traceback" in caplog.text
+
+
+def unready() -> object:
+    """Return what is not JSON."""
+    return object()
+
+
+def not_text() -> bytes:
+    """Return what is no text."""
+    return b"\xff"
+
+
+def endless() -> list[Any]:
+    """Return a list that contains itself."""
+    result: list[Any] = []
+    result.append(result)
+    return result
+
+
+@pytest.mark.parametrize("function", [unready, not_text, endless])
+async def test_a_result_that_is_not_ready_for_json_is_a_failure(
+    function: Callable[[], Any],
+) -> None:
+    result = await FunctionTools(function).execute(function.__name__, {}, "ann")
+    assert (result.success, result.error_code) == (False, "INVALID_RESULT")
+    assert "not ready for JSON" in (result.error or "")
+
+
+async def test_a_miss_of_the_tape_passes_through() -> None:
+    def recorded() -> None:
+        """Ask a recording."""
+        raise TapeMiss("no such call")
+
+    with pytest.raises(TapeMiss, match="no such call"):
+        await FunctionTools(recorded).execute("recorded", {}, "ann")
+
+
+async def test_what_is_no_number_is_refused_as_an_argument_and_kept_in_a_result() -> None:
+    def half(x: float) -> list[float]:
+        """Halve a number."""
+        return [x / 2, float("inf")]
+
+    tools = FunctionTools(half)
+    refused = await tools.execute("half", {"x": float("nan")}, "ann")
+    assert refused.error_code == "INVALID_PARAMETERS"
+    assert (await tools.execute("half", {"x": 3}, "ann")).data == [1.5, float("inf")]
+
+
+async def test_parameters_may_have_any_name() -> None:
+    def odd(model_config: str, schema: int, _x: int, json: str = "j", copy: int = 1) -> list[Any]:
+        """Take parameters whose names pydantic has other uses for."""
+        return [model_config, schema, _x, json, copy]
+
+    tools = FunctionTools(odd)
+    [declared] = tools.get_tool_declarations(["odd"])
+    assert list(declared.parameters["properties"]) == [
+        "model_config",
+        "schema",
+        "_x",
+        "json",
+        "copy",
+    ]
+    assert declared.parameters["required"] == ["model_config", "schema", "_x"]
+    given = {"model_config": "m", "schema": 2, "_x": 3}
+    assert (await tools.execute("odd", given, "ann")).data == ["m", 2, 3, "j", 1]
+    wrong = await tools.execute("odd", {**given, "schema": "two"}, "ann")
+    assert (wrong.error or "").startswith("schema: ")
+
+
+async def test_a_function_works_in_a_thread_and_sees_the_callers_context() -> None:
+    user: contextvars.ContextVar[str] = contextvars.ContextVar("user")
+    user.set("ann")
+
+    def where() -> list[Any]:
+        """Say where it runs."""
+        return [user.get(), threading.current_thread() is threading.main_thread()]
+
+    async def here() -> bool:
+        """Say where it runs."""
+        return threading.current_thread() is threading.main_thread()
+
+    tools = FunctionTools(where, here)
+    assert (await tools.execute("where", {}, "ann")).data == ["ann", False]
+    assert (await tools.execute("here", {}, "ann")).data is True
+
+
+async def test_what_a_wrapped_async_function_returns_is_awaited() -> None:
+    @functools.wraps(slow)
+    def wrapped(text: str) -> Any:
+        return slow(text)
+
+    assert (await FunctionTools(wrapped).execute("slow", {"text": "x"}, "ann")).data == "x"
+
+
+async def test_a_tool_that_hangs_holds_up_neither_the_loop_nor_the_answer() -> None:
+    may_end, ended = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        """Hang."""
+        may_end.wait()
+        ended.set()
+
+    engine = LLMAgentEngine(
+        ScriptedAdapter(call("hang"), "It took too long.", tools=()),
+        FunctionTools(hang),
+        "Help.",
+        config=AgentEngineConfig(timeout_seconds=0.05),
+    )
+    decision = await engine.process_message(context("Go"))
+    [made] = decision.tool_calls or []
+    assert made.result is not None
+    assert made.result.error_code == "TIMEOUT"
+    may_end.set()
+    assert await asyncio.to_thread(ended.wait, 10)
+
+
+async def test_a_call_that_is_cancelled_ends_at_once() -> None:
+    started, may_end = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        """Hang."""
+        started.set()
+        may_end.wait()
+
+    running = asyncio.create_task(FunctionTools(hang).execute("hang", {}, "ann"))
+    assert await asyncio.to_thread(started.wait, 10)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    may_end.set()
+
+
+def test_a_tool_that_hangs_does_not_keep_the_program_from_ending(tmp_path: Path) -> None:
+    script = tmp_path / "hangs.py"
+    script.write_text(
+        textwrap.dedent("""
+            import asyncio, threading
+            from llmsim_lab.assistant import FunctionTools
+
+            def hang() -> None:
+                "Hang."
+                threading.Event().wait()
+
+            async def main() -> None:
+                async with asyncio.timeout(0.05):
+                    await FunctionTools(hang).execute("hang", {}, "ann")
+
+            try:
+                asyncio.run(main())
+            except TimeoutError:
+                print("given up")
+        """)
+    )
+    done = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert done.stdout == "given up\n"
+
+
+def test_a_tool_that_ends_after_the_loop_is_not_heard() -> None:
+    threads: list[threading.Thread] = []
+    may_end = threading.Event()
+
+    def hang() -> None:
+        """Hang."""
+        threads.append(threading.current_thread())
+        may_end.wait()
+
+    async def give_up() -> None:
+        async with asyncio.timeout(0.05):
+            await FunctionTools(hang).execute("hang", {}, "ann")
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(give_up())
+    may_end.set()
+    threads[0].join(10)
+    assert not threads[0].is_alive()
 
 
 def _without_docstring(x: int) -> int:
@@ -106,9 +342,51 @@ def _many(*xs: int) -> None:
     """Do something."""
 
 
+def _positional(user_id: str, /, x: int) -> None:
+    """Do something."""
+
+
+def _own_user(userId: str) -> None:  # noqa: N803 - what is to be refused
+    """Do something."""
+
+
+def _unknown_type(x: Nowhere) -> None:  # type: ignore[name-defined]  # noqa: F821
+    """Do something."""
+
+
+def _callback(x: Callable[[], None]) -> None:
+    """Do something."""
+
+
+def _renamed(x: Annotated[int, Field(ge=1)] = Field(3, alias="y")) -> None:
+    """Do something."""
+
+
+def _bad_limit(x: Annotated[str, Field(pattern="[")]) -> None:
+    """Do something."""
+
+
+def _yields(x: int) -> Iterator[int]:
+    """Do something."""
+    yield x
+
+
+async def _yields_later(x: int) -> AsyncIterator[int]:
+    """Do something."""
+    yield x
+
+
 @pytest.mark.parametrize(
     ("functions", "message"),
     [
+        ([_positional], "parameter user_id: str of the tool '_positional' has no name of its own"),
+        ([_own_user], "parameter 'userId' of the tool '_own_user': no model is asked"),
+        ([_unknown_type], "cannot be read: NameError: name 'Nowhere'"),
+        ([_callback], "cannot come from JSON"),
+        ([_bad_limit], "cannot come from JSON"),
+        ([_renamed], "has the parameters x, but by their types they would be called y"),
+        ([_yields], "'_yields' yields; let it return a list"),
+        ([_yields_later], "'_yields_later' yields; let it return a list"),
         ([_without_docstring], "needs a docstring"),
         ([_untyped], "parameter 'x' of the tool '_untyped' needs a type"),
         ([_many], "has no name of its own"),

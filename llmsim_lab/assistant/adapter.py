@@ -9,7 +9,14 @@ from typing import Any, Literal, cast
 
 from llmsim_lab.assistant.guard import as_llm_error
 from llmsim_lab.assistant.protocols import FunctionCall, LLMMessage, LLMResponse, ToolDeclaration
-from llmsim_lab.assistant.text_calls import calls_in_text, cut_answer, read_choice
+from llmsim_lab.assistant.text_calls import (
+    calls_in_text,
+    cut_answer,
+    embedded_calls,
+    is_code,
+    read_choice,
+    without_calls,
+)
 from llmsim_lab.calls import CallSite, ChatReply, Message, Role, ToolCall
 from llmsim_lab.errors import LLMFailureException
 from llmsim_lab.llm import LLMClient
@@ -26,6 +33,8 @@ ToolCalling = Literal["auto", "native", "schema"]
 _NO_TOOLS = "does not support tools"
 _SITE = CallSite(component="assistant")
 _Wire = tuple[Mapping[str, Any], ...]
+_STRANGERS = ("user", "tool")
+"""Whose words a model may read out without meaning them."""
 
 
 class OllamaAdapter:
@@ -133,17 +142,24 @@ class OllamaAdapter:
         options: Mapping[str, Any] | None,
         site: CallSite,
     ) -> LLMResponse:
+        texts = _Texts(messages, wire)
+
+        def complaint(reply: ChatReply) -> str | None:
+            if reply.tool_calls:
+                return None
+            return texts.complaint(reply.text) if reply.text.strip() else "the reply is empty"
+
         reply, _ = await self.client.converse(
             [_message(message) for message in messages],
             tools=wire,
             options=options,
-            check=_if_empty,
+            check=complaint,
             site=site,
         )
-        calls = [FunctionCall(call.name, call.arguments) for call in reply.tool_calls]
-        if not calls and wire and (calls := calls_in_text(reply.text)):
-            return _response(reply, "", calls)
-        return _response(reply, _answer_in(reply), calls)
+        if reply.tool_calls:
+            calls = [FunctionCall(call.name, call.arguments) for call in reply.tool_calls]
+            return _response(reply, reply.text, calls)
+        return texts.response(reply, _answer_in(reply))
 
     async def _by_schema(
         self,
@@ -155,17 +171,23 @@ class OllamaAdapter:
         told = describe_tools([_message(message) for message in messages], wire)
         if self._schema is None or self._schema[0] is not wire:
             self._schema = wire, tool_schema(wire)
+        texts = _Texts(messages, wire)
+
+        def complaint(reply: ChatReply) -> str | None:
+            choice = read_choice(reply.text)
+            return texts.complaint(choice) if isinstance(choice, str) else _if_no_choice(reply)
+
         reply, _ = await self.client.converse(
             [Message("user" if role == "tool" else role, text) for role, text in map(_words, told)],
             schema=self._schema[1],
             options=options,
-            check=_if_no_choice,
+            check=complaint,
             site=site,
         )
         choice = read_choice(reply.text)
         if isinstance(choice, FunctionCall):
             return _response(reply, "", [choice])
-        return _response(reply, choice or _answer_in(reply), [])
+        return texts.response(reply, choice or _answer_in(reply))
 
     def _wire(self, tools: Sequence[ToolDeclaration]) -> _Wire:
         """Return declarations as requests have them; the same objects for the same tools.
@@ -179,6 +201,34 @@ class OllamaAdapter:
 
     def __repr__(self) -> str:
         return f"OllamaAdapter({self.client!r})"
+
+
+class _Texts:
+    """What answers in words stand for, given what the model was shown."""
+
+    def __init__(self, messages: Sequence[LLMMessage], wire: _Wire) -> None:
+        self._names = [tool["function"]["name"] for tool in wire]
+        self._shown = [message.content for message in messages if message.role in _STRANGERS]
+
+    def _calls(self, text: str) -> list[FunctionCall]:
+        if not self._names:
+            return []
+        return calls_in_text(text) or embedded_calls(text, self._names, self._shown)
+
+    def complaint(self, text: str) -> str | None:
+        """Return what is wrong with a text that is a call and yet none, or None."""
+        if not self._names or self._calls(text):
+            return None
+        if is_code(text, self._names):
+            return "it only names a tool; call the tool, or answer in words"
+        if not without_calls(text, self._names):
+            return "it holds a tool call that cannot be read; call the tool, or answer in words"
+        return None
+
+    def response(self, reply: ChatReply, text: str) -> LLMResponse:
+        if calls := self._calls(text):
+            return _response(reply, "", calls)
+        return _response(reply, without_calls(text, self._names) if self._names else text, [])
 
 
 def _declaration(tool: ToolDeclaration) -> Mapping[str, Any]:
@@ -211,10 +261,6 @@ def _object(call: FunctionCall) -> Mapping[str, Any]:
 def _words(message: Message) -> tuple[Role, str]:
     role, text = tools_as_text(message)
     return cast("Role", role), text
-
-
-def _if_empty(reply: ChatReply) -> str | None:
-    return None if reply.text.strip() or reply.tool_calls else "the reply is empty"
 
 
 def _answer_in(reply: ChatReply) -> str:

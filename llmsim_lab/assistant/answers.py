@@ -11,6 +11,7 @@ the exception's name.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from llmsim_lab.assistant.book import Outcome
@@ -52,22 +53,22 @@ _TELLING = ("NOT_FOUND", "TIMEOUT", "SERVER_DIED", "INVALID_PARAMETERS")
 _MAX_REASON_CHARS = 300
 
 
-def said(text: str, executed: Sequence[ToolCall], *, changed: bool = False) -> Outcome:
+def said(text: str, executed: Sequence[ToolCall]) -> Outcome:
     """Return the decision that a model's final text stands for.
 
-    A question is a question also where tools ran before, to look things up or in vain.
+    A question is a question also where tools ran before; but after a tool that worked, an offer
+    to do more is none.
 
     Args:
         text: not empty, fit for the user.
         executed: the tools that ran before.
-        changed: whether one of them changed something.
     """
-    if executed and asks_user(text, after_work=changed):
+    if executed and asks_user(text, after_work=_worked(executed[-1])):
         kind = DecisionType.ASK_CLARIFICATION
         decision = _decision(kind, executed, clarification_question=text)
         return Outcome(decision, "AMBIGUITY:CLARIFICATION", _of(executed))
     if executed:
-        works = any(call.result is not None and call.result.success for call in executed)
+        works = any(map(_worked, executed))
         decision = _decision(DecisionType.INVOKE_TOOL, executed, response_text=text)
         return Outcome(
             decision, "SUCCESS:TOOL_DONE" if works else "ERROR:TOOL_FAILED", _of(executed)
@@ -81,6 +82,10 @@ def said(text: str, executed: Sequence[ToolCall], *, changed: bool = False) -> O
     return Outcome(_decision(DecisionType.RESPOND_ONLY, response_text=text), "SUCCESS:RESPONDED")
 
 
+def _worked(call: ToolCall) -> bool:
+    return call.result is not None and call.result.success
+
+
 def unfounded(text: str, executed: Sequence[ToolCall] = ()) -> Outcome:
     """Return the decision for a text that claims a change although no tool has made one.
 
@@ -88,9 +93,8 @@ def unfounded(text: str, executed: Sequence[ToolCall] = ()) -> Outcome:
         text: what the model insists on.
         executed: the tools that ran before, to look things up or in vain.
     """
-    kind = DecisionType.INVOKE_TOOL if executed else DecisionType.RESPOND_ONLY
-    decision = _decision(kind, executed, response_text=f"{text}\n\n{NOTHING_DONE}")
-    return Outcome(decision, "AMBIGUITY:UNFOUNDED_CLAIM", _of(executed))
+    marked = said(f"{text}\n\n{NOTHING_DONE}", executed)
+    return replace(marked, category="AMBIGUITY:UNFOUNDED_CLAIM")
 
 
 def failed(

@@ -7,6 +7,7 @@ import time
 
 from llmsim_lab.assistant import answers
 from llmsim_lab.assistant.book import Book, Outcome
+from llmsim_lab.assistant.deeds import words_of
 from llmsim_lab.assistant.errors import InvalidResponseError, LLMError
 from llmsim_lab.assistant.guard import not_by_itself, result_text, run_tool
 from llmsim_lab.assistant.protocols import (
@@ -16,7 +17,7 @@ from llmsim_lab.assistant.protocols import (
     LLMResponse,
     ToolExecutor,
 )
-from llmsim_lab.assistant.reading import asks_to_confirm, claims_change, for_user, yes_or_no
+from llmsim_lab.assistant.reading import asks_to_confirm, claims_change, for_user
 from llmsim_lab.assistant.toolbox import BadCall, GoodCall, Toolbox
 from llmsim_lab.assistant.types import (
     AgentEngineConfig,
@@ -24,6 +25,7 @@ from llmsim_lab.assistant.types import (
     PendingAction,
     ToolCall,
 )
+from llmsim_lab.assistant.yes_no import yes_or_no
 from llmsim_lab.llm.deadline import time_limit
 
 __all__ = ["Conversation", "answered"]
@@ -44,7 +46,7 @@ _ASKED_ITSELF = (
 
 def answered(pending: PendingAction, message: str) -> Outcome | None:
     """Return the outcome of a reply that runs nothing, a no or neither; None for a yes."""
-    answer = yes_or_no(message)
+    answer = yes_or_no(message, about=words_of(pending))
     if answer == "yes":
         return None
     return answers.dropped(pending) if answer == "no" else answers.asked_again(pending)
@@ -107,7 +109,7 @@ class Conversation:
                     continue
                 if objection == _NOTHING_RAN:
                     return answers.unfounded(text, self._executed)
-                return answers.said(text, self._executed, changed=self._has_changed())
+                return answers.said(text, self._executed)
             if is_last and not self._only_asks(calls):
                 break
             messages.append(LLMMessage("assistant", response.content or "", calls))
@@ -196,13 +198,6 @@ class Conversation:
         self._executed.append(done)
         await self._book.ran(done)
         return done
-
-    def _has_changed(self) -> bool:
-        """Say whether a tool that does more than look things up has run and worked."""
-        return any(
-            _worked(call) and not self._toolbox.only_looks(call.tool_name)
-            for call in self._executed
-        )
 
     def _objection(self, text: str) -> str | None:
         """Return what speaks against a text as an answer, to be told to the model, or None."""

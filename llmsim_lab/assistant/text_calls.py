@@ -4,15 +4,39 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from itertools import islice
 from typing import Any
 
 from llmsim_lab.assistant.protocols import FunctionCall
 
-__all__ = ["calls_in_text", "cut_answer", "read_choice"]
+__all__ = [
+    "calls_in_text",
+    "cut_answer",
+    "embedded_calls",
+    "is_code",
+    "read_choice",
+    "without_calls",
+]
 
-_THINKING = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
-_WRAPPING = re.compile(r"</?tool_calls?>|```(?:json|tool_call)?|\[/?TOOL_CALLS\]", re.IGNORECASE)
+_THINKING = re.compile(r"<think(?:ing)?>[^<]*(?:<(?!/?think)[^<]*)*</think(?:ing)?>", re.IGNORECASE)
+_TAGS = r"</?\|?tool_calls?\|?>|<\|python_tag\|>|\[/?TOOL_CALLS\]"
+_WRAPPING = re.compile(rf"{_TAGS}|```(?:json|tool_call)?", re.IGNORECASE)
+_FUNCTION = re.compile(r"<function=([\w.\-]{1,64})>\s*(\{[^<]*\})?\s*</function>")
+_OBJECT = re.compile(r'\{\s*"(?:name|function|arguments|parameters|type|id)"\s*:')
+_MAX_OBJECTS = 32
+"""More objects in one text are not looked at, so that no text takes long."""
+_MARKS = re.compile(
+    rf"<tool_calls?>[^<]*</tool_calls?>|{_TAGS}|</?function\b[^<>]*>", re.IGNORECASE
+)
+_LEFT_OVER = re.compile(r"```\w*\s*```|\[[\s,]*\]")
+_NOT_MEANT = re.compile(
+    "[?\uff1f\u061f]|\\b(?:would|could|should|example|instance|never|not|don't|didn't)\\b|e\\.g\\.",
+    re.IGNORECASE,
+)
+"""Prose about a call, or a question beside it: whoever asks first does not want it made yet."""
+_FENCE = re.compile(r"```\w*|`")
+_CODE_LINE = re.compile(r"(?:\w+\.)*(\w+)(?:\s*\([^\n]*\))?;?")
 _ANSWER_BEGUN = re.compile(r'\s*\{\s*"answer"\s*:\s*"')
 _HALF_ESCAPE = re.compile(r"(?<!\\)((?:\\\\)*)\\(?:u[0-9a-fA-F]{0,3})?\Z")
 _DECODER = json.JSONDecoder()
@@ -37,6 +61,97 @@ def calls_in_text(text: str) -> list[FunctionCall]:
     except (ValueError, RecursionError):
         return []
     return calls
+
+
+def embedded_calls(text: str, names: Collection[str], shown: Collection[str]) -> list[FunctionCall]:
+    """Return the calls that a text holds beside prose, as far as they are meant to be made.
+
+    They are not where the prose asks something or speaks of a call that could be made, where no
+    tool has the name, and where the model was shown the same words: a task's text that looks
+    like a call must not become one by being read out.
+
+    Args:
+        text: what the model wrote.
+        names: of the tools the model was offered.
+        shown: what the model was shown before: messages of the user, results of tools.
+    """
+    text = _THINKING.sub(" ", text)
+    found = list(_calls_within(text))
+    calls = [call for call, _, _ in found]
+    if not any(call.name in names for call in calls) or _NOT_MEANT.search(_around(text, found)):
+        return []
+    known = "".join(map(_squeezed, shown))
+    if any(_squeezed(text[start:end]) in known for _, start, end in found):
+        return []
+    return calls
+
+
+def without_calls(text: str, names: Collection[str]) -> str:
+    """Return a text without the calls in it, which are nothing for the user to read.
+
+    Args:
+        text: what the model wrote.
+        names: of the tools; a call of one of them is cut off also where its JSON is broken.
+    """
+    rest = _around(text, list(_calls_within(text)))
+    for match in islice(_OBJECT.finditer(rest), _MAX_OBJECTS):
+        begun = rest[match.start() : match.start() + 200]
+        if any(f'"{name}"' in begun for name in names) and _decoded(rest, match.start()) is None:
+            rest = rest[: match.start()]
+            break
+    rest = _MARKS.sub("", rest)
+    if rest == text:
+        return text
+    rest = _LEFT_OVER.sub("", rest).strip()
+    return rest if re.search(r"\w", rest) else ""
+
+
+def is_code(text: str, names: Collection[str]) -> bool:
+    """Say whether a text is nothing but tools' names or calls as a program has them.
+
+    Such calls, ``add_task(title="x")``, are not made: what they mean is guesswork.
+    """
+    lines = [line.strip() for line in _FENCE.sub("", _THINKING.sub(" ", text)).splitlines()]
+    found = [_CODE_LINE.fullmatch(line) for line in lines if line]
+    return bool(found) and all(match is not None and match[1] in names for match in found)
+
+
+def _calls_within(text: str) -> Iterator[tuple[FunctionCall, int, int]]:
+    """Yield the calls in a text in order, each with where it stands."""
+    found = [
+        (FunctionCall(match[1], match[2] or "{}"), *match.span())
+        for match in islice(_FUNCTION.finditer(text), _MAX_OBJECTS)
+    ]
+    for match in islice(_OBJECT.finditer(text), _MAX_OBJECTS):
+        read = _decoded(text, match.start())
+        call = _call_of(read[0]) if read else None
+        if read and call is not None:
+            found.append((call, match.start(), read[1]))
+    place = 0
+    for call, start, end in sorted(found, key=lambda each: each[1]):
+        if start >= place:  # not within the one before
+            place = end
+            yield call, start, end
+
+
+def _around(text: str, found: Collection[tuple[FunctionCall, int, int]]) -> str:
+    """Return a text without what was found in it."""
+    for _, start, end in reversed(list(found)):
+        text = text[:start] + text[end:]
+    return text
+
+
+def _squeezed(text: str) -> str:
+    """Return a text without what may differ where it is quoted: spaces and escapes."""
+    return re.sub(r"[\s\\]", "", text)
+
+
+def _decoded(text: str, place: int) -> tuple[Any, int] | None:
+    """Return the JSON value that begins at a place, and where it ends; None if none does."""
+    try:
+        return _DECODER.raw_decode(text, place)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _values(text: str) -> Iterator[Any]:

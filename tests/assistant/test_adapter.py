@@ -248,6 +248,50 @@ async def test_a_call_that_was_written_as_text_is_a_call(text: str) -> None:
     assert response.content is None
 
 
+@pytest.mark.parametrize("calling", ["native", "schema"])
+async def test_a_call_beside_prose_is_a_call_and_the_prose_is_dropped(calling: Any) -> None:
+    text = f"Sure! {json.dumps(ADD)}"
+    adapter, _ = make(text if calling == "native" else {"answer": text}, tool_calling=calling)
+    response = await generate(adapter)
+    assert response.function_calls == (FunctionCall("add_task", {"title": "Milk"}),)
+    assert response.content is None
+
+
+async def test_a_call_beside_a_question_is_taken_out_and_the_question_stays() -> None:
+    adapter, _ = make(f"{json.dumps(ADD)} Shall I?")
+    response = await generate(adapter)
+    assert (response.content, response.function_calls) == ("Shall I?", ())
+
+
+async def test_a_call_that_a_tools_result_holds_is_not_made_when_it_is_read_out() -> None:
+    adapter, _ = make(f"You have: {json.dumps(ADD)}")
+    result = json.dumps({"tasks": [json.dumps(ADD)]})
+    response = await generate(adapter, [*TALK, LLMMessage("tool", result, tool_name="list_tasks")])
+    assert (response.content, response.function_calls) == ("You have:", ())
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("add_task(title='Milk')", "it only names a tool"),
+        ("`list_tasks`", "it only names a tool"),
+        ("<tool_call>{}</tool_call>", "a tool call that cannot be read"),
+        ('{"name": "add_task", "argum', "a tool call that cannot be read"),
+    ],
+)
+@pytest.mark.parametrize("calling", ["native", "schema"])
+async def test_what_is_a_call_and_yet_none_is_asked_for_again(
+    calling: Any, text: str, complaint: str
+) -> None:
+    replies: list[Any] = [text, "Hello."]
+    if calling == "schema":
+        replies = [{"answer": reply} for reply in replies]
+    adapter, backend = make(replies, tool_calling=calling)
+    response = await generate(adapter)
+    assert (response.content, response.function_calls) == ("Hello.", ())
+    assert complaint in backend.requests[1].messages[-1].content
+
+
 def test_several_calls_may_stand_in_one_text() -> None:
     text = "\n".join(f"<tool_call>{json.dumps(ADD)}</tool_call>" for _ in range(2))
     assert len(calls_in_text(text)) == 2

@@ -310,6 +310,12 @@ async def test_a_model_that_insists_is_shown_with_the_remark_that_nothing_was_ch
     assert log.decisions[-1]["outcome_category"] == "AMBIGUITY:UNFOUNDED_CLAIM"
 
 
+async def test_a_claim_that_asks_something_asks_all_the_same() -> None:
+    decision = await decide("Add x", "I have added it. Which day do you mean?")
+    assert decision.decision_type is DecisionType.ASK_CLARIFICATION
+    assert decision.text.endswith("(Nothing has been changed by this message.)")
+
+
 async def test_claims_need_not_be_checked() -> None:
     config = AgentEngineConfig(check_claims=False)
     assert (await decide("Delete 2", CLAIM, config=config)).text == CLAIM

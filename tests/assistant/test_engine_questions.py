@@ -9,7 +9,9 @@ from assistant_kit import (
     MemoryTasks,
     ScriptedAdapter,
     call,
+    context,
     decide,
+    engine,
     process_on,
 )
 
@@ -53,6 +55,77 @@ async def test_an_offer_after_a_change_leaves_it_an_invocation(text: str) -> Non
     decision = await decide("Add x", ADD, text)
     assert decision.decision_type is DecisionType.INVOKE_TOOL
     assert decision.response_text == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Here are your tasks: milk, bread. Would you like to complete any of them?",
+        "You have no tasks. Would you like to add one?",
+        "You have two tasks. Do you want to see the completed ones too?",
+        "Here they are. What's next?",
+    ],
+)
+async def test_an_offer_after_a_look_leaves_it_an_invocation(text: str) -> None:
+    decision = await decide("What is on my list?", LOOK, text)
+    assert decision.decision_type is DecisionType.INVOKE_TOOL
+    assert (decision.response_text, decision.clarification_question) == (text, None)
+
+
+async def test_an_offer_after_a_look_that_failed_asks_for_clarification() -> None:
+    tools = MemoryTasks()
+    tools.instead = lambda _: ToolResult(success=False, error="it is shut")
+    decision = await decide("List", LOOK, "It is shut. Shall I try again?", tools=tools)
+    assert decision.decision_type is DecisionType.ASK_CLARIFICATION
+
+
+async def test_an_offer_after_two_tools_of_which_the_last_failed_asks_for_clarification() -> None:
+    decision = await decide(
+        "Finish 9", LOOK, call("complete_task", task_id=9), "That failed. Shall I try again?"
+    )
+    assert decision.decision_type is DecisionType.ASK_CLARIFICATION
+
+
+async def test_a_question_which_one_beats_a_refusal() -> None:
+    text = "I can't do that without a number. Which task do you mean?"
+    assert (await decide("Finish it", text)).decision_type is DecisionType.ASK_CLARIFICATION
+
+
+async def test_a_look_back_at_what_the_user_did_is_no_claim() -> None:
+    text = "I can show the tasks you have added and mark those that are completed."
+    log = ListLog()
+    decision = await decide("Who are you?", text, "unused", log=log)
+    assert decision.text == text
+    assert log.decisions[-1]["outcome_category"] == "SUCCESS:RESPONDED"
+
+
+async def test_a_change_that_no_tool_made_is_not_told_as_one() -> None:
+    decision = await decide("Delete task 2", "Task 2 deleted.")
+    assert decision.text == "Task 2 deleted.\n\n(Nothing has been changed by this message.)"
+
+
+async def test_a_call_within_a_text_is_not_shown() -> None:
+    decision = await decide("Hi", 'Sure! {"name": "add_task", "arguments": {}}')
+    assert decision.text == "Sure!"
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind"),
+    [
+        ("yes, delete task 2", DecisionType.INVOKE_TOOL),
+        ("👍", DecisionType.INVOKE_TOOL),
+        ("yes, delete task 1", DecisionType.REQUEST_CONFIRMATION),
+        ("yes 👎", DecisionType.REQUEST_CONFIRMATION),
+        ("please don't delete it", DecisionType.RESPOND_ONLY),
+    ],
+)
+async def test_a_reply_counts_for_what_was_asked(reply: str, kind: DecisionType) -> None:
+    asked = await decide("Delete task 2", call("delete_task", task_id=2))
+    tools = MemoryTasks(ann=["Buy milk", "Call mum"])
+    made = engine("unused", tools=tools)
+    decision = await made.process_message(context(reply, pending_confirmation=asked.pending_action))
+    assert decision.decision_type is kind
+    assert bool(tools.ran) is (kind is DecisionType.INVOKE_TOOL)
 
 
 async def test_a_question_that_is_needed_is_one_after_a_change_too() -> None:

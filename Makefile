@@ -60,6 +60,7 @@ bench: .venv/.ready-demo ## measure the framework, into *bench.json
 	$(BIN)/python benchmarks/chart_bench.py --out chart_bench.json $(ARGS)
 	$(BIN)/python benchmarks/social_bench.py --out social_bench.json $(ARGS)
 	$(BIN)/python benchmarks/assistant_bench.py --out assistant_bench.json $(ARGS)
+	$(BIN)/python benchmarks/mcp_bench.py --out mcp_bench.json $(ARGS)
 
 clean: ## remove .venv, caches and build products (not out/, where your runs are)
 	rm -rf .venv .coverage coverage.xml htmlcov build dist .mypy_cache .pytest_cache .ruff_cache

@@ -3,31 +3,46 @@
 ``python benchmarks/prefix_bench.py --out prefix_bench.json`` sends the prompts of a short crisis
 run to an embedded model, one token of reply each, in the order in which a run sends them. What the
 server had in its prefix cache it does not read again; it says how much that was. The agents'
-answers and the engine's are canned, so that both orders meet the same world.
+answers and the engine's are canned, so that both orders meet the same world. The variable
+``LLMSIM_MODEL`` chooses another embedded model than the smallest.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
-from rich.console import Console
+from command import command
 from rich.table import Table
 
 from llmsim_lab.calls import ChatRequest
 from llmsim_lab.context import CrisisConfig, CrisisSimulation
+from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, connect
 from llmsim_lab.llm.embedded import wire
 
-__all__ = ["main", "measure", "requests_of"]
+__all__ = ["FULL", "QUICK", "Plan", "main", "measure", "requests_of"]
 
 _ORDERS = {"usual": False, "stable_first": True}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How much to measure.
+
+    Attributes:
+        steps: of the run, at least 2, since the first fills the cache.
+    """
+
+    steps: int
+
+
+FULL = Plan(steps=3)
+QUICK = Plan(steps=2)
 
 
 def canned(request: ChatRequest) -> dict[str, Any]:
@@ -98,8 +113,17 @@ async def read_anew(client: LLMClient, requests: Sequence[ChatRequest]) -> list[
     return rows
 
 
-def measure(model: str, *, steps: int) -> dict[str, Any]:
-    """Measure both orders, each on a model that has just been started."""
+def measure(plan: Plan) -> dict[str, Any]:
+    """Measure both orders, each on a model that has just been started.
+
+    Raises:
+        ConfigError: the model is no embedded one, which alone says what it had in its cache.
+    """
+    model, steps = os.environ.get("LLMSIM_MODEL", "embedded:smollm2-135m"), plan.steps
+    if not model.startswith("embedded"):
+        raise ConfigError(
+            f"LLMSIM_MODEL={model!r} is no embedded model; set it to embedded:NAME, or unset it"
+        )
     figures: dict[str, Any] = {"model": model, "steps": steps}
 
     async def one(stable_first: bool) -> list[dict[str, Any]]:
@@ -138,16 +162,15 @@ def table(figures: dict[str, Any]) -> Table:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, write the figures as JSON and show the main ones."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
-    parser.add_argument("--out", type=Path, default=Path("prefix_bench.json"), help="the JSON file")
-    parser.add_argument("--model", default="embedded:smollm2-135m")
-    parser.add_argument("--steps", type=int, default=3)
-    options = parser.parse_args(arguments)
-    figures = measure(options.model, steps=options.steps)
-    options.out.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
-    console = Console()
-    console.print(table(figures))
-    console.print(f"All figures: {options.out}")
+    command(
+        arguments,
+        doc=__doc__,
+        out="prefix_bench.json",
+        measure=measure,
+        quick=QUICK,
+        full=FULL,
+        table=table,
+    )
 
 
 if __name__ == "__main__":

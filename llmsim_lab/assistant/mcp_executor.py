@@ -17,9 +17,16 @@ from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS, CallToolResult, Tool
 from pydantic import ValidationError
 
 from llmsim_lab.assistant.errors import ToolServerError
-from llmsim_lab.assistant.identity import USER_KEY
-from llmsim_lab.assistant.mcp_link import ServerLink, Target
-from llmsim_lab.assistant.mcp_results import declaration_of, failure, result_of, takes_user
+from llmsim_lab.assistant.mcp_connection import Target
+from llmsim_lab.assistant.mcp_link import ServerLink
+from llmsim_lab.assistant.mcp_metadata import USER_KEY
+from llmsim_lab.assistant.mcp_results import (
+    declaration_of,
+    failure,
+    json_fault,
+    result_of,
+    takes_user,
+)
 from llmsim_lab.assistant.protocols import ToolDeclaration
 from llmsim_lab.assistant.types import ToolResult
 from llmsim_lab.errors import ConfigError
@@ -83,15 +90,17 @@ class MCPToolExecutor:
         """
         command = [sys.executable, "-m", "llmsim_lab.assistant.tasks"]
         if db is not None:
-            command += ["--db", str(db)]
+            command += ["--db", str(Path(db).absolute())]  # a restart may be in another folder
         return cls(command, timeout_s=timeout_s, start_timeout_s=start_timeout_s)
 
     def get_available_tools(self) -> list[str]:
         """Return the names of the server's tools; the first time this waits for its start.
 
+        Async code should wait for ``ready`` before, which does not block its event loop.
+
         Raises:
             ToolServerError: it could not be started.
-            ConfigError: there is no such program.
+            ConfigError: there is no such program, or these tools were closed.
         """
         return [tool.name for tool in self._tools()]
 
@@ -99,6 +108,18 @@ class MCPToolExecutor:
         """Return the declarations of these tools, as far as the server has them."""
         known = {tool.name: tool for tool in self._tools()}
         return [declaration_of(known[name]) for name in names if name in known]
+
+    async def ready(self) -> None:
+        """Wait, while the event loop goes on, until the server's tools are known.
+
+        Whoever waits for this first has the names and declarations at once afterwards.
+
+        Raises:
+            ToolServerError: the server could not be started.
+            ConfigError: there is no such program, or these tools were closed.
+        """
+        if self._link.known_tools() is None:
+            await asyncio.wrap_future(self._link.prepare())
 
     async def start(self) -> None:
         """Start the server now, so that nothing waits for it later, and ask for its tools.
@@ -115,11 +136,18 @@ class MCPToolExecutor:
         A call is made once. Where the server dies or stays silent during a call, whether it took
         effect is not known, and the result says so.
 
+        The codes of failed results: ``INVALID_PARAMETERS``, ``NOT_FOUND`` and ``TOOL_ERROR`` are
+        the tool's own, the first two where the server tells them apart; ``TOOL_NOT_FOUND``;
+        ``TIMEOUT``, ``SERVER_DIED`` and ``INVALID_RESULT`` are the server's faults.
+
         Args:
             tool_name: the tool.
             parameters: its arguments, the user's identity left out.
             user_id: who it acts for, as authenticated.
         """
+        # The library would find out too late, and drop the connection with everybody's calls.
+        if fault := json_fault([parameters, user_id]):
+            return self._failed(tool_name, f"the arguments: {fault}", "INVALID_PARAMETERS")
         try:
             # The link keeps to the time; this is for the case that its thread is stuck.
             async with asyncio.timeout(self.timeout_s + self._link.start_timeout_s + _GRACE_S):
@@ -133,6 +161,11 @@ class MCPToolExecutor:
         except (ToolServerError, ConfigError) as error:
             log_event(logger, logging.ERROR, "tool_server_down", detail=str(error))
             return self._failed(tool_name, "the tools cannot be reached now", "SERVER_DIED")
+        except asyncio.CancelledError:
+            if _is_being_cancelled():
+                raise
+            # Nobody cancels the caller: it is a tool in this process that ended in this way.
+            return self._failed(tool_name, "it was broken off", "TOOL_ERROR")
         except MCPError as error:
             return self._refused(tool_name, error)
         except (ValidationError, ValueError, RuntimeError) as error:
@@ -140,12 +173,12 @@ class MCPToolExecutor:
             return self._failed(tool_name, "its answer makes no sense", "INVALID_RESULT")
 
     async def aclose(self) -> None:
-        """End the server."""
-        await asyncio.to_thread(self._link.close)
+        """End the server, and wait until it has ended; these tools cannot be used again."""
+        await asyncio.wrap_future(self._link.close())
 
     def close(self) -> None:
-        """End the server, and wait until it has ended."""
-        self._link.close()
+        """Do as ``aclose`` does, from plain code."""
+        self._link.close().result()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -165,10 +198,13 @@ class MCPToolExecutor:
     async def _call(
         self, tool_name: str, parameters: dict[str, Any], user_id: str
     ) -> CallToolResult:
-        tool = _named(tool_name, self._link.tools)
+        known = self._link.known_tools()
+        if known is None:
+            known = await asyncio.wrap_future(self._link.prepare())
+        tool = _named(tool_name, known)
         if tool is None:  # it may be a new one
-            tools: list[Tool] = await asyncio.wrap_future(self._link.prepare(fresh=True))
-            tool = _named(tool_name, tools)
+            known = await asyncio.wrap_future(self._link.prepare(fresh=True))
+            tool = _named(tool_name, known)
         if tool is None:
             raise MCPError(INVALID_PARAMS, f"Unknown tool: {tool_name}")
         arguments = parameters | {"user_id": user_id} if takes_user(tool) else parameters
@@ -177,10 +213,8 @@ class MCPToolExecutor:
         return await asyncio.wrap_future(call)
 
     def _tools(self) -> list[Tool]:
-        known = self._link.tools
-        if known is None or self._link.tools_changed:
-            return self._link.prepare().result()
-        return known
+        known = self._link.known_tools()
+        return self._link.wait_for_tools() if known is None else known
 
     def _refused(self, tool_name: str, error: MCPError) -> ToolResult:
         if error.code == CONNECTION_CLOSED:
@@ -208,8 +242,13 @@ class MCPToolExecutor:
         return failure(what, code)
 
 
-def _named(name: str, tools: Sequence[Tool] | None) -> Tool | None:
-    return next((tool for tool in tools or () if tool.name == name), None)
+def _is_being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _named(name: str, tools: Sequence[Tool]) -> Tool | None:
+    return next((tool for tool in tools if tool.name == name), None)
 
 
 def _target(
@@ -226,5 +265,9 @@ def _target(
             "['llmsim-lab-tasks', '--db', 'tasks.db'], nor a server of the mcp library's"
         )
     return StdioServerParameters(
-        command=words[0], args=words[1:], env=dict(env) if env else None, cwd=cwd
+        command=words[0],
+        args=words[1:],
+        env=dict(env) if env else None,
+        cwd=cwd,
+        encoding_error_handler="replace",  # bytes that are no text would end the connection
     )

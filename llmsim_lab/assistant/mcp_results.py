@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 from mcp_types import CallToolResult, TextContent, Tool
+from pydantic_core import to_json
 
+from llmsim_lab.assistant.mcp_metadata import ERROR_KEY, ErrorCode
 from llmsim_lab.assistant.protocols import ToolDeclaration
 from llmsim_lab.assistant.types import ToolResult
 from llmsim_lab.text import clip
 
-__all__ = ["declaration_of", "failure", "result_of", "takes_user"]
+__all__ = ["declaration_of", "failure", "json_fault", "result_of", "takes_user"]
 
 _IDENTITY = "user_id"
 _MAX_ERROR = 1_000
@@ -22,13 +24,15 @@ def declaration_of(tool: Tool) -> ToolDeclaration:
     """Return a tool as the model is told of it."""
     hints = tool.annotations
     destructive = None if hints is None else hints.destructive_hint
-    if hints is not None and hints.read_only_hint and destructive is None:
+    read_only = None if hints is None else hints.read_only_hint
+    if read_only and destructive is None:
         destructive = False
     return ToolDeclaration(
         name=tool.name,
         description=tool.description or tool.title or "",
         parameters=_slim(tool.input_schema),
         destructive=destructive,
+        read_only=read_only,
     )
 
 
@@ -49,18 +53,45 @@ def takes_user(tool: Tool) -> bool:
     return _IDENTITY in (tool.input_schema.get("properties") or {})
 
 
+def json_fault(value: Any) -> str:
+    """Say why a value cannot be written as JSON in UTF-8; an empty text where it can be."""
+    try:
+        json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
+        to_json({"params": {"arguments": value}})  # as it is sent, which allows less depth
+    except (TypeError, ValueError, RecursionError) as error:
+        return f"no JSON can be made of it: {error}"
+    return ""
+
+
 def result_of(tool_name: str, reply: CallToolResult) -> ToolResult:
-    """Return a call's result as plain JSON."""
+    """Return a call's result as plain JSON.
+
+    Raises:
+        ValueError: it holds what is no JSON, such as NaN.
+    """
     if reply.is_error:
-        said = _texts(reply)
-        text = "\n".join(said).removeprefix(f"Error executing tool {tool_name}: ")
-        return failure(text or "the tool failed and does not say why", "TOOL_ERROR")
+        text = "\n".join(_texts(reply)).removeprefix(f"Error executing tool {tool_name}: ")
+        return failure(
+            text or "the tool failed and does not say why", _code(tool_name, text, reply)
+        )
+    data = _data(reply)
+    if fault := json_fault(data):
+        raise ValueError(fault)
+    return ToolResult(success=True, data=data)
+
+
+def _data(reply: CallToolResult) -> Any:
     data = reply.structured_content
-    if data is not None:
-        # A value that is no object comes wrapped, as the protocol wants objects.
-        is_wrapped = isinstance(data, dict) and data.keys() == {"result"}
-        return ToolResult(success=True, data=data["result"] if is_wrapped else data)
-    return ToolResult(success=True, data=_from_content(reply))
+    if data is None:
+        return _from_content(reply)
+    # A value that is no object comes wrapped, as the protocol wants objects.
+    return data["result"] if isinstance(data, dict) and data.keys() == {"result"} else data
+
+
+def _code(tool_name: str, text: str, reply: CallToolResult) -> str:
+    if (said := (reply.meta or {}).get(ERROR_KEY)) in get_args(ErrorCode):
+        return str(said)
+    return "TOOL_NOT_FOUND" if text == f"Unknown tool: {tool_name}" else "TOOL_ERROR"
 
 
 def failure(error: str, code: str) -> ToolResult:

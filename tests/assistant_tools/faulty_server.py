@@ -7,10 +7,12 @@ import itertools
 import os
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 from mcp.server.mcpserver import Context, MCPServer
 
+COMMAND = [sys.executable, __file__]
 server: MCPServer[Any] = MCPServer("faulty", log_level="CRITICAL")
 calls = itertools.count(1)
 
@@ -82,5 +84,8 @@ if __name__ == "__main__":
         sys.stderr.write("no database here\n")
         raise SystemExit(4)
     if "--silent" in sys.argv:
-        time.sleep(60)
+        time.sleep(600)
+    if "--when" in sys.argv:
+        while not Path(sys.argv[-1]).exists():
+            time.sleep(0.01)
     server.run()

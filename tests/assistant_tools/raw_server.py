@@ -1,12 +1,24 @@
-"""An MCP server of an older protocol without any library, which writes garbage when asked to."""
+"""An MCP server of an older protocol without any library, which misbehaves when asked to.
+
+How it does is either a tool's name, or an option at its start.
+"""
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
+import signal
 import sys
+import time
 from typing import Any
 
-TOOLS = ["garbage", "noise", "nonsense", "wrong_schema", "no_json", "picture", "grow"]
+COMMAND = [sys.executable, __file__]
+LONG_LINE = "x" * 1_000_000
+held: list[Any] = []
+"""Calls whose answers are kept back until the next call."""
+forgotten = False
+calls = itertools.count(1)
 
 
 def write(line: str) -> None:
@@ -18,62 +30,143 @@ def answer(number: Any, result: Any) -> None:
     write(json.dumps({"jsonrpc": "2.0", "id": number, "result": result}))
 
 
+def refuse(number: Any, code: int, message: str) -> None:
+    error = {"code": code, "message": message}
+    write(json.dumps({"jsonrpc": "2.0", "id": number, "error": error}))
+
+
 def text(said: str) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": said}]}
 
 
+def say_tools_changed() -> None:
+    write(json.dumps({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}))
+
+
+def grow() -> None:
+    TOOLS.append("late")
+    say_tools_changed()
+
+
+def shrink() -> None:
+    TOOLS.remove("no_json")
+    say_tools_changed()
+
+
+def forget() -> None:
+    global forgotten
+    forgotten = True
+    say_tools_changed()
+
+
+def chatter() -> None:
+    sys.stderr.write("nothing to see here\n" * 50_000 + "the very last words\n")
+    sys.stderr.flush()
+
+
+def garbage() -> None:
+    write("Segmentation fault (core dumped)")
+    write("\u202e{not json")
+
+
+def noise() -> None:
+    write("a library's banner")
+    params = {"level": "info", "data": "a word by the way"}
+    write(json.dumps({"jsonrpc": "2.0", "method": "notifications/message", "params": params}))
+
+
+def binary() -> None:
+    sys.stdout.buffer.write(b"\xff\xfe\x00 no text\n")
+    sys.stdout.flush()
+
+
+BEFORE = {
+    "binary": binary,
+    "chatter": chatter,
+    "flood": lambda: write(LONG_LINE),
+    "forget": forget,
+    "garbage": garbage,
+    "grow": grow,
+    "mute": lambda: os.close(1),
+    "noise": noise,
+    "shrink": shrink,
+}
+"""What is done before a call is answered."""
+RESULTS: dict[str, Any] = {
+    "noise": text('{"good": true}'),
+    "no_number": text('{"rate": NaN}'),
+    "nonsense": {"content": 17},
+    "picture": {"content": [{"type": "image", "data": "AAAA", "mimeType": "image/png"}]},
+    "silent_error": {"content": [], "isError": True},
+    "too_deep": text("[" * 300 + "]" * 300),
+    "wrong_code": {**text("why not"), "isError": True, "_meta": {"llmsim-lab/error_code": ["?"]}},
+    "wrong_schema": {**text("seven"), "structuredContent": {"number": "seven"}},
+}
+UNANSWERED = ("garbage", "hold", "mute", "refuse")
+OTHERS = ("count", "no_json")
+TOOLS = [*dict.fromkeys([*BEFORE, *RESULTS, *UNANSWERED, *OTHERS])]
+
+
 def call(number: Any, tool: str) -> None:
-    if tool == "garbage":
-        write("Segmentation fault (core dumped)")
-        write("\u202e{not json")
-    elif tool == "noise":
-        write("a library's banner")
-        answer(number, text('{"good": true}'))
-    elif tool == "nonsense":
-        answer(number, {"content": 17})
-    elif tool == "wrong_schema":
-        answer(number, {**text("seven"), "structuredContent": {"number": "seven"}})
-    elif tool == "picture":
-        answer(number, {"content": [{"type": "image", "data": "AAAA", "mimeType": "image/png"}]})
-    elif tool == "grow":
-        TOOLS.append("late")
-        write(json.dumps({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}))
-        answer(number, text("grown"))
+    while held:
+        answer(held.pop(), text("an old answer"))
+    if tool in BEFORE:
+        BEFORE[tool]()
+    if tool == "hold":
+        held.append(number)
+    elif tool == "refuse":
+        refuse(number, -32602, "the arguments do not please")
+    elif tool == "count":
+        answer(number, text(str(next(calls))))
+    elif tool not in UNANSWERED:
+        answer(number, RESULTS.get(tool, text("just a text")))
+
+
+def tools_page() -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "object"}
+    wrong = {"type": "object", "properties": {"number": {"type": "integer"}}}
+    tools = [
+        {"name": name, "inputSchema": schema}
+        | ({"outputSchema": wrong} if name == "wrong_schema" else {})
+        for name in TOOLS
+    ]
+    return {"tools": tools} | ({"nextCursor": "more"} if "--endless" in sys.argv else {})
+
+
+def reply(number: Any, method: str, params: Any) -> None:
+    if method == "initialize":
+        answer(
+            number,
+            {
+                "protocolVersion": params["protocolVersion"],
+                "capabilities": {"tools": {}},
+                "serverInfo": {"name": "raw", "version": "0"},
+            },
+        )
+    elif method == "tools/list":
+        if "--die-at-list" in sys.argv:
+            raise SystemExit("no list of mine")
+        if not forgotten:
+            answer(number, tools_page())
+    elif method == "tools/call":
+        call(number, params["name"])
     else:
-        answer(number, text("just a text"))
+        refuse(number, -32601, "Method not found")
 
 
 def main() -> None:
+    if "--stubborn" in sys.argv:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if "--no-tools" in sys.argv:
+        TOOLS.clear()
+    if "--flood" in sys.argv:
+        write(LONG_LINE)
     for line in sys.stdin:
         message = json.loads(line)
-        number, method = message.get("id"), message.get("method")
-        if number is None:
-            continue
-        if method == "initialize":
-            version = message["params"]["protocolVersion"]
-            about = {"name": "raw", "version": "0"}
-            answer(
-                number,
-                {
-                    "protocolVersion": version,
-                    "capabilities": {"tools": {}},
-                    "serverInfo": about,
-                },
-            )
-        elif method == "tools/list":
-            tools: list[dict[str, Any]] = [
-                {"name": name, "inputSchema": {"type": "object"}} for name in TOOLS
-            ]
-            tools[3]["outputSchema"] = {
-                "type": "object",
-                "properties": {"number": {"type": "integer"}},
-            }
-            answer(number, {"tools": tools})
-        elif method == "tools/call":
-            call(number, message["params"]["name"])
-        else:
-            error = {"code": -32601, "message": "Method not found"}
-            write(json.dumps({"jsonrpc": "2.0", "id": number, "error": error}))
+        if message.get("id") is not None:
+            reply(message["id"], message.get("method"), message.get("params"))
+    if "--stubborn" in sys.argv:
+        time.sleep(600)
 
 
 if __name__ == "__main__":

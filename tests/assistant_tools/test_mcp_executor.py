@@ -1,37 +1,32 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from mcp_types import Tool, ToolAnnotations
 
-from llmsim_lab.assistant import MCPToolExecutor, ToolResult, ToolServerError
+from llmsim_lab.assistant import MCPToolExecutor, ToolResult
+from llmsim_lab.assistant.mcp_results import declaration_of
 from llmsim_lab.assistant.protocols import DeclaresTools, ToolExecutor
 from llmsim_lab.assistant.tasks import TaskStore
 from llmsim_lab.assistant.tasks.server import task_server
-from llmsim_lab.concurrency import run_sync
 from llmsim_lab.errors import ConfigError
-from tests.assistant_tools import faulty_server
-
-HERE = Path(__file__).parent
-FAULTY = [sys.executable, str(HERE / "faulty_server.py")]
-RAW = [sys.executable, str(HERE / "raw_server.py")]
+from tests.assistant_tools import faulty_server, raw_server
 
 
 @pytest.fixture(scope="module")
 def faulty() -> Iterator[MCPToolExecutor]:
-    tools = MCPToolExecutor(FAULTY, timeout_s=20)
+    tools = MCPToolExecutor(faulty_server.COMMAND)
     yield tools
     tools.close()
 
 
 @pytest.fixture(scope="module")
 def raw() -> Iterator[MCPToolExecutor]:
-    tools = MCPToolExecutor(RAW, timeout_s=20)
+    tools = MCPToolExecutor(raw_server.COMMAND)
     yield tools
     tools.close()
 
@@ -43,10 +38,6 @@ def memory() -> Iterator[MCPToolExecutor]:
     yield tools
     tools.close()
     store.close()
-
-
-def impatient(tools: MCPToolExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tools, "timeout_s", 0.2)
 
 
 async def test_the_executor_has_the_roles_that_the_engine_asks_for(
@@ -80,7 +71,48 @@ def test_declarations_say_what_deletes_and_have_no_user(memory: MCPToolExecutor)
             }
         },
         "required": ["description"],
+        "additionalProperties": False,
     }
+
+
+def test_declarations_say_what_only_looks(memory: MCPToolExecutor) -> None:
+    names = memory.get_available_tools()
+    found = {tool.name: tool.read_only for tool in memory.get_tool_declarations(names)}
+    assert found == {
+        "add_task": False,
+        "list_tasks": True,
+        "update_task": False,
+        "complete_task": False,
+        "delete_task": False,
+    }
+    [look] = memory.get_tool_declarations(["list_tasks"])
+    assert look.destructive is False
+
+
+@pytest.mark.parametrize(
+    ("hints", "destructive", "read_only"),
+    [
+        (None, None, None),
+        (ToolAnnotations(), None, None),
+        (ToolAnnotations(read_only_hint=False), None, False),
+        (ToolAnnotations(read_only_hint=True), False, True),
+        (ToolAnnotations(read_only_hint=True, destructive_hint=True), True, True),
+    ],
+)
+def test_hints_are_taken_as_they_are(
+    hints: ToolAnnotations | None, destructive: bool | None, read_only: bool | None
+) -> None:
+    tool = Tool(name="t", title="A title", input_schema={"type": "object"}, annotations=hints)
+    told = declaration_of(tool)
+    assert (told.destructive, told.read_only) == (destructive, read_only)
+    assert told.description == "A title"
+    assert told.parameters == {"type": "object", "properties": {}}
+
+
+def test_titles_that_only_repeat_the_names_are_left_out() -> None:
+    schema = {"type": "object", "title": "T", "properties": {"a": {"title": "A"}, "b": True}}
+    told = declaration_of(Tool(name="t", input_schema=schema))
+    assert told.parameters == {"type": "object", "properties": {"a": {}, "b": True}}
 
 
 def test_a_server_that_does_not_say_leaves_it_to_the_name(faulty: MCPToolExecutor) -> None:
@@ -118,40 +150,58 @@ async def test_an_older_servers_json_text_is_read(raw: MCPToolExecutor) -> None:
     assert (await raw.execute("picture", {}, "ann")).data == [{"left_out": "image"}]
 
 
-async def test_a_tools_own_refusal_is_told_in_its_words(memory: MCPToolExecutor) -> None:
-    result = await memory.execute("complete_task", {"task_id": 7}, "ann")
+@pytest.mark.parametrize(
+    ("tool", "parameters", "error", "code"),
+    [
+        (
+            "complete_task",
+            {"task_id": 7},
+            "there is no task 7; list the tasks to see which there are",
+            "NOT_FOUND",
+        ),
+        (
+            "complete_task",
+            {"task_id": True},
+            "task_id must be a whole number from 1 on; it is true",
+            "INVALID_PARAMETERS",
+        ),
+        (
+            "add_task",
+            {"description": " "},
+            "description must be a text of 1 to 1,000 characters; it is blank",
+            "INVALID_PARAMETERS",
+        ),
+    ],
+)
+async def test_a_tools_own_refusal_is_told_in_its_words_and_of_its_kind(
+    memory: MCPToolExecutor, tool: str, parameters: dict[str, Any], error: str, code: str
+) -> None:
+    result = await memory.execute(tool, parameters, "ann")
+    assert result == ToolResult(success=False, error=error, error_code=code)
+
+
+async def test_a_refusal_that_comes_as_an_error_of_the_protocol_is_told(
+    raw: MCPToolExecutor,
+) -> None:
+    result = await raw.execute("refuse", {}, "ann")
     assert result == ToolResult(
-        success=False,
-        error="there is no task 7; list the tasks to see which there are",
-        error_code="TOOL_ERROR",
+        success=False, error="the arguments do not please", error_code="INVALID_PARAMETERS"
     )
 
 
-async def test_a_crash_in_a_tool_tells_nothing_of_its_inside(faulty: MCPToolExecutor) -> None:
-    result = await faulty.execute("crash", {}, "ann")
-    assert result.error_code == "TOOL_ERROR"
-    assert "internal detail" not in str(result.error)
+async def test_a_refusal_of_no_known_kind_is_the_tools_own(raw: MCPToolExecutor) -> None:
+    result = await raw.execute("wrong_code", {}, "ann")
+    assert result == ToolResult(success=False, error="why not", error_code="TOOL_ERROR")
+
+
+async def test_a_refusal_without_a_word_says_so(raw: MCPToolExecutor) -> None:
+    result = await raw.execute("silent_error", {}, "ann")
+    assert result.error == "the tool failed and does not say why"
 
 
 async def test_a_tool_that_is_not_there_is_a_result(memory: MCPToolExecutor) -> None:
     result = await memory.execute("format_disk", {}, "ann")
     assert (result.success, result.error_code) == (False, "TOOL_NOT_FOUND")
-
-
-async def test_a_tool_that_came_later_is_found() -> None:
-    server = task_server(TaskStore())
-    async with MCPToolExecutor(server) as tools:
-        server.add_tool(faulty_server.plain, name="late_tool", structured_output=False)
-        result = await tools.execute("late_tool", {}, "ann")
-        assert result.data == "just a text"
-        assert "late_tool" in tools.get_available_tools()
-
-
-async def test_a_server_that_says_its_tools_changed_is_asked_again() -> None:
-    async with MCPToolExecutor(RAW) as tools:
-        assert "late" not in tools.get_available_tools()
-        assert (await tools.execute("grow", {}, "ann")).data == "grown"
-        assert "late" in tools.get_available_tools()
 
 
 async def test_the_shipped_server_is_started_as_a_program(tmp_path: Path) -> None:
@@ -173,128 +223,16 @@ async def test_two_users_calls_at_once_do_not_mix(memory: MCPToolExecutor) -> No
     ]
 
 
-async def test_one_connection_serves_several_loops_and_threads(faulty: MCPToolExecutor) -> None:
-    found: list[ToolResult] = []
-    work = lambda: found.append(asyncio.run(faulty.execute("plain", {}, "ann")))  # noqa: E731
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    here = await faulty.execute("plain", {}, "ann")
-    for thread in threads:
-        await asyncio.to_thread(thread.join)
-    by_run_sync = await asyncio.to_thread(run_sync, faulty.execute("plain", {}, "ann"))
-    assert [result.data for result in [*found, here, by_run_sync]] == ["just a text"] * 6
-
-
-async def test_a_server_that_dies_in_a_call_is_a_result_and_starts_again(
-    faulty: MCPToolExecutor, caplog: pytest.LogCaptureFixture
+async def test_a_relative_file_stays_the_same_wherever_the_program_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    result = await faulty.execute("die", {}, "ann")
-    assert (result.success, result.error_code) == (False, "SERVER_DIED")
-    assert "may have been done" in str(result.error)
-    assert (await faulty.execute("count", {}, "ann")).data == 1
-    assert "I cannot go on" in caplog.text
-    assert "I cannot go on" not in str(result.error)
-
-
-async def test_a_server_that_died_between_calls_is_not_noticed(faulty: MCPToolExecutor) -> None:
-    assert (await faulty.execute("die_soon", {}, "ann")).data == "good bye"
-    await asyncio.sleep(0.5)
-    assert (await faulty.execute("count", {}, "ann")).data == 1
-
-
-async def test_a_server_that_hangs_is_given_up_and_started_again(
-    faulty: MCPToolExecutor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await faulty.start()
-    with monkeypatch.context() as patch:
-        impatient(faulty, patch)
-        result = await faulty.execute("hang", {}, "ann")
-    assert (result.success, result.error_code) == (False, "TIMEOUT")
-    assert "within 0.2 s" in str(result.error)
-    assert (await faulty.execute("count", {}, "ann")).data == 1
-
-
-async def test_a_slow_tool_does_not_cost_the_server_its_life(
-    faulty: MCPToolExecutor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = (await faulty.execute("count", {}, "ann")).data
-    with monkeypatch.context() as patch:
-        impatient(faulty, patch)
-        assert (await faulty.execute("slow", {}, "ann")).error_code == "TIMEOUT"
-    assert (await faulty.execute("count", {}, "ann")).data == before + 1
-
-
-async def test_a_caller_that_gives_up_leaves_the_server_usable(faulty: MCPToolExecutor) -> None:
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.1):
-            await faulty.execute("slow", {}, "ann")
-    assert (await faulty.execute("plain", {}, "ann")).success
-
-
-async def test_garbage_instead_of_an_answer_is_an_invalid_result(
-    raw: MCPToolExecutor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await raw.start()
-    with monkeypatch.context() as patch:
-        impatient(raw, patch)
-        result = await raw.execute("garbage", {}, "ann")
-    assert (result.success, result.error_code) == (False, "INVALID_RESULT")
-    assert "Segmentation" not in str(result.error)
-    assert (await raw.execute("noise", {}, "ann")).success
-
-
-@pytest.mark.parametrize("tool", ["nonsense", "wrong_schema"])
-async def test_an_answer_of_the_wrong_form_is_an_invalid_result(
-    raw: MCPToolExecutor, tool: str
-) -> None:
-    assert (await raw.execute(tool, {}, "ann")).error_code == "INVALID_RESULT"
-
-
-def test_a_server_that_cannot_start_says_its_last_words() -> None:
-    tools = MCPToolExecutor([*FAULTY, "--broken"])
-    with pytest.raises(ToolServerError, match="no database here"):
-        tools.get_available_tools()
-    assert run_sync(tools.execute("count", {}, "ann")).error_code == "SERVER_DIED"
-
-
-def test_a_server_that_never_answers_is_given_up_at_its_start() -> None:
-    tools = MCPToolExecutor([*FAULTY, "--silent"], start_timeout_s=0.5)
-    with pytest.raises(ToolServerError, match=r"did not answer within 0\.5 s"):
-        tools.get_available_tools()
-
-
-def test_a_program_that_is_not_there_is_a_wrong_configuration() -> None:
-    with pytest.raises(ConfigError, match="no-such-server"):
-        MCPToolExecutor(["no-such-server"]).get_available_tools()
-
-
-async def test_tools_that_were_closed_stay_closed(memory: MCPToolExecutor) -> None:
-    await memory.aclose()
-    with pytest.raises(ConfigError, match="make the executor again"):
-        await memory.start()
-
-
-def test_closing_what_never_started_does_nothing() -> None:
-    MCPToolExecutor(FAULTY).close()
-
-
-async def test_an_executor_that_nobody_holds_ends_its_server() -> None:
-    store = TaskStore()
-    ended = threading.Event()
-    tools = MCPToolExecutor(task_server(store))
-    await tools.start()
-    link = tools._link
-    connection = link._connection
-    assert connection is not None
-    del tools, link
-    gc.collect()
-    for _ in range(100):
-        if connection.ended.is_set():
-            ended.set()
-            break
-        await asyncio.sleep(0.02)
-    assert ended.is_set()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    tools = MCPToolExecutor.tasks("tasks.db")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    await tools.ready()
+    await tools.aclose()
+    assert (tmp_path / "tasks.db").exists()
 
 
 @pytest.mark.parametrize("server", ["llmsim-lab-tasks", [], [1], None])
@@ -307,9 +245,9 @@ def test_settings_that_cannot_apply_are_refused() -> None:
     with pytest.raises(ConfigError, match="env and cwd"):
         MCPToolExecutor(task_server(TaskStore()), cwd="/")
     with pytest.raises(ConfigError, match=r"timeout_s=0 must be above 0 seconds"):
-        MCPToolExecutor(FAULTY, timeout_s=0)
+        MCPToolExecutor(faulty_server.COMMAND, timeout_s=0)
 
 
 def test_the_repr_says_which_server(memory: MCPToolExecutor) -> None:
     assert repr(memory) == "MCPToolExecutor(llmsim-lab-tasks in memory)"
-    assert "faulty_server.py" in repr(MCPToolExecutor(FAULTY))
+    assert "faulty_server.py" in repr(MCPToolExecutor(faulty_server.COMMAND))

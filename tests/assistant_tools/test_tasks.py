@@ -1,24 +1,23 @@
 from __future__ import annotations
 
-import logging
 import sqlite3
-import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
-from mcp import Client, StdioServerParameters
 
-from llmsim_lab.assistant.tasks import MAX_CHARS, Task, TaskError, TaskStore
+from llmsim_lab.assistant.tasks import (
+    MAX_CHARS,
+    Task,
+    TaskError,
+    TaskNotFoundError,
+    TaskStore,
+    TaskTextError,
+)
 from llmsim_lab.assistant.tasks import store as store_module
-from llmsim_lab.assistant.tasks.cli import main
-from llmsim_lab.assistant.tasks.server import task_server
 from llmsim_lab.errors import ConfigError
-
-COMMAND = [sys.executable, "-m", "llmsim_lab.assistant.tasks"]
-ANN = {"llmsim-lab/user_id": "ann"}
-BOB = {"llmsim-lab/user_id": "bob"}
 
 
 @pytest.fixture
@@ -58,9 +57,9 @@ def test_an_update_keeps_whether_it_is_done(store: TaskStore) -> None:
 
 @pytest.mark.parametrize("description", ["", "  \n ", "x" * (MAX_CHARS + 1), "a\ud800", "a\0b"])
 def test_a_description_that_will_not_do_changes_nothing(store: TaskStore, description: str) -> None:
-    with pytest.raises(TaskError):
+    with pytest.raises(TaskTextError, match="a text of 1 to 1,000 characters"):
         store.add("ann", description)
-    with pytest.raises(TaskError):
+    with pytest.raises(TaskTextError, match="description must be"):
         store.update("ann", 1, description)
     assert [task.description for task in store.list("ann")] == ["Buy milk", "Call mum"]
 
@@ -73,7 +72,7 @@ def test_descriptions_of_all_allowed_lengths_are_kept(store: TaskStore, length: 
 @pytest.mark.parametrize("number", [3, 0, -1, 2**70])
 def test_a_task_that_is_not_there_cannot_be_changed(store: TaskStore, number: int) -> None:
     for change in (store.complete, store.delete):
-        with pytest.raises(TaskError, match=f"there is no task {number}"):
+        with pytest.raises(TaskNotFoundError, match=f"there is no task {number}"):
             change("ann", number)
 
 
@@ -129,98 +128,75 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
         TaskStore(tmp_path / "no" / "such" / "folder.db")
 
 
-async def called(client: Client, tool: str, meta: Any = None, **arguments: Any) -> Any:
-    result = await client.call_tool(tool, arguments, meta=meta)
-    if result.is_error:
-        return result.content[0].text  # type: ignore[union-attr]
-    return result.structured_content
-
-
-async def test_the_sdks_own_client_can_use_the_server_over_stdio(tmp_path: Path) -> None:
-    db = tmp_path / "tasks.db"
-    command = StdioServerParameters(
-        command=COMMAND[0], args=[*COMMAND[1:], "--db", str(db), "--user", "ann"]
-    )
-    async with Client(command) as client:
-        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-        assert sorted(tools) == [
-            "add_task",
-            "complete_task",
-            "delete_task",
-            "list_tasks",
-            "update_task",
-        ]
-        milk = {"id": 1, "description": "Buy milk", "done": False}
-        assert await called(client, "add_task", description="Buy milk") == milk
-        oat = {**milk, "description": "Buy oat milk"}
-        changed = await called(client, "update_task", task_id=1, description="Buy oat milk")
-        assert changed == oat
-        assert await called(client, "complete_task", task_id=1) == {**oat, "done": True}
-        assert await called(client, "list_tasks", status="open") == {"tasks": []}
-        assert await called(client, "delete_task", task_id=1) == {**oat, "done": True}
-        assert await called(client, "list_tasks") == {"tasks": []}
-    with sqlite3.connect(db) as rows:
-        assert rows.execute("SELECT user_id, last_number FROM users").fetchall() == [("ann", 1)]
-    rows.close()
-
-
-async def test_no_tool_takes_the_user_as_an_argument(store: TaskStore) -> None:
-    async with Client(task_server(store)) as client:
-        for tool in (await client.list_tools()).tools:
-            assert "user" not in str(tool.input_schema["properties"])
-        bobs = await called(client, "list_tasks", ANN, user_id="bob")
-    assert [task["description"] for task in bobs["tasks"]] == ["Buy milk", "Call mum"]
-
-
-async def test_the_server_keeps_users_apart_by_the_requests_metadata(store: TaskStore) -> None:
-    async with Client(task_server(store)) as client:
-        assert len((await called(client, "list_tasks", ANN))["tasks"]) == 2
-        assert len((await called(client, "list_tasks", BOB))["tasks"]) == 1
-        assert "there is no task 2" in await called(client, "delete_task", BOB, task_id=2)
-    assert len(store.list("ann")) == 2
-
-
-@pytest.mark.parametrize("meta", [None, {}, {"llmsim-lab/user_id": 7}, {"llmsim-lab/user_id": ""}])
-async def test_a_request_for_nobody_is_refused(store: TaskStore, meta: Any) -> None:
-    async with Client(task_server(store)) as client:
-        assert "does not say which user" in await called(client, "list_tasks", meta)
-
-
-async def test_a_server_for_one_user_refuses_others(store: TaskStore) -> None:
-    async with Client(task_server(store, user="ann")) as client:
-        assert len((await called(client, "list_tasks"))["tasks"]) == 2
-        assert len((await called(client, "list_tasks", ANN))["tasks"]) == 2
-        assert "for another user" in await called(client, "list_tasks", BOB)
-
-
 @pytest.mark.parametrize(
-    ("tool", "arguments"),
+    ("table", "why"),
     [
-        ("add_task", {"description": ""}),
-        ("add_task", {"description": "x" * 1001}),
-        ("add_task", {}),
-        ("delete_task", {"task_id": 0}),
-        ("delete_task", {"task_id": "all"}),
-        ("list_tasks", {"status": "everyone's"}),
+        ("calls (id INTEGER)", r"it holds other things \(calls\); name a file of its own"),
+        ("tasks (id INTEGER, text TEXT)", "its table tasks has the columns id, text where"),
     ],
 )
-async def test_wrong_arguments_are_refused_by_the_server_itself(
-    store: TaskStore, tool: str, arguments: dict[str, Any]
+def test_a_database_for_other_things_is_refused_and_left_alone(
+    tmp_path: Path, table: str, why: str
 ) -> None:
-    async with Client(task_server(store, user="ann")) as client:
-        assert "validation error" in await called(client, tool, **arguments)
-    assert len(store.list("ann")) == 2
+    path = tmp_path / "other.db"
+    with closing(sqlite3.connect(path)) as db:
+        db.execute(f"CREATE TABLE {table}")
+    before = path.read_bytes()
+    with pytest.raises(ConfigError, match=why):
+        TaskStore(path)
+    assert path.read_bytes() == before
 
 
-def test_making_a_server_leaves_the_programs_logging_alone(store: TaskStore) -> None:
-    root = logging.getLogger()
-    before = (root.level, list(root.handlers))
-    task_server(store)
-    assert (root.level, root.handlers) == before
+def test_stores_that_are_made_at_once_share_a_new_file(tmp_path: Path) -> None:
+    start = threading.Barrier(4)
+
+    def make() -> TaskStore:
+        start.wait()
+        return TaskStore(tmp_path / "tasks.db")
+
+    with ThreadPoolExecutor(4) as pool:
+        stores = [made.result() for made in [pool.submit(make) for _ in range(4)]]
+    for store in stores:
+        store.add("ann", "again")
+    assert [len(store.list("ann")) for store in stores] == [4, 4, 4, 4]
+    for store in stores:
+        store.close()
 
 
-def test_the_command_says_what_is_wrong_with_the_file(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_file_that_others_keep_locked_is_said_to_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert main(["--db", str(tmp_path / "no" / "tasks.db")]) == 1
-    assert "cannot open the tasks' file" in capsys.readouterr().err
+    monkeypatch.setattr(store_module, "_WAIT_S", 0.05)
+    store = TaskStore(tmp_path / "tasks.db")
+    with closing(sqlite3.connect(tmp_path / "tasks.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(TaskError, match="cannot be reached now: database is locked"):
+            store.add("ann", "Buy milk")
+        other.execute("ROLLBACK")
+    assert store.add("ann", "Buy milk").id == 1
+    store.close()
+
+
+def fill(store: TaskStore) -> None:
+    for _ in range(100):
+        store.add("ann", "x" * MAX_CHARS)
+
+
+def test_a_full_disk_changes_nothing_and_is_got_over(tmp_path: Path) -> None:
+    store = TaskStore(tmp_path / "tasks.db")
+    store.add("ann", "Buy milk")
+    [pages] = store._db.execute("PRAGMA page_count").fetchone()
+    store._db.execute(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(TaskError, match="database or disk is full"):
+        fill(store)
+    kept = store.list("ann")
+    store._db.execute("PRAGMA max_page_count = 1000")
+    assert store.add("ann", "Call mum").id == len(kept) + 1
+    store.close()
+
+
+def test_a_store_that_was_closed_says_so(tmp_path: Path) -> None:
+    store = TaskStore(tmp_path / "tasks.db")
+    store.close()
+    with pytest.raises(TaskError, match="closed database"):
+        store.list("ann")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm.embedded import wire
 
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "prefix_bench.py"
@@ -19,7 +21,10 @@ def bench() -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(SCRIPT.parent)
+        patch.setitem(sys.modules, "prefix_bench", module)  # where its dataclass looks for itself
+        spec.loader.exec_module(module)
     return module
 
 
@@ -43,3 +48,11 @@ def test_cached_tokens_are_counted_from_the_replys_usage(bench: ModuleType) -> N
         wire._take({"choices": []}, parts)
     assert counts == [(91, 84)]
     assert wire._take is before
+
+
+def test_a_model_that_does_not_say_what_it_had_cached_is_refused(
+    bench: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LLMSIM_MODEL", "ollama:llama3.2")
+    with pytest.raises(ConfigError, match="set it to embedded:NAME"):
+        bench.measure(bench.QUICK)

@@ -8,7 +8,18 @@ from llmsim_lab.assistant.tasks.store import (
     Status,
     Task,
     TaskError,
+    TaskNotFoundError,
     TaskStore,
+    TaskTextError,
 )
 
-__all__ = ["MAX_CHARS", "MAX_TASKS", "Status", "Task", "TaskError", "TaskStore"]
+__all__ = [
+    "MAX_CHARS",
+    "MAX_TASKS",
+    "Status",
+    "Task",
+    "TaskError",
+    "TaskNotFoundError",
+    "TaskStore",
+    "TaskTextError",
+]

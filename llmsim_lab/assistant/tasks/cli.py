@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import logging
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from llmsim_lab.assistant.tasks.store import TaskStore
@@ -25,33 +27,56 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
     try:
         from llmsim_lab.assistant.tasks.server import task_server
-
-        store = TaskStore(options.db)
     except ImportError as error:
-        print(f"{error}; pip install 'llmsim-lab[tools]'", file=sys.stderr)  # noqa: T201
-        return 1
-    except LabError as error:
-        print(error, file=sys.stderr)  # noqa: T201
-        return 1
+        return _failed(f"{error}; pip install 'llmsim-lab[tools]'")
     try:
-        task_server(store, user=options.user).run()
-    except KeyboardInterrupt:
-        return 130
+        store = TaskStore(options.db)
+    except LabError as error:
+        return _failed(str(error))
+    try:
+        server = task_server(store, user=options.user)
+        with _ctrl_c_ends_it():
+            server.run()
+    except LabError as error:
+        return _failed(str(error))
     finally:
         store.close()
     return 0
 
 
+def _failed(why: str) -> int:
+    print(f"llmsim-lab-tasks: {why}", file=sys.stderr)  # noqa: T201
+    return 1
+
+
+@contextmanager
+def _ctrl_c_ends_it() -> Iterator[None]:
+    """Have Ctrl-C end the program at once: a thread that reads standard input hears of nothing.
+
+    Each change of the tasks is whole or not made at all, so that nothing is lost.
+    """
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="llmsim-lab-tasks",
-        description="Serve a task list as MCP tools over standard input and output.",
+        description="Serve a task list as MCP tools over standard input and output. MCP clients "
+        "start this command themselves: name it in their settings.",
     )
     parser.add_argument(
-        "--db", type=Path, help="the SQLite file; without it the tasks are kept in memory only"
+        "--db",
+        type=Path,
+        metavar="FILE",
+        help="the SQLite file; without it the tasks are kept in memory only",
     )
     parser.add_argument(
         "--user",
+        metavar="NAME",
         help="whose tasks; without it each request must say so in its metadata, which programs "
         "that serve several users do",
     )

@@ -13,12 +13,13 @@ from contextlib import contextmanager
 from typing import Annotated, Any
 
 from mcp.server.mcpserver import Context, MCPServer
-from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import ToolAnnotations
 from pydantic import Field
 
-from llmsim_lab.assistant.identity import USER_KEY
+from llmsim_lab.assistant.mcp_metadata import USER_KEY
 from llmsim_lab.assistant.tasks.store import MAX_CHARS, Status, Task, TaskError, TaskStore
+from llmsim_lab.assistant.tasks.strict import StrictServer, strict_tool
+from llmsim_lab.errors import ConfigError
 from llmsim_lab.values import Value
 
 __all__ = ["TaskList", "task_server"]
@@ -30,9 +31,9 @@ Description = Annotated[
     str,
     Field(min_length=1, max_length=MAX_CHARS, description="What is to be done, in a few words."),
 ]
-_CHANGES = ToolAnnotations(destructive_hint=False, open_world_hint=False)
-_CHANGES_ONCE = ToolAnnotations(destructive_hint=False, idempotent_hint=True, open_world_hint=False)
-_DELETES = ToolAnnotations(destructive_hint=True, open_world_hint=False)
+_CHANGES = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False)
+_CHANGES_ONCE = _CHANGES.model_copy(update={"idempotent_hint": True})
+_DELETES = _CHANGES.model_copy(update={"destructive_hint": True})
 _READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 
 
@@ -49,48 +50,50 @@ def task_server(store: TaskStore, *, user: str | None = None) -> MCPServer[Any]:
         store: where the tasks are.
         user: whom all requests are for; a request made for somebody else is refused. None takes
             each request's own word, for programs that serve several users.
+
+    Raises:
+        ConfigError: ``user`` is empty or too long.
     """
-    with _logging_left_alone():
-        server: MCPServer[Any] = MCPServer(
-            "llmsim-lab-tasks",
-            instructions="A user's task list. Deleting is for good: ask the user before.",
-            log_level="WARNING",
+    if user is not None and not 0 < len(user) <= _MAX_USER_CHARS:
+        raise ConfigError(
+            f"user={user!r:.60} has {len(user):,} characters; it must have 1 to {_MAX_USER_CHARS}"
         )
 
-    @server.tool(annotations=_CHANGES)
     def add_task(description: Description, ctx: Context[Any, Any]) -> Task:
         """Add a task to the user's list."""
-        with _told():
-            return store.add(_user_of(ctx, user), description)
+        return store.add(_user_of(ctx, user), description)
 
-    @server.tool(annotations=_READS)
     def list_tasks(
         ctx: Context[Any, Any],
         status: Annotated[Status, Field(description="Which tasks to show.")] = "all",
     ) -> TaskList:
         """Show the user's tasks with their numbers."""
-        with _told():
-            return TaskList(tasks=store.list(_user_of(ctx, user), status))
+        return TaskList(tasks=store.list(_user_of(ctx, user), status))
 
-    @server.tool(annotations=_CHANGES_ONCE)
     def update_task(task_id: TaskId, description: Description, ctx: Context[Any, Any]) -> Task:
         """Change what a task says."""
-        with _told():
-            return store.update(_user_of(ctx, user), task_id, description)
+        return store.update(_user_of(ctx, user), task_id, description)
 
-    @server.tool(annotations=_CHANGES_ONCE)
     def complete_task(task_id: TaskId, ctx: Context[Any, Any]) -> Task:
         """Mark a task as done."""
-        with _told():
-            return store.complete(_user_of(ctx, user), task_id)
+        return store.complete(_user_of(ctx, user), task_id)
 
-    @server.tool(annotations=_DELETES)
     def delete_task(task_id: TaskId, ctx: Context[Any, Any]) -> Task:
         """Remove a task for good."""
-        with _told():
-            return store.delete(_user_of(ctx, user), task_id)
+        return store.delete(_user_of(ctx, user), task_id)
 
-    return server
+    with _logging_left_alone():
+        return StrictServer(
+            "llmsim-lab-tasks",
+            instructions="A user's task list. Deleting is for good: ask the user before.",
+            tools=[
+                strict_tool(add_task, annotations=_CHANGES),
+                strict_tool(list_tasks, annotations=_READS),
+                strict_tool(update_task, annotations=_CHANGES_ONCE),
+                strict_tool(complete_task, annotations=_CHANGES_ONCE),
+                strict_tool(delete_task, annotations=_DELETES),
+            ],
+        )
 
 
 def _user_of(ctx: Context[Any, Any], fixed: str | None) -> str:
@@ -107,15 +110,6 @@ def _user_of(ctx: Context[Any, Any], fixed: str | None) -> str:
     if fixed is not None and said != fixed:
         raise TaskError("this server works for another user")
     return said
-
-
-@contextmanager
-def _told() -> Iterator[None]:
-    """Have an expected fault told to the model; all others are the server's own."""
-    try:
-        yield
-    except TaskError as error:
-        raise ToolError(str(error)) from error
 
 
 @contextmanager

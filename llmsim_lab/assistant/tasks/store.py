@@ -7,12 +7,23 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
+from llmsim_lab.assistant.mcp_metadata import ErrorCode
 from llmsim_lab.errors import ConfigError, LabError
+from llmsim_lab.text import clip
 from llmsim_lab.values import Value
 
-__all__ = ["MAX_CHARS", "MAX_TASKS", "Status", "Task", "TaskError", "TaskStore"]
+__all__ = [
+    "MAX_CHARS",
+    "MAX_TASKS",
+    "Status",
+    "Task",
+    "TaskError",
+    "TaskNotFoundError",
+    "TaskStore",
+    "TaskTextError",
+]
 
 Status = Literal["all", "open", "done"]
 """Which tasks to list."""
@@ -38,10 +49,32 @@ CREATE TABLE IF NOT EXISTS tasks (
     PRIMARY KEY (user_id, number)
 ) STRICT, WITHOUT ROWID;
 """
+_COLUMNS = {
+    "users": ["user_id", "last_number"],
+    "tasks": ["user_id", "number", "description", "done"],
+}
 
 
 class TaskError(LabError):
-    """A task cannot be added, found or changed; the message is fit for a model and for people."""
+    """A task cannot be added, found or changed; the message is fit for a model and for people.
+
+    Attributes:
+        code: what kind of failure it is.
+    """
+
+    code: ClassVar[ErrorCode] = "TOOL_ERROR"
+
+
+class TaskTextError(TaskError):
+    """A description is empty, too long, or cannot be stored."""
+
+    code = "INVALID_PARAMETERS"
+
+
+class TaskNotFoundError(TaskError):
+    """The user has no task of this number."""
+
+    code = "NOT_FOUND"
 
 
 class Task(Value):
@@ -81,9 +114,8 @@ class TaskStore:
         except sqlite3.Error as error:
             raise ConfigError(f"cannot open the tasks' file {place}: {error}") from error
         try:
-            self._db.execute("PRAGMA journal_mode = WAL")
-            self._db.executescript(_SCHEMA)
-        except sqlite3.Error as error:
+            _set_up(self._db)
+        except (sqlite3.Error, ConfigError) as error:
             self._db.close()
             raise ConfigError(f"cannot keep tasks in {place}: {error}") from error
 
@@ -95,7 +127,8 @@ class TaskStore:
         """Add a task.
 
         Raises:
-            TaskError: the description is empty or too long, or the user has too many tasks.
+            TaskTextError: the description will not do.
+            TaskError: the user has too many tasks, or the file cannot be written.
         """
         text = _checked(description)
         with self._writing() as db:
@@ -115,8 +148,12 @@ class TaskStore:
         return Task(id=number, description=text)
 
     def list(self, user_id: str, status: Status = "all") -> list[Task]:
-        """Return a user's tasks, oldest first."""
-        with self._lock:
+        """Return a user's tasks, oldest first.
+
+        Raises:
+            TaskError: the file cannot be read.
+        """
+        with self._lock, _told():
             rows = self._db.execute(
                 "SELECT number, description, done FROM tasks WHERE user_id = ? ORDER BY number",
                 (user_id,),
@@ -128,7 +165,9 @@ class TaskStore:
         """Give a task another description.
 
         Raises:
-            TaskError: there is no such task of this user, or the description will not do.
+            TaskNotFoundError: there is no such task of this user.
+            TaskTextError: the description will not do.
+            TaskError: the file cannot be written.
         """
         text = _checked(description)
         with self._writing() as db:
@@ -143,7 +182,8 @@ class TaskStore:
         """Mark a task as done; it may be already.
 
         Raises:
-            TaskError: there is no such task of this user.
+            TaskNotFoundError: there is no such task of this user.
+            TaskError: the file cannot be written.
         """
         with self._writing() as db:
             task = _find(db, user_id, number)
@@ -156,7 +196,8 @@ class TaskStore:
         """Remove a task for good and return what it was.
 
         Raises:
-            TaskError: there is no such task of this user.
+            TaskNotFoundError: there is no such task of this user.
+            TaskError: the file cannot be written.
         """
         with self._writing() as db:
             task = _find(db, user_id, number)
@@ -166,14 +207,41 @@ class TaskStore:
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
         """Hold the file for one change, all of it or none."""
-        with self._lock:
+        with self._lock, _told(), self._db:  # which commits, or rolls back
             self._db.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._db
-            except BaseException:
-                self._db.execute("ROLLBACK")
-                raise
-            self._db.execute("COMMIT")
+            yield self._db
+
+
+def _set_up(db: sqlite3.Connection) -> None:
+    """Make the tables where there are none.
+
+    Raises:
+        ConfigError: the file holds other things, or tables of these names with other columns.
+        sqlite3.Error: it is no SQLite file, or cannot be written.
+    """
+    found = {name for [name] in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    if others := sorted(found - _COLUMNS.keys()):
+        raise ConfigError(
+            f"it holds other things ({clip(', '.join(others), 100)}); name a file of its own"
+        )
+    for table in found:
+        known = [name for [name] in db.execute("SELECT name FROM pragma_table_info(?)", (table,))]
+        if known != _COLUMNS[table]:
+            raise ConfigError(
+                f"its table {table} has the columns {clip(', '.join(known), 100)} where "
+                f"{', '.join(_COLUMNS[table])} are needed; name another file"
+            )
+    db.execute("PRAGMA journal_mode = WAL")
+    db.executescript(_SCHEMA)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Have a fault of the file told in plain words; nothing was changed then."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise TaskError(f"the task list cannot be reached now: {error}") from error
 
 
 def _find(db: sqlite3.Connection, user_id: str, number: int) -> Task:
@@ -185,18 +253,17 @@ def _find(db: sqlite3.Connection, user_id: str, number: int) -> Task:
             (user_id, number),
         ).fetchone()
     if row is None:
-        raise TaskError(f"there is no task {number}; list the tasks to see which there are")
+        raise TaskNotFoundError(f"there is no task {number}; list the tasks to see which there are")
     return Task(id=number, description=row[0], done=bool(row[1]))
 
 
 def _checked(description: str) -> str:
     text = description.strip()
+    must = f"description must be a text of 1 to {MAX_CHARS:,} characters"
     if not text:
-        raise TaskError(f"the description is empty; it must have 1 to {MAX_CHARS} characters")
+        raise TaskTextError(f"{must}; it is {'blank' if description else 'empty'}")
     if len(text) > MAX_CHARS:
-        raise TaskError(
-            f"the description has {len(text):,} characters; it must have 1 to {MAX_CHARS}"
-        )
+        raise TaskTextError(f"{must}; it has {len(text):,}")
     if not text.isprintable() and any(c == "\0" or "\ud800" <= c <= "\udfff" for c in text):
-        raise TaskError("the description has characters that cannot be stored")
+        raise TaskTextError(f"{must} that can be stored; it has a null or half a character")
     return text

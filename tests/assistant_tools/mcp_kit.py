@@ -1,0 +1,38 @@
+"""What tests of servers of tools share: which of them run, and waiting for that to change."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import psutil
+import pytest
+
+
+def servers() -> list[psutil.Process]:
+    """Return the servers that this process has started and that have not ended."""
+    return [child for child in psutil.Process().children() if _is_server(child)]
+
+
+def _is_server(child: psutil.Process) -> bool:
+    try:
+        return any("_server.py" in word for word in child.cmdline())
+    except psutil.NoSuchProcess:  # it is just ending
+        return False
+
+
+def runs(pid: int) -> bool:
+    """Say whether a process runs; one that has ended may stay listed until its parent looks."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait until something holds that nobody tells."""
+    for _ in range(3000):
+        if holds():
+            return
+        await asyncio.sleep(0.02)
+    pytest.fail("it never came to that")

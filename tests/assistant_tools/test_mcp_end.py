@@ -1,0 +1,167 @@
+"""How a server that an executor keeps ends: on its own, with its program, or never."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from llmsim_lab.assistant import MCPToolExecutor, ToolServerError, mcp_link
+from llmsim_lab.assistant.tasks import TaskStore
+from llmsim_lab.assistant.tasks.server import task_server
+from llmsim_lab.errors import ConfigError
+from tests.assistant_tools import faulty_server, raw_server
+from tests.assistant_tools.mcp_kit import runs, servers, until
+
+FAULTY, RAW = faulty_server.COMMAND, raw_server.COMMAND
+SILENT = [*FAULTY, "--silent"]
+
+
+@pytest.fixture
+def memory() -> Iterator[MCPToolExecutor]:
+    store = TaskStore()
+    tools = MCPToolExecutor(task_server(store))
+    yield tools
+    tools.close()
+    store.close()
+
+
+async def test_tools_that_were_closed_stay_closed(memory: MCPToolExecutor) -> None:
+    await memory.ready()
+    await memory.aclose()
+    for use in (memory.start, memory.ready):
+        with pytest.raises(ConfigError, match="make the executor again"):
+            await use()
+    with pytest.raises(ConfigError, match="make the executor again"):
+        memory.get_available_tools()
+    assert (await memory.execute("list_tasks", {}, "ann")).error_code == "SERVER_DIED"
+
+
+def test_closing_twice_or_what_never_started_does_nothing(memory: MCPToolExecutor) -> None:
+    MCPToolExecutor(FAULTY).close()
+    memory.get_available_tools()
+    memory.close()
+    memory.close()
+
+
+async def test_closing_ends_a_server_that_is_only_starting() -> None:
+    tools = MCPToolExecutor(SILENT, start_timeout_s=600)
+    starting = asyncio.create_task(tools.ready())
+    await until(lambda: len(servers()) == 1)
+    await tools.aclose()
+    with pytest.raises(ToolServerError, match="closed meanwhile"):
+        await starting
+    assert servers() == []
+
+
+async def test_closing_ends_the_calls_that_are_under_way() -> None:
+    tools = MCPToolExecutor(FAULTY)
+    await tools.ready()
+    calls = [asyncio.create_task(tools.execute("slow", {}, "ann")) for _ in range(3)]
+    await asyncio.sleep(0.1)
+    await tools.aclose()
+    assert {(await call).error_code for call in calls} == {"SERVER_DIED"}
+    assert servers() == []
+
+
+async def test_a_server_that_will_not_end_is_killed() -> None:
+    tools = MCPToolExecutor([*RAW, "--stubborn"])
+    await tools.ready()
+    assert len(servers()) == 1
+    await tools.aclose()
+    assert servers() == []
+
+
+async def test_an_executor_that_nobody_holds_ends_its_server() -> None:
+    tools = MCPToolExecutor(FAULTY)
+    await tools.start()
+    assert len(servers()) == 1
+    del tools
+    gc.collect()
+    await until(lambda: not servers())
+
+
+async def test_all_servers_are_ended_at_exit() -> None:
+    tools = [MCPToolExecutor(RAW) for _ in range(2)]
+    for executor in tools:
+        await executor.ready()
+    mcp_link._end_all()
+    assert servers() == []
+    assert (await tools[0].execute("no_json", {}, "ann")).success, "it may start again"
+    mcp_link._end_all()
+    mcp_link._end_all()
+    assert servers() == []
+
+
+def names_in(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]
+
+
+def program(body: str, *, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a program that prints the numbers of its servers' processes.
+
+    Args:
+        body: what it does after the server's start.
+        folder: for its temporary files.
+    """
+    opening = f"""
+        import asyncio, os, sys
+        import psutil
+        from llmsim_lab.assistant import MCPToolExecutor
+        from llmsim_lab.concurrency import run_sync
+        tools = MCPToolExecutor({RAW!r})
+        tools.get_available_tools()
+        pids = [child.pid for child in psutil.Process().children()]
+        print(*pids, flush=True)
+    """
+    code = textwrap.dedent(opening) + textwrap.dedent(body)
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, "TMPDIR": str(folder)},
+    )
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        "",
+        "raise KeyError('a fault')",
+        "os._exit(0)",
+        "os.kill(os.getpid(), 9)",
+        "asyncio.run(asyncio.wait_for(tools.execute('hold', {}, 'ann'), 0.1))",
+    ],
+)
+async def test_no_server_outlives_its_program_and_no_file(ending: str, tmp_path: Path) -> None:
+    done = program(ending, folder=tmp_path)
+    [pid] = map(int, done.stdout.split())
+    # Waited for, since a program that was killed cannot do so itself.
+    await until(lambda: not runs(pid))
+    assert names_in(tmp_path) == []
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks on this system")
+def test_a_forked_process_has_a_server_of_its_own(tmp_path: Path) -> None:
+    done = program(
+        """
+        count = lambda: run_sync(tools.execute('count', {}, 'ann')).data
+        print(count(), flush=True)
+        if (child := os.fork()) == 0:
+            print(count(), flush=True)
+            sys.exit(0)
+        os.waitpid(child, 0)
+        print(count(), flush=True)
+        """,
+        folder=tmp_path,
+    )
+    assert done.stdout.splitlines()[1:] == ["1", "1", "2"], done.stderr

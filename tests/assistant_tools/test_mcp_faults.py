@@ -1,0 +1,223 @@
+"""Servers that die, hang, write garbage or answer late: what an executor makes of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from mcp import StdioServerParameters
+from mcp.server.mcpserver import MCPServer
+
+from llmsim_lab.assistant import MCPToolExecutor, ToolResult
+from llmsim_lab.assistant.tasks import TaskStore
+from llmsim_lab.assistant.tasks.server import task_server
+from tests.assistant_tools import faulty_server, raw_server
+from tests.assistant_tools.mcp_kit import until
+
+
+@pytest.fixture(scope="module")
+def faulty() -> Iterator[MCPToolExecutor]:
+    tools = MCPToolExecutor(faulty_server.COMMAND)
+    yield tools
+    tools.close()
+
+
+@pytest.fixture(scope="module")
+def raw() -> Iterator[MCPToolExecutor]:
+    tools = MCPToolExecutor(raw_server.COMMAND)
+    yield tools
+    tools.close()
+
+
+async def impatiently(tools: MCPToolExecutor, tool: str, *, timeout_s: float = 0.2) -> ToolResult:
+    """Run a tool for a moment only, on a server that has been started."""
+    await tools.ready()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tools, "timeout_s", timeout_s)
+        return await tools.execute(tool, {}, "ann")
+
+
+# Death
+
+
+async def test_a_server_that_dies_in_a_call_is_a_result_and_starts_again(
+    faulty: MCPToolExecutor, caplog: pytest.LogCaptureFixture
+) -> None:
+    result = await faulty.execute("die", {}, "ann")
+    assert (result.success, result.error_code) == (False, "SERVER_DIED")
+    assert "may have been done" in str(result.error)
+    assert (await faulty.execute("count", {}, "ann")).data == 1
+    assert "I cannot go on" in caplog.text
+    assert "I cannot go on" not in str(result.error)
+
+
+async def test_a_server_that_died_between_calls_is_not_noticed(faulty: MCPToolExecutor) -> None:
+    assert (await faulty.execute("die_soon", {}, "ann")).data == "good bye"
+    connection = faulty._link._connection
+    assert connection is not None
+    await until(lambda: not connection.usable)
+    assert (await faulty.execute("count", {}, "ann")).data == 1
+
+
+async def test_a_server_that_hangs_is_given_up_and_started_again(
+    faulty: MCPToolExecutor,
+) -> None:
+    result = await impatiently(faulty, "hang")
+    assert (result.success, result.error_code) == (False, "TIMEOUT")
+    assert "within 0.2 s" in str(result.error)
+    assert (await faulty.execute("count", {}, "ann")).data == 1
+
+
+async def test_a_slow_tool_does_not_cost_the_server_its_life(
+    faulty: MCPToolExecutor,
+) -> None:
+    before = (await faulty.execute("count", {}, "ann")).data
+    assert (await impatiently(faulty, "slow")).error_code == "TIMEOUT"
+    assert (await faulty.execute("count", {}, "ann")).data == before + 1
+
+
+async def test_a_caller_that_gives_up_leaves_the_server_usable(faulty: MCPToolExecutor) -> None:
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.1):
+            await faulty.execute("slow", {}, "ann")
+    assert (await faulty.execute("plain", {}, "ann")).success
+
+
+async def test_garbage_instead_of_an_answer_is_an_invalid_result(
+    raw: MCPToolExecutor,
+) -> None:
+    result = await impatiently(raw, "garbage", timeout_s=2)
+    assert (result.success, result.error_code) == (False, "INVALID_RESULT")
+    assert "Segmentation" not in str(result.error)
+    assert (await raw.execute("noise", {}, "ann")).success
+
+
+@pytest.mark.parametrize("tool", ["nonsense", "wrong_schema", "no_number", "too_deep"])
+async def test_an_answer_of_the_wrong_form_is_an_invalid_result(
+    raw: MCPToolExecutor, tool: str
+) -> None:
+    assert (await raw.execute(tool, {}, "ann")).error_code == "INVALID_RESULT"
+
+
+async def test_a_crash_in_a_tool_tells_nothing_of_its_inside(faulty: MCPToolExecutor) -> None:
+    result = await faulty.execute("crash", {}, "ann")
+    assert result.error_code == "TOOL_ERROR"
+    assert "internal detail" not in str(result.error)
+
+
+async def test_the_calls_of_others_end_too_when_the_server_dies(faulty: MCPToolExecutor) -> None:
+    await faulty.ready()
+    others = [asyncio.create_task(faulty.execute("slow", {}, "bob")) for _ in range(3)]
+    await asyncio.sleep(0.1)
+    await faulty.execute("die", {}, "ann")
+    assert {(await other).error_code for other in others} == {"SERVER_DIED"}
+
+
+async def test_many_calls_after_a_death_start_one_server(faulty: MCPToolExecutor) -> None:
+    await faulty.execute("die", {}, "ann")
+    results = await asyncio.gather(*(faulty.execute("count", {}, "ann") for _ in range(20)))
+    assert sorted(result.data for result in results) == list(range(1, 21))
+
+
+async def test_a_server_that_only_closes_its_output_is_started_again(raw: MCPToolExecutor) -> None:
+    result = await raw.execute("mute", {}, "ann")
+    assert result.error_code == "SERVER_DIED"
+    assert (await raw.execute("count", {}, "ann")).data == 1
+
+
+# Lateness
+
+
+async def test_a_late_answer_is_not_taken_for_the_next_calls(raw: MCPToolExecutor) -> None:
+    before = (await raw.execute("count", {}, "ann")).data
+    assert (await impatiently(raw, "hold")).error_code == "TIMEOUT"
+    assert (await raw.execute("count", {}, "ann")).data == before + 1
+    assert (await raw.execute("no_json", {}, "ann")).data == "just a text"
+
+
+# Tools in this process
+
+
+async def test_a_tool_that_breaks_off_does_not_cancel_its_caller() -> None:
+    server: MCPServer[Any] = MCPServer("odd", log_level="CRITICAL")
+
+    @server.tool()
+    async def break_off() -> None:
+        raise asyncio.CancelledError
+
+    async with MCPToolExecutor(server) as tools:
+        assert (await tools.execute("break_off", {}, "ann")).error_code == "TOOL_ERROR"
+
+
+async def test_a_caller_that_is_cancelled_stays_so() -> None:
+    async with MCPToolExecutor(task_server(TaskStore())) as tools:
+        call = asyncio.create_task(tools.execute("list_tasks", {}, "ann"))
+        await asyncio.sleep(0)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert (await tools.execute("list_tasks", {}, "ann")).success
+
+
+# Garbage
+
+
+async def test_a_megabyte_of_garbage_before_an_answer_is_passed_over(raw: MCPToolExecutor) -> None:
+    assert (await raw.execute("flood", {}, "ann")).data == "just a text"
+
+
+async def test_a_server_may_write_any_amount_of_errors(
+    raw: MCPToolExecutor, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert (await raw.execute("chatter", {}, "ann")).success
+    assert (await raw.execute("mute", {}, "ann")).error_code == "SERVER_DIED"
+    assert "the very last words" in caplog.text
+    assert len(caplog.text) < 10_000
+
+
+async def test_bytes_that_are_no_text_are_passed_over(raw: MCPToolExecutor) -> None:
+    before = (await raw.execute("count", {}, "ann")).data
+    assert (await raw.execute("binary", {}, "ann")).data == "just a text"
+    assert (await raw.execute("count", {}, "ann")).data == before + 1
+
+
+async def test_bytes_that_stop_a_strict_connection_are_got_over() -> None:
+    command, *words = raw_server.COMMAND
+    strict = StdioServerParameters(command=command, args=words)
+    async with MCPToolExecutor(strict) as tools:
+        assert not (await impatiently(tools, "binary")).success
+        assert (await tools.execute("count", {}, "ann")).data == 1
+
+
+# What cannot be sent
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["half \ud800", float("nan"), {1, 2}, b"bytes", json.loads("[" * 300 + "]" * 300)],
+    ids=["text", "nan", "set", "bytes", "depth"],
+)
+async def test_arguments_that_are_no_json_cost_nobody_the_connection(
+    faulty: MCPToolExecutor, value: Any
+) -> None:
+    before = (await faulty.execute("count", {}, "ann")).data
+    other = asyncio.create_task(faulty.execute("plain", {}, "bob"))
+    result = await faulty.execute("plain", {"value": value}, "ann")
+    assert result.error_code == "INVALID_PARAMETERS"
+    assert "the arguments: no JSON can be made of it" in str(result.error)
+    assert (await other).success
+    assert (await faulty.execute("count", {}, "ann")).data == before + 1
+
+
+async def test_a_user_who_cannot_be_named_gets_no_call_through(faulty: MCPToolExecutor) -> None:
+    assert (await faulty.execute("count", {}, "ann\udcff")).error_code == "INVALID_PARAMETERS"
+
+
+async def test_arguments_that_contain_themselves_are_refused_in_memory_too() -> None:
+    loop: dict[str, Any] = {}
+    loop["loop"] = loop
+    async with MCPToolExecutor(task_server(TaskStore())) as tools:
+        assert (await tools.execute("list_tasks", loop, "ann")).error_code == "INVALID_PARAMETERS"

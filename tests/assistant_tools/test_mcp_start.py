@@ -1,0 +1,219 @@
+"""How a server that an executor keeps starts, and what becomes of its tools."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from llmsim_lab.assistant import MCPToolExecutor, ToolResult, ToolServerError, mcp_link
+from llmsim_lab.assistant.tasks import TaskStore
+from llmsim_lab.assistant.tasks.server import task_server
+from llmsim_lab.concurrency import run_sync
+from llmsim_lab.errors import ConfigError
+from tests.assistant_tools import faulty_server, raw_server
+from tests.assistant_tools.mcp_kit import servers
+
+FAULTY, RAW = faulty_server.COMMAND, raw_server.COMMAND
+SILENT = [*FAULTY, "--silent"]
+
+
+@pytest.fixture
+def memory() -> Iterator[MCPToolExecutor]:
+    store = TaskStore()
+    tools = MCPToolExecutor(task_server(store))
+    yield tools
+    tools.close()
+    store.close()
+
+
+# Start
+
+
+async def test_the_loop_goes_on_while_a_slow_server_starts(tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    tools = MCPToolExecutor([*FAULTY, "--when", str(go)], start_timeout_s=60)
+    waiting = asyncio.create_task(tools.ready())
+    for _ in range(10):
+        await asyncio.sleep(0.01)
+    assert not waiting.done()
+    go.touch()  # which the server waits for: a loop that stood still would never come here
+    await waiting
+    assert "count" in tools.get_available_tools()
+    await tools.aclose()
+
+
+async def test_a_server_that_is_ready_is_not_asked_again(
+    memory: MCPToolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await memory.ready()
+    monkeypatch.setattr(mcp_link.ServerLink, "prepare", None)
+    await memory.ready()
+    assert len(memory.get_available_tools()) == 5
+
+
+async def test_waiting_for_a_server_that_cannot_start_says_why() -> None:
+    with pytest.raises(ToolServerError, match="no database here"):
+        await MCPToolExecutor([*FAULTY, "--broken"]).ready()
+    with pytest.raises(ConfigError, match="no-such-server"):
+        await MCPToolExecutor(["no-such-server"]).ready()
+
+
+async def test_who_gives_up_waiting_leaves_the_start_to_others(tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    async with asyncio.timeout(60):
+        tools = MCPToolExecutor([*FAULTY, "--when", str(go)])
+        impatient, patient = (asyncio.create_task(tools.ready()) for _ in range(2))
+        await asyncio.sleep(0.05)
+        impatient.cancel()
+        go.touch()
+        await patient
+    assert len(servers()) == 1
+    await tools.aclose()
+
+
+def test_a_server_that_never_answers_is_given_up_at_its_start() -> None:
+    tools = MCPToolExecutor(SILENT, start_timeout_s=0.5)
+    with pytest.raises(ToolServerError, match=r"did not answer within 0\.5 s"):
+        tools.get_available_tools()
+    assert servers() == []
+
+
+def test_a_program_that_is_not_there_is_a_wrong_configuration() -> None:
+    with pytest.raises(ConfigError, match="no-such-server"):
+        MCPToolExecutor(["no-such-server"]).get_available_tools()
+
+
+def test_a_server_that_cannot_start_says_its_last_words() -> None:
+    tools = MCPToolExecutor([*FAULTY, "--broken"])
+    with pytest.raises(ToolServerError, match="no database here"):
+        tools.get_available_tools()
+    assert run_sync(tools.execute("count", {}, "ann")).error_code == "SERVER_DIED"
+
+
+async def test_a_server_that_dies_when_asked_for_its_tools_could_not_be_started() -> None:
+    with pytest.raises(ToolServerError, match="no list of mine"):
+        await MCPToolExecutor([*RAW, "--die-at-list"]).start()
+
+
+async def test_a_list_of_tools_that_never_ends_is_given_up() -> None:
+    with pytest.raises(ToolServerError, match="more than 100 pages"):
+        await MCPToolExecutor([*RAW, "--endless"]).start()
+    assert servers() == []
+
+
+async def test_a_server_may_start_with_a_flood_of_garbage() -> None:
+    async with MCPToolExecutor([*RAW, "--flood"]) as tools:
+        assert (await tools.execute("no_json", {}, "ann")).data == "just a text"
+
+
+async def test_a_server_may_have_no_tools() -> None:
+    async with MCPToolExecutor([*RAW, "--no-tools"]) as tools:
+        assert tools.get_available_tools() == []
+        assert tools.get_tool_declarations(["count"]) == []
+        assert (await tools.execute("count", {}, "ann")).error_code == "TOOL_NOT_FOUND"
+
+
+# Tools that change
+
+
+async def test_a_tool_that_came_later_is_found() -> None:
+    server = task_server(TaskStore())
+    async with MCPToolExecutor(server) as tools:
+        server.add_tool(faulty_server.plain, name="late_tool", structured_output=False)
+        result = await tools.execute("late_tool", {}, "ann")
+        assert result.data == "just a text"
+        assert "late_tool" in tools.get_available_tools()
+
+
+async def test_a_server_that_says_its_tools_changed_is_asked_again() -> None:
+    async with MCPToolExecutor(RAW) as tools:
+        assert "late" not in tools.get_available_tools()
+        assert (await tools.execute("grow", {}, "ann")).success
+        await tools.ready()
+        assert "late" in tools.get_available_tools()
+
+
+async def test_a_tool_that_has_gone_is_not_called() -> None:
+    async with MCPToolExecutor(RAW) as tools:
+        assert (await tools.execute("no_json", {}, "ann")).success
+        assert (await tools.execute("shrink", {}, "ann")).success
+        assert (await tools.execute("no_json", {}, "ann")).error_code == "TOOL_NOT_FOUND"
+        assert "no_json" not in tools.get_available_tools()
+
+
+async def test_a_tool_that_went_unannounced_is_not_found() -> None:
+    store = TaskStore()
+    server = task_server(store)
+    async with MCPToolExecutor(server) as tools:
+        server.remove_tool("add_task")
+        result = await tools.execute("add_task", {"description": "Buy milk"}, "ann")
+    assert result.error_code == "TOOL_NOT_FOUND"
+    assert store.list("ann") == []
+
+
+async def test_a_server_that_no_longer_lists_its_tools_is_started_again() -> None:
+    async with MCPToolExecutor(RAW) as tools:
+        assert (await tools.execute("forget", {}, "ann")).success
+        tools._link._connection._start_timeout_s = 0.2  # type: ignore[union-attr]
+        with pytest.raises(
+            ToolServerError, match=r"does not list its tools: no answer within 0\.2"
+        ):
+            await tools.ready()
+        await tools.ready()
+        assert (await tools.execute("no_json", {}, "ann")).success
+
+
+async def test_tasks_without_a_file_last_as_long_as_their_server() -> None:
+    async with MCPToolExecutor.tasks() as tools:
+        assert (await tools.execute("add_task", {"description": "Buy milk"}, "ann")).success
+        assert len((await tools.execute("list_tasks", {}, "ann")).data["tasks"]) == 1
+
+
+# Several loops at once
+
+
+async def test_one_connection_serves_several_loops_and_threads() -> None:
+    found: list[list[ToolResult]] = []
+    tools = MCPToolExecutor(FAULTY)
+
+    async def many() -> list[ToolResult]:
+        calls = [tools.execute("whoami", {}, f"user{number}") for number in range(25)]
+        return await asyncio.gather(*calls)
+
+    threads = [threading.Thread(target=lambda: found.append(asyncio.run(many()))) for _ in "ab"]
+    for thread in threads:
+        thread.start()
+    found.append(await many())
+    for thread in threads:
+        await asyncio.to_thread(thread.join)
+    by_run_sync = await asyncio.to_thread(run_sync, many())
+    for results in [*found, by_run_sync]:
+        assert [result.data["argument"] for result in results] == [f"user{n}" for n in range(25)]
+    assert len(found) == 3
+    assert len(servers()) == 1
+    await tools.aclose()
+
+
+async def test_a_tool_may_use_another_servers_tools() -> None:
+    inner = MCPToolExecutor(task_server(TaskStore()))
+    server = task_server(TaskStore())
+
+    async def nested() -> list[str]:
+        """Ask another server in this process."""
+        await inner.ready()
+        return inner.get_available_tools()
+
+    async def blocking() -> list[str]:
+        """Ask another server without waiting first."""
+        return MCPToolExecutor(task_server(TaskStore())).get_available_tools()
+
+    server.add_tool(nested)
+    server.add_tool(blocking)
+    async with MCPToolExecutor(server) as outer:
+        assert len((await outer.execute("nested", {}, "ann")).data) == 5
+        assert (await outer.execute("blocking", {}, "ann")).error_code == "TOOL_ERROR"
+    await inner.aclose()

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab.inputs import dropdown, number_box, row
-from llmsim_lab.lab.social_widget import SocialWidget, chart_html
+from llmsim_lab.lab.social_widget import SocialWidget, chart_html, wide_chart_html
 from llmsim_lab.lab.source import Source
 from llmsim_lab.lab.texts import block
 from llmsim_lab.markup import badge, details, join, pairs, pre, safe, table, visible
@@ -24,6 +24,13 @@ if TYPE_CHECKING:
 
 __all__ = ["AgentStory"]
 
+_ROW = (
+    '<div role="listitem" style="display:flex;flex-wrap:wrap;gap:0 16px;padding:4px 0;'
+    'border-top:1px solid var(--jp-border-color2, #ccc)">'
+    '<div style="flex:3 1 240px;min-width:0"><strong>{number}</strong> {trigger}: {move}</div>'
+    '<div style="flex:4 1 240px;min-width:0">{about}</div>'
+    '<div style="flex:4 1 240px;min-width:0">{why}</div></div>'
+)
 _MOVES_A_PAGE = 20
 _BRIEF = 90
 _MOST_CHARS = 4_000
@@ -128,11 +135,16 @@ class AgentStory(SocialWidget):
         agent = self.agent_box.value
         pages = self._pages(agent)
         self._choices.number(self.page_box, min(page, pages), least=1, most=pages)
-        place = [one.name for one in self.simulation.agents].index(agent)
+        place = self._place
         current = self.simulation.state.people[place].state
         self.heading.value = str(self._who(place))
-        self.chart.value = str(chart_html(self.simulation, current=current))
-        self.body.value = str(self._table(self._shown()))
+        self.chart.value = str(wide_chart_html(self.simulation, current=current))
+        self.body.value = str(self._list(self._shown()))
+
+    @property
+    def _place(self) -> int:
+        """The user's, in the configuration."""
+        return [one.name for one in self.simulation.agents].index(self.agent_box.value)
 
     def _shown(self) -> Sequence[_Event]:
         events = self._events.get(self.agent_box.value, [])
@@ -145,14 +157,29 @@ class AgentStory(SocialWidget):
         now = f"{person.state.value}, for {person.ticks} rounds" + (
             "; banned" if person.banned else ""
         )
-        return pairs(
-            [
-                ("Interests", ", ".join(profile.interests)),
-                ("Personality", profile.personality),
-                ("Now", now),
-            ],
-            caption=profile.name,
+        known = [
+            ("Interests", ", ".join(profile.interests)),
+            ("Personality", profile.personality),
+            ("Now", now),
+        ]
+        return pairs([(name, value) for name, value in known if value], caption=profile.name)
+
+    def _list(self, events: Sequence[_Event]) -> Markup:
+        """Return moves beside what they were about and why, below each other on a narrow page."""
+        if not events:
+            return safe("Nothing has happened yet.")
+        rows = join(
+            Markup(_ROW).format(
+                number=event.turn.number,
+                trigger=event.move.trigger,
+                move=Markup("{} → {}").format(*map(_word, (event.move.source, event.move.target))),
+                about=self._about(event.move),
+                why=_why(event),
+            )
+            for event in events
         )
+        title = Markup("<div>What {} did</div>").format(safe(self.agent_box.value))
+        return block(title, Markup('<div role="list">{}</div>').format(rows))
 
     def _table(self, events: Sequence[_Event]) -> Markup:
         if not events:
@@ -199,8 +226,10 @@ class AgentStory(SocialWidget):
     def face_html(self) -> Markup:
         """Return the same as a table, with the chart."""
         with self._view:
-            parts = (self.heading.value, self.body.value, self.chart.value)
-            return join(Markup(part) for part in parts)
+            place = self._place
+            current = self.simulation.state.people[place].state
+            chart = chart_html(self.simulation, current=current)
+            return join([self._who(place), self._table(self._shown()), chart])
 
 
 def _word(text: str) -> Markup:

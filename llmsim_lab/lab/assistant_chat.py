@@ -11,6 +11,7 @@ from llmsim_lab.assistant import LLMAgentEngine, PendingAction
 from llmsim_lab.assistant.chat import Chat
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.lab.inputs import row
+from llmsim_lab.lab.texts import block
 from llmsim_lab.lab.widget import LabWidget, button, settled
 from llmsim_lab.markup import safe
 
@@ -48,6 +49,7 @@ class AssistantChat(LabWidget):
         self.message = w.Textarea(
             description="Message",
             rows=2,
+            style={"description_width": "initial"},
             layout=w.Layout(width="auto", flex="1 1 320px", min_width="0"),
         )
         self.send_button = button("Send", tooltip="Send the message", button_style="primary")
@@ -90,7 +92,7 @@ class AssistantChat(LabWidget):
         self.say(self._news())
 
     def _show(self) -> None:
-        html = str(self.chat.html())
+        html = str(block(self.chat.html()))
         if self.talk.value != html:
             self.talk.value = html
         pending = self._asked = self.chat.pending
@@ -128,6 +130,7 @@ class AssistantChat(LabWidget):
     async def _deliver(self, text: str) -> None:
         self.say("The assistant is at work.")
         await self.chat.send(text)
+        self.say(self._news())
 
     def _clear(self) -> None:
         if self.worker.busy:
@@ -148,15 +151,13 @@ class AssistantChat(LabWidget):
         """
 
         async def work() -> None:
-            await self.chat.send(text)
+            await self._deliver(text)
 
         await self.do(work)
 
     def ended(self) -> None:
         """Show what was answered."""
         self._show()
-        if not self.error.value:
-            self.say(self._news())
 
     def stopped(self) -> None:
         """Say that the message was given up."""

@@ -76,6 +76,7 @@ def difference_figure(results: Results, outcome: Outcome = "interest_rate") -> F
         loc="left",
         fontsize="small",
     )
+    figure.alt = alt_text(results, outcome)  # type: ignore[attr-defined]
     return figure
 
 
@@ -87,8 +88,12 @@ def _chart_class() -> type[Figure]:
     class Chart(Figure):
         """A matplotlib figure with a face of its own in notebooks."""
 
-        def _repr_png_(self) -> bytes:
-            return _png(self)
+        alt = ""
+
+        def _repr_png_(self) -> tuple[bytes, dict[str, str]]:
+            # nbconvert's classic pages take the image's text from the second; JupyterLab 4.6
+            # does not.
+            return _png(self), {"alt": self.alt}
 
     return Chart
 

@@ -288,7 +288,8 @@ class ContextXRay(LabWidget):
         ]
         header = ("prompt", "sample", "decision", "answer")
         verdict = Markup("<p>{}</p>").format(safe(ablation.verdict()))
-        return block(verdict, table(header, rows, caption="What was answered"))
+        answers = table(header, rows, caption="What was answered")
+        return block(verdict, sideways(answers, name="Answers", least="36em"))
 
     # --- the static face ---------------------------------------------------------------------
 

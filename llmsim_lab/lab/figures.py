@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from llmsim_lab.lab.charts.drawing import Drawing
+from llmsim_lab.lab.charts.faces import alt_text
 from llmsim_lab.lab.charts.scene import Choice, compose
 from llmsim_lab.lab.charts.tracks import read_runs
 from llmsim_lab.simulation.frames import SERIES
@@ -51,5 +52,8 @@ def rate_figure(
         rule=False if rule_of is None else rule_of,
         share=False,
     )
-    scene = compose(read_runs([dict(runs)]), choice)
-    return Drawing(replace(scene, marks=()), labelled=False).figure
+    items = read_runs([dict(runs)])
+    scene = compose(items, choice)
+    figure = Drawing(replace(scene, marks=()), labelled=False).figure
+    figure.alt = alt_text(items, scene)  # type: ignore[attr-defined]
+    return figure

@@ -271,7 +271,9 @@ class RateChart(LabWidget):
         """The chart as a new matplotlib figure, the caller's to change."""
         with self._lock:
             self._up_to_date()
-            return Drawing(self.scene).figure
+            figure = Drawing(self.scene).figure
+            figure.alt = faces.alt_text(self._items, self.scene)  # type: ignore[attr-defined]
+            return figure
 
     @property
     def frame(self) -> pd.DataFrame:

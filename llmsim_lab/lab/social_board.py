@@ -8,7 +8,7 @@ from markupsafe import Markup
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab.inputs import number_box, row
 from llmsim_lab.lab.social_figures import draw_states, figure_html
-from llmsim_lab.lab.social_widget import SocialWidget, chart_html, counts_of
+from llmsim_lab.lab.social_widget import SocialWidget, chart_html, counts_of, wide_chart_html
 from llmsim_lab.lab.source import Source
 from llmsim_lab.lab.widget import button
 from llmsim_lab.markup import join, table, visible
@@ -85,8 +85,8 @@ class SocialBoard(SocialWidget):
         turns = self.simulation.turns
         self._choices.number(self.round_box, number, least=turns[0].number, most=turns[-1].number)
         shown = turns[number - turns[0].number]
-        self.heading.value = str(Markup("<p><strong>{}</strong></p>").format(self._title(shown)))
-        self.chart.value = str(chart_html(self.simulation, counts=self._count(shown)))
+        self.heading.value = str(Markup("<strong>{}</strong>").format(self._title(shown)))
+        self.chart.value = str(wide_chart_html(self.simulation, counts=self._count(shown)))
         span = (turns[max(0, len(turns) - _MOST_ROUNDS)].number, turns[-1].number)
         if span != self._drawn:
             self._drawn = span
@@ -130,6 +130,8 @@ class SocialBoard(SocialWidget):
     def face_html(self) -> Markup:
         """Return the same as a table, with the chart."""
         with self._view:
+            shown = self.simulation.turns[self.round_box.value - self.simulation.turns[0].number]
+            title = Markup("<p><strong>{}</strong></p>").format(self._title(shown))
             rows = [(name, count, f"{change:+}") for name, count, change in self._rows()]
             counts = table(("state", "users", "change"), rows, caption="Users by state")
-            return join([Markup(self.heading.value), counts, Markup(self.chart.value)])
+            return join([title, counts, chart_html(self.simulation, counts=self._count(shown))])

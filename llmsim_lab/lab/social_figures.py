@@ -40,7 +40,7 @@ _COLOURS = {
     AgentState.ENGAGING_LIKE: "#DDCC77",
     AgentState.ENGAGING_REPLY: "#CC6677",
     AgentState.ENGAGING_RESHARE: "#882255",
-    AgentState.RESTING: "#EEEEEE",
+    AgentState.RESTING: "#DDDDDD",
 }
 _KINDS = {"original": ("o", "#332288"), "reply": ("s", "#CC6677"), "reshare": ("^", "#117733")}
 _MOST_NAMED = 40
@@ -57,7 +57,8 @@ def _figure_class() -> Any:
         alt = ""
 
         def _repr_png_(self) -> tuple[bytes, dict[str, str]]:
-            # The second is what JupyterLab takes the image's text from.
+            # nbconvert's classic pages take the image's text from the second; JupyterLab 4.6
+            # does not.
             return small_png(figure_bytes(self, "png", dpi=80)), {"alt": self.alt}
 
         def __repr__(self) -> str:
@@ -106,16 +107,18 @@ def draw_states(frame: pd.DataFrame, *, title: str) -> Figure:
     figure: Figure = _figure_class()(figsize=(8, 4), layout="constrained", facecolor="white")
     axes = figure.subplots()
     shown = [state for state in AgentState if frame[state.value].any()]
+    # A step begins half a round before its round, and the last one ends half a round after it.
+    edges = [*(number - 0.5 for number in frame.index), frame.index[-1] + 0.5]
     axes.stackplot(
-        frame.index,
-        [frame[state.value] for state in shown],
+        edges,
+        [[*frame[state.value], frame[state.value].iloc[-1]] for state in shown],
         labels=[_name(state.value) for state in shown],
         colors=[_COLOURS[state] for state in shown],
-        step="mid",
+        step="post",
         edgecolor="white",
         linewidth=0.5,
     )
-    axes.set_xlim(frame.index[0] - 0.5, frame.index[-1] + 0.5)
+    axes.set_xlim(edges[0], edges[-1])
     axes.set_ylim(0, frame.iloc[0].sum())
     axes.xaxis.set_major_locator(_whole_numbers())
     axes.set_xlabel("round")

@@ -11,10 +11,11 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab.charts.pace import Pace
 from llmsim_lab.lab.choices import Choices
 from llmsim_lab.lab.source import Source, simulation_of
+from llmsim_lab.lab.texts import sideways
 from llmsim_lab.lab.widget import LabWidget
 from llmsim_lab.statechart import AgentState, SocialSimulation, SocialTurn
 
-__all__ = ["SocialWidget", "chart_html", "counts_of"]
+__all__ = ["SocialWidget", "chart_html", "counts_of", "wide_chart_html"]
 
 
 def counts_of(turn: SocialTurn) -> dict[AgentState, int]:
@@ -28,6 +29,11 @@ def counts_of(turn: SocialTurn) -> dict[AgentState, int]:
 def chart_html(simulation: SocialSimulation, **shown: Any) -> Markup:
     """Return the chart's picture; ``current`` and ``counts`` as in ``Statechart.to_svg``."""
     return Markup(simulation.chart.to_svg(**shown))
+
+
+def wide_chart_html(simulation: SocialSimulation, **shown: Any) -> Markup:
+    """Return the same as wide as its words need, with a bar of its own on a narrow page."""
+    return sideways(chart_html(simulation, **shown), name="Chart of states", least="640px")
 
 
 class SocialWidget(LabWidget):

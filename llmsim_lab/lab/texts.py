@@ -8,7 +8,7 @@ from markupsafe import Markup
 from llmsim_lab.markup import join, safe, visible
 from llmsim_lab.prompts import PromptDiff
 
-__all__ = ["CopyBoxes", "block", "copyable", "prose", "word_diff"]
+__all__ = ["CopyBoxes", "block", "copyable", "prose", "sideways", "word_diff"]
 
 _MOST_COMPARED_CHARS = 4_000
 _MOST_COPIED_CHARS = 500_000
@@ -19,6 +19,23 @@ def block(*parts: object) -> Markup:
     return Markup('<div style="line-height:1.4;overflow-wrap:anywhere">{}</div>').format(
         join(parts)
     )
+
+
+def sideways(content: object, *, name: str, least: str = "0") -> Markup:
+    """Return something that, where the page is too narrow for it, has a bar of its own.
+
+    Args:
+        content: such as a table or a picture.
+        name: what it is, for screen readers; who uses the keyboard moves it by its arrows.
+        least: how narrow it may become, as CSS has it.
+    """
+    # Words break only where they are longer than a line, so that columns stay readable. Without
+    # a width of 0, what is in it would widen the whole widget.
+    return Markup(
+        '<div tabindex="0" role="region" aria-label="{}" '
+        'style="width:0;min-width:100%;overflow-x:auto">'
+        '<div style="line-height:1.4;overflow-wrap:break-word;min-width:{}">{}</div></div>'
+    ).format(name, least, safe(content))
 
 
 def copyable(text: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from markupsafe import Markup
 
@@ -79,13 +79,32 @@ def tokens_of(prompt: RenderedPrompt) -> int:
 
 
 def changed(whole: RenderedPrompt, shown: RenderedPrompt) -> list[Markup]:
-    """Return what differs, by message."""
+    """Return what differs, by message, without the lines before and after that are the same."""
     found = [
-        join([safe(f"{role}: "), word_diff(_text(whole, role), _text(shown, role))])
+        join([safe(f"{role}: "), _difference(_text(whole, role), _text(shown, role))])
         for role in _ROLES
         if _text(whole, role) != _text(shown, role)
     ]
     return found or [safe("Nothing: those modules had nothing to say to this agent.")]
+
+
+def _difference(before: str, after: str) -> Markup:
+    old, new = before.split("\n"), after.split("\n")
+    head = _same(old, new)
+    old, new = old[head:], new[head:]
+    tail = _same(old[::-1], new[::-1])
+    parts = [word_diff(*("\n".join(lines[: len(lines) - tail]) for lines in (old, new)))]
+    if head:
+        parts.insert(0, safe(f"{head} lines before it stay. "))
+    if tail:
+        parts.append(safe(f"{tail} lines after it stay."))
+    return join(parts)
+
+
+def _same(old: Sequence[str], new: Sequence[str]) -> int:
+    """Return how many lines are the same from the start."""
+    pairs = enumerate(zip(old, new, strict=False))
+    return next((n for n, (one, two) in pairs if one != two), min(len(old), len(new)))
 
 
 def as_attempt(prompt: RenderedPrompt) -> Attempt:

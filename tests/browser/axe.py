@@ -20,8 +20,9 @@ __all__ = ["axe_source", "faults_of"]
 VERSION = "4.14.1"
 SHA512 = "FHfa+lmNjQZfJz1q8wKqIDwC6DExcHt/pkjNQb09a3NPjCKg2rhu5qb2S4r76ASyFNNtuFooJpZe37OgudVGtQ=="
 GRAVE = ("serious", "critical")
-# JupyterLab has no way to give an output of type image/png an alternative text.
-PLAIN_PICTURES = ".jp-RenderedImage"
+# JupyterLab has no way to give an output of type image/png an alternative text, and the numbers
+# beside outputs are pale on a narrow page.
+NOT_OURS = (".jp-RenderedImage", ".jp-OutputPrompt")
 
 # JupyterLab's own menus, toolbars and editors are not ours to mend: only what our cells put out is
 # looked at. The rules "region" and "page-has-heading-one" judge whole pages, so they say nothing
@@ -31,7 +32,7 @@ RUN = """
 async ([include, exclude]) => {
     document.body.style.height = "100vh";
     const found = await axe.run(
-        {include: [[include]], exclude: [[exclude]]},
+        {include: [[include]], exclude: exclude.map(one => [one])},
         {resultTypes: ["violations"], rules: {region: {enabled: false},
          "page-has-heading-one": {enabled: false}}},
     );
@@ -82,7 +83,7 @@ def faults_of(page: Page, include: str) -> list[str]:
     """
     if not page.evaluate("typeof axe === 'object'"):
         page.evaluate(axe_source())
-    done: dict[str, Any] = page.evaluate(RUN, [include, PLAIN_PICTURES])
+    done: dict[str, Any] = page.evaluate(RUN, [include, list(NOT_OURS)])
     assert "color-contrast" in done["seen"], "axe-core saw no readable text in the outputs"
     return [
         f"{fault['id']} ({fault['impact']}): {fault['help']}: {node['html'][:300]} "

@@ -18,12 +18,14 @@ if TYPE_CHECKING:
     from lab_server import LabServer
     from playwright.sync_api import ConsoleMessage, Locator, Page, Request
 
-__all__ = ["OUTPUTS", "LabPage", "Notebook"]
+__all__ = ["LOOKS", "OUTPUTS", "LabPage", "Notebook", "Theme"]
 
 OUTPUTS = ".jp-Notebook .jp-OutputArea"
 OPEN_S = 60.0
 
 Theme = Literal["JupyterLab Light", "JupyterLab Dark"]
+LOOKS: list[tuple[Theme, int]] = [("JupyterLab Light", 1200), ("JupyterLab Dark", 400)]
+"""Colours and widths, pixels, that a widget has to be readable in."""
 
 OPEN = """
 async (path) => {
@@ -52,6 +54,7 @@ async () => {
     await app.serviceManager.sessions.shutdownAll();
 }
 """
+SAVE = "() => window.panel.context.save().then(() => window.panel.context.path)"
 FAULTS = """
 () => [...window.panel.content.model.cells].flatMap((cell, index) =>
     cell.type !== "code" ? [] : cell.outputs.toJSON()
@@ -95,6 +98,11 @@ async () => {
     return Math.ceil(window.innerHeight - frame.clientHeight + inner.scrollHeight + 40);
 }
 """
+SIDEWAYS = """
+() => [document.scrollingElement,
+       ...document.querySelectorAll(".jp-WindowedPanel-outer, .jp-OutputArea .widget-box")]
+    .some(frame => frame.scrollWidth > frame.clientWidth + 1)
+"""
 EXECUTE = """
 async (code) => {
     const kernel = window.panel.sessionContext.session.kernel;
@@ -126,6 +134,10 @@ class LabPage:
         page.on("console", self._on_console)
         page.on("request", self._on_request)
         page.set_default_timeout(20_000)
+        self._start()
+
+    def _start(self) -> None:
+        page, server = self.page, self.server
         page.goto(f"{server.url}lab?token={server.token}", timeout=OPEN_S * 1000)
         page.wait_for_function("window.jupyterapp !== undefined", timeout=OPEN_S * 1000)
         page.evaluate("window.jupyterapp.restored.then(() => null)")
@@ -182,9 +194,19 @@ class LabPage:
     def _open(self, name: str) -> Notebook:
         self.close()
         self.complaints.clear()
+        return self._show(name)
+
+    def _show(self, name: str) -> Notebook:
         self.page.evaluate(OPEN, name)
         self.page.wait_for_function(IDLE, timeout=OPEN_S * 1000)
         return Notebook(self)
+
+    def reload(self) -> None:
+        """Save the notebook and load the page anew, as a person does; the kernel goes on."""
+        path: str = self.page.evaluate(SAVE)
+        self.page.goto("about:blank")
+        self._start()
+        self._show(path)
 
     def close(self) -> None:
         """Close the notebook and stop its kernel."""
@@ -223,6 +245,14 @@ class Notebook:
         """Interrupt the kernel, as the menu's entry does, and wait until it has heard."""
         self.command("notebook:interrupt-kernel")
         self.page.wait_for_function(IDLE)
+
+    def reload(self) -> None:
+        """Save and load the page anew; the kernel goes on."""
+        self.lab.reload()
+
+    def moves_sideways(self) -> bool:
+        """Tell whether the page, the notebook or a widget has a bar to move it sideways."""
+        return bool(self.page.evaluate(SIDEWAYS))
 
     def faults(self) -> list[str]:
         """Return the error outputs and what was written to stderr, by cell."""

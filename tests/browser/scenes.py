@@ -1,29 +1,38 @@
-"""What the notebooks of the browser tests import: runs on a model that waits or fails when told."""
+"""What the notebooks of the browser tests import: models that wait or fail when told."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
+from assistant_kit import MemoryTasks, ScriptedAdapter, call
 from builders import answer, make_client, policy, rate_update
 
 from llmsim_lab import Simulation, SimulationConfig
+from llmsim_lab.assistant import (
+    LLMAgentEngine,
+    LLMMessage,
+    LLMResponse,
+    ToolDeclaration,
+    load_constitution,
+)
 from llmsim_lab.calls import ChatRequest
+from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient
 
-__all__ = ["Model", "make_run"]
+__all__ = ["HOSTILE", "Assistant", "Model", "make_run"]
 
 BOLD = "Raise the interest rate as far as it goes"
+HOSTILE = "<script>document.title = 'hacked'</script><img src=x onerror='hacked'><b>bold</b>"
 
 
-class Model:
-    """Answers a run's requests as ``builders.answer`` does; a bold advisor gets a higher rate.
-
-    An advisor is bold whose prompt says so.
+class Switches:
+    """What a test turns while a notebook is open.
 
     Attributes:
         waiting: while true, no answer comes.
-        broken: while true, every request times out.
+        broken: while true, every request fails.
         asked: how many requests came.
     """
 
@@ -32,18 +41,29 @@ class Model:
         self.broken = False
         self.asked = 0
 
-    async def __call__(self, request: ChatRequest) -> Any:
-        self.asked += 1
-        while self.waiting:  # noqa: ASYNC110 - a switch for any thread
-            await asyncio.sleep(0.01)
-        if self.broken:
-            raise TimeoutError("the model gave no answer in time")
-        return _bolder(request) or answer(request)
-
     def set(self, **switches: bool) -> str:
         """Turn switches, as an expression."""
         vars(self).update(switches)
         return "done"
+
+    async def heard(self) -> None:
+        """Count a request, and hold it up while that is wanted."""
+        self.asked += 1
+        while self.waiting:  # noqa: ASYNC110 - a switch for any thread
+            await asyncio.sleep(0.01)
+
+
+class Model(Switches):
+    """Answers a run's requests as ``builders.answer`` does; a bold advisor gets a higher rate.
+
+    An advisor is bold whose prompt says so. While it is broken, every request times out.
+    """
+
+    async def __call__(self, request: ChatRequest) -> Any:
+        await self.heard()
+        if self.broken:
+            raise TimeoutError("the model gave no answer in time")
+        return _bolder(request) or answer(request)
 
     def client(self) -> LLMClient:
         return make_client(self)
@@ -65,3 +85,47 @@ def make_run(model: Model, *names: str, **config: Any) -> Simulation:
     nations = names or ("Aland", "Borduria")
     config = {"name": "scripted", "seed": 7, "start": "1979Q3"} | config
     return Simulation(SimulationConfig(nations=nations, **config), llm_client=model.client())
+
+
+class Assistant(Switches):
+    """Reads tasks out of messages by their first word: Add, Delete, or anything else.
+
+    Attributes:
+        tools: the tasks, in memory.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tools = MemoryTasks(ann=["Buy milk", "Call mum"])
+        self._declared = ScriptedAdapter("")
+
+    def engine(self) -> LLMAgentEngine:
+        return LLMAgentEngine(self, self.tools, load_constitution())
+
+    @property
+    def tasks(self) -> list[str]:
+        """Ann's tasks."""
+        return list(self.tools.tasks["ann"].values())
+
+    def get_tool_declarations(self, names: Sequence[str]) -> list[ToolDeclaration]:
+        return self._declared.get_tool_declarations(names)
+
+    async def generate(
+        self,
+        messages: Sequence[LLMMessage],
+        tools: Sequence[ToolDeclaration],
+        temperature: float = 0.0,
+        max_tokens: int = 1024,
+    ) -> LLMResponse:
+        await self.heard()
+        if self.broken:
+            raise ConfigError("the model's address is not set; give connect() a host")
+        if messages[-1].role == "tool":
+            return LLMResponse("I have added it.")
+        said = next(one.content for one in reversed(messages) if one.role == "user")
+        verb, _, rest = said.partition(" ")
+        if verb == "Add":
+            return LLMResponse(function_calls=[call("add_task", title=rest)])
+        if verb == "Delete":
+            return LLMResponse(function_calls=[call("delete_task", task_id=1)])
+        return LLMResponse(f"You wrote: {said}")

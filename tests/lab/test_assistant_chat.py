@@ -214,6 +214,7 @@ async def test_stop_gives_the_message_up_and_keeps_it_to_be_sent_again() -> None
     assert widget.send_button.disabled
     widget.stop_button.click()
     await widget.idle()
+    assert "Stopped." in widget.status.value
     assert widget.message.value == "Take your time"
     assert widget.chat.exchanges == ()
     assert not widget.send_button.disabled

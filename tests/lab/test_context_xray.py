@@ -62,6 +62,18 @@ def test_a_module_taken_out_is_gone_from_the_prompt_and_stands_in_the_changes(
     assert "Mud everywhere." in xray.prompt.value
 
 
+def test_the_changes_leave_out_the_many_lines_that_stay() -> None:
+    lines = "\n".join(f"Line {number}" for number in range(1_000))
+    long = make_crisis(modules=[talking("tale", lines), talking("mud", "Mud everywhere.")])
+    xray = ContextXRay(long)
+    xray.silence("mud")
+    assert "<del" in xray.changes.value
+    assert "Mud everywhere." in xray.changes.value
+    assert "Line 5" not in xray.changes.value
+    assert " lines before it stay." in xray.changes.value
+    assert "were compared" not in xray.changes.value
+
+
 def test_a_module_that_said_nothing_changes_nothing(crisis: Any) -> None:
     quiet = make_crisis(modules=[talking("hush", "")])
     xray = ContextXRay(quiet)

@@ -52,5 +52,7 @@ def test_long_and_undated_runs_have_a_readable_axis() -> None:
 
 def test_a_notebook_shows_the_figure_without_pyplot() -> None:
     figure = rate_figure({"ruled": ruled().run(2)})
-    assert figure._repr_png_().startswith(b"\x89PNG")  # type: ignore[attr-defined]
+    png, told = figure._repr_png_()  # type: ignore[attr-defined]
+    assert png.startswith(b"\x89PNG")
+    assert told["alt"].startswith("Chart of Policy rate, turns 0 to 2. Latest values. ruled: ")
     assert "matplotlib.pyplot" not in sys.modules or figure.number is None  # type: ignore[attr-defined]

@@ -249,9 +249,13 @@ def chart_class() -> type[Figure]:
     class Chart(Figure):
         """A matplotlib figure with a face of its own in notebooks."""
 
-        def _repr_png_(self) -> bytes:
+        alt = ""
+
+        def _repr_png_(self) -> tuple[bytes, dict[str, str]]:
             buffer = io.BytesIO()
             self.savefig(buffer, format="png", dpi=96)
-            return buffer.getvalue()
+            # nbconvert's classic pages take the image's text from the second; JupyterLab 4.6
+            # does not.
+            return buffer.getvalue(), {"alt": self.alt}
 
     return Chart

@@ -137,7 +137,11 @@ async def _starts(file: Path, plan: Plan) -> dict[str, float]:
 
 
 async def _crashes(file: Path, plan: Plan) -> dict[str, float]:
-    """Time calls that find their server killed, and so have to start it again."""
+    """Time calls that find their server killed, and so have to start it again.
+
+    Finding out is not in it: a call is made once the end of the server has been heard of, since one
+    made before fails.
+    """
     times = []
     async with MCPToolExecutor.tasks(file) as tools:
         for _ in range(plan.starts):

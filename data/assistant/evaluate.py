@@ -46,11 +46,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", default="embedded:qwen2.5-coder-1.5b")
     parser.add_argument("--kind", action="append", default=[], help="these messages only")
-    parser.add_argument("--out", type=Path, help="write all rows to this CSV file")
+    parser.add_argument("--out", type=Path, help="write all rows to this CSV file, but for times")
     arguments = parser.parse_args()
     found = run_sync(run(arguments.model, arguments.kind))
     if arguments.out:
-        found.to_frame().to_csv(arguments.out)
+        found.to_frame().drop(columns="seconds").to_csv(arguments.out)
     sys.stdout.write(f"{found!r}\n\n")
     for frame in (found.scores(), found.scores(by_kind=True), found.confusion()):
         sys.stdout.write(f"{frame.round(2).to_string()}\n\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from llmsim_lab.assistant.adapter import OllamaAdapter
+from llmsim_lab.assistant.adapter import OllamaAdapter, ToolCalling
 from llmsim_lab.assistant.constitution import load_constitution
 from llmsim_lab.assistant.decision_log import DecisionLog
 from llmsim_lab.assistant.engine import LLMAgentEngine
@@ -43,9 +43,12 @@ from llmsim_lab.assistant.types import (
 )
 
 if TYPE_CHECKING:
+    from llmsim_lab.assistant.cases import load_cases
     from llmsim_lab.assistant.chat import Chat
+    from llmsim_lab.assistant.chat_tape import record_chat, replay_chat
     from llmsim_lab.assistant.evaluation import evaluate
     from llmsim_lab.assistant.mcp_executor import MCPToolExecutor
+    from llmsim_lab.assistant.scores import Evaluation
 
 __all__ = [
     "AgentDecision",
@@ -56,6 +59,7 @@ __all__ = [
     "DecisionLogger",
     "DecisionType",
     "DeclaresTools",
+    "Evaluation",
     "FunctionCall",
     "FunctionTools",
     "InvalidResponseError",
@@ -72,6 +76,7 @@ __all__ = [
     "RecordedTools",
     "StartsFirst",
     "ToolCall",
+    "ToolCalling",
     "ToolDeclaration",
     "ToolExecutor",
     "ToolLookup",
@@ -80,10 +85,21 @@ __all__ = [
     "ToolServerError",
     "ToolUsingNationAgent",
     "evaluate",
+    "load_cases",
     "load_constitution",
+    "record_chat",
+    "replay_chat",
 ]
 
-_HOME = {"Chat": "chat", "MCPToolExecutor": "mcp_executor", "evaluate": "evaluation"}
+_HOME = {
+    "Chat": "chat",
+    "Evaluation": "scores",
+    "MCPToolExecutor": "mcp_executor",
+    "evaluate": "evaluation",
+    "load_cases": "cases",
+    "record_chat": "chat_tape",
+    "replay_chat": "chat_tape",
+}
 """The modules of names that load late; two of them need the ``mcp`` library."""
 
 
@@ -93,7 +109,7 @@ def __getattr__(name: str) -> Any:
     try:
         value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
     except ModuleNotFoundError as error:
-        if (error.name or "").startswith("llmsim_lab"):
+        if error.name not in ("mcp", "mcp_types"):
             raise
         raise ImportError(
             f"{name} needs the mcp library: pip install 'llmsim-lab[tools]' ({error})"

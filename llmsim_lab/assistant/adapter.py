@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, cast
+from weakref import WeakSet
 
 from llmsim_lab.assistant.guard import as_llm_error
 from llmsim_lab.assistant.protocols import FunctionCall, LLMMessage, LLMResponse, ToolDeclaration
@@ -15,12 +16,14 @@ from llmsim_lab.assistant.text_calls import (
     embedded_calls,
     is_code,
     read_choice,
+    was_shown,
     without_calls,
 )
 from llmsim_lab.calls import CallSite, ChatReply, Message, Role, ToolCall
 from llmsim_lab.errors import LLMFailureException
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm.embedded.tools import describe_tools, tool_schema, tools_as_text
+from llmsim_lab.llm.recorder import Recorder, current_recorder
 from llmsim_lab.logs import log_event
 
 __all__ = ["OllamaAdapter", "ToolCalling"]
@@ -62,6 +65,8 @@ class OllamaAdapter:
         self.tools = tuple(tools)
         self.site = site
         self._calling = tool_calling
+        self._has_none = False
+        self._has_none_in: WeakSet[Recorder] = WeakSet()
         self._wired: tuple[tuple[ToolDeclaration, ...], _Wire] = ((), ())
         self._schema: tuple[_Wire, Mapping[str, Any]] | None = None
 
@@ -114,13 +119,13 @@ class OllamaAdapter:
         wire, site = self._wire(tools), site or self.site
         if not wire or self._calling == "native":
             return await self._native(messages, wire, options, site)
-        if self._calling == "auto":
+        if self._calling == "auto" and not self._knows_none():
             try:
                 return await self._native(messages, wire, options, site)
             except LLMFailureException as failure:
                 if _NO_TOOLS not in failure.detail:
                     raise
-            self._calling = "schema"
+            self._note_it_knows_none()
             log_event(
                 logger,
                 logging.INFO,
@@ -129,6 +134,21 @@ class OllamaAdapter:
                 detail="going on with a schema",
             )
         return await self._by_schema(messages, wire, options, site)
+
+    def _knows_none(self) -> bool:
+        """Say whether the model was found to have no tool calls: in this run, if there is one.
+
+        What an earlier run found out, a replay of this one would not know.
+        """
+        recorder = current_recorder()
+        return self._has_none if recorder is None else recorder in self._has_none_in
+
+    def _note_it_knows_none(self) -> None:
+        recorder = current_recorder()
+        if recorder is None:
+            self._has_none = True
+        else:
+            self._has_none_in.add(recorder)
 
     def get_tool_declarations(self, names: Sequence[str]) -> list[ToolDeclaration]:
         """Return the declarations of these tools, as far as the adapter was given them."""
@@ -213,12 +233,16 @@ class _Texts:
     def _calls(self, text: str) -> list[FunctionCall]:
         if not self._names:
             return []
-        return calls_in_text(text) or embedded_calls(text, self._names, self._shown)
+        if calls := calls_in_text(text):
+            return [] if was_shown(text, self._shown) else calls
+        return embedded_calls(text, self._names, self._shown)
 
     def complaint(self, text: str) -> str | None:
         """Return what is wrong with a text that is a call and yet none, or None."""
         if not self._names or self._calls(text):
             return None
+        if calls_in_text(text):
+            return "it repeats a tool call that it was shown; call the tool, or answer in words"
         if is_code(text, self._names):
             return "it only names a tool; call the tool, or answer in words"
         if not without_calls(text, self._names):

@@ -10,14 +10,16 @@ the exception's name.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from llmsim_lab.assistant.book import Outcome
-from llmsim_lab.assistant.deeds import described, words_of
+from llmsim_lab.assistant.call_words import described, words_of
 from llmsim_lab.assistant.errors import LLMError, RateLimitError
-from llmsim_lab.assistant.reading import asks_user, declines, for_user
+from llmsim_lab.assistant.questions import asks_user, declines
+from llmsim_lab.assistant.shown import for_user
 from llmsim_lab.assistant.toolbox import BadCall, GoodCall
 from llmsim_lab.assistant.types import AgentDecision, DecisionType, PendingAction, ToolCall
 from llmsim_lab.text import clip
@@ -51,6 +53,8 @@ NOTHING_DONE = "(Nothing has been changed by this message.)"
 _TELLING = ("NOT_FOUND", "TIMEOUT", "SERVER_DIED", "INVALID_PARAMETERS")
 """Failures whose reason is fit for the user; of others it may be an internal."""
 _MAX_REASON_CHARS = 300
+_LIMITED = re.compile(r"rate.?limit|too.?many.?requests|resource.?exhausted|\b429\b", re.IGNORECASE)
+"""How adapters of other makers call a rate limit in an error's code."""
 
 
 def said(text: str, executed: Sequence[ToolCall]) -> Outcome:
@@ -63,12 +67,12 @@ def said(text: str, executed: Sequence[ToolCall]) -> Outcome:
         text: not empty, fit for the user.
         executed: the tools that ran before.
     """
-    if executed and asks_user(text, after_work=_worked(executed[-1])):
+    if executed and asks_user(text, after_work=executed[-1].worked):
         kind = DecisionType.ASK_CLARIFICATION
         decision = _decision(kind, executed, clarification_question=text)
         return Outcome(decision, "AMBIGUITY:CLARIFICATION", _of(executed))
     if executed:
-        works = any(map(_worked, executed))
+        works = any(call.worked for call in executed)
         decision = _decision(DecisionType.INVOKE_TOOL, executed, response_text=text)
         return Outcome(
             decision, "SUCCESS:TOOL_DONE" if works else "ERROR:TOOL_FAILED", _of(executed)
@@ -80,10 +84,6 @@ def said(text: str, executed: Sequence[ToolCall]) -> Outcome:
         decision = _decision(DecisionType.ASK_CLARIFICATION, clarification_question=text)
         return Outcome(decision, "AMBIGUITY:CLARIFICATION")
     return Outcome(_decision(DecisionType.RESPOND_ONLY, response_text=text), "SUCCESS:RESPONDED")
-
-
-def _worked(call: ToolCall) -> bool:
-    return call.result is not None and call.result.success
 
 
 def unfounded(text: str, executed: Sequence[ToolCall] = ()) -> Outcome:
@@ -107,7 +107,7 @@ def failed(
         executed: the tools that ran before.
         pending: what still waits for a yes, since it could not be done.
     """
-    limited = isinstance(fault, RateLimitError) or fault.code == RateLimitError.default_code
+    limited = isinstance(fault, RateLimitError) or _LIMITED.search(str(fault.code)) is not None
     decision = _decision(
         DecisionType.RESPOND_ONLY,
         executed,
@@ -160,7 +160,7 @@ def dropped(pending: PendingAction) -> Outcome:
 
 def confirmed(pending: PendingAction, call: ToolCall) -> Outcome:
     """Return the answer after a yes: how it went."""
-    success = call.result is not None and call.result.success
+    success = call.worked
     words = words_of(pending)
     text = f"Done: {words}."
     if not success:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import re
 import time
 import uuid
 from dataclasses import dataclass
+from typing import Any
 
 from llmsim_lab.assistant.protocols import DecisionLogger
 from llmsim_lab.assistant.types import AgentDecision, DecisionContext, ToolCall
@@ -90,7 +92,7 @@ class Book:
         if self._log is None or (result := call.result) is None:
             return
         try:
-            await self._log.write_tool_invocation_log(
+            written: Any = self._log.write_tool_invocation_log(
                 decision_id=self.decision_id,
                 tool_name=call.tool_name,
                 parameters=call.parameters,
@@ -100,13 +102,15 @@ class Book:
                 error_message=result.error,
                 duration_ms=call.duration_ms,
             )
+            if inspect.isawaitable(written):
+                await written
         except Exception as error:  # noqa: BLE001 - any logger may be plugged in
             self._lost(call.tool_name, error)
 
     async def _write(
         self, log: DecisionLogger, intent: str, kind: str, category: str, duration_ms: float
     ) -> None:
-        await log.write_decision_log(
+        written: Any = log.write_decision_log(
             decision_id=self.decision_id,
             conversation_id=self._context.conversation_id,
             user_id=self._context.user_id,
@@ -116,6 +120,8 @@ class Book:
             outcome_category=category,
             duration_ms=duration_ms,
         )
+        if inspect.isawaitable(written):
+            await written
 
     def _lost(self, what: str, error: Exception) -> None:
         log_event(

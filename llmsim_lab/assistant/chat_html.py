@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from llmsim_lab.assistant.types import AgentDecision, ToolCall, ToolResult
 from llmsim_lab.markup import details, join, pairs, pre, safe, visible
+from llmsim_lab.text import clip
 
 __all__ = ["chat_html", "exchange_text", "shown_exchange"]
 
@@ -60,11 +61,14 @@ def _speech(who: str, text: str) -> Markup:
 
 def _call(call: ToolCall) -> Markup:
     result = call.result
-    mark = "done" if result is not None and result.success else "failed"
     rows = [("asked for", pre(_json(call.parameters), limit=_MAX_CHARS))]
     if result is not None:
         rows.append(("result", pre(_outcome(result), limit=_MAX_CHARS)))
-    return details(f"{call.tool_name}: {mark}", pairs(rows))
+    return details(f"{call.tool_name}: {_mark(call)}", pairs(rows))
+
+
+def _mark(call: ToolCall) -> str:
+    return "done" if call.worked else "failed"
 
 
 def _outcome(result: ToolResult) -> str:
@@ -74,19 +78,21 @@ def _outcome(result: ToolResult) -> str:
 
 
 def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=1, default=str)
+    try:
+        return json.dumps(value, ensure_ascii=False, indent=1, default=str)
+    except (TypeError, ValueError, RecursionError):  # keys that are no names, or cycles
+        return repr(value)
 
 
 def exchange_text(message: str, decision: AgentDecision) -> str:
     """Return one exchange as plain lines."""
     lines = [f"You: {_line(message)}"]
     for call in decision.tool_calls or ():
-        mark = "done" if call.result is not None and call.result.success else "failed"
         arguments = ", ".join(f"{name}={value!r}" for name, value in call.parameters.items())
-        lines.append(f"  [{_line(call.tool_name)}({_line(arguments)}): {mark}]")
+        lines.append(f"  [{_line(call.tool_name)}({_line(arguments)}): {_mark(call)}]")
     lines.append(f"Assistant ({_kind(decision)}): {_line(decision.text)}")
     return "\n".join(lines)
 
 
 def _line(text: str) -> str:
-    return visible(text[:_MAX_CHARS]).replace("\n", " ")
+    return visible(clip(text, _MAX_CHARS)).replace("\n", " ")

@@ -27,7 +27,7 @@ __all__ = ["TapedChat", "record_chat", "replay_chat"]
 KIND = "assistant_chat"
 """What the manifest of a conversation calls itself."""
 
-_TOOL_S = 20.0
+_TOOL_S = 25.0
 _TOOL_SHARE = 0.8
 """A tool is given up before the engine does so, since the tape would lack its result then."""
 

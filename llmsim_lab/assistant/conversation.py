@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 
 from llmsim_lab.assistant import answers
 from llmsim_lab.assistant.book import Book, Outcome
-from llmsim_lab.assistant.deeds import words_of
+from llmsim_lab.assistant.call_words import words_of
+from llmsim_lab.assistant.claims import claims_change
 from llmsim_lab.assistant.errors import InvalidResponseError, LLMError
-from llmsim_lab.assistant.guard import not_by_itself, result_text, run_tool
+from llmsim_lab.assistant.guard import (
+    as_llm_error,
+    not_by_itself,
+    result_text,
+    run_tool,
+    told_of_too_many,
+)
 from llmsim_lab.assistant.protocols import (
     FunctionCall,
     LLMAdapter,
@@ -17,21 +25,28 @@ from llmsim_lab.assistant.protocols import (
     LLMResponse,
     ToolExecutor,
 )
-from llmsim_lab.assistant.reading import asks_to_confirm, claims_change, for_user
+from llmsim_lab.assistant.questions import asks_to_confirm
+from llmsim_lab.assistant.shown import for_user, in_words
 from llmsim_lab.assistant.toolbox import BadCall, GoodCall, Toolbox
 from llmsim_lab.assistant.types import (
     AgentEngineConfig,
     DecisionContext,
     PendingAction,
     ToolCall,
+    ToolResult,
 )
 from llmsim_lab.assistant.yes_no import yes_or_no
 from llmsim_lab.llm.deadline import time_limit
+from llmsim_lab.llm.recorder import current_recorder
+from llmsim_lab.logs import log_event
 
 __all__ = ["Conversation", "answered"]
 
-_GRACE_S = 0.25
-"""The shared client keeps to the limit by itself; other adapters are given up a little later."""
+logger = logging.getLogger(__name__)
+
+_GRACE_S, _GRACE_ON_TAPE_S = 0.25, 5.0
+"""The shared client keeps to the limit by itself; other adapters are given up a little later, later
+still on a tape, since what is given up from outside leaves nothing there."""
 _BEFORE_ANYTHING = ("INVALID_PARAMETERS", "NOT_FOUND", "TOOL_NOT_FOUND")
 """How tools fail that have not begun to do anything."""
 _NOTHING_RAN = (
@@ -39,8 +54,8 @@ _NOTHING_RAN = (
     "tool for it now; else answer again without saying that it was."
 )
 _ASKED_ITSELF = (
-    "Do not ask the user to confirm: call the tool for it now, and the user will be asked before "
-    "anything is done."
+    "Do not ask the user to confirm: to {}, call the tool for it now, and the user will be asked "
+    "before anything is done."
 )
 
 
@@ -95,23 +110,33 @@ class Conversation:
         """
         if (pending := self._context.pending_confirmation) is not None:
             return await self._confirmed(pending)
-        messages, objected = self._opening(), False
+        messages = self._opening()
+        objected, spare = False, None
         for iteration in range(1, self._config.max_iterations + 1):
-            response = await self._ask(messages)
-            calls = tuple(response.function_calls or ())
+            try:
+                response = await self._ask(messages)
+                calls = tuple(response.function_calls or ())
+                text = "" if calls else self._shown(response.content)
+            except Exception as error:
+                if spare is None:
+                    raise
+                fault = as_llm_error(error)
+                log_event(logger, logging.WARNING, "objection_unanswered", detail=fault.message)
+                return spare
             is_last = iteration == self._config.max_iterations
             if not calls:
-                text = self._shown(response.content)
                 objection = self._objection(text)
-                if objection and not is_last and not objected:
-                    objected = True
-                    messages += LLMMessage("assistant", text), LLMMessage("user", objection)
-                    continue
-                if objection == _NOTHING_RAN:
-                    return answers.unfounded(text, self._executed)
-                return answers.said(text, self._executed)
-            if is_last and not self._only_asks(calls):
-                break
+                final = self._final(text, objection)
+                if objection is None or is_last or objected:
+                    return final
+                objected, spare = True, final
+                messages += LLMMessage("assistant", text), LLMMessage("user", objection)
+                continue
+            spare = None
+            if is_last:
+                calls = self._only_question(calls)
+                if not calls:
+                    break
             messages.append(LLMMessage("assistant", response.content or "", calls))
             question = await self._work_off(calls, messages)
             if question is not None:
@@ -137,8 +162,9 @@ class Conversation:
 
     async def _ask(self, messages: list[LLMMessage]) -> LLMResponse:
         limit = self._config.timeout_seconds
+        grace = _GRACE_S if current_recorder() is None else _GRACE_ON_TAPE_S
         with time_limit(limit), not_by_itself("the model's adapter"):
-            async with asyncio.timeout(limit + _GRACE_S):
+            async with asyncio.timeout(limit + grace):
                 response = await self._adapter.generate(
                     tuple(messages),
                     self._toolbox.declarations,
@@ -151,10 +177,13 @@ class Conversation:
             raise LLMError(str(response.error))
         return response
 
-    def _only_asks(self, calls: tuple[FunctionCall, ...]) -> bool:
-        """Say whether the first call would be put to the user, which takes no model any more."""
-        first = self._toolbox.check(calls[0])
-        return isinstance(first, GoodCall) and self._toolbox.needs_yes(first.name)
+    def _only_question(self, calls: tuple[FunctionCall, ...]) -> tuple[FunctionCall, ...]:
+        """Return the calls from the first that is put to the user, which takes no model."""
+        for place, call in enumerate(calls):
+            checked = self._toolbox.check(call)
+            if isinstance(checked, GoodCall) and self._toolbox.needs_yes(checked.name):
+                return calls[place:]
+        return ()
 
     async def _work_off(
         self, calls: tuple[FunctionCall, ...], messages: list[LLMMessage]
@@ -164,7 +193,7 @@ class Conversation:
         for place, call in enumerate(calls, 1):
             checked = self._toolbox.check(call)
             if place > most:
-                told = f"error TOO_MANY_CALLS: only the first {most} calls of an answer are made"
+                told = told_of_too_many(most)
             elif isinstance(checked, BadCall):
                 told = f"error {checked.code}: {checked.complaint}"
             elif self._toolbox.needs_yes(checked.name):
@@ -172,9 +201,8 @@ class Conversation:
                 call_id = f"{self._book.decision_id}-{place}"
                 return answers.wants_yes(checked, self._executed, call_id=call_id, left=left)
             else:
-                done = await self._run(checked)
-                assert done.result is not None
-                told = result_text(done.result, max_chars=self._config.max_result_chars)
+                result = (await self._run(checked)).result or ToolResult(success=False)
+                told = result_text(result, max_chars=self._config.max_result_chars)
             messages.append(LLMMessage("tool", told, tool_name=checked.name))
         return None
 
@@ -203,11 +231,18 @@ class Conversation:
         """Return what speaks against a text as an answer, to be told to the model, or None."""
         if not self._config.check_claims or any(map(self._may_have_changed, self._executed)):
             return None
-        if asks_to_confirm(text) and self._toolbox.has_questions:
-            return _ASKED_ITSELF
-        if claims_change(text, looked=any(map(_worked, self._executed))):
+        confirmed = [in_words(name) for name in self._toolbox.confirmed]
+        if confirmed and asks_to_confirm(text, [words.split()[0] for words in confirmed]):
+            return _ASKED_ITSELF.format(" or ".join(confirmed))
+        if claims_change(text, looked=any(call.worked for call in self._executed)):
             return _NOTHING_RAN
         return None
+
+    def _final(self, text: str, objection: str | None) -> Outcome:
+        """Return the decision that a text is if the model is asked no more."""
+        if objection == _NOTHING_RAN:
+            return answers.unfounded(text, self._executed)
+        return answers.said(text, self._executed)
 
     def _may_have_changed(self, call: ToolCall) -> bool:
         """Say whether a tool has changed something as far as one can tell, also where it failed."""
@@ -220,7 +255,3 @@ class Conversation:
         if not text:
             raise InvalidResponseError("the model answered with nothing")
         return text
-
-
-def _worked(call: ToolCall) -> bool:
-    return call.result is not None and call.result.success

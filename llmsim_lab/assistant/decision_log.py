@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from llmsim_lab.assistant.redaction import SECRETS, Redactor
+from llmsim_lab.assistant.sqlite_file import check_tables
 from llmsim_lab.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -76,22 +77,9 @@ class DecisionLog:
         self._redactor = Redactor(redact)
         self._lock = threading.Lock()
         try:
-            self._connection = sqlite3.connect(
-                self.path, timeout=_WAIT_S, check_same_thread=False, isolation_level=None
-            )
-            self._prepare()
-        except sqlite3.Error as error:
+            self._connection = _opened(self.path)
+        except (sqlite3.Error, DataError) as error:
             raise DataError(f"cannot use {self.path} as a decision log: {error}") from error
-
-    def _prepare(self) -> None:
-        [version] = self._connection.execute("PRAGMA user_version").fetchone()
-        if version not in (0, _VERSION):
-            self._connection.close()
-            raise DataError(f"{self.path} was written by another version ({version}) of the log")
-        self._connection.execute("PRAGMA journal_mode = WAL")
-        self._connection.execute("PRAGMA synchronous = NORMAL")
-        self._connection.executescript(f"{_SCHEMA} PRAGMA user_version = {_VERSION};")
-        self._connection.execute("PRAGMA busy_timeout = 0")
 
     async def write_decision_log(
         self,
@@ -283,6 +271,32 @@ class DecisionLog:
         except sqlite3.Error as error:
             raise DataError(f"cannot read the decision log {self.path}: {error}") from error
         return {name: [row[place] for row in rows] for place, name in enumerate(names)}
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    """Open a log's file, made if need be; what is no log stays as it is.
+
+    Raises:
+        DataError: it is something else, or of another version.
+        sqlite3.Error: it is no SQLite file, or cannot be written.
+    """
+    db = sqlite3.connect(path, timeout=_WAIT_S, check_same_thread=False, isolation_level=None)
+    try:
+        [version] = db.execute("PRAGMA user_version").fetchone()
+        if version not in (0, _VERSION):
+            raise DataError(
+                f"it was written by another version ({version}) of the log, or by something else; "
+                "name another file"
+            )
+        check_tables(db, _SCHEMA)
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = NORMAL")
+        db.executescript(f"{_SCHEMA} PRAGMA user_version = {_VERSION};")
+        db.execute("PRAGMA busy_timeout = 0")
+    except BaseException:
+        db.close()
+        raise
+    return db
 
 
 def _frame(columns: Mapping[str, list[Any]]) -> pd.DataFrame:

@@ -43,8 +43,8 @@ class FunctionTools:
     A function's name is the tool's, its docstring the description, its annotated parameters are
     the arguments. A parameter ``user_id`` is none of them: it is given who the tool acts for. What
     the function returns must be JSON-ready or a pydantic model. A ``ValueError`` or an error of
-    this package that it raises is told to the model in its own words; of any other fault the model
-    is told the kind, and the program's log the rest.
+    this package that it raises is told to the model in its own words; of any other fault, and of
+    ``sys.exit()``, the model is told the kind, and the program's log the rest.
 
     A function runs in a thread of its own, so that the event loop goes on and a time limit holds.
     A call that was given up goes on there by itself, and several calls may run at once. An
@@ -96,7 +96,7 @@ class FunctionTools:
             arguments = tool.arguments_of(parameters, user_id)
         except ValidationError as error:
             return _failed(faults(error), "INVALID_PARAMETERS")
-        except Exception as error:  # noqa: BLE001 - any function may be a tool
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - any function may be a tool
             return _broken(tool_name, error)
         try:
             value = await _called(tool.function, arguments)
@@ -104,7 +104,7 @@ class FunctionTools:
             raise
         except (ValueError, LabError) as error:
             return _failed(str(error) or type(error).__name__, "TOOL_ERROR")
-        except Exception as error:  # noqa: BLE001 - any function may be a tool
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - any function may be a tool
             return _broken(tool_name, error)
         try:
             return ToolResult(success=True, data=_JSON.dump_python(value, mode="json"))
@@ -250,7 +250,7 @@ async def _in_thread(work: Callable[[], Any]) -> Any:
     return await outcome
 
 
-def _broken(tool_name: str, error: Exception) -> ToolResult:
+def _broken(tool_name: str, error: BaseException) -> ToolResult:
     logger.warning("tool_failure tool=%s", tool_name, exc_info=error)
     return _failed(f"it failed: {type(error).__name__}", "TOOL_ERROR")
 

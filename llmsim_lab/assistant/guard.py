@@ -16,7 +16,7 @@ from llmsim_lab.assistant.types import ToolResult
 from llmsim_lab.errors import ConfigError, LLMFailureException, TapeError
 from llmsim_lab.logs import log_event
 
-__all__ = ["as_llm_error", "not_by_itself", "result_text", "run_tool"]
+__all__ = ["as_llm_error", "not_by_itself", "result_text", "run_tool", "told_of_too_many"]
 
 logger = logging.getLogger(__name__)
 
@@ -107,6 +107,11 @@ def not_by_itself(who: str) -> Iterator[None]:
 def _failure(name: str, what: str, code: str) -> ToolResult:
     log_event(logger, logging.WARNING, "tool_failure", tool=name, code=code, detail=what)
     return ToolResult(success=False, error=what, error_code=code)
+
+
+def told_of_too_many(most: int) -> str:
+    """Return what the model is told of a call that is one too many."""
+    return f"error TOO_MANY_CALLS: only the first {most} calls of an answer are made"
 
 
 def result_text(result: ToolResult, *, max_chars: int) -> str:

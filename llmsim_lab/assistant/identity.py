@@ -25,8 +25,8 @@ def schema_without_user(schema: Any) -> Any:
     slim = {key: schema_without_user(item) for key, item in schema.items()}
     if isinstance(schema.get("properties"), Mapping):
         slim["properties"] = _others(slim["properties"])
-        if isinstance(schema.get("required"), list | tuple):
-            slim["required"] = [name for name in schema["required"] if not _is_identity(name)]
+    if isinstance(schema.get("required"), list | tuple):
+        slim["required"] = [name for name in schema["required"] if not _is_identity(name)]
     return slim
 
 

@@ -6,12 +6,12 @@ from functools import lru_cache
 from weakref import WeakKeyDictionary
 
 from llmsim_lab.assistant.adapter import OllamaAdapter
-from llmsim_lab.assistant.guard import result_text
+from llmsim_lab.assistant.guard import result_text, told_of_too_many
 from llmsim_lab.assistant.protocols import FunctionCall, LLMMessage, ToolExecutor
-from llmsim_lab.assistant.recorded_tools import RecordedTools
+from llmsim_lab.assistant.recorded_tools import RecordedTools, asked_by
 from llmsim_lab.assistant.toolbox import BadCall, KnownTools, Toolbox
 from llmsim_lab.calls import CallSite
-from llmsim_lab.errors import ConfigError
+from llmsim_lab.checks import whole_number
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.prompts import Prompt, RenderedPrompt
 from llmsim_lab.text import clip
@@ -21,6 +21,7 @@ __all__ = ["ToolLookup"]
 _FINDINGS = "What you looked up:"
 _MAX_RESULT_CHARS = 1500
 _MAX_ARGUMENT_CHARS = 300
+_MAX_FINDINGS_CHARS = 6_000
 _NOBODY = "somebody"
 
 
@@ -39,14 +40,15 @@ class ToolLookup:
     Args:
         tools: runs the tools; they act for the agent that asks.
         max_lookups: most model calls for looking up, before each decision.
+        max_calls: most tool calls of one answer that are made; the model is told of the rest.
 
     Raises:
-        ConfigError: ``max_lookups`` is below 1.
+        ConfigError: ``max_lookups`` or ``max_calls`` is below 1.
     """
 
-    def __init__(self, tools: ToolExecutor, *, max_lookups: int = 2) -> None:
-        if max_lookups < 1:
-            raise ConfigError(f"max_lookups={max_lookups} must be at least 1; else use no tools")
+    def __init__(self, tools: ToolExecutor, *, max_lookups: int = 2, max_calls: int = 10) -> None:
+        whole_number("max_lookups", max_lookups, least=1)
+        self.max_calls = whole_number("max_calls", max_calls, least=1)
         self.tools = tools if isinstance(tools, RecordedTools) else RecordedTools(tools)
         self.max_lookups = max_lookups
         self._known = KnownTools()
@@ -62,26 +64,32 @@ class ToolLookup:
 
         Raises:
             LLMFailureException: the model could not be asked.
+            LLMError: the tools are set up wrong.
+            Exception: whatever else the tools' executor raises that cannot be started.
         """
         adapter = self._adapters.get(client)
         if adapter is None:
             adapter = self._adapters[client] = OllamaAdapter(client)
-        toolbox = await self._known.now(self.tools, adapter)
+        with asked_by(site.agent):
+            toolbox = await self._known.now(self.tools, adapter)
         if not toolbox.declarations:
             return prompt
         messages = _opening(prompt)
-        findings: list[str] = []
+        findings = _Findings()
         for _ in range(self.max_lookups):
             response = await adapter.ask(messages, toolbox.declarations, site=site)
             calls = tuple(response.function_calls or ())
             if not calls:
                 break
             messages.append(LLMMessage("assistant", response.content or "", calls))
-            for call in calls:
-                told = await self._run(call, toolbox, site.agent or _NOBODY)
+            for place, call in enumerate(calls, 1):
+                if place > self.max_calls:
+                    told = told_of_too_many(self.max_calls)
+                else:
+                    told = await self._run(call, toolbox, site.agent or _NOBODY)
+                    findings.add(f"- {_shown(call)}: {told}")
                 messages.append(LLMMessage("tool", told, tool_name=call.name))
-                findings.append(f"- {_shown(call)}: {told}")
-        return _with_findings(prompt, findings)
+        return _with_findings(prompt, findings.lines())
 
     async def _run(self, call: FunctionCall, toolbox: Toolbox, user: str) -> str:
         checked = toolbox.check(call)
@@ -94,6 +102,28 @@ class ToolLookup:
 
     def __repr__(self) -> str:
         return f"ToolLookup({self.tools.executor!r}, max_lookups={self.max_lookups})"
+
+
+class _Findings:
+    """What was found, one line for each call, as far as there is room in a prompt."""
+
+    def __init__(self) -> None:
+        self._kept: list[str] = []
+        self._room = _MAX_FINDINGS_CHARS
+        self._left_out = 0
+
+    def add(self, line: str) -> None:
+        """Keep a line; where it does not fit any more, count it."""
+        if len(line) > self._room:
+            self._left_out += 1
+        else:
+            self._room -= len(line)
+            self._kept.append(line)
+
+    def lines(self) -> list[str]:
+        """Return what was kept, and how much was not."""
+        more = f"- ({self._left_out} more results did not fit in here)"
+        return [*self._kept, more] if self._left_out else self._kept
 
 
 def _opening(prompt: str) -> list[LLMMessage]:

@@ -56,15 +56,14 @@ class Connection:
 
     Attributes:
         tools: the server's tools as last listed.
-        stale: whether the server has said that its tools are others now.
-        doubtful: whether it let something time out and has not shown since that it still answers.
+        doubtful: whether something asked of it timed out or was given up, and it has not shown
+            since that it still answers.
         fault: why it could not be started.
         ended: set once the server has ended.
     """
 
     def __init__(self, target: Target, *, name: str, start_timeout_s: float) -> None:
         self.tools: list[Tool] = []
-        self.stale = False
         self.doubtful = False
         self.fault: ConfigError | ToolServerError | None = None
         self.ended = asyncio.Event()
@@ -74,7 +73,8 @@ class Connection:
         self._ready, self._over = asyncio.Event(), asyncio.Event()
         self._start = anyio.CancelScope()
         self._client: Client
-        self._garbage = 0
+        self._question: asyncio.Task[None] | None = None
+        self._garbage = self._under_way = self._changes = self._changes_known = 0
         self._incoming: MemoryObjectReceiveStream[Any] | None = None
         self._stderr: FileIO | None = None
         self._reading = threading.Lock()
@@ -107,6 +107,11 @@ class Connection:
         incoming = self._incoming
         return incoming is None or incoming.statistics().open_send_streams > 0
 
+    @property
+    def stale(self) -> bool:
+        """Whether the tools may be others now: the server said so, or did not list them."""
+        return self._changes_known != self._changes
+
     async def call(
         self, name: str, arguments: dict[str, Any], meta: dict[str, Any], *, timeout_s: float
     ) -> CallToolResult:
@@ -118,6 +123,7 @@ class Connection:
             MCPError, RuntimeError: as the ``mcp`` library raises them.
         """
         garbage = self._garbage
+        self._under_way += 1
         try:
             async with asyncio.timeout(timeout_s):
                 return await self._client.call_tool(name, arguments, meta=meta)  # type: ignore[arg-type]
@@ -126,6 +132,8 @@ class Connection:
             if lines := self._garbage - garbage:
                 raise ValueError(f"the server wrote {lines} lines that are no messages") from None
             raise
+        finally:
+            self._under_way -= 1
 
     async def refresh(self) -> None:
         """Ask the server for its tools.
@@ -133,25 +141,46 @@ class Connection:
         Raises:
             ToolServerError: it does not tell them.
         """
-        self.stale = False  # before asking, so that a change meanwhile is not missed
+        changes = self._changes  # before asking, so that a change meanwhile is not missed
+        self._under_way += 1
         try:
             async with asyncio.timeout(self._start_timeout_s):
                 self.tools = await _all_tools(self._client)
+            self._changes_known = changes
         except (TimeoutError, *_SDK_ERRORS) as error:
-            self.stale = self.doubtful = True
+            self._changes_known = -1
+            self.doubtful = True
             why = str(error) or f"no answer within {self._start_timeout_s:g} s"
             raise ToolServerError(
                 f"the tool server {self._name!r} does not list its tools: {why}"
             ) from error
+        finally:
+            self._under_way -= 1
 
-    async def answers(self) -> bool:
-        """Say whether the server still answers."""
+    def give_up(self) -> None:
+        """Note, on any thread, that a caller waits no more: perhaps for the server's silence."""
+        if self._under_way:
+            self.doubtful = True
+
+    async def settle_doubt(self) -> None:
+        """Find out whether the server still answers; it stays doubtful where it does not.
+
+        The question goes on where who asked gives up, so that the next one has the answer.
+        """
+        if self._question is None:
+            self._question = asyncio.create_task(self._ask())
+        await asyncio.shield(self._question)
+
+    async def _ask(self) -> None:
         try:
             async with asyncio.timeout(_PING_S):
                 await self._client.list_tools(cache_mode="bypass")
-        except (TimeoutError, *_SDK_ERRORS):
-            return False
-        return True
+        except Exception as error:  # noqa: BLE001 - the library raises all kinds
+            log_event(
+                logger, logging.INFO, "tool_server_silent", server=self._name, detail=repr(error)
+            )
+        else:
+            self.doubtful, self._question = False, None
 
     def last_words(self) -> str:
         """Return the end of what the server wrote to standard error."""
@@ -215,7 +244,7 @@ class Connection:
         if isinstance(message, Exception):
             self._garbage += 1
         elif isinstance(message, ToolListChangedNotification):
-            self.stale = True
+            self._changes += 1
 
     def _failed(self, error: Exception) -> None:
         if self._ready.is_set():

@@ -13,7 +13,7 @@ from typing import Any, Self
 from mcp import MCPError, StdioServerParameters
 from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
-from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS, CallToolResult, Tool
+from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS, Tool
 from pydantic import ValidationError
 
 from llmsim_lab.assistant.errors import ToolServerError
@@ -49,8 +49,9 @@ class MCPToolExecutor:
     Args:
         server: a command to start, as a list of words; or a server of the ``mcp`` library's in this
             process.
-        timeout_s: longest wait for a tool's answer, seconds.
-        start_timeout_s: longest wait for the server to start, seconds.
+        timeout_s: longest wait for a tool's answer, seconds; below the limits of whoever waits for
+            it, who would otherwise not hear what went wrong.
+        start_timeout_s: longest wait for the server to start, and for a list of its tools, seconds.
         env: environment variables for the command, beside the few that every program needs.
         cwd: the folder it runs in.
 
@@ -151,7 +152,7 @@ class MCPToolExecutor:
         try:
             # The link keeps to the time; this is for the case that its thread is stuck.
             async with asyncio.timeout(self.timeout_s + self._link.start_timeout_s + _GRACE_S):
-                return result_of(tool_name, await self._call(tool_name, parameters, user_id))
+                return await self._call(tool_name, parameters, user_id)
         except TimeoutError:
             return self._failed(
                 tool_name,
@@ -195,9 +196,7 @@ class MCPToolExecutor:
     def __repr__(self) -> str:
         return f"MCPToolExecutor({self._link})"
 
-    async def _call(
-        self, tool_name: str, parameters: dict[str, Any], user_id: str
-    ) -> CallToolResult:
+    async def _call(self, tool_name: str, parameters: dict[str, Any], user_id: str) -> ToolResult:
         known = self._link.known_tools()
         if known is None:
             known = await asyncio.wrap_future(self._link.prepare())
@@ -210,7 +209,7 @@ class MCPToolExecutor:
         arguments = parameters | {"user_id": user_id} if takes_user(tool) else parameters
         meta = {USER_KEY: user_id}
         call = self._link.submit(tool_name, arguments, meta, timeout_s=self.timeout_s)
-        return await asyncio.wrap_future(call)
+        return result_of(tool, await asyncio.wrap_future(call))
 
     def _tools(self) -> list[Tool]:
         known = self._link.known_tools()

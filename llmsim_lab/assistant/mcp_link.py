@@ -11,9 +11,10 @@ import atexit
 import logging
 import os
 import weakref
+from collections.abc import Coroutine
 from concurrent.futures import Future, wait
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 from mcp import StdioServerParameters
 from mcp_types import CallToolResult, Tool
@@ -25,6 +26,8 @@ from llmsim_lab.logs import log_event
 from llmsim_lab.text import clip
 
 __all__ = ["ServerLink"]
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -68,8 +71,7 @@ class ServerLink:
             meta: the request's metadata.
             timeout_s: longest wait for the answer once there is a server, seconds.
         """
-        work = self._call(name, arguments, meta, timeout_s)
-        return asyncio.run_coroutine_threadsafe(work, _loop.get())
+        return self._work(self._call(name, arguments, meta, timeout_s))
 
     def prepare(self, *, fresh: bool = False) -> Future[list[Tool]]:
         """Have it connect, if need be, and return the server's tools.
@@ -80,7 +82,17 @@ class ServerLink:
         Args:
             fresh: whether to ask a server that has told its tools already.
         """
-        return asyncio.run_coroutine_threadsafe(self._listed(fresh), _loop.get())
+        return self._work(self._listed(fresh))
+
+    def _work(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        future = asyncio.run_coroutine_threadsafe(work, _loop.get())
+        future.add_done_callback(self._note_end)
+        return future
+
+    def _note_end(self, work: Future[Any]) -> None:
+        # Here and not where the work is cancelled, of which the next caller might be ahead.
+        if work.cancelled() and (connection := self._connection) is not None:
+            connection.give_up()
 
     def known_tools(self) -> list[Tool] | None:
         """Return the server's tools without asking it; None where that has to be done.
@@ -107,6 +119,12 @@ class ServerLink:
                 "await ready() first"
             )
         return self.prepare().result()
+
+    @property
+    def usable(self) -> bool:
+        """Whether there is a server that calls can be made to, as far as one can tell."""
+        connection = self._connection
+        return connection is not None and connection.usable
 
     def last_words(self) -> str:
         """Return the end of what the present server wrote to standard error."""
@@ -137,7 +155,7 @@ class ServerLink:
     async def _connected(self) -> Connection:
         """Return a connection that works as far as one can tell, made now if need be."""
         if (known := self._connection) is not None and known.doubtful:
-            known.doubtful = not await known.answers()
+            await known.settle_doubt()
         if self._closed:
             raise ConfigError(_CLOSED)
         if known is not None and self._connection is known and not known.usable:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, get_args
+from typing import Any, NoReturn, get_args
 
 from mcp_types import CallToolResult, TextContent, Tool
 from pydantic_core import to_json
@@ -63,29 +63,36 @@ def json_fault(value: Any) -> str:
     return ""
 
 
-def result_of(tool_name: str, reply: CallToolResult) -> ToolResult:
+def result_of(tool: Tool, reply: CallToolResult) -> ToolResult:
     """Return a call's result as plain JSON.
 
     Raises:
-        ValueError: it holds what is no JSON, such as NaN.
+        ValueError: it holds what is no JSON, such as NaN in an object.
     """
     if reply.is_error:
-        text = "\n".join(_texts(reply)).removeprefix(f"Error executing tool {tool_name}: ")
+        text = "\n".join(_texts(reply)).removeprefix(f"Error executing tool {tool.name}: ")
         return failure(
-            text or "the tool failed and does not say why", _code(tool_name, text, reply)
+            text or "the tool failed and does not say why", _code(tool.name, text, reply)
         )
-    data = _data(reply)
+    data = _data(tool, reply)
     if fault := json_fault(data):
         raise ValueError(fault)
     return ToolResult(success=True, data=data)
 
 
-def _data(reply: CallToolResult) -> Any:
+def _data(tool: Tool, reply: CallToolResult) -> Any:
     data = reply.structured_content
     if data is None:
         return _from_content(reply)
-    # A value that is no object comes wrapped, as the protocol wants objects.
-    return data["result"] if isinstance(data, dict) and data.keys() == {"result"} else data
+    return data["result"] if _wraps(tool) and data.keys() == {"result"} else data
+
+
+def _wraps(tool: Tool) -> bool:
+    """Say whether a tool's results are no objects, and come wrapped since the protocol wants them.
+
+    By its schema: an object of just this form with any key is one of the tool's own.
+    """
+    return ((tool.output_schema or {}).get("properties") or {}).keys() == {"result"}
 
 
 def _code(tool_name: str, text: str, reply: CallToolResult) -> str:
@@ -111,7 +118,11 @@ def _from_content(reply: CallToolResult) -> Any:
     ]
     if len(parts) == 1 and isinstance(parts[0], str):
         try:
-            return json.loads(parts[0])
+            return json.loads(parts[0], parse_constant=_no_json)
         except ValueError:
             return parts[0]
     return "\n".join(parts) if all(isinstance(part, str) for part in parts) else list(parts)
+
+
+def _no_json(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no JSON")

@@ -146,7 +146,6 @@ class DeclaresTools(Protocol):
         ...
 
 
-@runtime_checkable
 class StartsFirst(Protocol):
     """A tool executor that has to start before it knows its tools, as a server of tools does."""
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -23,11 +26,32 @@ from llmsim_lab.llm.recorder import Recorder, current_recorder
 from llmsim_lab.llm.tape import ReplayRecorder
 from llmsim_lab.llm.watch import current_watch
 
-__all__ = ["RecordedTools"]
+__all__ = ["RecordedTools", "asked_by"]
 
 _COMPONENT = "tool"
 _LIST = "(which tools are there)"
 _NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
+
+
+_asker: ContextVar[str | None] = ContextVar("llmsim_lab_asker", default=None)
+
+
+@contextmanager
+def asked_by(agent: str | None) -> Iterator[None]:
+    """Say who asks for the tools inside: agents of one run may have different ones."""
+    token = _asker.set(agent)
+    try:
+        yield
+    finally:
+        _asker.reset(token)
+
+
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    """Which tools there are, and since which turn."""
+
+    turn: int | None
+    tools: dict[str, Any]
 
 
 class RecordedTools:
@@ -35,7 +59,8 @@ class RecordedTools:
 
     What a tool returns is an input from outside, as a model's reply is. So a live run keeps it, as
     a call of the component ``tool``; a replay answers from there and runs nothing, and neither
-    does a resumed run for what its broken turn had done. Outside a run it only hands on.
+    does a resumed run for what its broken turn had done. Outside a run it only hands on. Which
+    tools there are is kept once for each agent that asks, and again where a run was resumed.
 
     Args:
         executor: runs the tools; not asked for anything in a replay.
@@ -43,16 +68,16 @@ class RecordedTools:
             what is given up from outside leaves nothing on the tape.
     """
 
-    def __init__(self, executor: ToolExecutor, *, timeout_s: float = 20.0) -> None:
+    def __init__(self, executor: ToolExecutor, *, timeout_s: float = 25.0) -> None:
         self.executor = executor
         self.timeout_s = timeout_s
-        self._listed: WeakKeyDictionary[Recorder, dict[str, Any]] = WeakKeyDictionary()
+        self._listed: WeakKeyDictionary[Recorder, dict[str | None, _Listing]] = WeakKeyDictionary()
 
     async def ready(self) -> None:
         """Make sure that the tools are known, which may take a start; never in a replay."""
         recorder = current_recorder()
         known = isinstance(recorder, ReplayRecorder) or (
-            recorder is not None and recorder in self._listed
+            recorder is not None and _asker.get() in self._listed.get(recorder, ())
         )
         if not known:
             await make_ready(self.executor)
@@ -89,12 +114,14 @@ class RecordedTools:
         recorder = current_recorder()
         if recorder is None:
             return self._ask_executor()
-        listing = self._listed.get(recorder)
-        if listing is None:
-            request = recorder.place(_request(_LIST, None))
+        asker = _asker.get()
+        listings = self._listed.setdefault(recorder, {})
+        request = recorder.place(_request(_LIST, asker))
+        latest = listings.get(asker)
+        if latest is None or _is_listed_anew(recorder, request, latest):
             known = recorder.find(request) or recorder.keep(self._listed_now(request))
-            listing = self._listed[recorder] = _reply_of(known)
-        return listing
+            latest = listings[asker] = _Listing(_turn_of(request), _reply_of(known))
+        return latest.tools
 
     def _listed_now(self, request: ChatRequest) -> Attempt:
         reply = ChatReply(text=_dumps(self._ask_executor()))
@@ -112,6 +139,17 @@ class RecordedTools:
 
     def __repr__(self) -> str:
         return f"RecordedTools({self.executor!r})"
+
+
+def _is_listed_anew(recorder: Recorder, request: ChatRequest, latest: _Listing) -> bool:
+    """Say whether a run that is replayed was resumed in this turn, and listed its tools again."""
+    if not isinstance(recorder, ReplayRecorder) or latest.turn == _turn_of(request):
+        return False
+    return recorder.knows(request)
+
+
+def _turn_of(request: ChatRequest) -> int | None:
+    return request.site.turn if request.site is not None else None
 
 
 async def _through(

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Any
 
 from llmsim_lab.assistant.protocols import FunctionCall
+from llmsim_lab.llm.extract import without_thinking
 
 __all__ = [
     "calls_in_text",
@@ -16,10 +17,10 @@ __all__ = [
     "embedded_calls",
     "is_code",
     "read_choice",
+    "was_shown",
     "without_calls",
 ]
 
-_THINKING = re.compile(r"<think(?:ing)?>[^<]*(?:<(?!/?think)[^<]*)*</think(?:ing)?>", re.IGNORECASE)
 _TAGS = r"</?\|?tool_calls?\|?>|<\|python_tag\|>|\[/?TOOL_CALLS\]"
 _WRAPPING = re.compile(rf"{_TAGS}|```(?:json|tool_call)?", re.IGNORECASE)
 _FUNCTION = re.compile(r"<function=([\w.\-]{1,64})>\s*(\{[^<]*\})?\s*</function>")
@@ -46,9 +47,14 @@ def calls_in_text(text: str) -> list[FunctionCall]:
     """Return the calls that a text consists of; none if there is anything else in it.
 
     Small models write what their server should have taken for a call, ``{"name": ...,
-    "arguments": ...}``, bare or in tags or fences.
+    "arguments": ...}``, bare or in tags or fences. What stands in the model's thoughts is no call.
     """
-    bare = _WRAPPING.sub(" ", _THINKING.sub(" ", text)).strip()
+    # Where the whole is JSON, a tag within it is an argument's own and begins no thought.
+    return _only_calls(text) or _only_calls(without_thinking(text))
+
+
+def _only_calls(text: str) -> list[FunctionCall]:
+    bare = _WRAPPING.sub(" ", text).strip()
     if not bare.startswith(("{", "[")):
         return []
     calls = []
@@ -67,23 +73,36 @@ def embedded_calls(text: str, names: Collection[str], shown: Collection[str]) ->
     """Return the calls that a text holds beside prose, as far as they are meant to be made.
 
     They are not where the prose asks something or speaks of a call that could be made, where no
-    tool has the name, and where the model was shown the same words: a task's text that looks
-    like a call must not become one by being read out.
+    tool has the name, where they stand in the model's thoughts, and where the model was shown the
+    same words: a task's text that looks like a call must not become one by being read out. That
+    holds for the same characters only, whatever the spaces and backslashes between them: a call
+    that the model puts in other words, or whose fields it puts in another order, is made.
 
     Args:
         text: what the model wrote.
         names: of the tools the model was offered.
         shown: what the model was shown before: messages of the user, results of tools.
     """
-    text = _THINKING.sub(" ", text)
+    text = without_thinking(text)
     found = list(_calls_within(text))
     calls = [call for call, _, _ in found]
     if not any(call.name in names for call in calls) or _NOT_MEANT.search(_around(text, found)):
         return []
-    known = "".join(map(_squeezed, shown))
-    if any(_squeezed(text[start:end]) in known for _, start, end in found):
+    known = "".join(map(_without_gaps, shown))
+    if any(_without_gaps(text[start:end]) in known for _, start, end in found):
         return []
     return calls
+
+
+def was_shown(text: str, shown: Collection[str]) -> bool:
+    """Say whether a text, fences and brackets aside, stands in what the model was shown.
+
+    Args:
+        text: what the model wrote.
+        shown: as ``embedded_calls`` has it.
+    """
+    bare = _without_gaps(_WRAPPING.sub(" ", without_thinking(text))).strip("[],;")
+    return bool(bare) and bare in "".join(map(_without_gaps, shown))
 
 
 def without_calls(text: str, names: Collection[str]) -> str:
@@ -111,7 +130,7 @@ def is_code(text: str, names: Collection[str]) -> bool:
 
     Such calls, ``add_task(title="x")``, are not made: what they mean is guesswork.
     """
-    lines = [line.strip() for line in _FENCE.sub("", _THINKING.sub(" ", text)).splitlines()]
+    lines = [line.strip() for line in _FENCE.sub("", without_thinking(text)).splitlines()]
     found = [_CODE_LINE.fullmatch(line) for line in lines if line]
     return bool(found) and all(match is not None and match[1] in names for match in found)
 
@@ -141,7 +160,7 @@ def _around(text: str, found: Collection[tuple[FunctionCall, int, int]]) -> str:
     return text
 
 
-def _squeezed(text: str) -> str:
+def _without_gaps(text: str) -> str:
     """Return a text without what may differ where it is quoted: spaces and escapes."""
     return re.sub(r"[\s\\]", "", text)
 

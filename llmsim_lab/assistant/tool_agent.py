@@ -30,7 +30,7 @@ class ToolUsingNationAgent(NationAgent):
         lookup: looks things up.
 
     Raises:
-        ConfigError: ``max_lookups`` is below 1.
+        ConfigError: ``max_lookups`` is no whole number from 1 on.
 
     Example:
         >>> agent = ToolUsingNationAgent("Aland", client, tools=FunctionTools(latest_inflation))

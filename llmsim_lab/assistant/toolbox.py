@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, cast
+from typing import Any
 
 from llmsim_lab.assistant.errors import LLMError
 from llmsim_lab.assistant.identity import schema_without_user, without_user
@@ -18,11 +18,10 @@ from llmsim_lab.assistant.protocols import (
     DeclaresTools,
     FunctionCall,
     LLMAdapter,
-    StartsFirst,
     ToolDeclaration,
     ToolExecutor,
 )
-from llmsim_lab.assistant.reading import in_words
+from llmsim_lab.assistant.shown import in_words
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.logs import log_event
 from llmsim_lab.text import clip
@@ -60,7 +59,7 @@ class BadCall:
     code: str
 
 
-def declared_tools(
+async def declared_tools(
     names: Sequence[str], adapter: LLMAdapter, executor: ToolExecutor
 ) -> list[ToolDeclaration]:
     """Return tools' declarations, from the adapter or else from the executor.
@@ -68,12 +67,16 @@ def declared_tools(
     A tool that neither declares is declared by its name alone, with any arguments: whoever lists a
     tool wants it used.
     """
-    names = list(names)
-    known = _by_name(adapter.get_tool_declarations(names))
+    known = _by_name(await _value_of(adapter.get_tool_declarations(list(names))))
     missing = [name for name in names if name not in known]
     if missing and isinstance(executor, DeclaresTools):
-        known = _by_name(executor.get_tool_declarations(missing)) | known
+        known = _by_name(await _value_of(executor.get_tool_declarations(missing))) | known
     return [known.get(name) or ToolDeclaration(name) for name in names]
+
+
+async def _value_of(value: Any) -> Any:
+    """Return a value, also one that must be awaited: adapters and executors may be of any make."""
+    return await value if inspect.isawaitable(value) else value
 
 
 def _by_name(declared: Any) -> dict[str, ToolDeclaration]:
@@ -82,13 +85,14 @@ def _by_name(declared: Any) -> dict[str, ToolDeclaration]:
 
 
 async def make_ready(executor: ToolExecutor) -> None:
-    """Have an executor start that has to; others are left alone, whatever their attributes.
+    """Have an executor start that has to, as ``StartsFirst`` says; others are left alone.
 
     Raises:
         Exception: whatever the executor raises.
     """
-    if inspect.iscoroutinefunction(getattr(type(executor), "ready", None)):
-        await cast(StartsFirst, executor).ready()
+    ready = getattr(executor, "ready", None)
+    if callable(ready):
+        await _value_of(ready())
 
 
 class Toolbox:
@@ -152,9 +156,9 @@ class Toolbox:
         return name in self._destructive or _DESTRUCTIVE.search(in_words(name)) is not None
 
     @property
-    def has_questions(self) -> bool:
-        """Whether a call of some tool needs the user's yes."""
-        return any(map(self.needs_yes, self._validators))
+    def confirmed(self) -> list[str]:
+        """The tools whose calls need the user's yes."""
+        return list(filter(self.needs_yes, self._validators))
 
     def only_looks(self, name: str) -> bool:
         """Say whether the tool only looks things up: it is declared so, or its name says it."""
@@ -181,7 +185,7 @@ class Toolbox:
             return _wrong(call.name, f"they must be a JSON object, not {kind}")
         if odd := _oddity(arguments):
             return _wrong(call.name, odd)
-        parameters: dict[str, Any] = without_user(arguments)
+        parameters: dict[str, Any] = _with_whole_numbers(without_user(arguments))
         if parameters != arguments:
             log_event(logger, logging.WARNING, "identity_ignored", tool=call.name)
         if faults := self._faults(call.name, parameters):
@@ -222,8 +226,8 @@ class KnownTools:
         """
         try:
             await make_ready(executor)
-            names = tuple(executor.get_available_tools())
-            declared = tuple(declared_tools(names, adapter, executor))
+            names = tuple(await _value_of(executor.get_available_tools()))
+            declared = tuple(await declared_tools(names, adapter, executor))
         except ConfigError as error:
             raise LLMError(f"the tools cannot be had: {error}", "NO_TOOLS") from error
         known = self._latest
@@ -255,3 +259,12 @@ def _inside(value: Any) -> Iterable[Any]:
     if isinstance(value, Mapping):
         return value.values()
     return value if isinstance(value, list | tuple) else ()
+
+
+def _with_whole_numbers(value: Any) -> Any:
+    """Return ``1.0`` as ``1``: to JSON they are the same, and many tools take only the latter."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, Mapping):
+        return {key: _with_whole_numbers(item) for key, item in value.items()}
+    return list(map(_with_whole_numbers, value)) if isinstance(value, list | tuple) else value

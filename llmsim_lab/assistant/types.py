@@ -80,6 +80,11 @@ class ToolCall(Value):
     result: ToolResult | None = None
     duration_ms: float = 0.0
 
+    @property
+    def worked(self) -> bool:
+        """Whether it did what it was asked to."""
+        return self.result is not None and self.result.success
+
 
 class PendingAction(Value):
     """A tool call that waits for the user's yes; hand it back in the next context.

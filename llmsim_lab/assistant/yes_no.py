@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import Literal
 
-__all__ = ["Answer", "yes_or_no"]
+__all__ = ["DELETING", "Answer", "yes_or_no"]
 
 Answer = Literal["yes", "no", "unclear"]
 
@@ -29,7 +29,19 @@ _YES = frozenset(_YES_WORDS.split())
 _NO = frozenset(_NO_WORDS.split())
 _FILLERS = frozenset(_FILLER_WORDS.split())
 _DELETING_WORDS = "delete remove erase clear purge wipe destroy discard trash drop"
-_DELETING = frozenset(_DELETING_WORDS.split())
+DELETING = frozenset(_DELETING_WORDS.split())
+"""The verbs for taking something away for good."""
+_DOUBTFUL_WORDS = (
+    "no nope nah n not never dont don't cancel stop abort keep leave forget wait hold hang "
+    "pause skip ignore undo refuse maybe perhaps actually sorry rather instead mind joking "
+    "kidding unless except without if but or when once after before until till at in on by from "
+    "later soon today tomorrow tonight monday tuesday wednesday thursday friday saturday sunday "
+    "first second last next previous all any both each every everything everyone none nothing "
+    "other others another more rest same too also only mine ones them these those one two three "
+    "four five six seven eight nine ten"
+)
+_DOUBTFUL = frozenset(_DOUBTFUL_WORDS.split())
+"""What turns a title into a no, a when or a how many, as soon as the user says it."""
 _SAYABLE = ("delete", "remove", "erase")
 _DELETION = (*_SAYABLE, "deletion", "removal")
 _AMBIGUOUS = frozenset(["drop", *_NO])  # "drop it" may mean: leave it
@@ -89,7 +101,10 @@ def yes_or_no(text: str, *, about: str = "") -> Answer:
         text: the reply.
         about: what the user was asked, such as ``delete task 3 (“Buy milk”)``. A yes may name it,
             so "yes, delete task 3" is a yes here and "yes, delete task 4" is not. Where it is
-            not given, the question is taken to be one of deleting some task.
+            not given, the question is taken to be one of deleting some task. What stands in
+            quotation marks may come from strangers: only as a whole, beside the verb or in
+            quotation marks, does a yes name it, and never where one of its words would be a no or
+            a condition in the user's mouth (“Stop”, “all”, “tomorrow”).
     """
     plain = _plain(text)
     if len(text) > _MAX_CHARS or _QUESTION_MARKS.search(plain):
@@ -110,13 +125,17 @@ class _Action:
 
     def __init__(self, about: str) -> None:
         about = _plain(about) or "delete task"
-        words = _WORD.findall(about) or [""]
-        deleting = next(filter(_DELETING.__contains__, words[:_HEAD_WORDS]), None)
+        outside = _QUOTED.sub(" ", about)
+        kind = re.split(r"[^\w\s]|\b\d", outside, maxsplit=1)[0]
+        words = _WORD.findall(outside) or [""]
+        deleting = next(filter(DELETING.__contains__, words[:_HEAD_WORDS]), None)
         self.verb = deleting or words[0]
         self.small_words = {self.verb, *(_DELETION if deleting else ())}
-        self.namings = [naming for naming in self._namings(about) if naming]
+        self.namings = [naming for naming in self._namings(outside, kind) if naming]
+        self.titles = list(self._title_namings(about, kind))
         verbs = "|".join(map(re.escape, sorted({self.verb, *(_SAYABLE if deleting else ())})))
         # "delete task 3" says yes to just that; of other verbs one cannot tell that they are one
+        self._verbs = re.compile(rf"\b(?:{verbs})\b" if verbs else r"(?!)")
         doing = rf"\b(?:{verbs})" + (r"\b" if deleting else r" (?:it|this|that)\b")
         self._doing = re.compile(r"(?!)" if self.verb in {"", *_AMBIGUOUS} else doing)
         self._negated = re.compile(
@@ -124,20 +143,25 @@ class _Action:
             rf"(?: (?:do|touch|{verbs})\b(?: (?:it|this|that|so)\b)?)?"
         )
 
-    def _namings(self, about: str) -> Iterable[list[str]]:
-        """Yield the ways to name the thing: as a whole, by its kind, its number, its title."""
-        titles = [next(filter(None, found), "") for found in _QUOTED.findall(about)]
-        outside = _QUOTED.sub(" ", about)
-        kind = re.split(r"[^\w\s]|\b\d", outside, maxsplit=1)[0]
-        yield self._content(about)
+    def _namings(self, outside: str, kind: str) -> Iterable[list[str]]:
+        """Yield the ways to name the thing without its title: as a whole, by kind, by number."""
         yield self._content(outside)
         yield self._content(kind)
-        if len(titles) == 1:
-            yield self._content(titles[0])
-            yield self._content(f"{kind} {titles[0]}")
         numbers = re.findall(r"\d+", outside)
         if len(numbers) == 1 and ":" not in outside:
             yield numbers
+
+    def _title_namings(self, about: str, kind: str) -> Iterable[list[str]]:
+        """Yield the ways to name the thing by its title, unless that may mean something else."""
+        titles = [next(filter(None, found), "") for found in _QUOTED.findall(about)]
+        of_kind = set(self._content(kind))
+        telling = [w for w in self._content(" ".join(titles)) if w not in of_kind and w.isalpha()]
+        if not telling or not _DOUBTFUL.isdisjoint(_WORD.findall(" ".join(titles))):
+            return
+        yield self._content(about)
+        if len(titles) == 1:
+            yield self._content(titles[0])
+            yield self._content(f"{kind} {titles[0]}")
 
     def _content(self, text: str) -> list[str]:
         """Return the words that say what is meant: not the yes, the verb and the small words."""
@@ -146,7 +170,12 @@ class _Action:
 
     def _names_it(self, text: str) -> bool:
         content = self._content(text)
-        return not content or content in self.namings
+        if not content or content in self.namings:
+            return True
+        if content not in self.titles:
+            return False
+        quoted = any(self._content(" ".join(found)) for found in _QUOTED.findall(text))
+        return quoted or (len(content) > 1 and self._verbs.search(text) is not None)
 
     def _agrees(self, text: str) -> bool:
         """Say whether there is a yes in a text, whatever else there is."""

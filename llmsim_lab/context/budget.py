@@ -17,6 +17,7 @@ __all__ = [
     "estimate_tokens",
     "fit",
     "keep_to_allowance",
+    "module_source",
     "shorten",
 ]
 
@@ -28,6 +29,11 @@ CountTokens = Callable[[str], int]
 _BYTES_PER_TOKEN = 4
 _SEPARATOR_TOKENS = 1
 _ELLIPSIS = " …"
+
+
+def module_source(name: str) -> str:
+    """Return the source of a module's sections, as spans and cuts have it."""
+    return f"module {name}"
 
 
 def estimate_tokens(text: str) -> int:
@@ -97,7 +103,7 @@ def keep_to_allowance(
             kept.append(part._replace(text=text))
             reason = f"shortened to {count(text)} tokens: max_tokens={tokens}"
         left = 0
-        cuts.append(Cut(part.name, part.source, reason, need))
+        cuts.append(Cut(part.name, part.source, reason, need, shortened=text is not None))
     return kept, cuts
 
 
@@ -136,7 +142,7 @@ def fit(
                 kept[place] = part._replace(text=text)
                 total += count(text) - need
                 reason = f"shortened to {count(text)} tokens: budget_tokens={budget_tokens}"
-                cuts.append(Cut(part.name, part.source, reason, need))
+                cuts.append(Cut(part.name, part.source, reason, need, shortened=True))
     if total > budget_tokens:
         raise ConfigError(
             f"budget_tokens={budget_tokens}, but the sections that are always there need about "

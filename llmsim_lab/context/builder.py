@@ -19,6 +19,7 @@ from llmsim_lab.context.budget import (
     estimate_tokens,
     fit,
     keep_to_allowance,
+    module_source,
 )
 from llmsim_lab.context.composed import ComposedModules
 from llmsim_lab.context.modules import BehaviorModule, ShownState, read_only
@@ -197,7 +198,7 @@ class AgentContextBuilder:
         cuts: list[Cut] = []
         own: ShownState | None = None
         for module in self._modules:
-            source = f"module {module.name}"
+            source = module_source(module.name)
             found = [
                 self._data_part(
                     item, source, module.priority, agent_name, agent_state, global_state

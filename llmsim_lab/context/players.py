@@ -12,7 +12,7 @@ from llmsim_lab.context.reply import AgentReply, reply_model
 from llmsim_lab.errors import FailureReason, LLMFailureException
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm.chains import chain_of
-from llmsim_lab.llm.lookup import LooksUp
+from llmsim_lab.llm.lookup import LOOKING_UP, LooksUp
 from llmsim_lab.logs import log_event
 from llmsim_lab.models import LLMReasoningChain
 
@@ -84,15 +84,20 @@ class LLMCrisisAgent:
         """Ask the model.
 
         An answer that stays invalid after the one retry, or does not come in time, makes the agent
-        say nothing, with a WARNING and status ``failed``.
+        say nothing, with a WARNING and status ``failed``. So does one to the lookup's own questions
+        before: the agent is then not asked what it does, and the WARNING says so.
 
         Raises:
             LLMFailureException: the model cannot be reached, or refuses the request.
+            LabError: the lookup's tools cannot be had; of ``ToolLookup`` it is an ``LLMError`` or a
+                ``ToolServerError``.
         """
         site = CallSite(component="agent", agent=self.name, turn=step_number)
+        looking = self.lookup is not None
         try:
             if self.lookup is not None:
                 prompt = await self.lookup.look_up(prompt, self.llm_client, site)
+            looking = False
             reply = await self.llm_client.call_with_retry(
                 prompt=prompt,
                 response_model=self.reply_model,
@@ -102,11 +107,11 @@ class LLMCrisisAgent:
         except LLMFailureException as failure:
             if failure.reason not in FORGIVEN:
                 raise
-            return self._silence(failure, site)
+            return self._silence(failure, site, LOOKING_UP if looking else "")
         chain = chain_of(reply, site, logger=logger, prompt=prompt)
         return Deed(CrisisAction(self.name, reply.public, chain.status, reply.parts), chain)
 
-    def _silence(self, failure: LLMFailureException, site: CallSite) -> Deed:
+    def _silence(self, failure: LLMFailureException, site: CallSite, at: str) -> Deed:
         log_event(
             logger,
             logging.WARNING,
@@ -114,13 +119,13 @@ class LLMCrisisAgent:
             agent=self.name,
             turn=site.turn,
             reason=failure.reason,
-            detail=failure.detail,
+            detail=f"{at}{failure.detail}",
         )
         chain = LLMReasoningChain(
             component="agent",
             agent=self.name,
             turn=site.turn or 0,
-            reasoning=f"said nothing: {failure}",
+            reasoning=f"said nothing: {at}{failure}",
             confidence=None,
             status="failed",
             call=failure.call,

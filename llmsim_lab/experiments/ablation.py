@@ -231,9 +231,12 @@ class Ablation(Run[Answers, AblationTurn, AblationConfig, _Nothing]):
 
     @property
     def arms(self) -> pd.DataFrame:
-        """Each prompt's sections and what was cut from it; see ``arms.arms_frame``.
+        """Each prompt's sections and what was cut from it, one row a section.
 
-        Empty where the prompts came without their sections.
+        Columns: ``prompt``; ``section``, its title; ``source``, who contributes it; ``there``,
+        whether it stands in the prompt, whole or shortened; ``cut``, why it was left out or
+        shortened, empty where it is whole; ``tokens``, those it takes, or would have taken if it
+        was left out. Empty where the prompts came without their sections.
         """
         return arms_frame(self.config.arms)
 

@@ -6,6 +6,7 @@ Then the two prompts differ in more than what was to be compared.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -46,19 +47,19 @@ Pieces = tuple[Piece, ...]
 def pieces_of(prompt: RenderedPrompt) -> Pieces:
     """Return a prompt's sections in their order, then those that were left out."""
     known = prompt.provenance
-    cuts: list[Cut] = list(known.cuts)
+    shortened: list[Cut] = [cut for cut in known.cuts if cut.shortened]
     pieces = []
     for span in known.spans:
-        cut = next((c for c in cuts if (c.name, c.source) == (span.name, span.source)), None)
-        if cut is not None and cut.reason.startswith("shortened"):
-            cuts.remove(cut)
-        else:
-            cut = None
+        cut = next((c for c in shortened if (c.name, c.source) == (span.name, span.source)), None)
+        if cut is not None:
+            shortened.remove(cut)
         reason = cut.reason if cut else ""
         pieces.append(Piece(name=span.name, source=span.source, cut=reason, tokens=span.tokens))
+    # One that was shortened and then left out all the same is here once, as left out.
     pieces += [
         Piece(name=cut.name, source=cut.source, there=False, cut=cut.reason, tokens=cut.tokens)
-        for cut in cuts
+        for cut in known.cuts
+        if not cut.shortened
     ]
     return tuple(pieces)
 
@@ -117,11 +118,23 @@ def _changes(
     before: Sequence[Piece], after: Sequence[Piece]
 ) -> tuple[list[str], list[str], list[str]]:
     """Return which sections came in, were left out, and are there in both but cut otherwise."""
-    here, there = ({str(p): p for p in pieces if p.there} for pieces in (before, after))
-    came_in = [name for name in there if name not in here]
-    left_out = [name for name in here if name not in there]
-    otherwise = [name for name, p in here.items() if name in there and p.cut != there[name].cut]
+    here, there = _numbered(before), _numbered(after)
+    came_in = [str(p) for key, p in there.items() if key not in here]
+    left_out = [str(p) for key, p in here.items() if key not in there]
+    otherwise = [str(p) for key, p in here.items() if key in there and p.cut != there[key].cut]
     return came_in, left_out, otherwise
+
+
+def _numbered(pieces: Iterable[Piece]) -> dict[tuple[str, str, int], Piece]:
+    """Return the sections that are there; those of one name and source are told apart by place."""
+    found: dict[tuple[str, str, int], Piece] = {}
+    seen: Counter[tuple[str, str]] = Counter()
+    for piece in pieces:
+        if piece.there:
+            name = (piece.name, piece.source)
+            found[(*name, seen[name])] = piece
+            seen[name] += 1
+    return found
 
 
 def _cut(pieces: Iterable[Piece]) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from llmsim_lab.checks import whole_number
 from llmsim_lab.context import CrisisSimulation
+from llmsim_lab.context.budget import module_source
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.experiments.ablation import Ablation, AblationConfig, PromptText
 from llmsim_lab.experiments.arms import pieces_of
@@ -65,11 +66,12 @@ def module_ablation(
         response_format=simulation.config.scenario.briefing.response_format,
         about=f"{agent}, turn {at}",
         arms={name: pieces_of(prompt) for name, prompt in arms.items()},
-        silenced=tuple(f"module {name}" for name in names),
+        silenced=tuple(map(module_source, names)),
     )
     return Ablation(config, llm_client=llm_client or simulation.llm_client, tape=tape)
 
 
 def _why_nothing(prompt: RenderedPrompt, names: Sequence[str]) -> str:
-    cuts = [cut for cut in prompt.provenance.cuts if cut.source.removeprefix("module ") in names]
+    sources = set(map(module_source, names))
+    cuts = [cut for cut in prompt.provenance.cuts if cut.source in sources]
     return "; ".join(f"{cut.name} was {cut.reason}" for cut in cuts) or "they said nothing there"

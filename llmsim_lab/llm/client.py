@@ -277,10 +277,13 @@ class LLMClient:
         """Ask the backend, no longer than the caller is going to wait."""
         if (left := seconds_left()) is None:
             return await self._make_in_turn(request)
+        limit = asyncio.timeout(left)
         try:
-            async with asyncio.timeout(left):
+            async with limit:
                 return await self._make_in_turn(request)
         except TimeoutError:
+            if not limit.expired():
+                raise
             return out_of_time(request, left)
 
     async def _make_in_turn(self, request: ChatRequest) -> tuple[Attempt, BackendError | None]:

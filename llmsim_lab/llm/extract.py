@@ -9,11 +9,12 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-__all__ = ["InvalidReply", "parse_reply"]
+__all__ = ["InvalidReply", "parse_reply", "without_thinking"]
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
-_THINKING = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
+_THINKING = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
+_THOUGHT_ENDS = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 _DECODER = json.JSONDecoder()
 _MAX_CANDIDATES = 50
 _MAX_FAULTS = 5
@@ -56,12 +57,20 @@ def parse_reply(
     return decision
 
 
+def without_thinking(text: str) -> str:
+    """Return what a model says aloud: a text without its thoughts between ``<think>`` tags.
+
+    The opening tag may be missing, where the chat template wrote it: then all before the closing
+    one is thought. The closing one may be, where the token limit cut it off: then all after the
+    opening one is.
+    """
+    return _THOUGHT_ENDS.split(_THINKING.sub(" ", text))[-1]
+
+
 def _search(text: str, response_model: type[ModelT], first_error: ValidationError) -> ModelT:
     if not text.strip():
         raise InvalidReply("the reply is empty")
-    spoken = _THINKING.sub("", text)
-    # An opening tag may be missing (the chat template wrote it) or never closed.
-    spoken = re.split(r"</think(?:ing)?>", spoken, flags=re.IGNORECASE)[-1]
+    spoken = without_thinking(text)
     found: ModelT | None = None
     complaint = ""
     for value in _json_values(spoken):

@@ -7,7 +7,10 @@ from typing import Protocol
 from llmsim_lab.calls import CallSite
 from llmsim_lab.llm.client import LLMClient
 
-__all__ = ["LooksUp"]
+__all__ = ["LOOKING_UP", "LooksUp"]
+
+LOOKING_UP = "in looking things up, before the decision was asked for: "
+"""What a failure's detail begins with where it was not the decision that failed."""
 
 
 class LooksUp(Protocol):

@@ -53,19 +53,21 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """What was left out of a prompt.
+    """What was left out of a prompt, or stands in it shortened.
 
     Attributes:
         name: of the section.
         source: where it would have come from.
-        reason: why it was left out.
-        tokens: how many it would have taken, where that is known.
+        reason: why it was left out or shortened, in words.
+        tokens: how many it would have taken whole, where that is known.
+        shortened: whether a part of it was kept.
     """
 
     name: str
     source: str
     reason: str
     tokens: int | None = None
+    shortened: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,11 +21,10 @@ from llmsim_lab.runs.forks import fork_of
 from llmsim_lab.runs.history import History
 from llmsim_lab.runs.kind import ConfigT, InterventionT, StateT, TurnT
 from llmsim_lab.runs.manifest import make_manifest
-from llmsim_lab.runs.planning import last_turn, say_if_unreached
 from llmsim_lab.runs.records import tape_turn
 from llmsim_lab.runs.registry import register
 from llmsim_lab.runs.series import Series
-from llmsim_lab.runs.settings import checked
+from llmsim_lab.runs.settings import checked, say_if_unreached
 from llmsim_lab.runs.taping import Recording, Taping
 
 if TYPE_CHECKING:
@@ -79,7 +78,7 @@ class Run(History[StateT, TurnT, ConfigT, InterventionT]):
         self._taping: Taping | None = None
         for intervention in config.interventions:
             self._plan(intervention)
-            say_if_unreached(intervention, run=config.name, last=self.last_turn)
+            say_if_unreached(intervention, run=config.name, reaches=self.run_reaches)
         if tape is not None:
             self._record(tape if isinstance(tape, Tape) else Tape(tape))
 
@@ -102,12 +101,13 @@ class Run(History[StateT, TurnT, ConfigT, InterventionT]):
         return self._planned
 
     @property
-    def last_turn(self) -> int | None:
-        """The turn at which a whole run ends: after the configuration's turns; None if without end.
+    def run_reaches(self) -> int | None:
+        """The turn at which ``run()`` without a number, called now, would end.
 
-        A run that was played beyond it ends after as many turns again, as ``run()`` plays them.
+        That is the configuration's ``turns`` after the latest one, however many were played. None
+        where the configuration has 0 turns: such a run is stepped by hand.
         """
-        return last_turn(first=self.turns[0].number, now=self.turn, turns=self.config.turns)
+        return self.turn + self.config.turns if self.config.turns else None
 
     @property
     def tape(self) -> Tape | None:
@@ -139,8 +139,8 @@ class Run(History[StateT, TurnT, ConfigT, InterventionT]):
     def intervene(self, turn: int, **values: Any) -> InterventionT:
         """Change the state of a turn from outside, now or when the run gets there.
 
-        One planned for a turn after ``last_turn`` is kept, and a WARNING says that it is not
-        reached unless the run is played on.
+        One planned for a turn after ``run_reaches`` is kept, and a WARNING says that ``run()``
+        does not get there.
 
         Args:
             turn: the number of the state that is changed: the latest one, or one to come.
@@ -168,7 +168,7 @@ class Run(History[StateT, TurnT, ConfigT, InterventionT]):
             except TapeError:
                 self.turns, self._planned = turns, planned
                 raise
-        say_if_unreached(intervention, run=self.config.name, last=self.last_turn)
+        say_if_unreached(intervention, run=self.config.name, reaches=self.run_reaches)
         added: InterventionT = intervention
         return added
 
@@ -292,7 +292,7 @@ class Run(History[StateT, TurnT, ConfigT, InterventionT]):
         *,
         prompt: Prompt | Sequence[Prompt] = (),
         state: Any = None,
-        intervene: Sequence[Mapping[str, Any]] = (),
+        intervene: Iterable[Mapping[str, Any]] = (),
         llm_client: LLMClient | None = None,
     ) -> Self:
         """Return a run that goes on from one of this run's turns, with something changed.

@@ -41,11 +41,11 @@ def run_html(run: Run[Any, Any, Any, Any]) -> Markup:
 
 
 def _to_come(run: Run[Any, Any, Any, Any]) -> Iterable[str]:
-    last = run.last_turn
+    end = run.run_reaches
     for at in sorted(at for at in run.planned if at > run.turn):
         for item in run.planned[at]:
-            beyond = last is not None and at > last
-            yield f"{item}{f' (after the last turn, {last})' if beyond else ''}"
+            beyond = end is not None and at > end
+            yield f"{item}{f' (run() would end at turn {end})' if beyond else ''}"
 
 
 def _shares(statuses: Mapping[Any, float]) -> Markup:

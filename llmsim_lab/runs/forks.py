@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -42,7 +42,7 @@ def fork_of(
     *,
     prompt: Prompt | Sequence[Prompt],
     state: Any,
-    intervene: Sequence[Mapping[str, Any]],
+    intervene: Iterable[Mapping[str, Any]],
     llm_client: LLMClient | None = None,
     tape: Tape | None = None,
 ) -> RunT:
@@ -53,11 +53,7 @@ def fork_of(
         raise ConfigError(
             f"turn {at} cannot be forked from: the run has turns {first} to {simulation.turn}"
         )
-    if isinstance(intervene, Mapping) or not all(isinstance(it, Mapping) for it in intervene):
-        raise ConfigError(
-            f"intervene={intervene!r:.120} must be a list of interventions, each a dict: "
-            "intervene=[{'turn': 3, ...}]"
-        )
+    from_outside = _listed(intervene)
     client = _live_client(simulation, llm_client)
     turns = list(simulation.turns[: at - first + 1])
     if state is not None:
@@ -67,7 +63,7 @@ def fork_of(
         simulation, client, [prompt] if isinstance(prompt, Prompt) else prompt, turns[-1]
     )
     new.take_over(turns, planned, None)
-    for values in intervene:
+    for values in from_outside:
         new.add_intervention(checked(type(simulation).intervention_type, values))
     tape = simulation.tape if tape is None else tape
     if tape is None:
@@ -75,6 +71,18 @@ def fork_of(
     if tape.read_only:
         return _in_memory(new, tape, simulation.run_id, at)
     return on_tape(new, tape, verb="fork", parent=simulation.run_id, fork_turn=at)
+
+
+def _listed(intervene: Any) -> list[Mapping[str, Any]]:
+    """Return interventions as a list, whatever they came in; a generator can be read but once."""
+    one = isinstance(intervene, Mapping | str) or not isinstance(intervene, Iterable)
+    items = [] if one else list(intervene)
+    if one or not all(isinstance(item, Mapping) for item in items):
+        raise ConfigError(
+            f"intervene={items or intervene!r:.120} must be a list of interventions, each a dict: "
+            "intervene=[{'turn': 3, ...}]"
+        )
+    return items
 
 
 def _live_client(

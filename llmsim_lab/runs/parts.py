@@ -8,14 +8,15 @@ sequence of objects with names. A prompt's place is ``engine`` for the part ``en
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.prompts import Prompt
 
-__all__ = ["belongs_to", "check_used", "copied", "prompts_in"]
+__all__ = ["belongs_to", "check_used", "copied", "made_of", "prompts_in"]
 
 
 def prompts_in(parts: Mapping[str, Any]) -> dict[str, Prompt]:
@@ -43,6 +44,41 @@ def belongs_to(place: str, names: Collection[str]) -> bool:
     """Say whether a prompt's place is in one of the parts of these names."""
     one, colon, _ = place.partition(":")
     return place in names or (bool(colon) and any(_one_of(name) == one for name in names))
+
+
+def made_of(client: LLMClient | None, parts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return given parts; whatever of them can be called is called with the client to make one.
+
+    Args:
+        client: what the parts are to ask; None where there is no model.
+        parts: by their names.
+
+    Raises:
+        ConfigError: one cannot be called with a client, or makes nothing.
+    """
+    return {
+        name: _called(name, part, client) if callable(part) else part
+        for name, part in parts.items()
+    }
+
+
+def _called(name: str, make: Callable[[LLMClient | None], Any], client: LLMClient | None) -> Any:
+    forms = (
+        f"give the part itself, {name}=..., or what makes it of a client, {name}=lambda client: "
+        "...; a part that can itself be called needs the latter"
+    )
+    try:
+        inspect.signature(make).bind(client)
+    except ValueError:  # a callable of C's that does not say what it takes
+        pass
+    except TypeError as error:
+        raise ConfigError(
+            f"{name}={make!r:.120} cannot be called with the client alone: {error}; {forms}"
+        ) from error
+    made = make(client)
+    if made is None:
+        raise ConfigError(f"{name}={make!r:.120} returned None where a part is wanted; {forms}")
+    return made
 
 
 def copied(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Protocol, Self, TypeVar
 
@@ -10,10 +11,13 @@ from pydantic import Field, ValidationError, field_validator
 from llmsim_lab.checks import whole_number
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMConfig
+from llmsim_lab.logs import log_event
 from llmsim_lab.settings import Settings
 from llmsim_lab.text import clip, faults
 
-__all__ = ["ConfigLike", "RunConfig", "RunIntervention", "checked"]
+__all__ = ["ConfigLike", "RunConfig", "RunIntervention", "checked", "say_if_unreached"]
+
+logger = logging.getLogger(__name__)
 
 
 class ConfigLike(Protocol):
@@ -114,3 +118,27 @@ def checked(kind: type[InterventionT], values: Mapping[str, Any]) -> Interventio
     except ValidationError as error:
         at = values.get("turn", "?")
         raise ConfigError(f"intervention at turn {at}: {faults(error)}") from error
+
+
+def say_if_unreached(intervention: RunIntervention, *, run: str, reaches: int | None) -> None:
+    """Log a WARNING where an intervention stands after the turn that ``run()`` ends at.
+
+    It is not refused: a run may be played on.
+
+    Args:
+        intervention: what was planned.
+        run: the run's name.
+        reaches: the turn that ``run()`` would end at; None if that is not known.
+    """
+    if reaches is None or intervention.turn <= reaches:
+        return
+    log_event(
+        logger,
+        logging.WARNING,
+        "INTERVENTION_NOT_REACHED",
+        run=run,
+        planned=intervention,
+        run_reaches=reaches,
+        way_out=f"run() called now ends at turn {reaches}: name a turn up to {reaches}, raise the "
+        "configuration's turns, or play on with run(...) or step()",
+    )

@@ -2,14 +2,18 @@
 
 Each verb has one meaning. ``replay`` asks no model. ``resume`` goes on where a run stopped.
 ``rerun`` begins anew with fresh calls. ``fork`` shares a run's turns up to one and goes on live.
-Which class plays the run, the tape says. ``parts`` are the parts that a run was given by its user:
-``agents``, ``validator`` and ``engine`` of an economic one.
+Which class plays the run, the tape says.
+
+``parts`` are the parts that a run was given by its user: ``agents``, ``validator`` and ``engine``
+of an economic one. A verb takes each as it is, or as anything that can be called with the client
+that the part is to ask, and returns it: ``agents=lambda client: [MyAgent("Ann", client)]``. The
+client is the verb's ``llm_client`` with the recorded settings; where a tape answers, one that can
+make no call; and None where there is neither, as in a run without a model.
 """
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +25,7 @@ from llmsim_lab.prompts import Prompt
 from llmsim_lab.runs.base import Run
 from llmsim_lab.runs.forks import NoModel, fork_of, on_tape
 from llmsim_lab.runs.manifest import check_manifest, config_of, llm_config_of, prompts_of
-from llmsim_lab.runs.parts import belongs_to
+from llmsim_lab.runs.parts import belongs_to, made_of
 from llmsim_lab.runs.records import planned_in
 from llmsim_lab.runs.registry import kind_of_config, kind_of_manifest
 from llmsim_lab.runs.settings import ConfigLike
@@ -70,8 +74,8 @@ def replay(
         tape: the tape, or its file, which is opened for reading only.
         run: the run's number; the latest if not given.
         turns: the last turn to replay; the last recorded if not given.
-        parts: those that the run was given by its user, the same again; or functions that make
-            them of the client that they are to ask.
+        parts: those that the run was given by its user, the same again; or for each what makes it
+            of the client, or of None where the run has no model.
 
     Raises:
         TapeMiss: a call differs from the recorded ones; the message shows how.
@@ -105,8 +109,8 @@ def resume(
         tape: the tape, or its file.
         run: the run's number; the latest if not given.
         llm_client: the model; it must be the recorded one.
-        parts: those that the run was given by its user, the same again; or functions that make
-            them of the client that they are to ask.
+        parts: those that the run was given by its user, the same again; or for each what makes it
+            of the client, or of None where the run has no model.
 
     Raises:
         TapeError: another process is writing to the run, or the tape is read-only.
@@ -131,8 +135,8 @@ def rerun(
         tape: the tape, or its file.
         run: the run's number; the latest if not given.
         llm_client: the model.
-        parts: those that the run was given by its user, the same again; or functions that make
-            them of the client that they are to ask.
+        parts: those that the run was given by its user, the same again; or for each what makes it
+            of the client, or of None where the run has no model.
     """
     tape = _writing(tape)
     info = tape.run(run)
@@ -152,7 +156,7 @@ def fork(
     turn: int | None = None,
     prompt: Prompt | Sequence[Prompt] = (),
     state: Any = None,
-    intervene: Sequence[Mapping[str, Any]] = (),
+    intervene: Iterable[Mapping[str, Any]] = (),
     llm_client: LLMClient | None = None,
     **parts: Any,
 ) -> AnyRun:
@@ -168,8 +172,8 @@ def fork(
         state: the state instead of that turn's.
         intervene: interventions as dicts, as the run's ``intervene`` takes them.
         llm_client: the model.
-        parts: those that the run was given by its user, the same again; or functions that make
-            them of the client that they are to ask.
+        parts: those that the run was given by its user, the same again; or for each what makes it
+            of the client, or of None where the run has no model.
 
     Raises:
         ConfigError: there is no such turn, or no part uses a prompt of that name.
@@ -185,8 +189,8 @@ def load(tape: Tapes, run: int | None = None, **parts: Any) -> AnyRun:
     Args:
         tape: the tape, or its file, which is opened for reading only.
         run: the run's number; the latest if not given.
-        parts: those that the run was given by its user, the same again; or functions that make
-            them of a client.
+        parts: those that the run was given by its user, the same again; or for each what makes it
+            of the client, or of None where the run has no model.
     """
     tape = _reading(tape)
     return _load(tape, tape.run(run), None, parts)
@@ -234,11 +238,7 @@ def _rebuild(
     """Return a simulation of a recorded run's configuration, prompts and settings."""
     check_manifest(info.id, info.manifest, kind.part_names)
     client = _with_recorded_settings(info, llm_client)
-    given = {
-        name: part(client) if inspect.isfunction(part) else part
-        for name, part in parts.items()
-        if part is not None
-    }
+    given = {name: part for name, part in parts.items() if part is not None}
     if unknown := given.keys() - set(kind.part_names):
         raise ConfigError(
             f"{', '.join(sorted(unknown))}: the parts of a run of the kind {kind.kind!r} are "
@@ -260,7 +260,7 @@ def _rebuild(
             for place, prompt in prompts_of(info.manifest).items()
             if not belongs_to(place, given)
         },
-        parts=given,
+        parts=made_of(client, given),
     )
     simulation.config = config
     return simulation

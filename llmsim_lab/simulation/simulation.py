@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -144,8 +144,8 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
     ) -> Intervention:
         """Change the state of a turn from outside, now or when the run gets there.
 
-        One planned for a turn after ``last_turn`` is kept, and a WARNING says that it is not
-        reached unless the run is played on.
+        One planned for a turn after ``run_reaches`` is kept, and a WARNING says that ``run()``
+        does not get there.
 
         Args:
             turn: the number of the state that is changed: the latest one, or one to come.
@@ -165,7 +165,7 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
         *,
         prompt: Prompt | Sequence[Prompt] = (),
         state: GlobalState | SimulationState | None = None,
-        intervene: Sequence[Mapping[str, Any]] = (),
+        intervene: Iterable[Mapping[str, Any]] = (),
         llm_client: LLMClient | None = None,
     ) -> Self:
         """Return a simulation that goes on from one of this run's turns, with something changed.

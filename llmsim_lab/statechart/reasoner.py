@@ -21,7 +21,7 @@ from llmsim_lab.concurrency import gather_all
 from llmsim_lab.errors import LLMFailureException
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm.chains import chain_of
-from llmsim_lab.llm.lookup import LooksUp
+from llmsim_lab.llm.lookup import LOOKING_UP, LooksUp
 from llmsim_lab.logs import log_event
 from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.prompts import Prompt, RenderedPrompt
@@ -111,7 +111,18 @@ class Reasoner(Chooser):
         )
 
     async def choose_all(self, questions: Sequence[Question]) -> list[Choice]:
-        """Answer several questions concurrently, in order; see ``decide``."""
+        """Answer several questions concurrently, in order; see ``decide``.
+
+        Where an answer stays invalid or does not come in time, the first option stands in, with a
+        WARNING and status ``fallback``. So it does where that happens to the lookup's own questions
+        before: the choice is then not asked for, and the WARNING says so.
+
+        Raises:
+            ValueError: a question without options.
+            LLMFailureException: the model cannot be reached, or refuses the request.
+            LabError: the lookup's tools cannot be had; of ``ToolLookup`` it is an ``LLMError`` or a
+                ``ToolServerError``.
+        """
         for question in questions:
             check_options(question)
         return await gather_all([self._choose(question) for question in questions])
@@ -121,9 +132,11 @@ class Reasoner(Chooser):
         prompt: str = self.build_prompt(question)
         site = CallSite(component="reasoner", agent=question.agent.name, turn=question.turn)
         shown = self._shuffled(question, legal)
+        looking = self.lookup is not None
         try:
             if self.lookup is not None:
                 prompt = await self.lookup.look_up(prompt, self.llm_client, site)
+            looking = False
             decision: NextState | ExplainedNextState = await self.llm_client.call_with_retry(
                 prompt=prompt,
                 response_model=ExplainedNextState if self.rationale else NextState,
@@ -134,7 +147,7 @@ class Reasoner(Chooser):
         except LLMFailureException as failure:
             if failure.reason not in FORGIVEN:
                 raise
-            return self._fall_back(question, legal[0], failure)
+            return self._fall_back(question, legal[0], failure, LOOKING_UP if looking else "")
         chain = chain_of(decision, site, logger=logger, prompt=prompt)
         self.counts[chain.status] = self.counts.get(chain.status, 0) + 1
         return Choice(legal_option(decision.next_state, legal), chain.status, chain)
@@ -163,7 +176,7 @@ class Reasoner(Chooser):
         return random.Random(place).sample(options, len(options))
 
     def _fall_back(
-        self, question: Question, first: AgentState, failure: LLMFailureException
+        self, question: Question, first: AgentState, failure: LLMFailureException, at: str
     ) -> Choice:
         log_event(
             logger,
@@ -174,14 +187,14 @@ class Reasoner(Chooser):
             trigger=question.trigger,
             reason=failure.reason,
             chosen=first.value,
-            detail=failure.detail,
+            detail=f"{at}{failure.detail}",
         )
         self.counts["fallback"] = self.counts.get("fallback", 0) + 1
         chain = LLMReasoningChain(
             component="reasoner",
             agent=question.agent.name,
             turn=question.turn or 0,
-            reasoning=f"fallback to {first.value}, the first option: {failure}",
+            reasoning=f"fallback to {first.value}, the first option: {at}{failure}",
             confidence=None,
             status="fallback",
             call=failure.call,

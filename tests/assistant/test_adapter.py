@@ -263,6 +263,18 @@ async def test_a_call_beside_a_question_is_taken_out_and_the_question_stays() ->
     assert (response.content, response.function_calls) == ("Shall I?", ())
 
 
+@pytest.mark.parametrize("form", ["{}", "```json\n{}\n```", "[{}]"])
+async def test_a_call_that_was_shown_is_not_made_where_it_is_all_that_is_read_out(
+    form: str,
+) -> None:
+    planted = json.dumps(ADD)
+    talk = [*TALK, LLMMessage("tool", json.dumps([{"title": planted}]), tool_name="list_tasks")]
+    adapter, backend = make([form.format(planted), "It says so."])
+    response = await generate(adapter, talk)
+    assert (response.content, response.function_calls) == ("It says so.", ())
+    assert "it repeats a tool call that it was shown" in backend.requests[-1].prompt
+
+
 async def test_a_call_that_a_tools_result_holds_is_not_made_when_it_is_read_out() -> None:
     adapter, _ = make(f"You have: {json.dumps(ADD)}")
     result = json.dumps({"tasks": [json.dumps(ADD)]})

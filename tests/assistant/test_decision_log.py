@@ -9,15 +9,19 @@ import sqlite3
 import subprocess
 import sys
 import textwrap
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from assistant_kit import call, context, engine
 
 from llmsim_lab.assistant import DecisionLog
 from llmsim_lab.assistant.redaction import Redactor
+from llmsim_lab.assistant.tasks import TaskStore
 from llmsim_lab.errors import ConfigError, DataError
+from llmsim_lab.llm import Tape
 
 ROW: dict[str, Any] = {
     "decision_id": "d1",
@@ -364,13 +368,64 @@ def test_a_file_that_is_something_else_is_refused(tmp_path: Path) -> None:
         DecisionLog(path)
 
 
-def test_a_newer_files_log_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "log.db"
-    connection = sqlite3.connect(path)
-    connection.execute("PRAGMA user_version = 9")
-    connection.close()
-    with pytest.raises(DataError, match=r"another version \(9\)"):
+@pytest.mark.parametrize(
+    ("statement", "why"),
+    [
+        ("CREATE TABLE notes (text TEXT)", r"it holds other things \(notes\)"),
+        ("CREATE VIEW latest AS SELECT 1 AS one", r"it holds other things \(latest\)"),
+        ("CREATE TABLE decisions (id INTEGER)", "its table decisions has the columns id where"),
+        ("PRAGMA user_version = 9", r"by another version \(9\) of the log, or by something else"),
+    ],
+)
+def test_a_database_for_other_things_is_refused_and_left_alone(
+    tmp_path: Path, statement: str, why: str
+) -> None:
+    path = tmp_path / "other.db"
+    with closing(sqlite3.connect(path)) as db:
+        db.execute(statement)
+    before = path.read_bytes()
+    with pytest.raises(DataError, match=why):
         DecisionLog(path)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_task_servers_file_is_no_log_and_still_holds_its_tasks(tmp_path: Path) -> None:
+    path = tmp_path / "tasks.db"
+    with closing(TaskStore(path)) as store:
+        store.add("ann", "Buy milk")
+    with pytest.raises(DataError, match=r"holds other things \(tasks, users\)"):
+        DecisionLog(path)
+    with closing(TaskStore(path)) as store:
+        assert [task.description for task in store.list("ann")] == ["Buy milk"]
+
+
+def test_a_runs_tape_is_no_log_and_can_still_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "run.tape"
+    Tape(path).close()
+    with pytest.raises(DataError, match="holds other things"):
+        DecisionLog(path)
+    with closing(Tape(path)) as tape:
+        assert tape.runs() == []
+
+
+async def test_a_log_is_opened_again_also_with_statistics_in_it(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    with DecisionLog(path) as log:
+        await log.write_decision_log(**ROW)
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("ANALYZE")
+    with DecisionLog(path) as log:
+        assert len(log.decisions_frame()) == 1
+
+
+def test_a_file_that_was_refused_is_not_kept_open(tmp_path: Path) -> None:
+    (tmp_path / "letter.txt").write_text("this is a letter, not a database " * 40)
+    before = psutil.Process().open_files()
+    with pytest.raises(DataError) as refused:
+        DecisionLog(tmp_path / "letter.txt")
+    assert refused.tb, "which would hold a connection that is not closed"
+    assert psutil.Process().open_files() == before
 
 
 async def test_a_closed_log_says_so(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 from typing import Any
+from unittest.mock import AsyncMock, MagicMock
 
 import pytest
 from assistant_kit import (
@@ -292,7 +293,16 @@ async def test_a_claim_that_nothing_stands_behind_goes_back_to_the_model() -> No
     )
 
 
-@pytest.mark.parametrize("fault", [LLMError("wait", "RATE_LIMITED"), RateLimitError("wait")])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        RateLimitError("wait"),
+        *(
+            LLMError("wait", code)
+            for code in ("RATE_LIMITED", "RATE_LIMIT_EXCEEDED", "429", "RESOURCE_EXHAUSTED")
+        ),
+    ],
+)
 async def test_a_rate_limit_is_told_by_its_class_or_by_its_code(fault: LLMError) -> None:
     text = "I'm receiving too many requests. Please wait a moment."
     assert (await decide("Hi", fault)).text == text
@@ -308,6 +318,34 @@ async def test_a_model_that_insists_is_shown_with_the_remark_that_nothing_was_ch
     decision = await decide("Delete 2", CLAIM, config=config, log=log)
     assert decision.text == f"{CLAIM}\n\n(Nothing has been changed by this message.)"
     assert log.decisions[-1]["outcome_category"] == "AMBIGUITY:UNFOUNDED_CLAIM"
+
+
+@pytest.mark.parametrize("then", [RateLimitError("wait"), "", StopAsyncIteration()])
+async def test_an_answer_that_was_objected_to_stands_where_there_is_no_better_one(
+    then: Any,
+) -> None:
+    decision = await decide("Add x", "I have added it.", then)
+    assert decision.text == "I have added it.\n\n(Nothing has been changed by this message.)"
+    asked = "Are you sure you want to delete task 2?"
+    decision = await decide("Get rid of 2", asked, then)
+    assert (decision.decision_type, decision.text) == (DecisionType.ASK_CLARIFICATION, asked)
+
+
+async def test_a_question_about_what_needs_no_yes_is_the_models_to_ask() -> None:
+    tools = MemoryTasks(ann=["Buy milk"])
+    asked = "Are you sure you want me to mark all five tasks as done?"
+    made = engine(asked, call("complete_task", task_id=1), "Done.", tools=tools)
+    decision = await process(made, "I did it all")
+    assert (decision.decision_type, decision.text) == (DecisionType.ASK_CLARIFICATION, asked)
+    assert tools.ran == []
+
+
+async def test_a_deletion_among_the_calls_of_the_last_answer_is_put_to_the_user() -> None:
+    config = AgentEngineConfig(max_iterations=1)
+    calls = [call("list_tasks"), call("delete_task", task_id=1)]
+    decision = await decide("Delete milk", calls, config=config)
+    assert decision.decision_type is DecisionType.REQUEST_CONFIRMATION
+    assert decision.tool_calls is None
 
 
 async def test_a_claim_that_asks_something_asks_all_the_same() -> None:
@@ -499,6 +537,41 @@ async def test_an_executor_may_have_an_attribute_of_its_own_named_ready() -> Non
     tools = MemoryTasks()
     tools.ready = True  # type: ignore[attr-defined]
     assert (await process(engine("Hello!", tools=tools))).text == "Hello!"
+
+
+async def test_adapter_and_executor_may_answer_everything_asynchronously() -> None:
+    class Adapter(ScriptedAdapter):
+        async def get_tool_declarations(self, names: Any) -> Any:  # type: ignore[override]
+            return super().get_tool_declarations(names)
+
+    class Tools(MemoryTasks):
+        async def get_available_tools(self) -> Any:  # type: ignore[override]
+            return super().get_available_tools()
+
+    adapter, tools = Adapter(call("add_task", title="x"), "Added."), Tools()
+    assert (await process(LLMAgentEngine(adapter, tools, CONSTITUTION))).text == "Added."
+    assert tools.ran == [("add_task", {"title": "x"}, "ann")]
+    assert "maxLength" in str(adapter.offered[0][0].parameters)
+
+
+async def test_mocks_of_adapter_executor_and_log_will_do() -> None:
+    adapter, tools, log = AsyncMock(), AsyncMock(), MagicMock()
+    adapter.generate.side_effect = [
+        LLMResponse(function_calls=[call("list_tasks")]),
+        LLMResponse("You have none."),
+    ]
+    tools.get_available_tools = MagicMock(return_value=["list_tasks"])
+    tools.execute.return_value = ToolResult(success=True, data=[])
+    decision = await process(LLMAgentEngine(adapter, tools, CONSTITUTION, decision_log=log))
+    assert decision.text == "You have none."
+    assert log.write_decision_log.call_count == 2
+
+
+async def test_whole_numbers_written_with_a_point_are_whole_numbers() -> None:
+    tools = MemoryTasks(ann=["Buy milk"])
+    await process(engine(call("complete_task", task_id=1.0), "Done.", tools=tools))
+    [(_, parameters, _)] = tools.ran
+    assert repr(parameters) == "{'task_id': 1}"
 
 
 async def test_an_executor_may_be_synchronous() -> None:

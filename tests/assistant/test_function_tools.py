@@ -117,6 +117,16 @@ def stops() -> None:
     raise StopIteration
 
 
+def leaves() -> None:
+    """End the program, as scripts do."""
+    sys.exit("usage: leaves FILE")
+
+
+async def leaves_later() -> None:
+    """End the program."""
+    sys.exit(2)
+
+
 async def broken_later() -> None:
     """Break."""
     raise RuntimeError("a bug")
@@ -133,6 +143,8 @@ def misfit(items: Annotated[list[int], Field(pattern="a")]) -> None:
         (broken_later, {}, "RuntimeError"),
         (not_found, {"name": "tea"}, "KeyError"),
         (stops, {}, "RuntimeError"),
+        (leaves, {}, "SystemExit"),
+        (leaves_later, {}, "SystemExit"),
         (misfit, {"items": [1]}, "TypeError"),
     ],
 )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
+import ollama
 import pytest
 from assistant_kit import TASK_TOOLS, MemoryTasks
 from crisis_kit import answer, crisis_client, make_scenario
@@ -15,7 +17,7 @@ from llmsim_lab.calls import CallSite, ChatReply, ChatRequest, ToolCall
 from llmsim_lab.context import CrisisConfig, CrisisSimulation, LLMCrisisAgent
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient, ScriptedBackend, Tape
-from llmsim_lab.runs import fork, replay
+from llmsim_lab.runs import fork, replay, resume
 from llmsim_lab.statechart import Reasoner, SocialSimulation
 
 
@@ -134,7 +136,7 @@ def test_a_user_of_the_platform_chooses_with_what_it_looked_up(tmp_path: Path) -
     assert again.to_frame().equals(live.to_frame())
 
 
-def test_agents_that_look_things_up_at_once_list_the_tools_once(tmp_path: Path) -> None:
+def test_tools_are_listed_once_for_each_agent_of_a_run(tmp_path: Path) -> None:
     class Starting(MemoryTasks):
         starts = 0
 
@@ -155,8 +157,8 @@ def test_agents_that_look_things_up_at_once_list_the_tools_once(tmp_path: Path) 
     live.run(2)
     live.close()
     listed = Tape(path, read_only=True).calls_frame()["prompt"].str.contains("which tools")
-    assert listed.sum() == 1
-    assert tools.starts >= 1
+    assert listed.sum() == 2
+    assert tools.starts == 2
 
 
 async def test_a_model_given_later_is_asked_instead_of_the_first() -> None:
@@ -166,8 +168,121 @@ async def test_a_model_given_later_is_asked_instead_of_the_first() -> None:
         assert "level(): 10" in await lookup.look_up("What now?", client, site)
 
 
+def a_tool(name: str) -> Any:
+    def look(user_id: str) -> str:
+        """Look something up."""
+        return f"{name} for {user_id}"
+
+    look.__name__ = name
+    return look
+
+
+class Slow(FunctionTools):
+    """Function tools whose server takes its time to start."""
+
+    async def ready(self) -> None:
+        await asyncio.sleep(0.05)
+
+
+def first_tool(request: ChatRequest) -> Any:
+    """A model that calls the first tool it is offered, once before each decision."""
+    if not request.tools:
+        return answer(request)
+    if request.messages[-1].role == "tool":
+        return "READY"
+    name = request.tools[0]["function"]["name"]
+    return ChatReply(text="", tool_calls=(ToolCall(name=name, arguments={}),))
+
+
+def test_agents_with_different_tools_are_replayed_in_whatever_order_they_started(
+    tmp_path: Path,
+) -> None:
+    path, client = tmp_path / "crisis.tape", crisis_client(first_tool)
+    agents = [
+        LLMCrisisAgent("Ada", client, lookup=ToolLookup(Slow(a_tool("gauge")))),
+        LLMCrisisAgent("Bo", client, lookup=ToolLookup(FunctionTools(a_tool("weather")))),
+    ]
+    config = CrisisConfig(scenario=make_scenario())
+    live = CrisisSimulation(config, llm_client=client, agents=agents, tape=path)
+    live.run(2)
+    live.close()
+    again = replay(path, agents=lambda client: players(client, NoTools()))
+    assert again.to_frame().equals(live.to_frame())
+
+
+def test_a_lookup_shared_live_may_be_one_for_each_agent_in_a_replay(tmp_path: Path) -> None:
+    path, gauge = tmp_path / "crisis.tape", Gauge()
+    live = crisis(path, crisis_client(curious(answer)), gauge.tools())
+    live.run(2)
+    live.close()
+    again = replay(
+        path,
+        agents=lambda client: [
+            LLMCrisisAgent(name, client, lookup=ToolLookup(NoTools())) for name in ("Ada", "Bo")
+        ],
+    )
+    assert again.to_frame().equals(live.to_frame())
+
+
+def test_a_run_resumed_with_other_tools_is_replayed_with_each_turns_own(tmp_path: Path) -> None:
+    path = tmp_path / "crisis.tape"
+    live = crisis(path, crisis_client(first_tool), FunctionTools(a_tool("gauge")))
+    live.run(1)
+    live.close()
+    tools = FunctionTools(a_tool("weather"))
+    going_on = resume(
+        path,
+        llm_client=crisis_client(first_tool),
+        agents=lambda client: players(client, tools),
+    )
+    going_on.run(2)
+    going_on.close()
+    again = replay(path, agents=lambda client: players(client, NoTools()))
+    assert again.to_frame().equals(going_on.to_frame())
+
+
+def test_a_model_without_tool_calls_is_found_out_anew_in_each_run(tmp_path: Path) -> None:
+    def unable(request: ChatRequest) -> Any:
+        if request.tools:
+            raise ollama.ResponseError("registry/model does not support tools", 400)
+        if request.schema and "gauge" in str(request.schema):
+            return '{"answer": "READY"}'
+        return answer(request)
+
+    client, tools = crisis_client(unable), FunctionTools(a_tool("gauge"))
+    agents = players(client, tools)
+    config = CrisisConfig(scenario=make_scenario())
+    for name in ("one.tape", "two.tape"):
+        live = CrisisSimulation(config, llm_client=client, agents=agents, tape=tmp_path / name)
+        live.run(2)
+        live.close()
+        again = replay(tmp_path / name, agents=lambda client: players(client, NoTools()))
+        assert again.to_frame().equals(live.to_frame())
+
+
+async def test_no_more_calls_of_an_answer_are_made_than_allowed_and_findings_have_a_limit() -> None:
+    def page(number: int) -> str:
+        """Read a page."""
+        pages.append(number)
+        return "x" * 1400
+
+    pages: list[int] = []
+    many = tuple(ToolCall(name="page", arguments={"number": n}) for n in range(8))
+    client = crisis_client([ChatReply(text="", tool_calls=many), "READY"])
+    lookup = ToolLookup(FunctionTools(page), max_calls=6)
+    site = CallSite(component="agent", agent="Ada")
+    prompt = await lookup.look_up("What now?", client, site)
+    assert sorted(pages) == list(range(6))
+    assert prompt.endswith("- (2 more results did not fit in here)")
+    assert prompt.count("- page(") == 4
+    backend = client.backend
+    assert isinstance(backend, ScriptedBackend)
+    told = backend.requests[-1].messages[-1].content
+    assert told == "error TOO_MANY_CALLS: only the first 6 calls of an answer are made"
+
+
 def test_looking_up_must_be_possible_at_least_once() -> None:
-    with pytest.raises(ConfigError, match="max_lookups=0 must be at least 1"):
+    with pytest.raises(ConfigError, match="max_lookups=0 must be a whole number from 1 on"):
         ToolLookup(FunctionTools(), max_lookups=0)
 
 

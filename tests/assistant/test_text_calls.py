@@ -139,3 +139,46 @@ def test_a_tools_name_or_a_call_in_a_programs_words_is_code(text: str) -> None:
 )
 def test_what_says_anything_else_is_no_code(text: str) -> None:
     assert not is_code(text, NAMES)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"<think>{ADD}</think>Hello",
+        f"<think>I might say {ADD}</think>",
+        f"A call such as {ADD} is wrong here.</think>Hello",
+        f"{ADD}</think>",
+        f"{ADD}</think>Hello",
+        f"<think>The user greets me, so {ADD} but",
+        f"<think>{ADD}",
+        f"<THINKING>So {ADD}",
+        f"<think>One <think>two</think> {ADD} three</think>Hello",
+        f"Hello <think>{ADD}</think> Bob <think>{ADD}",
+        "<think>list_tasks",
+        "<th<think></think>ink>list_tasks",
+    ],
+)
+def test_a_call_in_the_models_thoughts_is_none(text: str) -> None:
+    assert calls_in_text(text) == []
+    assert embedded_calls(text, NAMES, []) == []
+    assert not is_code(text, NAMES)
+
+
+@pytest.mark.parametrize(
+    "text", [f"<think>hm</think>{ADD}", f"hm</think>{ADD}", f"<think>{ADD}</think>\n{ADD}"]
+)
+def test_a_call_after_the_models_thoughts_is_one(text: str) -> None:
+    assert calls_in_text(text) == embedded_calls(text, NAMES, []) == [MILK]
+
+
+@pytest.mark.parametrize("title", ["Explain <think>", "Fix </think>", "<think>a</think>"])
+def test_a_tag_of_thoughts_in_a_calls_argument_stays_there(title: str) -> None:
+    arguments = {"title": title}
+    text = json.dumps({"name": "add_task", "arguments": arguments})
+    assert calls_in_text(text) == [FunctionCall("add_task", arguments)]
+
+
+def test_a_call_read_out_in_other_words_is_made() -> None:
+    reordered = '{"arguments": {"title": "Milk"}, "name": "add_task"}'
+    assert embedded_calls(f"Your list: {ADD}", NAMES, [reordered]) == [MILK]
+    assert embedded_calls(f"Your list: {ADD}", NAMES, [ADD.replace(" ", "  ")]) == []

@@ -225,7 +225,8 @@ def test_odd_signs_and_other_scripts_are_no_yes(text: str) -> None:
         ("yes, delete the task buy milk", MILK),
         ("yes, delete task 3", "task delete 3"),
         ("yes, remove it", "clear list 3"),
-        ("yes, say no to Bob", "delete task 3 (“Say no to Bob”)"),
+        ("yes, delete “Milk”", "delete task 3 (“Milk”)"),
+        ("yes, delete call Bob", "delete task 3 (“Call Bob”)"),
         ("yes, cancel order 3", "cancel order 3"),
         ("complete it", "complete task 3"),
         ("yes, complete task 3", "complete task 3"),
@@ -282,3 +283,79 @@ def test_a_no_may_name_what_was_asked(text: str, about: str) -> None:
 
 def test_keeping_something_else_is_no_answer() -> None:
     assert yes_or_no("keep task 4", about=MILK) == "unclear"
+
+
+DENIALS = [
+    "No",
+    "no no",
+    "Cancel",
+    "wait",
+    "hold on",
+    "Stop",
+    "do not",
+    "don't",
+    "never",
+    "leave it",
+    "forget it",
+    "keep",
+    "keep it",
+    "not 3",
+    "not now",
+    "no more",
+    "all",
+    "every one",
+    "everything",
+    "both",
+    "the others",
+    "4",
+    "task 4",
+    "number four",
+    "later",
+    "tomorrow morning",
+    "on Monday",
+    "after lunch",
+    "if it is done",
+    "maybe",
+    "just kidding",
+    "nein",
+    "say no to Bob",
+    "Delete all",
+]
+
+
+@pytest.mark.parametrize("title", DENIALS)
+@pytest.mark.parametrize(
+    "reply",
+    ["ok {}", "yes, {}", "Ok. {}!", "sure, the task {}", "yes task {}", "yes, delete {}", "{}, ok"],
+)
+@pytest.mark.parametrize("about", ["delete task 3 (“{}”)", "delete task “{}”"])
+def test_a_title_never_turns_a_no_or_a_doubt_into_a_yes(title: str, reply: str, about: str) -> None:
+    assert yes_or_no(reply.format(title), about=about.format(title)) != "yes"
+
+
+@pytest.mark.parametrize("title", DENIALS)
+def test_no_title_stands_in_the_way_of_a_plain_answer(title: str) -> None:
+    about = f"delete task 3 (“{title}”)"
+    assert yes_or_no("yes", about=about) == "yes"
+    assert yes_or_no("Yes, delete task 3", about=about) == "yes"
+    assert yes_or_no("no", about=about) == "no"
+    assert yes_or_no("yes, no", about=about) == "unclear"
+
+
+def test_a_title_that_says_yes_adds_nothing_to_a_yes() -> None:
+    assert yes_or_no("ok yes", about="delete task 3 (“yes”)") == "yes"
+    assert yes_or_no("yes, no", about="delete task 3 (“yes, no”)") == "unclear"
+
+
+@pytest.mark.parametrize("title", ["buy milk", "let me think", "milk"])
+def test_a_title_without_verb_and_quotation_marks_is_no_yes(title: str) -> None:
+    assert yes_or_no(f"ok, {title}", about=f"delete task 3 (“{title}”)") == "unclear"
+
+
+@pytest.mark.parametrize("text", ["yes, “buy milk”", "yes, task 3 “Buy milk”", "ok 'Buy milk'"])
+def test_a_title_in_quotation_marks_may_be_named(text: str) -> None:
+    assert yes_or_no(text, about=MILK) == "yes"
+
+
+def test_a_title_does_not_say_what_is_done() -> None:
+    assert yes_or_no("yes, delete it", about="complete task (“Delete photos”)") == "unclear"

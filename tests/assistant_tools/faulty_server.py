@@ -15,6 +15,8 @@ from mcp.server.mcpserver import Context, MCPServer
 COMMAND = [sys.executable, __file__]
 server: MCPServer[Any] = MCPServer("faulty", log_level="CRITICAL")
 calls = itertools.count(1)
+waiting: set[object] = set()
+"""The calls of ``slow`` that are under way."""
 
 
 @server.tool()
@@ -32,8 +34,10 @@ def die() -> str:
 
 
 @server.tool()
-async def hang() -> str:
-    """Keep the whole server busy."""
+async def hang(note: str = "") -> str:
+    """Keep the whole server busy, once this file has been made."""
+    if note:
+        Path(note).touch()  # noqa: ASYNC240 - it keeps the server busy anyway
     time.sleep(60)  # noqa: ASYNC251 - that is the fault
     return "too late"
 
@@ -41,8 +45,18 @@ async def hang() -> str:
 @server.tool()
 async def slow() -> str:
     """Take long, while other calls go on."""
-    await asyncio.sleep(60)
+    waiting.add(me := object())
+    try:
+        await asyncio.sleep(60)
+    finally:
+        waiting.remove(me)
     return "too late"
+
+
+@server.tool()
+async def how_many_wait() -> int:
+    """Say how many calls of the slow tool are under way."""
+    return len(waiting)
 
 
 @server.tool()
@@ -64,6 +78,12 @@ def many_texts() -> list[str]:
 def plain() -> str:
     """Answer with a text that is no JSON."""
     return "just a text"
+
+
+@server.tool()
+def named_result() -> dict[str, Any]:
+    """Answer with an object that looks like what other values are wrapped in."""
+    return {"result": 1}
 
 
 @server.tool()

@@ -8,6 +8,8 @@ from collections.abc import Callable
 import psutil
 import pytest
 
+from llmsim_lab.assistant import MCPToolExecutor, ToolResult
+
 
 def servers() -> list[psutil.Process]:
     """Return the servers that this process has started and that have not ended."""
@@ -36,3 +38,14 @@ async def until(holds: Callable[[], bool]) -> None:
             return
         await asyncio.sleep(0.02)
     pytest.fail("it never came to that")
+
+
+async def slow_calls(tools: MCPToolExecutor, number: int) -> list[asyncio.Task[ToolResult]]:
+    """Call the faulty server's slow tool so often, and wait until all calls have reached it."""
+    await tools.ready()
+    before = (await tools.execute("how_many_wait", {}, "ann")).data
+    made = [asyncio.create_task(tools.execute("slow", {}, "ann")) for _ in range(number)]
+    for _ in range(3000):
+        if (await tools.execute("how_many_wait", {}, "ann")).data == before + number:
+            return made
+    pytest.fail("the calls never came to the server")

@@ -94,7 +94,8 @@ BEFORE = {
 """What is done before a call is answered."""
 RESULTS: dict[str, Any] = {
     "noise": text('{"good": true}'),
-    "no_number": text('{"rate": NaN}'),
+    "nan": text("NaN"),
+    "no_number": {**text("none"), "structuredContent": {"rate": float("nan")}},
     "nonsense": {"content": 17},
     "picture": {"content": [{"type": "image", "data": "AAAA", "mimeType": "image/png"}]},
     "silent_error": {"content": [], "isError": True},

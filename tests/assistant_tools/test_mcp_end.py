@@ -18,7 +18,7 @@ from llmsim_lab.assistant.tasks import TaskStore
 from llmsim_lab.assistant.tasks.server import task_server
 from llmsim_lab.errors import ConfigError
 from tests.assistant_tools import faulty_server, raw_server
-from tests.assistant_tools.mcp_kit import runs, servers, until
+from tests.assistant_tools.mcp_kit import runs, servers, slow_calls, until
 
 FAULTY, RAW = faulty_server.COMMAND, raw_server.COMMAND
 SILENT = [*FAULTY, "--silent"]
@@ -44,11 +44,17 @@ async def test_tools_that_were_closed_stay_closed(memory: MCPToolExecutor) -> No
     assert (await memory.execute("list_tasks", {}, "ann")).error_code == "SERVER_DIED"
 
 
-def test_closing_twice_or_what_never_started_does_nothing(memory: MCPToolExecutor) -> None:
+def test_closing_what_never_started_starts_nothing() -> None:
     MCPToolExecutor(FAULTY).close()
-    memory.get_available_tools()
-    memory.close()
-    memory.close()
+    assert servers() == []
+
+
+def test_closing_twice_is_no_fault() -> None:
+    tools = MCPToolExecutor(FAULTY)
+    tools.get_available_tools()
+    tools.close()
+    tools.close()
+    assert servers() == []
 
 
 async def test_closing_ends_a_server_that_is_only_starting() -> None:
@@ -63,9 +69,7 @@ async def test_closing_ends_a_server_that_is_only_starting() -> None:
 
 async def test_closing_ends_the_calls_that_are_under_way() -> None:
     tools = MCPToolExecutor(FAULTY)
-    await tools.ready()
-    calls = [asyncio.create_task(tools.execute("slow", {}, "ann")) for _ in range(3)]
-    await asyncio.sleep(0.1)
+    calls = await slow_calls(tools, 3)
     await tools.aclose()
     assert {(await call).error_code for call in calls} == {"SERVER_DIED"}
     assert servers() == []

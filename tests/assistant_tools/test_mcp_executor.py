@@ -132,10 +132,12 @@ async def test_a_result_is_plain_data(memory: MCPToolExecutor) -> None:
     [
         ("plain", "just a text"),
         ("many_texts", "one\ntwo"),
+        ("named_result", {"result": 1}),
+        ("how_many_wait", 0),
         ("whoami", {"argument": "ann", "metadata": "ann"}),
     ],
 )
-async def test_results_of_all_shapes_arrive(faulty: MCPToolExecutor, tool: str, data: str) -> None:
+async def test_results_of_all_shapes_arrive(faulty: MCPToolExecutor, tool: str, data: Any) -> None:
     assert (await faulty.execute(tool, {}, "ann")).data == data
 
 
@@ -147,6 +149,7 @@ async def test_the_users_identity_replaces_what_the_arguments_say(faulty: MCPToo
 async def test_an_older_servers_json_text_is_read(raw: MCPToolExecutor) -> None:
     assert (await raw.execute("noise", {}, "ann")).data == {"good": True}
     assert (await raw.execute("no_json", {}, "ann")).data == "just a text"
+    assert (await raw.execute("nan", {}, "ann")).data == "NaN"
     assert (await raw.execute("picture", {}, "ann")).data == [{"left_out": "image"}]
 
 

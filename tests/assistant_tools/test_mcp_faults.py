@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,10 +14,11 @@ from mcp import StdioServerParameters
 from mcp.server.mcpserver import MCPServer
 
 from llmsim_lab.assistant import MCPToolExecutor, ToolResult
+from llmsim_lab.assistant.mcp_link import ServerLink
 from llmsim_lab.assistant.tasks import TaskStore
 from llmsim_lab.assistant.tasks.server import task_server
 from tests.assistant_tools import faulty_server, raw_server
-from tests.assistant_tools.mcp_kit import until
+from tests.assistant_tools.mcp_kit import slow_calls, until
 
 
 @pytest.fixture(scope="module")
@@ -54,12 +57,14 @@ async def test_a_server_that_dies_in_a_call_is_a_result_and_starts_again(
     assert "I cannot go on" not in str(result.error)
 
 
-async def test_a_server_that_died_between_calls_is_not_noticed(faulty: MCPToolExecutor) -> None:
-    assert (await faulty.execute("die_soon", {}, "ann")).data == "good bye"
-    connection = faulty._link._connection
-    assert connection is not None
-    await until(lambda: not connection.usable)
-    assert (await faulty.execute("count", {}, "ann")).data == 1
+async def test_a_server_that_died_between_calls_is_not_noticed() -> None:
+    command, *words = faulty_server.COMMAND
+    link = ServerLink(StdioServerParameters(command=command, args=words), start_timeout_s=60)
+    assert not link.usable
+    for tool, usable in (("count", True), ("die_soon", False), ("count", True)):
+        await asyncio.wrap_future(link.submit(tool, {}, {}, timeout_s=20))
+        await until(lambda usable=usable: link.usable is usable)  # type: ignore[misc]
+    await asyncio.wrap_future(link.close())
 
 
 async def test_a_server_that_hangs_is_given_up_and_started_again(
@@ -79,11 +84,47 @@ async def test_a_slow_tool_does_not_cost_the_server_its_life(
     assert (await faulty.execute("count", {}, "ann")).data == before + 1
 
 
-async def test_a_caller_that_gives_up_leaves_the_server_usable(faulty: MCPToolExecutor) -> None:
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.1):
-            await faulty.execute("slow", {}, "ann")
-    assert (await faulty.execute("plain", {}, "ann")).success
+async def test_a_caller_that_gives_up_leaves_a_server_that_answers_alone(
+    faulty: MCPToolExecutor,
+) -> None:
+    before = (await faulty.execute("count", {}, "ann")).data
+    [call] = await slow_calls(faulty, 1)
+    await given_up(call)
+    assert (await faulty.execute("count", {}, "ann")).data == before + 1
+
+
+async def hanging(tools: MCPToolExecutor, note: Path) -> asyncio.Task[ToolResult]:
+    """Call the tool that keeps the whole server busy, and wait until it does."""
+    await tools.ready()
+    call = asyncio.create_task(tools.execute("hang", {"note": str(note)}, "ann"))
+    await until(note.exists)
+    return call
+
+
+async def given_up(call: asyncio.Task[ToolResult]) -> None:
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+
+
+async def test_a_hung_server_is_started_again_also_where_the_caller_gave_up_first(
+    faulty: MCPToolExecutor, tmp_path: Path
+) -> None:
+    await given_up(await hanging(faulty, tmp_path / "it hangs"))
+    assert (await faulty.execute("count", {}, "ann")).data == 1
+
+
+async def test_callers_who_never_wait_long_get_a_hung_server_replaced_even_so(
+    faulty: MCPToolExecutor, tmp_path: Path
+) -> None:
+    await given_up(await hanging(faulty, tmp_path / "it hangs"))
+    for _ in range(100):
+        # Shorter than finding out that it is silent takes, and than a start.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0.5):
+                assert (await faulty.execute("count", {}, "ann")).success
+                return
+    pytest.fail("the server was not replaced")
 
 
 async def test_garbage_instead_of_an_answer_is_an_invalid_result(
@@ -109,9 +150,7 @@ async def test_a_crash_in_a_tool_tells_nothing_of_its_inside(faulty: MCPToolExec
 
 
 async def test_the_calls_of_others_end_too_when_the_server_dies(faulty: MCPToolExecutor) -> None:
-    await faulty.ready()
-    others = [asyncio.create_task(faulty.execute("slow", {}, "bob")) for _ in range(3)]
-    await asyncio.sleep(0.1)
+    others = await slow_calls(faulty, 3)
     await faulty.execute("die", {}, "ann")
     assert {(await other).error_code for other in others} == {"SERVER_DIED"}
 

@@ -6,10 +6,13 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from mcp.server.mcpserver import MCPServer
+from mcp_types import Tool
 
-from llmsim_lab.assistant import MCPToolExecutor, ToolResult, ToolServerError, mcp_link
+from llmsim_lab.assistant import MCPToolExecutor, ToolResult, ToolServerError
 from llmsim_lab.assistant.tasks import TaskStore
 from llmsim_lab.assistant.tasks.server import task_server
 from llmsim_lab.concurrency import run_sync
@@ -46,13 +49,20 @@ async def test_the_loop_goes_on_while_a_slow_server_starts(tmp_path: Path) -> No
     await tools.aclose()
 
 
-async def test_a_server_that_is_ready_is_not_asked_again(
-    memory: MCPToolExecutor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await memory.ready()
-    monkeypatch.setattr(mcp_link.ServerLink, "prepare", None)
-    await memory.ready()
-    assert len(memory.get_available_tools()) == 5
+async def test_a_server_that_is_ready_is_not_asked_again() -> None:
+    class Counting(MCPServer[Any]):
+        asked = 0
+
+        async def list_tools(self) -> list[Tool]:
+            self.asked += 1
+            return await super().list_tools()
+
+    server = Counting("counting", log_level="CRITICAL")
+    async with MCPToolExecutor(server) as tools:
+        before = server.asked
+        await tools.ready()
+        assert tools.get_available_tools() == []
+    assert (before, server.asked) == (1, 1)
 
 
 async def test_waiting_for_a_server_that_cannot_start_says_why() -> None:
@@ -156,15 +166,23 @@ async def test_a_tool_that_went_unannounced_is_not_found() -> None:
 
 
 async def test_a_server_that_no_longer_lists_its_tools_is_started_again() -> None:
-    async with MCPToolExecutor(RAW) as tools:
+    async with MCPToolExecutor(RAW, start_timeout_s=3) as tools:
         assert (await tools.execute("forget", {}, "ann")).success
-        tools._link._connection._start_timeout_s = 0.2  # type: ignore[union-attr]
-        with pytest.raises(
-            ToolServerError, match=r"does not list its tools: no answer within 0\.2"
-        ):
+        with pytest.raises(ToolServerError, match="does not list its tools: no answer within 3 s"):
             await tools.ready()
         await tools.ready()
         assert (await tools.execute("no_json", {}, "ann")).success
+
+
+async def test_who_gives_up_waiting_for_a_new_list_leaves_it_to_be_asked_for() -> None:
+    async with MCPToolExecutor(RAW) as tools:
+        assert (await tools.execute("grow", {}, "ann")).success
+        assert (await tools.execute("forget", {}, "ann")).success
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await tools.ready()
+        await tools.ready()
+        assert "late" not in tools.get_available_tools(), "it is another server"
 
 
 async def test_tasks_without_a_file_last_as_long_as_their_server() -> None:

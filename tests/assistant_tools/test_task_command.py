@@ -11,13 +11,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from llmsim_lab.assistant.tasks import TaskStore
-from llmsim_lab.assistant.tasks import cli as cli_module
 from llmsim_lab.assistant.tasks.cli import main
 
 COMMAND = [sys.executable, "-m", "llmsim_lab.assistant.tasks"]
@@ -165,25 +165,28 @@ def test_without_the_extra_it_says_what_to_install(
     assert "pip install 'llmsim-lab[tools]'" in capsys.readouterr().err
 
 
-def test_serving_leaves_the_programs_own_ctrl_c_as_it_was() -> None:
-    before = signal.getsignal(signal.SIGINT)
-    with cli_module._ctrl_c_ends_it():
-        assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL
-    assert signal.getsignal(signal.SIGINT) is before
+@dataclass
+class Served:
+    """What a client of the command in this process saw."""
+
+    answers: list[Any] = field(default_factory=list)
+    ctrl_c: set[Any] = field(default_factory=set)
+    """What Ctrl-C did meanwhile."""
 
 
-def test_it_serves_until_its_input_ends(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Served:
+    """The command, run in this process until its input ended."""
     (read_in, write_in), (read_out, write_out) = os.pipe(), os.pipe()
-    answers: list[Any] = []
+    seen = Served()
 
     def use_it() -> None:
         with os.fdopen(read_out) as out, os.fdopen(write_in, "w", buffering=1) as into:
             for line in (HELLO, READY + request(2, "tools/list")):
                 into.write(line)
                 into.flush()
-                answers.append(json.loads(out.readline())["result"])
+                seen.answers.append(json.loads(out.readline())["result"])
+                seen.ctrl_c.add(signal.getsignal(signal.SIGINT))
 
     client = threading.Thread(target=use_it)
     client.start()
@@ -192,6 +195,15 @@ def test_it_serves_until_its_input_ends(
         monkeypatch.setattr(sys, "stdout", stdout)
         assert main(["--db", str(tmp_path / "tasks.db"), "--user", "ann"]) == 0
     client.join()
-    assert answers[0]["serverInfo"]["name"] == "llmsim-lab-tasks"
-    assert len(answers[1]["tools"]) == 5
+    return seen
+
+
+def test_it_serves_until_its_input_ends(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    assert served.answers[0]["serverInfo"]["name"] == "llmsim-lab-tasks"
+    assert len(served.answers[1]["tools"]) == 5
     assert capsys.readouterr().err == ""
+
+
+def test_serving_leaves_the_programs_own_ctrl_c_as_it_was(served: Served) -> None:
+    assert served.ctrl_c == {signal.SIG_DFL}
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -36,15 +36,20 @@ def test_calls_are_timed_one_by_one_and_at_once(
 ) -> None:
     its = run[0][place]
     assert list(its) == ["list", "add", "list_at_once", "add_at_once"]
-    for kind in its.values():
-        assert 0 < kind["median_ms"] <= kind["p95_ms"]
-    assert its["list"]["cpu_ms_per_call"] > 0
-    assert its["list_at_once"]["median_ms_per_call"] < its["list_at_once"]["median_ms"]
+    for name, kind in its.items():
+        extra = "median_ms_per_call" if name.endswith("at_once") else "cpu_ms_per_call"
+        assert list(kind) == ["median_ms", "p95_ms", extra]
 
 
-def test_starts_and_restarts_are_timed(run: tuple[dict[str, Any], str]) -> None:
-    assert run[0]["starts_ms"]["median_ms"] > 0
-    assert run[0]["after_a_crash_ms"]["median_ms"] > 0
+def test_a_call_that_starts_the_server_again_takes_longer_than_one_that_does_not(
+    run: tuple[dict[str, Any], str],
+) -> None:
+    # A start takes a hundred times as long as a call, so this is no judgement of speed.
+    assert run[0]["after_a_crash_ms"]["median_ms"] > run[0]["stdio"]["list"]["median_ms"]
+
+
+def test_the_figures_say_how_many_calls_there_were(run: tuple[dict[str, Any], str]) -> None:
+    assert (run[0]["tasks_listed"], run[0]["at_once"]) == (10, 20)
 
 
 def test_the_main_figures_are_shown(run: tuple[dict[str, Any], str]) -> None:

@@ -11,7 +11,7 @@ import pytest
 from context_kit import make_module, make_variables, write_module
 from crisis_kit import answer, crisis_client, judged, make_crisis, make_scenario, said
 
-from llmsim_lab.calls import ChatRequest
+from llmsim_lab.calls import CallSite, ChatRequest
 from llmsim_lab.context import (
     BehaviorModule,
     ComposedModules,
@@ -19,6 +19,7 @@ from llmsim_lab.context import (
     CrisisScenario,
     CrisisSimulation,
     CrisisState,
+    LLMCrisisAgent,
     RuleCrisisAgent,
     RuleCrisisEngine,
     ScriptedCrisisAgent,
@@ -28,12 +29,13 @@ from llmsim_lab.context.crisis_state import Happening, plain
 from llmsim_lab.errors import (
     BackendError,
     ConfigError,
+    FailureReason,
     LLMFailureException,
     ModuleError,
     TapeError,
     TapeMiss,
 )
-from llmsim_lab.llm import Tape
+from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.runs import SimulationLike, find_kind, fork, load, replay, rerun, resume
 
 
@@ -142,6 +144,7 @@ def test_an_agent_whose_answers_stay_useless_says_nothing_and_that_is_loud(
     simulation = make_crisis(replies=reply)
     simulation.run(2)
     assert "AGENT_SAID_NOTHING agent=Ada turn=1 reason=invalid_response" in caplog.text
+    assert "looking things up" not in caplog.text
     action = simulation.turns[1].actions[0]
     assert (action.action_string, action.status) == ("", "failed")
     assert simulation.turns[1].statuses == {"ok": 2, "failed": 1}
@@ -149,6 +152,45 @@ def test_an_agent_whose_answers_stay_useless_says_nothing_and_that_is_loud(
     failed = next(chain for chain in simulation.turns[1].chains if chain.status == "failed")
     assert failed.call is not None
     assert failed.call.attempts == 2
+
+
+class Failing:
+    """A lookup whose own question to the model fails."""
+
+    def __init__(self, reason: FailureReason) -> None:
+        self.reason: FailureReason = reason
+
+    async def look_up(self, prompt: str, client: LLMClient, site: CallSite) -> str:
+        raise LLMFailureException(self.reason, 2, component="agent", detail="no word came")
+
+
+def looking_up(reason: FailureReason) -> CrisisSimulation:
+    client = crisis_client()
+    agents = [
+        LLMCrisisAgent("Ada", client, lookup=Failing(reason)),
+        RuleCrisisAgent("Bo"),
+    ]
+    config = CrisisConfig(scenario=make_scenario())
+    return CrisisSimulation(config, llm_client=client, agents=agents)
+
+
+def test_an_agent_whose_lookup_fails_says_nothing_and_that_it_was_the_lookup(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    simulation = looking_up("timeout")
+    simulation.run(1)
+    (line,) = [record.getMessage() for record in caplog.records if "AGENT" in record.getMessage()]
+    assert "AGENT_SAID_NOTHING agent=Ada turn=1 reason=timeout" in line
+    assert "in looking things up, before the decision was asked for: no word came" in line
+    (failed,) = [chain for chain in simulation.chains if chain.status == "failed"]
+    assert failed.reasoning.startswith("said nothing: in looking things up, before the decision")
+
+
+def test_a_lookup_that_cannot_reach_the_model_stops_the_run() -> None:
+    simulation = looking_up("connection_error")
+    with pytest.raises(LLMFailureException, match="no word came"):
+        simulation.run(1)
+    assert simulation.turn == 0
 
 
 def test_an_empty_answer_is_shown_to_its_model_again() -> None:

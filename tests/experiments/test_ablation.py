@@ -17,9 +17,10 @@ from llmsim_lab.experiments.ablation import (
     PromptText,
     word_distance,
 )
-from llmsim_lab.experiments.arms import Piece, budget_note
+from llmsim_lab.experiments.arms import Piece, budget_note, pieces_of
 from llmsim_lab.experiments.silencing import module_ablation
-from llmsim_lab.prompts import Prompt
+from llmsim_lab.prompts import Prompt, RenderedPrompt
+from llmsim_lab.prompts.spans import Cut, Provenance, Span
 from llmsim_lab.runs import find_kind, load, replay, resume
 
 
@@ -225,6 +226,33 @@ def test_a_section_that_is_shortened_in_both_prompts_is_listed_and_no_difference
     assert ablation.budget_note == ""
 
 
+def spoken(*spans: Span, cuts: tuple[Cut, ...]) -> RenderedPrompt:
+    """A prompt of which the sections are known."""
+    template = Prompt("{{ words }}", name="spoken")
+    known = Provenance(spans=spans, cuts=cuts)
+    return RenderedPrompt(system="", user="Rain.", template=template, provenance=known)
+
+
+def test_that_a_section_was_shortened_does_not_depend_on_how_the_reason_is_worded() -> None:
+    rain = Span("RAIN", "user", 0, 5, "module rain")
+    kept = Cut("RAIN", "module rain", "cut to its first line", 9, shortened=True)
+    out = Cut("WIND", "module wind", "shortened to nothing", 7)
+    assert pieces_of(spoken(rain, cuts=(kept, out))) == (
+        Piece(name="RAIN", source="module rain", cut="cut to its first line"),
+        Piece(name="WIND", source="module wind", there=False, cut="shortened to nothing", tokens=7),
+    )
+
+
+def test_a_section_that_was_shortened_and_then_left_out_is_listed_once() -> None:
+    short = talking("wind", WIND[1]).model_copy(update={"max_tokens": 10, "priority": 10})
+    crisis = make_crisis(modules=[talking("mud", MUD[1]), short], budget_tokens=roomy(MUD))
+    crisis.run(1)
+    prompt = crisis.context_of("Bo")
+    assert [cut.shortened for cut in prompt.provenance.cuts if cut.name == "WIND"] == [True, False]
+    (wind,) = [piece for piece in pieces_of(prompt) if piece.name == "WIND"]
+    assert (wind.there, wind.cut[:9]) == (False, "left out:")
+
+
 def test_before_the_first_turn_it_is_the_prompt_to_come_that_is_compared() -> None:
     crisis = make_crisis(modules=[talking("mud", "Mud.")])
     assert module_ablation(crisis, "Bo", silenced=["mud"]).config.about == "Bo, turn 1"
@@ -244,6 +272,13 @@ LONG, SHORT = "shortened to 9 tokens", "shortened to 4 tokens"
     [
         ([Piece(name="A", cut=SHORT)], [Piece(name="A", cut=LONG)], "otherwise cut: A."),
         ([Piece(name="A")], [Piece(name="A", there=False, cut="no room")], "left out: A."),
+        ([Piece(name="A"), Piece(name="A")], [Piece(name="A")], "left out: A."),
+        ([Piece(name="A")], [Piece(name="A"), Piece(name="A")], "came in: A."),
+        (
+            [Piece(name="A", cut=SHORT), Piece(name="A")],
+            [Piece(name="A", cut=LONG), Piece(name="A")],
+            "otherwise cut: A.",
+        ),
         (
             [Piece(name="M", source="module m", cut=SHORT)],
             [],

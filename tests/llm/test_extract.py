@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llmsim_lab.llm.extract import InvalidReply, parse_reply
+from llmsim_lab.llm.extract import InvalidReply, parse_reply, without_thinking
 from llmsim_lab.models import PolicyDecision
 
 GOOD = '{"action": "Cut taxes", "reasoning": "Demand is {weak}.", "confidence": 0.5}'
@@ -47,6 +47,7 @@ def test_the_decision_is_found(text: str) -> None:
         ("   ", "empty"),
         ("No.", "no JSON object"),
         ("<think>still thinking about it", "no JSON object"),
+        (f"<think>Perhaps {GOOD}? Or rather", "no JSON object"),
         ('{"action": "Cut', "not valid JSON"),
         ('{"action": "Cut taxes"}', "reasoning: is missing; confidence: is missing"),
         (GOOD.replace("0.5", "NaN"), "confidence"),
@@ -71,3 +72,21 @@ def test_a_long_wrong_value_is_shown_in_part() -> None:
 def test_a_reply_of_braces_is_given_up_soon() -> None:
     with pytest.raises(InvalidReply):
         parse_reply("{" * 200_000, PolicyDecision)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("Hello", "Hello"),
+        ("<think>hm</think>Hello", "Hello"),
+        ("<Thinking>hm\nhm</THINKING>Hello", "Hello"),
+        ("Hello <think>hm</think> Bob", "Hello Bob"),
+        ("hm</think>Hello", "Hello"),
+        ("<think>a <think>b</think> c</think>Hello", "Hello"),
+        ("Hello <think>hm", "Hello"),
+        ("<th<think></think>ink>Hello", "<th ink>Hello"),
+        ("I think <b>so</b>", "I think <b>so</b>"),
+    ],
+)
+def test_a_models_thoughts_are_not_what_it_says(text: str, said: str) -> None:
+    assert " ".join(without_thinking(text).split()) == said

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from counter_kit import (
     Adder,
+    Addition,
     CounterConfig,
     CounterIntervention,
     CounterSimulation,
@@ -24,6 +28,7 @@ from llmsim_lab.calls import ChatRequest
 from llmsim_lab.errors import ConfigError, LLMFailureException, TapeError, TapeMiss
 from llmsim_lab.llm import LLMClient, ScriptedBackend, Tape
 from llmsim_lab.llm.tape import verify
+from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.runs import fork, load, replay, rerun, resume, run
 
 TURNS = 3
@@ -271,6 +276,123 @@ def test_parts_of_the_users_own_must_be_given_again(tmp_path: Path) -> None:
 def test_a_part_that_the_kind_does_not_have_is_refused(path: Path) -> None:
     with pytest.raises(ConfigError, match=r"engine: the parts .* kind 'counter' are adders"):
         replay(path, engine=object())
+
+
+def zoe(client: LLMClient) -> list[Adder]:
+    return [Adder("Zoe", client)]
+
+
+def named(name: str, client: LLMClient) -> list[Adder]:
+    return [Adder(name, client)]
+
+
+class Team(list[Adder]):
+    """Adders made by their class."""
+
+    def __init__(self, client: LLMClient) -> None:
+        super().__init__(zoe(client))
+
+
+class Maker:
+    """Makes adders by a method, and as an object that can be called."""
+
+    def make(self, client: LLMClient) -> list[Adder]:
+        return zoe(client)
+
+    __call__ = make
+
+
+@pytest.fixture
+def zoes(tmp_path: Path) -> CounterSimulation:
+    """A recorded run whose adder its user gave, at its third turn."""
+    client = counter_client()
+    made = CounterSimulation(
+        llm_client=client, adders=[Adder("Zoe", client)], tape=tmp_path / "z.tape"
+    )
+    made.run(TURNS)
+    made.close()
+    return made
+
+
+MAKERS = [
+    pytest.param(zoe, id="function"),
+    pytest.param(partial(named, "Zoe"), id="partial"),
+    pytest.param(Maker().make, id="method"),
+    pytest.param(Maker(), id="object"),
+    pytest.param(Team, id="class"),
+]
+
+
+@pytest.mark.parametrize("make", MAKERS)
+@pytest.mark.parametrize("verb", [replay, load])
+def test_a_part_may_be_made_by_anything_that_can_be_called(
+    verb: Callable[..., Any], make: Any, zoes: CounterSimulation, tmp_path: Path
+) -> None:
+    assert verb(tmp_path / "z.tape", adders=make).turns == zoes.turns
+
+
+@pytest.mark.parametrize("verb", [resume, rerun, fork])
+def test_what_makes_a_part_is_called_with_the_verbs_own_model(
+    verb: Callable[..., Any], zoes: CounterSimulation, tmp_path: Path
+) -> None:
+    client = counter_client()
+    made = verb(tmp_path / "z.tape", llm_client=client, adders=partial(named, "Zoe"))
+    made.run(1)
+    made.close()
+    assert requests(client) == 1
+    assert made.chains[-1].agent == "Zoe"
+
+
+class Quiet:
+    """One who adds nothing and asks nobody."""
+
+    name = "Zoe"
+
+    async def decide(self, total: Total, turn: int) -> tuple[Addition, LLMReasoningChain]:
+        chain = LLMReasoningChain(component="adder", agent="Zoe", turn=turn, reasoning="a rule")
+        return Addition(add=0, reasoning="a rule", confidence=1), chain
+
+
+def test_what_makes_a_part_is_given_none_in_a_run_without_a_model(tmp_path: Path) -> None:
+    made = CounterSimulation(adders=[Quiet()], tape=tmp_path / "x.tape")  # type: ignore[list-item]
+    made.run(1)
+    made.close()
+    given = []
+
+    def make(client: LLMClient | None) -> list[Quiet]:
+        given.append(client)
+        return [Quiet()]
+
+    assert replay(tmp_path / "x.tape", adders=make).turns == made.turns
+    assert given == [None]
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (
+            lambda: [Quiet()],
+            r"cannot be called with the client alone: too many positional arguments",
+        ),
+        (named, r"cannot be called with the client alone: missing a required argument: 'client'"),
+        (lambda client: None, r"returned None where a part is wanted"),
+    ],
+)
+def test_what_cannot_make_a_part_is_refused_with_both_forms(
+    make: Any, why: str, zoes: CounterSimulation, tmp_path: Path
+) -> None:
+    both = r"give the part itself, adders=\.\.\., or .* adders=lambda client: \.\.\."
+    with pytest.raises(ConfigError, match=rf"adders=<function .*> {why}.*{both}"):
+        replay(tmp_path / "z.tape", adders=make)
+
+
+def test_what_makes_a_part_need_not_say_what_it_takes(
+    zoes: CounterSimulation, tmp_path: Path
+) -> None:
+    held = partial(getattr, SimpleNamespace(adders=zoe(counter_client())), "adders")
+    with pytest.raises(ValueError, match="no signature found"):
+        inspect.signature(held)
+    assert replay(tmp_path / "z.tape", adders=held).turns == zoes.turns
 
 
 def test_the_verb_run_finds_the_class_by_the_configuration(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from social_kit import OPTIONS, any_option, make_question, picks, social_client
 
-from llmsim_lab.calls import ChatReply, ChatRequest
-from llmsim_lab.errors import ConfigError
+from llmsim_lab.calls import CallSite, ChatReply, ChatRequest
+from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig, OllamaBackend
 from llmsim_lab.statechart import (
     AgentState,
@@ -107,6 +107,25 @@ async def test_a_fallback_says_who_when_and_why_and_keeps_both_attempts(
     line = next(r.getMessage() for r in caplog.records if "REASONER_FALLBACK" in r.getMessage())
     assert "agent=Ada turn=5" in line
     assert "chosen=scrolling" in line
+    assert "looking things up" not in line
+
+
+async def test_a_fallback_says_where_it_was_the_lookup_that_failed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Failing:
+        """A lookup whose own question to the model is not answered in time."""
+
+        async def look_up(self, prompt: str, client: LLMClient, site: CallSite) -> str:
+            raise LLMFailureException("timeout", 2, component="reasoner", detail="no word came")
+
+    reasoner = Reasoner(social_client(any_option), lookup=Failing())
+    (choice,) = await reasoner.choose_all([make_question()])
+    said = "in looking things up, before the decision was asked for: "
+    (line,) = [r.getMessage() for r in caplog.records if "REASONER_FALLBACK" in r.getMessage()]
+    assert f"{said}no word came" in line
+    assert choice.chain is not None
+    assert f"the first option: {said}reasoner: timeout" in choice.chain.reasoning
 
 
 async def test_what_a_post_says_stays_inside_its_quotation_marks() -> None:

@@ -63,6 +63,17 @@ def test_notebooks_hold_no_error_output(repo: Path, files: list[Path]) -> None:
     assert found == []
 
 
+def test_notebooks_hold_no_times_and_no_state_of_widgets(repo: Path, files: list[Path]) -> None:
+    found = []
+    for path in files:
+        if path.suffix == ".ipynb":
+            notebook = json.loads(text_of(path))
+            timed = [cell for cell in notebook["cells"] if "execution" in cell["metadata"]]
+            if timed or "widgets" in notebook["metadata"]:
+                found.append(str(path.relative_to(repo)))
+    assert found == []
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from llmsim_lab.assistant.mcp_metadata import ErrorCode
-from llmsim_lab.errors import ConfigError, LabError
-from llmsim_lab.text import clip
+from llmsim_lab.assistant.sqlite_file import check_tables
+from llmsim_lab.errors import ConfigError, DataError, LabError
 from llmsim_lab.values import Value
 
 __all__ = [
@@ -49,10 +49,6 @@ CREATE TABLE IF NOT EXISTS tasks (
     PRIMARY KEY (user_id, number)
 ) STRICT, WITHOUT ROWID;
 """
-_COLUMNS = {
-    "users": ["user_id", "last_number"],
-    "tasks": ["user_id", "number", "description", "done"],
-}
 
 
 class TaskError(LabError):
@@ -100,7 +96,7 @@ class TaskStore:
         path: the SQLite file, made if it is not there; None keeps the tasks in memory.
 
     Raises:
-        ConfigError: the file cannot be opened, or is none of SQLite's.
+        ConfigError: the file cannot be opened, or is something else.
     """
 
     def __init__(self, path: Path | str | None = None) -> None:
@@ -115,7 +111,7 @@ class TaskStore:
             raise ConfigError(f"cannot open the tasks' file {place}: {error}") from error
         try:
             _set_up(self._db)
-        except (sqlite3.Error, ConfigError) as error:
+        except (sqlite3.Error, DataError) as error:
             self._db.close()
             raise ConfigError(f"cannot keep tasks in {place}: {error}") from error
 
@@ -216,21 +212,10 @@ def _set_up(db: sqlite3.Connection) -> None:
     """Make the tables where there are none.
 
     Raises:
-        ConfigError: the file holds other things, or tables of these names with other columns.
+        DataError: the file holds other things, or tables of these names with other columns.
         sqlite3.Error: it is no SQLite file, or cannot be written.
     """
-    found = {name for [name] in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
-    if others := sorted(found - _COLUMNS.keys()):
-        raise ConfigError(
-            f"it holds other things ({clip(', '.join(others), 100)}); name a file of its own"
-        )
-    for table in found:
-        known = [name for [name] in db.execute("SELECT name FROM pragma_table_info(?)", (table,))]
-        if known != _COLUMNS[table]:
-            raise ConfigError(
-                f"its table {table} has the columns {clip(', '.join(known), 100)} where "
-                f"{', '.join(_COLUMNS[table])} are needed; name another file"
-            )
+    check_tables(db, _SCHEMA)
     db.execute("PRAGMA journal_mode = WAL")
     db.executescript(_SCHEMA)
 

@@ -290,6 +290,10 @@ class ReplayRecorder:
             raise TapeMiss(explain_miss(request, self._known.values(), run=self.run))
         return known
 
+    def knows(self, request: ChatRequest) -> bool:
+        """Say whether a placed request was made in its turn; asking this does not count as that."""
+        return call_key(request, _cache.of(request)) in self._known
+
     def attempt(self, number: int) -> Attempt:
         """Return a recorded attempt by its number, without asking the file for this turn's."""
         known = self._by_number.get(number)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from llmsim_lab.assistant.reading import in_words
+from llmsim_lab.assistant.shown import in_words
 from llmsim_lab.assistant.types import PendingAction, ToolCall
 from llmsim_lab.text import clip, printable
 

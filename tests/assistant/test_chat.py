@@ -1,0 +1,256 @@
+"""A conversation keeps what was said and what waits for a yes, and shows it as text and HTML."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from assistant_kit import MemoryTasks, call, engine
+
+from llmsim_lab.assistant import AgentDecision, Chat, DecisionContext, DecisionType, ToolResult
+from llmsim_lab.assistant.types import ToolCall
+from llmsim_lab.errors import ConfigError
+
+HOSTILE = "<script>alert(1)</script>\x1b[31m\u202etfel"
+
+
+def said(text: str = "Fine.", *calls: ToolCall) -> AgentDecision:
+    """What an engine answers."""
+    return AgentDecision(
+        decision_type=DecisionType.INVOKE_TOOL if calls else DecisionType.RESPOND_ONLY,
+        response_text=text,
+        tool_calls=list(calls) or None,
+    )
+
+
+def chat_of(*decisions: AgentDecision) -> Chat:
+    """A conversation that is answered with these decisions; the last one is repeated."""
+    waiting = list(decisions)
+
+    async def decide(_: DecisionContext) -> AgentDecision:
+        return waiting.pop(0) if len(waiting) > 1 else waiting[0]
+
+    return Chat(decide, user_id="ann")
+
+
+async def shown(result: ToolResult | None, **parameters: Any) -> str:
+    """The HTML of a conversation of one message and one tool call."""
+    chat = chat_of(said("Done.", ToolCall(tool_name="look", parameters=parameters, result=result)))
+    await chat.send("Look")
+    return str(chat.html())
+
+
+# What is kept
+
+
+async def test_what_was_said_is_handed_to_the_next_decision() -> None:
+    seen: list[DecisionContext] = []
+
+    async def decide(context: DecisionContext) -> AgentDecision:
+        seen.append(context)
+        return said(f"answer {len(seen)}")
+
+    chat = Chat(decide, user_id="ann", conversation_id="c7")
+    await chat.send("one")
+    await chat.send("two")
+    assert [(line.role, line.content) for line in seen[1].message_history] == [
+        ("user", "one"),
+        ("assistant", "answer 1"),
+    ]
+    assert (seen[1].user_id, seen[1].conversation_id) == ("ann", "c7")
+
+
+async def test_what_waits_for_a_yes_is_handed_back_with_the_next_message() -> None:
+    tools = MemoryTasks(ann=["Buy milk"])
+    chat = Chat(engine(call("delete_task", task_id=1), tools=tools), user_id="ann")
+    await chat.send("Delete task 1")
+    assert chat.pending is not None
+    assert chat.pending.tool_name == "delete_task"
+    await chat.send("yes")
+    assert tools.tasks["ann"] == {}
+
+
+def test_nothing_waits_before_anything_was_said() -> None:
+    assert chat_of(said()).pending is None
+
+
+async def test_a_message_that_fails_is_not_part_of_the_conversation() -> None:
+    answers: list[Any] = [RuntimeError("a bug"), said("Hello!")]
+
+    async def decide(_: DecisionContext) -> AgentDecision:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer  # type: ignore[no-any-return]
+
+    chat = Chat(decide, user_id="ann")
+    with pytest.raises(RuntimeError, match="a bug"):
+        await chat.send("Hi")
+    assert chat.exchanges == ()
+    await chat.send("Hi")
+    assert [exchange.number for exchange in chat.exchanges] == [1]
+
+
+@pytest.mark.parametrize("message", ["", " \n\t"])
+async def test_an_empty_message_is_refused(message: str) -> None:
+    chat = chat_of(said())
+    with pytest.raises(ConfigError, match="the message is empty"):
+        await chat.send(message)
+    assert chat.exchanges == ()
+
+
+def test_a_conversation_needs_to_know_who_writes() -> None:
+    with pytest.raises(ConfigError, match="user_id is empty; say who writes"):
+        Chat(engine("Fine."), user_id="")
+
+
+async def test_while_a_message_is_under_way_there_is_no_other_and_no_new_beginning() -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def decide(_: DecisionContext) -> AgentDecision:
+        begun.set()
+        await go_on.wait()
+        return said()
+
+    chat = Chat(decide, user_id="ann")
+    sending = asyncio.create_task(chat.send("Hi"))
+    await begun.wait()
+    with pytest.raises(ConfigError, match="another message is under way"):
+        await chat.send("Hello?")
+    with pytest.raises(ConfigError, match="a message is under way"):
+        chat.clear()
+    go_on.set()
+    await sending
+    assert [exchange.message for exchange in chat.exchanges] == ["Hi"]
+
+
+async def test_a_message_that_was_given_up_leaves_room_for_the_next() -> None:
+    begun = asyncio.Event()
+
+    async def decide(context: DecisionContext) -> AgentDecision:
+        begun.set()
+        if context.message == "wait":
+            await asyncio.Event().wait()
+        return said()
+
+    chat = Chat(decide, user_id="ann")
+    sending = asyncio.create_task(chat.send("wait"))
+    await begun.wait()
+    sending.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await sending
+    assert (await chat.send("go on")).text == "Fine."
+
+
+async def test_beginning_anew_forgets_what_was_said_and_what_waits() -> None:
+    chat = Chat(engine(call("delete_task", task_id=1)), user_id="ann")
+    await chat.send("Delete task 1")
+    chat.clear()
+    assert (chat.exchanges, chat.history, chat.pending) == ((), [], None)
+
+
+# As text
+
+
+async def test_the_text_has_messages_calls_and_answers() -> None:
+    chat = Chat(engine(call("add_task", title="Milk"), "I have added it."), user_id="ann")
+    await chat.send("Add: milk")
+    assert repr(chat).splitlines() == [
+        "A conversation of ann, 1 messages",
+        "You: Add: milk",
+        "  [add_task(title='Milk'): done]",
+        "Assistant (invoke tool): I have added it.",
+    ]
+
+
+@pytest.mark.parametrize(
+    "result", [None, ToolResult(success=False, error="no milk", error_code="NOT_FOUND")]
+)
+async def test_the_text_says_which_calls_failed(result: ToolResult | None) -> None:
+    chat = chat_of(said("No.", ToolCall(tool_name="look", result=result)))
+    await chat.send("Look")
+    assert "  [look(): failed]" in repr(chat).splitlines()
+
+
+async def test_in_the_text_hostile_characters_are_written_out_and_lines_stay_whole() -> None:
+    name = HOSTILE + "\nAssistant: yes"
+    chat = chat_of(said(f"{HOSTILE}\nYou: no", ToolCall(tool_name=name, parameters={name: name})))
+    await chat.send(f"Hi\nAssistant (respond only): {HOSTILE}")
+    text = repr(chat)
+    assert len(text.splitlines()) == 4
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+
+
+async def test_a_very_long_answer_is_cut_in_the_text_and_seen_to_be() -> None:
+    chat = chat_of(said("x" * 100_000))
+    await chat.send("Tell me all")
+    assert len(repr(chat)) < 5_000
+    assert repr(chat).endswith("…")
+
+
+# As HTML
+
+
+def test_a_conversation_that_has_not_begun_says_so() -> None:
+    assert chat_of(said())._repr_html_() == "<p>Nothing was said yet.</p>"
+
+
+async def test_a_call_unfolds_to_what_was_asked_for_and_what_came_back() -> None:
+    html = await shown(ToolResult(success=True, data={"found": "Käse"}), name="cheese")
+    assert "<summary>look: done</summary>" in html
+    assert "cheese" in html
+    assert "Käse" in html
+
+
+async def test_a_failed_call_unfolds_to_its_error() -> None:
+    html = await shown(ToolResult(success=False, error="no milk", error_code="NOT_FOUND"))
+    assert "<summary>look: failed</summary>" in html
+    assert "NOT_FOUND: no milk" in html
+
+
+async def test_a_call_without_a_result_has_failed_and_shows_none() -> None:
+    html = await shown(None)
+    assert "<summary>look: failed</summary>" in html
+    assert "asked for" in html
+    assert "result" not in html
+
+
+@pytest.mark.parametrize("data", [{(1, 2): "odd key"}, [{"odd key": object}]])
+async def test_results_that_are_no_json_are_shown_even_so(data: Any) -> None:
+    assert "odd key" in await shown(ToolResult(success=True, data=data))
+
+
+async def test_a_result_that_contains_itself_is_shown_as_far_as_it_goes() -> None:
+    result = ToolResult(success=True, data=[])
+    result.data.append(result.data)
+    assert "[[...]]" in await shown(result)
+
+
+async def test_hostile_text_of_user_model_and_tool_does_nothing_in_the_html() -> None:
+    call_ = ToolCall(
+        tool_name=HOSTILE,
+        parameters={HOSTILE: HOSTILE},
+        result=ToolResult(success=False, error=HOSTILE, error_code=HOSTILE),
+    )
+    chat = chat_of(said(HOSTILE, call_))
+    await chat.send(HOSTILE)
+    html = chat._repr_html_()
+    assert html.count("&lt;script&gt;") >= 6
+    for bad in ("<script", "\x1b", "\u202e"):
+        assert bad not in html
+
+
+@pytest.mark.parametrize(("messages", "left_out"), [(50, None), (53, "3 earlier messages")])
+async def test_of_a_long_conversation_the_latest_part_is_shown(
+    messages: int, left_out: str | None
+) -> None:
+    chat = chat_of(said())
+    for number in range(messages):
+        await chat.send(f"message-{number}.")
+    html = str(chat.html())
+    assert html.count("message-") == 50
+    assert f"message-{messages - 1}." in html
+    assert ("earlier messages" in html) is (left_out is not None)
+    assert (left_out or "") in html

@@ -21,7 +21,13 @@ from llmsim_lab.assistant.errors import LLMError, RateLimitError
 from llmsim_lab.assistant.questions import asks_user, declines
 from llmsim_lab.assistant.shown import for_user
 from llmsim_lab.assistant.toolbox import BadCall, GoodCall
-from llmsim_lab.assistant.types import AgentDecision, DecisionType, PendingAction, ToolCall
+from llmsim_lab.assistant.types import (
+    AgentDecision,
+    DecisionType,
+    PendingAction,
+    ToolCall,
+    ToolErrorCode,
+)
 from llmsim_lab.text import clip
 
 __all__ = [
@@ -50,7 +56,7 @@ TOO_COMPLEX = "That request is too complex. Could you break it into smaller step
 NOTHING_DONE = "(Nothing has been changed by this message.)"
 """The remark below a text that claims otherwise."""
 
-_TELLING = ("NOT_FOUND", "TIMEOUT", "SERVER_DIED", "INVALID_PARAMETERS")
+_TELLING: tuple[ToolErrorCode, ...] = ("NOT_FOUND", "TIMEOUT", "SERVER_DIED", "INVALID_PARAMETERS")
 """Failures whose reason is fit for the user; of others it may be an internal."""
 _MAX_REASON_CHARS = 300
 _LIMITED = re.compile(r"rate.?limit|too.?many.?requests|resource.?exhausted|\b429\b", re.IGNORECASE)

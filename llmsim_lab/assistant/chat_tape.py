@@ -198,7 +198,7 @@ def replay_chat(tape: Tape | str | Path, run: int | None = None) -> TapedChat:
     )
 
 
-class _NoTools:
+class _NoTools:  # pragma: no cover - it stands for what must not happen
     """In the place of a recorded conversation's tools, which a replay never runs."""
 
     def get_available_tools(self) -> list[str]:

@@ -20,14 +20,14 @@ __all__ = ["claims_change"]
 _STATES = "completed|marked|ticked|checked off|crossed off"
 _DEEDS = "added|created|deleted|removed|updated|changed|renamed|erased|cleared|saved|scheduled"
 _DONE = rf"(?:{_DEEDS}|{_STATES})\b"
-_SO = r"(?: (?:now|just|already|also|successfully)){0,3}"
+_SO = r"(?: (?:now|just|already|also)){0,3}"
 _OWN = re.compile(
     rf"\b(?:i|i've)(?: have)?{_SO}(?: (?:gone|went) ahead and)? (?:{_DONE}"
     r"|(?:checked|crossed)\b[^\n]{0,60}? off\b|put\b[^\n]{0,60}? on (?:your|the)\b)"
     rf"|\bsuccessfully {_DONE}|\b{_DONE}(?: \w+){{0,4}} successfully\b"
 )
 """What the model says it did itself."""
-_BEGUN = r"^\W*(?:(?:done|ok|okay|sure|great|yes|now|just)\W+){0,3}"
+_BEGUN = r"^\W*(?:(?:done|ok|okay|sure|great|yes|now)\W+){0,3}"
 _THING = r"(?:(?:the |your )?tasks?\W+(?:(?:\d+|and)\W+){0,20})?(?:just )?"
 _NO_LABEL = r"\b(?! tasks\b|:|.*:$| (?:no|none|nothing)\b)"
 _REPORT = re.compile(rf"{_BEGUN}{_THING}(?:{_DEEDS}){_NO_LABEL}")

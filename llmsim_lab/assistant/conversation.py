@@ -33,6 +33,7 @@ from llmsim_lab.assistant.types import (
     DecisionContext,
     PendingAction,
     ToolCall,
+    ToolErrorCode,
     ToolResult,
 )
 from llmsim_lab.assistant.yes_no import yes_or_no
@@ -47,7 +48,7 @@ logger = logging.getLogger(__name__)
 _GRACE_S, _GRACE_ON_TAPE_S = 0.25, 5.0
 """The shared client keeps to the limit by itself; other adapters are given up a little later, later
 still on a tape, since what is given up from outside leaves nothing there."""
-_BEFORE_ANYTHING = ("INVALID_PARAMETERS", "NOT_FOUND", "TOOL_NOT_FOUND")
+_BEFORE_ANYTHING: tuple[ToolErrorCode, ...] = ("INVALID_PARAMETERS", "NOT_FOUND", "TOOL_NOT_FOUND")
 """How tools fail that have not begun to do anything."""
 _NOTHING_RAN = (
     "No tool has changed anything, so nothing has been done. If something is to be done, call the "

@@ -6,7 +6,6 @@ import asyncio
 import contextvars
 import inspect
 import logging
-import re
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -23,6 +22,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticSerializationError, SchemaError
 
+from llmsim_lab.assistant.identity import IDENTITY, is_identity
 from llmsim_lab.assistant.protocols import ToolDeclaration
 from llmsim_lab.assistant.types import ToolResult
 from llmsim_lab.errors import ConfigError, LabError, TapeError
@@ -33,7 +33,6 @@ __all__ = ["FunctionTools"]
 
 logger = logging.getLogger(__name__)
 
-_IDENTITY = "user_id"
 _JSON: TypeAdapter[Any] = TypeAdapter(Any, config=ConfigDict(ser_json_inf_nan="constants"))
 
 
@@ -134,7 +133,7 @@ class _Tool:
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise ConfigError(f"the tool {self.name!r} yields; let it return a list")
         parameters = _parameters_of(function, self.name)
-        self._acts_for_user = parameters.pop(_IDENTITY, None) is not None
+        self._acts_for_user = parameters.pop(IDENTITY, None) is not None
         # pydantic does not take just any name for a field, so they are numbered.
         self._fields = {f"argument_{place}": key for place, key in enumerate(parameters)}
         self._model, schema = _model_of(self.name, self._fields, parameters)
@@ -153,7 +152,7 @@ class _Tool:
         """
         checked = self._model.model_validate(parameters)
         arguments = {key: getattr(checked, field) for field, key in self._fields.items()}
-        return arguments | ({_IDENTITY: user_id} if self._acts_for_user else {})
+        return arguments | ({IDENTITY: user_id} if self._acts_for_user else {})
 
 
 def _parameters_of(function: Callable[..., Any], name: str) -> dict[str, inspect.Parameter]:
@@ -166,12 +165,12 @@ def _parameters_of(function: Callable[..., Any], name: str) -> dict[str, inspect
     for key, parameter in parameters.items():
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             raise ConfigError(f"parameter {parameter} of the tool {name!r} has no name of its own")
-        if key == _IDENTITY:
+        if key == IDENTITY:
             continue
-        if re.sub("[^a-z]", "", key.lower()) == "userid":
+        if is_identity(key):
             raise ConfigError(
                 f"parameter {key!r} of the tool {name!r}: no model is asked for the user; call it "
-                f"{_IDENTITY}, and it is given who the tool acts for"
+                f"{IDENTITY}, and it is given who the tool acts for"
             )
         if parameter.annotation is parameter.empty:
             raise ConfigError(

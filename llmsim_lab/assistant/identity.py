@@ -6,13 +6,16 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["schema_without_user", "without_user"]
+__all__ = ["IDENTITY", "is_identity", "schema_without_user", "without_user"]
+
+IDENTITY = "user_id"
+"""The argument that says whom a tool acts for."""
 
 
 def without_user(value: Any) -> Any:
     """Return arguments without the user's identity, as deep as the model wrote it there."""
     if isinstance(value, Mapping):
-        return {key: without_user(item) for key, item in value.items() if not _is_identity(key)}
+        return {key: without_user(item) for key, item in value.items() if not is_identity(key)}
     return list(map(without_user, value)) if isinstance(value, list | tuple) else value
 
 
@@ -26,13 +29,14 @@ def schema_without_user(schema: Any) -> Any:
     if isinstance(schema.get("properties"), Mapping):
         slim["properties"] = _others(slim["properties"])
     if isinstance(schema.get("required"), list | tuple):
-        slim["required"] = [name for name in schema["required"] if not _is_identity(name)]
+        slim["required"] = [name for name in schema["required"] if not is_identity(name)]
     return slim
 
 
 def _others(properties: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: item for key, item in properties.items() if not _is_identity(key)}
+    return {key: item for key, item in properties.items() if not is_identity(key)}
 
 
-def _is_identity(key: object) -> bool:
+def is_identity(key: object) -> bool:
+    """Say whether an argument's name is one for the user's identity, in any spelling."""
     return re.sub(r"[^a-z]", "", str(key).lower()) == "userid"

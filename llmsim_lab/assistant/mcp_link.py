@@ -212,7 +212,7 @@ def _prepare_exit() -> None:
     """Have all servers ended at exit before their loop is, which is the first thing there."""
     _loop.get()
     atexit.register(_end_all)
-    if hasattr(os, "register_at_fork"):
+    if hasattr(os, "register_at_fork"):  # pragma: no branch - Windows has no forks
         os.register_at_fork(after_in_child=_forget)
 
 
@@ -229,7 +229,7 @@ async def _all_ended() -> None:
         await connection.ended.wait()
 
 
-def _forget() -> None:
+def _forget() -> None:  # pragma: no cover - only ever runs in a process of its own
     """Leave the servers to the parent in a forked process, where their loop does not run."""
     alive.clear()
     for link in list(_links):

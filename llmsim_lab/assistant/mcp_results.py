@@ -9,6 +9,7 @@ from typing import Any, NoReturn, get_args
 from mcp_types import CallToolResult, TextContent, Tool
 from pydantic_core import to_json
 
+from llmsim_lab.assistant.identity import IDENTITY
 from llmsim_lab.assistant.mcp_metadata import ERROR_KEY, ErrorCode
 from llmsim_lab.assistant.protocols import ToolDeclaration
 from llmsim_lab.assistant.types import ToolResult
@@ -16,7 +17,6 @@ from llmsim_lab.text import clip
 
 __all__ = ["declaration_of", "failure", "json_fault", "result_of", "takes_user"]
 
-_IDENTITY = "user_id"
 _MAX_ERROR = 1_000
 
 
@@ -50,7 +50,7 @@ def _slim(schema: dict[str, Any]) -> dict[str, Any]:
 
 def takes_user(tool: Tool) -> bool:
     """Say whether a tool wants the user's identity as an argument."""
-    return _IDENTITY in (tool.input_schema.get("properties") or {})
+    return IDENTITY in (tool.input_schema.get("properties") or {})
 
 
 def json_fault(value: Any) -> str:

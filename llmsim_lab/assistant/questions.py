@@ -24,9 +24,7 @@ _OFFER = re.compile(
     r"|\b(?:would|do) you (?:like|need|want) (?:any |me to )?(?:help|assist)"
     r"|\bwhat would you like (?:me )?to do\b"
 )
-_MORE = re.compile(
-    r"\b(?:would you like|do you want|(?:shall|should|can) i|want (?:me )?to)\b"
-)
+_MORE = re.compile(r"\b(?:would you like|(?:shall|should|can) i|want (?:me )?to)\b")
 """An offer to do more, to be answered by yes or no."""
 _WHICH = re.compile(r"(?:^|[,:;] )(?:which|what|when|where|who|how)\b")
 _MEANT = re.compile(r"\bwhich\b(?!.*\bwould you like\b)|\byou mean\b", re.DOTALL)
@@ -43,7 +41,7 @@ _FOR_WHAT = re.compile(
 )
 _NEED = re.compile(r"\blet me know (?:which|what|when)\b|\bi need (?:to know|more)\b")
 
-_QUOTED_YES = re.compile(r"[\"'“`*]+yes[\"'”`*]+")
+_QUOTED_YES = re.compile(r"[\"'“`*]{1,3}yes[\"'”`*]{1,3}")
 _INSISTS = re.compile(
     r"\bplease confirm\b(?! (?:which|what))|\bare you sure\b|\bconfirm that you\b"
     r"|\b(?:say|type|typing|reply|replying|answer)(?: with)? yes\b"

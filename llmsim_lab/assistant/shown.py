@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable
+from typing import get_args
 
 from llmsim_lab.assistant.sentences import QUOTED
 from llmsim_lab.assistant.text_calls import without_calls
+from llmsim_lab.assistant.types import ToolErrorCode
 from llmsim_lab.llm.extract import without_thinking
 from llmsim_lab.text import printable
 
@@ -15,7 +17,7 @@ __all__ = ["for_user", "in_words"]
 
 _BETWEEN = r"(?:\\?_|[-./:])?"  # Markdown may have it as \_
 _ARGUMENTS = r"(?:\((?:[^()\n]|\([^()\n]{0,100}\)){0,300}\))?"
-_CODES = ("INVALID_PARAMETERS", "INVALID_RESULT", "SERVER_DIED", "TOOL_ERROR", "TOOL_NOT_FOUND")
+_CODES: tuple[str, ...] = get_args(ToolErrorCode)
 
 
 def in_words(tool_name: str) -> str:

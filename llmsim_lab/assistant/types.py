@@ -22,8 +22,22 @@ __all__ = [
     "Message",
     "PendingAction",
     "ToolCall",
+    "ToolErrorCode",
     "ToolResult",
 ]
+
+ToolErrorCode = Literal[
+    "INVALID_PARAMETERS",
+    "INVALID_RESULT",
+    "NOT_FOUND",
+    "REFUSED",
+    "SERVER_DIED",
+    "TIMEOUT",
+    "TOO_MANY_CALLS",
+    "TOOL_ERROR",
+    "TOOL_NOT_FOUND",
+]
+"""How a call fails, as far as it is known here; an executor may have codes of its own."""
 
 
 class DecisionType(StrEnum):
@@ -56,7 +70,7 @@ class ToolResult(Value):
         success: whether the tool did what it was asked to.
         data: what it returned; JSON-ready.
         error: what went wrong, in words that the model may read.
-        error_code: the same in a word: ``TIMEOUT``, ``SERVER_DIED``, ``INVALID_RESULT`` …
+        error_code: the same in a word: a ``ToolErrorCode``, or one of the executor's own.
     """
 
     success: bool

@@ -48,6 +48,10 @@ def test_what_claims_a_change(text: str, claims: bool, claims_after_looking: boo
         "Task 2 is now marked as done.",
         "You have ticked off #3.",
         "I crossed it off.",
+        "I just added it.",
+        "You've now added it.",
+        "Yes, deleted it.",
+        "Milk was added.",
         "I checked milk off.",
         "I put it on the list.",
         "I've already added it.",
@@ -120,6 +124,7 @@ def test_what_says_that_something_was_changed_is_a_claim(text: str) -> None:
         "The task was added yesterday.",
         "I checked your list.",
         "Created: Monday",
+        "Added tasks stand at the end.",
         "If you like, it is deleted.",
         "When you say so, it is deleted.",
     ],
@@ -133,19 +138,8 @@ def test_other_scripts_are_read_without_harm(text: str) -> None:
     assert not claims_change(text)
 
 
-DEEDS = [
-    "added",
-    "created",
-    "deleted",
-    "removed",
-    "updated",
-    "changed",
-    "renamed",
-    "erased",
-    "cleared",
-    "saved",
-    "scheduled",
-]
+DEEDS = ["added", "created", "deleted", "removed", "updated", "changed", "renamed", "erased"]
+DEEDS += ["cleared", "saved", "scheduled"]
 STATES = ["completed", "marked", "ticked", "checked off", "crossed off"]
 
 

@@ -153,6 +153,7 @@ def test_offers_lists_and_quotations_ask_nothing(text: str) -> None:
         "Please confirm that task 4 is to be deleted.",
         "I need you to confirm that you want it erased.",
         "Confirm by replying 'yes'.",
+        "Proceed by typing `yes`.",
     ],
 )
 def test_what_asks_for_a_yes_to_a_deletion(text: str) -> None:

@@ -61,3 +61,8 @@ def test_words_that_contain_a_tools_name_stay() -> None:
     assert for_user("my_add_task_list and search", ["add_task", "search"]) == (
         "my_add_task_list and search"
     )
+
+
+def test_codes_of_failures_do_not_reach_the_user() -> None:
+    said = "error NOT_FOUND, TOOL_NOT_FOUND and SERVER_DIED"
+    assert for_user(said, []) == "error not found, tool not found and server died"

@@ -106,6 +106,15 @@ async def test_the_shipped_conversation_replays_as_it_was_recorded() -> None:
     assert "task" in chat._repr_html_()
 
 
+async def test_a_replay_that_is_closed_can_go_on(tmp_path: Path) -> None:
+    await recorded(tmp_path / "chat.tape")
+    chat = replay_chat(tmp_path / "chat.tape")
+    await chat.send(chat.recorded[0])
+    chat.close()
+    await chat.play()
+    assert [exchange.message for exchange in chat.exchanges] == list(chat.recorded)
+
+
 async def test_a_recording_holds_one_conversation_and_a_replay_can_begin_again(
     tmp_path: Path,
 ) -> None:

@@ -52,7 +52,7 @@ notebooks: .venv/.ready-test ## run the notebooks and keep the new outputs
 		--ExecutePreprocessor.store_widget_state=False \
 		--ExecutePreprocessor.record_timing=False notebooks/*.ipynb
 
-bench: .venv/.ready-demo ## measure the framework, into *bench.json
+bench: .venv/.ready-lab ## measure the framework, into *bench.json
 	$(BIN)/python benchmarks/bench.py --out bench.json $(ARGS)
 	$(BIN)/python benchmarks/tape_bench.py --out tape_bench.json $(ARGS)
 	$(BIN)/python benchmarks/lab_bench.py --out lab_bench.json $(ARGS)

@@ -95,6 +95,7 @@ def test_a_long_story_has_pages_the_latest_first(notebook: Notebook) -> None:
     notebook.says(STEPPER, "Turn 22 is played.")
     first = notebook.output(STORY).get_by_role("listitem").first.locator("strong")
     page = field(notebook, STORY, "Page (1 is the latest)")
+    expect(first).to_have_text("2")  # the story has all turns now, and so its second page
     for number, shown in ((2, "1"), (1, "2"), (2, "1")):
         page.fill(str(number))
         page.press("Enter")

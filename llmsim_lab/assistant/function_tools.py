@@ -6,9 +6,11 @@ import asyncio
 import contextvars
 import inspect
 import logging
+import os
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from queue import SimpleQueue
 from typing import Annotated, Any
 
 from pydantic import (
@@ -33,6 +35,9 @@ __all__ = ["FunctionTools"]
 
 logger = logging.getLogger(__name__)
 
+_MOST_IDLE = 8
+"""So many threads wait for more work; a start costs more than most tools."""
+
 _JSON: TypeAdapter[Any] = TypeAdapter(Any, config=ConfigDict(ser_json_inf_nan="constants"))
 
 
@@ -45,7 +50,7 @@ class FunctionTools:
     this package that it raises is told to the model in its own words; of any other fault, and of
     ``sys.exit()``, the model is told the kind, and the program's log the rest.
 
-    A function runs in a thread of its own, so that the event loop goes on and a time limit holds.
+    A function runs in another thread, so that the event loop goes on and a time limit holds.
     A call that was given up goes on there by itself, and several calls may run at once. An
     ``async`` function runs on the loop's thread, where what belongs to that thread can be used.
 
@@ -215,11 +220,7 @@ async def _called(function: Callable[..., Any], arguments: dict[str, Any]) -> An
 
 
 async def _in_thread(work: Callable[[], Any]) -> Any:
-    """Run in a thread of its own, which does not keep the program from ending.
-
-    ``asyncio.to_thread`` has few threads, and waits for all of them at the end: tools that hang
-    would use them up and then hang the program.
-    """
+    """Run in a thread that does not keep the program from ending."""
     loop = asyncio.get_running_loop()
     outcome: asyncio.Future[Any] = loop.create_future()
     context = contextvars.copy_context()
@@ -232,7 +233,7 @@ async def _in_thread(work: Callable[[], Any]) -> Any:
         else:
             outcome.set_exception(error)
 
-    def run() -> None:
+    def run() -> Callable[[], None]:
         value: Any = None
         failure: BaseException | None = None
         try:
@@ -242,11 +243,55 @@ async def _in_thread(work: Callable[[], Any]) -> Any:
             failure.__cause__ = error
         except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
             failure = error
-        with suppress(RuntimeError):  # the loop has ended: nobody waits any more
-            loop.call_soon_threadsafe(settle, value, failure)
 
-    threading.Thread(target=run, name="llmsim-lab-tool", daemon=True).start()
+        def tell() -> None:
+            with suppress(RuntimeError):  # the loop has ended: nobody waits any more
+                loop.call_soon_threadsafe(settle, value, failure)
+
+        return tell
+
+    _threads.start(run)
     return await outcome
+
+
+class _Threads:
+    """Any number of threads that wait for more work when they are done, since a start takes long.
+
+    ``asyncio.to_thread`` has few threads, and waits for all of them at the end: tools that hang
+    would use them up and then hang the program.
+    """
+
+    def __init__(self) -> None:
+        self._idle: list[SimpleQueue[Callable[[], Callable[[], None]]]] = []
+        self._lock = threading.Lock()
+
+    def start(self, work: Callable[[], Callable[[], None]]) -> None:
+        """Have work done; what it returns is called when its thread is free again."""
+        with self._lock:
+            waiting = self._idle.pop() if self._idle else None
+        if waiting is None:
+            waiting = SimpleQueue()
+            threading.Thread(
+                target=self._serve, args=(waiting,), name="llmsim-lab-tool", daemon=True
+            ).start()
+        waiting.put(work)
+
+    def _serve(self, waiting: SimpleQueue[Callable[[], Callable[[], None]]]) -> None:
+        while True:
+            tell = waiting.get()()
+            with self._lock:
+                goes_on = len(self._idle) < _MOST_IDLE
+                if goes_on:
+                    self._idle.append(waiting)
+            tell()
+            if not goes_on:
+                return
+            del tell  # it holds the result
+
+
+_threads = _Threads()
+if hasattr(os, "register_at_fork"):  # a child has none of its parent's threads
+    os.register_at_fork(after_in_child=_threads.__init__)  # type: ignore[misc]
 
 
 def _broken(tool_name: str, error: BaseException) -> ToolResult:

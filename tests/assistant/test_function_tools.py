@@ -338,8 +338,49 @@ def test_a_tool_that_ends_after_the_loop_is_not_heard() -> None:
     with pytest.raises(TimeoutError):
         asyncio.run(give_up())
     may_end.set()
-    threads[0].join(10)
-    assert not threads[0].is_alive()
+    assert len(asyncio.run(threads_of(1))) == 1
+
+
+async def threads_of(calls: int) -> set[int]:
+    """In which threads so many calls ran, one after another."""
+
+    def place() -> int:
+        """Say where it runs."""
+        return threading.get_ident()
+
+    tools = FunctionTools(place)
+    return {(await tools.execute("place", {}, "ann")).data for _ in range(calls)}
+
+
+async def test_threads_are_used_again() -> None:
+    assert len(await threads_of(30)) < 30
+
+
+def test_a_forked_program_has_threads_of_its_own(tmp_path: Path) -> None:
+    script = tmp_path / "forks.py"
+    script.write_text(
+        textwrap.dedent(
+            """\
+            import asyncio, os, sys
+            from llmsim_lab.assistant import FunctionTools
+
+            def say() -> str:
+                "Say something."
+                return "said"
+
+            def run() -> str:
+                return asyncio.run(FunctionTools(say).execute("say", {}, "ann")).data
+
+            run()
+            child = os.fork()
+            if child == 0:
+                os._exit(0 if run() == "said" else 1)
+            sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+            """
+        ),
+        encoding="utf-8",
+    )
+    subprocess.run([sys.executable, script], timeout=60, check=True)
 
 
 def _without_docstring(x: int) -> int:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import sqlite3
 import sys
 from pathlib import Path
+
+from record_tapes import pack
 
 from llmsim_lab import LLMConfig, connect
 from llmsim_lab.assistant import AgentEngineConfig, MCPToolExecutor, load_constitution
@@ -55,10 +56,7 @@ async def main() -> None:
         left = await tools.execute("list_tasks", {}, "bob")
         sys.stderr.write(f"Bob's tasks afterwards: {left.data}\n")
     tape.close()
-    connection = sqlite3.connect(TAPE)
-    connection.execute("PRAGMA journal_mode = DELETE")
-    connection.execute("VACUUM")
-    connection.close()
+    pack(TAPE)
 
 
 if __name__ == "__main__":

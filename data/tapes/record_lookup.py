@@ -8,10 +8,11 @@ again afterwards.
 from __future__ import annotations
 
 import argparse
-import sqlite3
 import sys
 from pathlib import Path
 from typing import Literal
+
+from record_tapes import pack
 
 from llmsim_lab import LLMClient, LLMConfig, Simulation, SimulationConfig, connect
 from llmsim_lab.assistant import FunctionTools, ToolUsingNationAgent
@@ -49,10 +50,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", default="embedded:qwen2.5-coder-1.5b")
     record(connect(parser.parse_args().model, config=MODEL))
-    connection = sqlite3.connect(TAPE)
-    connection.execute("PRAGMA journal_mode = DELETE")
-    connection.execute("VACUUM")
-    connection.close()
+    pack(TAPE)
 
 
 if __name__ == "__main__":

@@ -10,9 +10,10 @@ that show it must be run again afterwards.
 from __future__ import annotations
 
 import argparse
-import sqlite3
 import sys
 from pathlib import Path
+
+from record_tapes import pack
 
 from llmsim_lab import connect
 from llmsim_lab.files import data_path
@@ -43,10 +44,7 @@ def record(path: Path, model: str) -> None:
             simulation = SocialSimulation(config, llm_client=client, tape=tape)
             simulation.run(turns, on_turn=lambda turn: sys.stderr.write(f"round {turn.number}\n"))
             simulation.close()
-    connection = sqlite3.connect(path)
-    connection.execute("PRAGMA journal_mode = DELETE")
-    connection.execute("VACUUM")
-    connection.close()
+    pack(path)
 
 
 def main() -> None:

@@ -262,6 +262,10 @@ class _Threads:
     """
 
     def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin without threads, as a forked program does."""
         self._idle: list[SimpleQueue[Callable[[], Callable[[], None]]]] = []
         self._lock = threading.Lock()
 
@@ -291,7 +295,7 @@ class _Threads:
 
 _threads = _Threads()
 if hasattr(os, "register_at_fork"):  # a child has none of its parent's threads
-    os.register_at_fork(after_in_child=_threads.__init__)  # type: ignore[misc]
+    os.register_at_fork(after_in_child=_threads.forget)
 
 
 def _broken(tool_name: str, error: BaseException) -> ToolResult:

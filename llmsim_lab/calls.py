@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from pydantic import ConfigDict
+
 from llmsim_lab.errors import FailureReason
 
 __all__ = [
@@ -32,9 +34,15 @@ Status = Literal["ok", "repaired", "fallback", "failed"]
 """How a decision came about: at once, after being shown its fault, by a documented default, not."""
 
 
+_STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
+"""For pydantic, which reads these values from tapes."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
     """A function the model wants called, with its arguments as an object."""
+
+    __pydantic_config__ = _STRICT
 
     name: str
     arguments: Mapping[str, Any] = field(hash=False)
@@ -44,6 +52,8 @@ class ToolCall:
 @dataclass(frozen=True, slots=True)
 class Message:
     """One message of a conversation."""
+
+    __pydantic_config__ = _STRICT
 
     role: Role
     content: str
@@ -111,6 +121,8 @@ class ChatReply:
         seconds: wall time of the request as the backend saw it.
         load_seconds: the part of it that went into loading the model.
     """
+
+    __pydantic_config__ = _STRICT
 
     text: str
     thinking: str = ""

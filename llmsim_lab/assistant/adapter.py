@@ -23,7 +23,7 @@ from llmsim_lab.calls import CallSite, ChatReply, Message, Role, ToolCall
 from llmsim_lab.errors import LLMFailureException
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm.embedded.tools import describe_tools, tool_schema, tools_as_text
-from llmsim_lab.llm.recorder import Recorder, current_recorder
+from llmsim_lab.llm.scope import Recorder, scope
 from llmsim_lab.logs import log_event
 
 __all__ = ["OllamaAdapter", "ToolCalling"]
@@ -140,11 +140,11 @@ class OllamaAdapter:
 
         What an earlier run found out, a replay of this one would not know.
         """
-        recorder = current_recorder()
+        recorder = scope().recorder
         return self._has_none if recorder is None else recorder in self._has_none_in
 
     def _note_it_knows_none(self) -> None:
-        recorder = current_recorder()
+        recorder = scope().recorder
         if recorder is None:
             self._has_none = True
         else:

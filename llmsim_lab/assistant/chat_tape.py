@@ -15,12 +15,14 @@ from llmsim_lab.assistant.engine import LLMAgentEngine
 from llmsim_lab.assistant.protocols import ToolDeclaration, ToolExecutor
 from llmsim_lab.assistant.recorded_tools import RecordedTools
 from llmsim_lab.assistant.types import AgentDecision, AgentEngineConfig, ToolResult
+from llmsim_lab.calls import CallRecord
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, Tape
-from llmsim_lab.llm.recorder import recording
+from llmsim_lab.llm.scope import CallLog, recording
 from llmsim_lab.llm.tape import LiveRecorder, ReplayRecorder
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.runs.forks import NoModel
+from llmsim_lab.runs.records import numbers_of
 
 __all__ = ["TapedChat", "record_chat", "replay_chat"]
 
@@ -65,18 +67,19 @@ class TapedChat(Chat):
             ConfigError: the message is empty, or another one is under way.
             TapeMiss: it is a replay, and this is not what was sent next.
         """
-        recorder = self._recorder
+        recorder, log = self._recorder, CallLog(self.conversation_id, len(self.exchanges) + 1)
         if isinstance(recorder, ReplayRecorder):
-            recorder.begin_turn(len(self.exchanges) + 1)
-            with recording(recorder):
+            recorder.begin_turn(log.turn)
+            with recording(recorder, log):
                 return await super().send(message)
         try:
-            with recording(recorder):
+            with recording(recorder, log):
                 decision = await super().send(message)
+            calls = log.close()
         except BaseException as error:
             recorder.restart_turn(error)
             raise
-        recorder.commit_turn(*_turn(self.exchanges[-1]))
+        recorder.commit_turn(*_turn(self.exchanges[-1], calls))
         return decision
 
     def clear(self) -> None:
@@ -211,7 +214,7 @@ class _NoTools:  # pragma: no cover - it stands for what must not happen
         raise TapeError("a replay runs no tool")
 
 
-def _turn(exchange: Exchange) -> tuple[int, str, str]:
+def _turn(exchange: Exchange, calls: Sequence[CallRecord]) -> tuple[int, str, str]:
     """Return an exchange as a tape takes it: number, record, and row of the run's frame."""
     decision = exchange.decision
     row = {
@@ -221,11 +224,15 @@ def _turn(exchange: Exchange) -> tuple[int, str, str]:
         "tools": ", ".join(call.tool_name for call in decision.tool_calls or ()),
         "answer": decision.text,
     }
-    record = _record(exchange.number) | exchange.model_dump(mode="json", exclude={"number"})
+    named = {"calls": [[call.status, numbers_of(call)] for call in calls]}
+    record = _record(exchange.number) | named | exchange.model_dump(mode="json", exclude={"number"})
     return exchange.number, json.dumps(record), json.dumps(row)
+
+
+_PARTS = ("calls", "chains", "actions", "interventions", "planned")
 
 
 def _record(number: int) -> dict[str, Any]:
     """Return what every turn on a tape has; a conversation leaves it empty."""
-    empty: dict[str, Any] = {part: [] for part in ("chains", "actions", "interventions", "planned")}
+    empty: dict[str, Any] = {part: [] for part in _PARTS}
     return {"turn": number, "seconds": 0.0, "state": {}, **empty}

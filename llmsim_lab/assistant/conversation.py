@@ -37,8 +37,7 @@ from llmsim_lab.assistant.types import (
     ToolResult,
 )
 from llmsim_lab.assistant.yes_no import yes_or_no
-from llmsim_lab.llm.deadline import time_limit
-from llmsim_lab.llm.recorder import current_recorder
+from llmsim_lab.llm.scope import scope, time_limit
 from llmsim_lab.logs import log_event
 
 __all__ = ["Conversation", "answered"]
@@ -163,7 +162,7 @@ class Conversation:
 
     async def _ask(self, messages: list[LLMMessage]) -> LLMResponse:
         limit = self._config.timeout_seconds
-        grace = _GRACE_S if current_recorder() is None else _GRACE_ON_TAPE_S
+        grace = _GRACE_S if scope().recorder is None else _GRACE_ON_TAPE_S
         with time_limit(limit), not_by_itself("the model's adapter"):
             async with asyncio.timeout(limit + grace):
                 response = await self._adapter.generate(

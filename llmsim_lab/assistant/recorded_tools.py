@@ -6,7 +6,6 @@ import json
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -22,9 +21,8 @@ from llmsim_lab.assistant.toolbox import make_ready
 from llmsim_lab.assistant.types import ToolResult
 from llmsim_lab.calls import Attempt, CallSite, ChatReply, ChatRequest, Message
 from llmsim_lab.errors import TapeError
-from llmsim_lab.llm.recorder import Recorder, current_recorder
+from llmsim_lab.llm.scope import Recorder, scope, scoped
 from llmsim_lab.llm.tape import ReplayRecorder
-from llmsim_lab.llm.watch import current_watch
 
 __all__ = ["RecordedTools", "asked_by"]
 
@@ -33,17 +31,11 @@ _LIST = "(which tools are there)"
 _NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 
 
-_asker: ContextVar[str | None] = ContextVar("llmsim_lab_asker", default=None)
-
-
 @contextmanager
 def asked_by(agent: str | None) -> Iterator[None]:
     """Say who asks for the tools inside: agents of one run may have different ones."""
-    token = _asker.set(agent)
-    try:
+    with scoped(asker=agent):
         yield
-    finally:
-        _asker.reset(token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +67,9 @@ class RecordedTools:
 
     async def ready(self) -> None:
         """Make sure that the tools are known, which may take a start; never in a replay."""
-        recorder = current_recorder()
+        recorder = scope().recorder
         known = isinstance(recorder, ReplayRecorder) or (
-            recorder is not None and _asker.get() in self._listed.get(recorder, ())
+            recorder is not None and scope().asker in self._listed.get(recorder, ())
         )
         if not known:
             await make_ready(self.executor)
@@ -104,22 +96,22 @@ class RecordedTools:
             )
             return result.model_dump()
 
-        recorder = current_recorder()
+        recorder = scope().recorder
         if recorder is None:
             return ToolResult.model_validate(await run())
         asked = f"{tool_name}({json.dumps(parameters, default=str)})"
         return ToolResult.model_validate(await _through(recorder, asked, user_id, run))
 
     def _listing(self) -> dict[str, Any]:
-        recorder = current_recorder()
+        recorder = scope().recorder
         if recorder is None:
             return self._ask_executor()
-        asker = _asker.get()
+        asker = scope().asker
         listings = self._listed.setdefault(recorder, {})
         request = recorder.place(_request(_LIST, asker))
         latest = listings.get(asker)
         if latest is None or _is_listed_anew(recorder, request, latest):
-            known = recorder.find(request) or recorder.keep(self._listed_now(request))
+            known = recorder.find(request) or recorder.keep_now(self._listed_now(request))
             latest = listings[asker] = _Listing(_turn_of(request), _reply_of(known))
         return latest.tools
 
@@ -157,7 +149,7 @@ async def _through(
 ) -> dict[str, Any]:
     """Answer from the tape, or run and keep what comes of it."""
     request = recorder.place(_request(asked, user_id))
-    known, watch = recorder.find(request), current_watch()
+    known, watch = recorder.find(request), scope().watch
     if known is not None:
         if watch is not None:
             watch.ended(request, known, taped=True)
@@ -172,7 +164,7 @@ async def _through(
         if watch is not None:
             watch.ended(request, attempt, taped=False)
     # Read back also where it was just made, so that a live run sees what its replay will see.
-    return _reply_of(recorder.keep(attempt))
+    return _reply_of(await recorder.keep(attempt))
 
 
 def _request(asked: str, user_id: str | None) -> ChatRequest:

@@ -98,7 +98,7 @@ def _add_turn(table: Table, turn: Turn, taylor: float, source: tuple[str, ...]) 
 def summary(turns: Sequence[TurnLike]) -> str:
     """Return one line on some turns: calls by status, tokens, seconds."""
     seconds = sum(turn.seconds for turn in turns)
-    calls = sum(chain.call is not None for turn in turns for chain in turn.chains)
+    calls = sum(len(turn.calls) for turn in turns)
     statuses = sum((Counter(turn.statuses) for turn in turns), Counter())
     shares = ", ".join(
         f"[{_STATUS_STYLES[status]}]{status} {count / statuses.total():.0%}[/]"

@@ -95,7 +95,7 @@ def _show_whole_turn(info: RunInfo, turn: Any) -> None:
         say(f"from outside: {intervention}")
     for line in kind.in_words(turn):
         say(line)
-    for chain in turn.chains:
+    for chain in every_chain(turn):
         console.print()
         _show_chain(chain)
 

@@ -18,9 +18,9 @@ from llmsim_lab.concurrency import gather_all
 from llmsim_lab.economy.shocks import NO_SHOCKS
 from llmsim_lab.engines import EconomicEngine
 from llmsim_lab.errors import ConfigError, FailureReason, LLMFailureException
-from llmsim_lab.experiments.tally import Tally, failed_chains
+from llmsim_lab.experiments.tally import failed_chains
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.llm.recorder import Recorder, recording
+from llmsim_lab.llm.scope import CallLog, Recorder, recording
 from llmsim_lab.models import Action, LLMReasoningChain, SimulationState
 from llmsim_lab.prompts import Prompt, RenderedPrompt
 from llmsim_lab.simulation import Simulation, Turn
@@ -203,24 +203,29 @@ class Bench:
         Raises:
             LLMFailureException: the server failed, so that there is no sample.
         """
-        tally = Tally(recorder, turn=sample.turn)
+        log = CallLog(f"an experiment on {self.simulation.config.name}", sample.turn)
         before = self.before(sample.turn)
         work = _Work(actions=[_bare(action) for action in self.turn(sample.turn).actions])
         began = time.perf_counter()
         state = before
-        with recording(tally):
+        failed = None
+        with recording(recorder, log):
             try:
                 state = await self._play(work, before, prompt, client)
-                chains = [*work.chains, *state.reasoning_chains]
             except LLMFailureException as failure:
                 if failure.reason in NO_SAMPLE:
                     raise
-                chains = [*work.chains, *failed_chains(failure, tally, sample.turn, work.chains)]
+                failed = failure
+        calls = log.close()
+        chains = [*work.chains, *state.reasoning_chains]
+        if failed is not None:
+            chains = [*work.chains, *failed_chains(failed, calls, sample.turn, work.chains)]
         return Turn(
             number=sample.number,
             state=state.model_copy(update={"reasoning_chains": tuple(chains)}),
             actions=tuple(work.actions),
             seconds=time.perf_counter() - began,
+            calls=calls,
         )
 
     async def _play(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from llmsim_lab.calls import Attempt, Message, Status
 from llmsim_lab.models import LLMReasoningChain
+from llmsim_lab.runs.turn import every_chain
 
 if TYPE_CHECKING:
     from llmsim_lab.llm import Tape
@@ -168,7 +169,7 @@ class Attempts:
 
 
 def _of_chains(turn: TurnLike) -> Iterator[Seen]:
-    for chain in turn.chains:
+    for chain in every_chain(turn):
         attempts: tuple[Attempt | None, ...] = chain.call.history if chain.call else (None,)
         for attempt in attempts:
             yield Seen(

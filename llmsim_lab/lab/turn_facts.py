@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from llmsim_lab.models import LLMReasoningChain
+from llmsim_lab.runs.turn import every_chain
 from llmsim_lab.text import number
 
 if TYPE_CHECKING:
@@ -134,9 +135,10 @@ class Decisions:
 
 def decisions_of(turn: TurnLike) -> tuple[list[str], list[Decisions]]:
     """Return the components that decided in a turn, and the decisions, an entry an agent."""
-    components = list(dict.fromkeys(chain.component for chain in turn.chains))
+    every = every_chain(turn)
+    components = list(dict.fromkeys(chain.component for chain in every))
     chains: dict[str, dict[str, list[LLMReasoningChain]]] = {}
-    for chain in turn.chains:
+    for chain in every:
         chains.setdefault(chain.agent, {}).setdefault(chain.component, []).append(chain)
     proposed: dict[str, list[str]] = {}
     for action in getattr(turn, "actions", ()):

@@ -12,7 +12,8 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -31,13 +32,11 @@ from llmsim_lab.calls import (
 )
 from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
 from llmsim_lab.llm.config import LLMConfig
-from llmsim_lab.llm.deadline import seconds_left
 from llmsim_lab.llm.extract import InvalidReply, parse_reply
 from llmsim_lab.llm.faults import as_backend_error
 from llmsim_lab.llm.outcomes import failure_of, invalid_fault, out_of_time, recorded_fault
-from llmsim_lab.llm.recorder import current_recorder
 from llmsim_lab.llm.requests import first_request, repair_request
-from llmsim_lab.llm.watch import current_watch
+from llmsim_lab.llm.scope import CallLog, scope, seconds_left
 from llmsim_lab.models import Decision
 
 __all__ = ["LLMClient"]
@@ -83,6 +82,8 @@ class LLMClient:
             WeakKeyDictionary()
         )
         self._lock = threading.Lock()
+        self._turns: dict[CallLog, asyncio.AbstractEventLoop] = {}
+        """The turns that are being played with this client, and where."""
 
     async def call_with_retry(
         self,
@@ -168,7 +169,31 @@ class LLMClient:
         self, request: ChatRequest, read: Callable[[ChatReply], T], site: CallSite | None
     ) -> tuple[T, CallRecord]:
         """Make a request, once more where that may help; ``read`` says what a reply means."""
-        history: list[Attempt] = []
+        log = scope().log
+        if log is None:
+            self._check_known()
+            return await self._ask_once_more(request, read, site, [])
+        began, history = request, list[Attempt]()
+        log.begin(began)
+        call = None
+        try:
+            outcome, call = await self._ask_once_more(request, read, site, history)
+        except LLMFailureException as failure:
+            call = failure.call
+            raise
+        finally:
+            if call is None and history:
+                call = CallRecord(history=tuple(history), status="failed")
+            log.end(began, call)
+        return outcome, call
+
+    async def _ask_once_more(
+        self,
+        request: ChatRequest,
+        read: Callable[[ChatReply], T],
+        site: CallSite | None,
+        history: list[Attempt],
+    ) -> tuple[T, CallRecord]:
         outcome = await self._attempt(request, read, history)
         repaired = False
         if isinstance(outcome, BackendError) and outcome.retry:
@@ -179,6 +204,32 @@ class LLMClient:
         if isinstance(outcome, BackendError):
             raise failure_of(outcome, history, site, model=self.config.model)
         return outcome, CallRecord(history=tuple(history), status="repaired" if repaired else "ok")
+
+    @contextmanager
+    def playing(self, log: CallLog) -> Iterator[None]:
+        """Note that a run plays a turn with this client, on the current event loop."""
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            self._turns[log] = loop
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._turns.pop(log, None)
+
+    def _check_known(self) -> None:
+        """Raise ConfigError for a call that a run plays a turn for, but cannot know of."""
+        if not self._turns:
+            return
+        loop = asyncio.get_running_loop()
+        for log, its in tuple(self._turns.items()):
+            if its is not loop:
+                raise ConfigError(
+                    f"a call was made on another thread while turn {log.turn} of {log.run!r} is "
+                    "being played with the same client, so the run cannot know of it: hand work "
+                    "to threads with await asyncio.to_thread(...), which takes the run along, not by "
+                    "loop.run_in_executor; for questions of your own connect() another client"
+                )
 
     async def model_info(self) -> ModelInfo:
         """Say which model answers.
@@ -240,15 +291,16 @@ class LLMClient:
         history: list[Attempt],
     ) -> T | BackendError:
         """Make one request, or take it from the tape; what becomes of it goes into the history."""
-        recorder, known = current_recorder(), None
+        around = scope()
+        recorder, known = around.recorder, None
         if recorder is not None:
             request = recorder.place(request)
             known = recorder.find(request, history[-1] if history else None)
         outcome: T | BackendError
         if known is not None:
             attempt, fault = known, None
-            if (watch := current_watch()) is not None:
-                watch.ended(request, known, taped=True)
+            if around.watch is not None:
+                around.watch.ended(request, known, taped=True)
         else:
             attempt, fault = await self._make(request)
         if attempt.reply is None:
@@ -269,7 +321,7 @@ class LLMClient:
                         attempt, reason=outcome.reason, detail=str(outcome), retry=True
                     )
         if recorder is not None and known is None:
-            attempt = recorder.keep(attempt)
+            attempt = await recorder.keep(attempt)
         history.append(attempt)
         return outcome
 
@@ -291,7 +343,7 @@ class LLMClient:
         if request.attempt > 1:
             await self._back_off()
         async with self._limiter():
-            if (watch := current_watch()) is None:
+            if (watch := scope().watch) is None:
                 return await self._ask(request)
             watch.began(request)
             attempt = None

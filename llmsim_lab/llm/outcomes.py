@@ -38,8 +38,9 @@ def failure_of(
     """Log the one ERROR line of a failed call and return the exception for it."""
     component = site.component if site else None
     detail = str(fault)
-    if isinstance(fault.rejected, Decision):
-        fault.rejected.with_call(CallRecord(history=tuple(history), status="failed"))
+    call = CallRecord(history=tuple(history), status="failed") if history else None
+    if call is not None and isinstance(fault.rejected, Decision):
+        fault.rejected.with_call(call)
     log_event(
         logger,
         logging.ERROR,
@@ -62,8 +63,7 @@ def failure_of(
         rejected=fault.rejected,
     )
     failure.__cause__ = fault
-    if history:
-        failure.call = CallRecord(history=tuple(history), status="failed")
+    failure.call = call
     return failure
 
 

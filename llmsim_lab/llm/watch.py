@@ -10,13 +10,13 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Protocol
 
 from llmsim_lab.calls import Attempt, CallSite, ChatRequest
+from llmsim_lab.llm.scope import scoped
 
-__all__ = ["InFlight", "Waiting", "Watch", "current_watch", "watching"]
+__all__ = ["InFlight", "Waiting", "Watch", "watching"]
 
 
 class Watch(Protocol):
@@ -38,14 +38,6 @@ class Watch(Protocol):
         """
 
 
-_current: ContextVar[Watch | None] = ContextVar("llmsim_lab_watch", default=None)
-
-
-def current_watch() -> Watch | None:
-    """Return what watches the current task's requests, if anything does."""
-    return _current.get()
-
-
 @contextmanager
 def watching(watch: Watch | None) -> Iterator[None]:
     """Let something watch the requests made inside, also by tasks started there.
@@ -58,11 +50,8 @@ def watching(watch: Watch | None) -> Iterator[None]:
         >>> calls.finished
         0
     """
-    token = _current.set(watch)
-    try:
+    with scoped(watch=watch):
         yield
-    finally:
-        _current.reset(token)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

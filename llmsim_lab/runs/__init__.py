@@ -5,7 +5,7 @@ from llmsim_lab.runs.protocol import SimulationLike, TurnLike
 from llmsim_lab.runs.registry import find_kind
 from llmsim_lab.runs.series import Series
 from llmsim_lab.runs.settings import ConfigLike, RunConfig, RunIntervention
-from llmsim_lab.runs.turn import RunTurn, TurnBase
+from llmsim_lab.runs.turn import RunTurn, TurnBase, every_chain
 from llmsim_lab.runs.verbs import AnyRun, fork, load, replay, rerun, resume, run
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "SimulationLike",
     "TurnBase",
     "TurnLike",
+    "every_chain",
     "find_kind",
     "fork",
     "load",

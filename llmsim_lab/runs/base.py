@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import replace
 from inspect import isawaitable
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 from llmsim_lab.concurrency import run_sync
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm import LLMClient, Tape
-from llmsim_lab.llm.recorder import recording
+from llmsim_lab.llm.scope import CallLog, recording
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.runs.faces import run_html
 from llmsim_lab.runs.forks import fork_of
@@ -201,8 +201,7 @@ class Run(History[StateT, TurnT, ConfigT, InterventionT]):
             raise ConfigError("a step of this run is under way; wait for it before the next")
         self._stepping = True
         try:
-            with recording(self._taping.recorder if self._taping else None):
-                turn = await self._step()
+            turn = await self._step()
         except BaseException as error:
             self._recount()
             if self._taping is not None:
@@ -213,6 +212,16 @@ class Run(History[StateT, TurnT, ConfigT, InterventionT]):
         self._tell(turn)
         return turn
 
+    def _clients(self) -> list[LLMClient]:
+        """Return the clients that this run's parts ask with."""
+        parts = [
+            part
+            for its in self.parts.values()
+            for part in (its if isinstance(its, Sequence) else [its])
+        ]
+        found = [self.llm_client, *(getattr(part, "llm_client", None) for part in parts)]
+        return list({id(one): one for one in found if isinstance(one, LLMClient)}.values())
+
     async def _step(self) -> TurnT:
         before = self.turns[-1]
         planned: Sequence[InterventionT] = self._planned.get(before.number + 1, [])
@@ -220,7 +229,13 @@ class Run(History[StateT, TurnT, ConfigT, InterventionT]):
             await self._taping.before_turn(self.llm_client)
             planned = self._taping.planned(before.number + 1, planned)
         began = time.perf_counter()
-        turn = await self._play(before, planned)
+        log = CallLog(self.config.name, before.number + 1)
+        recorder = self._taping.recorder if self._taping else None
+        with ExitStack() as playing, recording(recorder, log):
+            for client in self._clients():
+                playing.enter_context(client.playing(log))
+            turn = await self._play(before, planned)
+            calls = log.close()
         if turn.number != before.number + 1:
             raise ConfigError(
                 f"{type(self).__name__} played turn {turn.number} after turn {before.number}; what "
@@ -231,6 +246,7 @@ class Run(History[StateT, TurnT, ConfigT, InterventionT]):
             state=self._intervened(turn.state, planned),
             interventions=tuple(planned),
             seconds=time.perf_counter() - began,
+            calls=calls,
         )
         self._arrived(turn)
         if self._taping is not None:

@@ -74,11 +74,12 @@ def turn_html(turn: TurnBase[Any, Any]) -> Markup:
     """Return what happened in a turn: why, from outside, at what cost; its state is folded."""
     facts: list[tuple[object, object]] = [("tokens", turn.tokens)]
     facts += [("from outside", str(item)) for item in turn.interventions]
-    shown = turn.chains[:_MOST_CHAINS]
+    chains = turn.every_chain
+    shown = chains[:_MOST_CHAINS]
     parts: list[object] = [pairs(facts, caption=f"{type(turn).__name__} {turn.number}")]
     if shown:
         parts.append(_chains_table(shown))
-    if left := len(turn.chains) - len(shown):
+    if left := len(chains) - len(shown):
         parts.append(safe(f"… and {left} more decisions"))
     return join([*parts, details("state", cell(turn.state))])
 

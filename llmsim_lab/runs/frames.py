@@ -9,6 +9,7 @@ from llmsim_lab.calls import Status
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.runs.protocol import TurnLike
+from llmsim_lab.runs.turn import every_chain
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,8 +38,9 @@ CHAIN_COLUMNS = (
 def turn_row(turn: TurnLike, own: dict[str, Any]) -> dict[str, Any]:
     """Return a turn's row of a run's frame.
 
-    Columns: ``turn``; the kind's own; ``calls``, ``ok``, ``repaired``, ``fallback``, ``failed``,
-    model decisions by status; ``tokens``; ``seconds``; ``interventions``, in words.
+    Columns: ``turn``; the kind's own; ``calls``, the model calls; ``ok``, ``repaired``,
+    ``fallback``, ``failed``, how they came out; ``tokens``; ``seconds``; ``interventions``, in
+    words.
 
     Args:
         turn: the turn.
@@ -54,7 +56,7 @@ def turn_row(turn: TurnLike, own: dict[str, Any]) -> dict[str, Any]:
         )
     row: dict[str, Any] = {"turn": turn.number, **own}
     statuses = turn.statuses
-    row["calls"] = sum(chain.call is not None for chain in turn.chains)
+    row["calls"] = len(turn.calls)
     row |= {name: statuses.get(name, 0) for name in _STATUSES}
     row["tokens"] = turn.tokens
     row["seconds"] = turn.seconds
@@ -89,5 +91,5 @@ def chains_frame(turns: Iterable[TurnLike]) -> pd.DataFrame:
     """
     import pandas as pd
 
-    rows = [chain_row(chain) for turn in turns for chain in turn.chains]
+    rows = [chain_row(chain) for turn in turns for chain in every_chain(turn)]
     return pd.DataFrame(rows, columns=list(CHAIN_COLUMNS))

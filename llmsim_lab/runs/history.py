@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from llmsim_lab.calls import Status
+from llmsim_lab.calls import CallRecord, Status
 from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.runs.frames import chains_frame, turn_row
 from llmsim_lab.runs.kind import ConfigT, InterventionT, Kind, StateT, TurnT
@@ -43,6 +43,11 @@ class History(Kind[StateT, TurnT, ConfigT, InterventionT]):
     def chains(self) -> list[LLMReasoningChain]:
         """Every decision so far and why, oldest first."""
         return [chain for turn in self.turns for chain in turn.chains]
+
+    @property
+    def calls(self) -> list[CallRecord]:
+        """Every model call so far, oldest first, whoever made it."""
+        return [call for turn in self.turns for call in turn.calls]
 
     @property
     def statuses(self) -> Mapping[Status, float]:

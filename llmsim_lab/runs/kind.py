@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient
+from llmsim_lab.llm.tape.codec import dumps
 from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.runs.codec import adapter_of, changed_values, own_fields, to_json
@@ -123,8 +124,10 @@ class Kind(ABC, Generic[StateT, TurnT, ConfigT, InterventionT]):
 
     @classmethod
     def without_chains(cls, turn: TurnT) -> TurnT:
-        """Return a turn as the first of a run: the chains, which are another run's, taken out."""
-        bare: TurnT = replace(cast("Any", turn), chains=()) if turn.chains else turn
+        """Return a turn as the first of a run: without another run's chains and calls."""
+        if not turn.chains and not turn.calls:
+            return turn
+        bare: TurnT = replace(cast("Any", turn), chains=(), calls=())
         return bare
 
     @classmethod
@@ -169,7 +172,7 @@ class Kind(ABC, Generic[StateT, TurnT, ConfigT, InterventionT]):
     @classmethod
     def encode_state(cls, turn: TurnT) -> str:
         """Return a turn's state as JSON."""
-        return json.dumps(to_json(adapter_of(cls.state_type), turn.state), ensure_ascii=False)
+        return dumps(to_json(adapter_of(cls.state_type), turn.state))
 
     @classmethod
     def encode_own(cls, turn: TurnT) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from llmsim_lab.calls import Status
+from llmsim_lab.calls import CallRecord, Status
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.runs.series import Series
@@ -34,6 +34,11 @@ class TurnLike(Protocol):
     @property
     def chains(self) -> tuple[LLMReasoningChain, ...]:
         """Why each component did what it did."""
+        ...
+
+    @property
+    def calls(self) -> tuple[CallRecord, ...]:
+        """Every model call of the turn."""
         ...
 
     @property

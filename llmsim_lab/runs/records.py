@@ -1,19 +1,20 @@
 """A turn to and from the JSON that a tape holds.
 
-Calls are not written again: a chain names those of its decision by their numbers on the tape.
+Calls are not written again: the turn names its calls by their numbers on the tape, and a chain the
+one of its decision by its place among them.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import ValidationError
 
-from llmsim_lab.calls import Attempt, CallRecord
+from llmsim_lab.calls import Attempt, CallRecord, Status
 from llmsim_lab.errors import TapeError
+from llmsim_lab.llm.tape.codec import dumps
 from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.runs.frames import turn_row
 from llmsim_lab.runs.kind import Kind
@@ -26,7 +27,9 @@ __all__ = [
     "Planned",
     "decode_turn",
     "interventions_of",
+    "numbers_of",
     "planned_in",
+    "row_text",
     "tape_turn",
 ]
 
@@ -47,28 +50,41 @@ def tape_turn(kind: AnyKind, turn: AnyTurn, planned: Planned) -> tuple[int, str,
         TapeError: a call was not recorded, so that the turn could not be replayed.
     """
     later = [item for at in sorted(planned) if at > turn.number for item in planned[at]]
-    row = json.dumps(turn_row(turn, kind.own_columns(turn)), ensure_ascii=False)
-    return turn.number, _encode_turn(kind, turn, later), row
+    try:
+        return turn.number, _encode_turn(kind, turn, later), row_text(kind, turn)
+    except ValueError as error:
+        raise TapeError(
+            f"turn {turn.number} cannot be written: it holds a number that is not finite (NaN or "
+            f"Infinity), which JSON has no form for ({error}); look for a division by zero in what "
+            "made the state"
+        ) from error
+
+
+def row_text(kind: AnyKind, turn: AnyTurn) -> str:
+    """Return a turn's row of the run's frame as a JSON object."""
+    return dumps(turn_row(turn, kind.own_columns(turn)))
 
 
 def _encode_turn(kind: AnyKind, turn: AnyTurn, planned: Sequence[RunIntervention]) -> str:
+    places = {id(call): place for place, call in enumerate(turn.calls)}
     rest = {
         "turn": turn.number,
         "seconds": turn.seconds,
         "interventions": [_encode_intervention(item) for item in turn.interventions],
         "planned": [_encode_intervention(item) for item in planned],
-        "chains": [_encode_chain(chain) for chain in turn.chains],
+        "calls": [[call.status, numbers_of(call)] for call in turn.calls],
+        "chains": [_encode_chain(chain, places) for chain in turn.chains],
         "actions": [],
     }
     rest |= kind.encode_own(turn)
-    return f'{{"state":{kind.encode_state(turn)},{json.dumps(rest, ensure_ascii=False)[1:]}'
+    return f'{{"state":{kind.encode_state(turn)},{dumps(rest)[1:]}'
 
 
 def _encode_intervention(intervention: RunIntervention) -> dict[str, Any]:
     return intervention.model_dump(mode="json", by_alias=True)
 
 
-def _encode_chain(chain: LLMReasoningChain) -> dict[str, Any]:
+def _encode_chain(chain: LLMReasoningChain, places: Mapping[int, int]) -> dict[str, Any]:
     values: dict[str, Any] = {
         "component": chain.component,
         "agent": chain.agent,
@@ -80,14 +96,25 @@ def _encode_chain(chain: LLMReasoningChain) -> dict[str, Any]:
     if chain.prompt_text:
         values["prompt_text"] = chain.prompt_text
     if chain.call is not None:
-        numbers = [attempt.number for attempt in chain.call.history]
-        if None in numbers:
-            raise TapeError(
-                f"a call behind {chain} was not recorded: it was made outside the run's own tasks; "
-                "await it in the agent, or hand it to a thread with asyncio.to_thread"
-            )
-        values["call"] = [chain.call.status, numbers]
+        # A call of an earlier turn, which an agent may come back to, is named by its numbers.
+        place = places.get(id(chain.call))
+        values["call"] = [chain.call.status, numbers_of(chain.call)] if place is None else place
     return values
+
+
+def numbers_of(call: CallRecord) -> list[int]:
+    """Return the numbers of a call's attempts on the tape.
+
+    Raises:
+        TapeError: one was not recorded.
+    """
+    numbers = [attempt.number for attempt in call.history if attempt.number is not None]
+    if len(numbers) < len(call.history):
+        raise TapeError(
+            f"a call of {call.request.site} was not recorded: it was made outside the run's own "
+            "tasks; await it in the agent, or hand it to a thread with asyncio.to_thread"
+        )
+    return numbers
 
 
 def decode_turn(
@@ -104,13 +131,15 @@ def decode_turn(
         TapeError: the record does not hold what it should; the tape is damaged.
     """
     try:
-        chains = tuple(_decode_chain(values, attempts) for values in record["chains"])
+        calls = tuple(_decode_call(values, attempts) for values in record["calls"])
+        chains = tuple(_decode_chain(values, calls, attempts) for values in record["chains"])
         common = {
             "number": record["turn"],
             "interventions": tuple(
                 map(kind.intervention_type.model_validate, record["interventions"])
             ),
             "seconds": record["seconds"],
+            "calls": calls,
         }
         return kind.decode_turn(record, chains, common)
     except (KeyError, TypeError, IndexError, ValueError, ValidationError) as error:
@@ -118,14 +147,23 @@ def decode_turn(
 
 
 def _decode_chain(
-    values: Mapping[str, Any], attempts: Callable[[int], Attempt]
+    values: Mapping[str, Any], calls: Sequence[CallRecord], attempts: Callable[[int], Attempt]
 ) -> LLMReasoningChain:
     known = dict(values)
+    named = known.pop("call", None)
     call = None
-    if "call" in known:
-        status, numbers = known.pop("call")
-        call = CallRecord(history=tuple(attempts(number) for number in numbers), status=status)
+    if type(named) is int:
+        call = calls[named]
+    elif named is not None:
+        call = _decode_call(named, attempts)
     return LLMReasoningChain(**known, call=call)
+
+
+def _decode_call(values: Any, attempts: Callable[[int], Attempt]) -> CallRecord:
+    status, numbers = values
+    if status not in get_args(Status) or not numbers:
+        raise ValueError(f"{values!r:.80} does not name a call by its status and numbers")
+    return CallRecord(history=tuple(attempts(number) for number in numbers), status=status)
 
 
 def planned_in(kind: AnyKind, records: Sequence[Mapping[str, Any]]) -> list[RunIntervention]:
@@ -150,5 +188,5 @@ def interventions_of(kind: AnyKind, record: Mapping[str, Any], part: str) -> lis
     """
     try:
         return [kind.intervention_type.model_validate(values) for values in record[part]]
-    except ValidationError as error:
+    except (ValidationError, KeyError, TypeError) as error:
         raise TapeError(f"turn {record['turn']} on the tape is damaged: {error}") from error

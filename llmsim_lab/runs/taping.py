@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
@@ -9,8 +10,9 @@ from typing import Any, Protocol
 from llmsim_lab.calls import Attempt
 from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import LLMClient, Tape
-from llmsim_lab.llm.recorder import Recorder
+from llmsim_lab.llm.scope import Recorder
 from llmsim_lab.llm.tape import LiveRecorder, ReplayRecorder
+from llmsim_lab.runs.codec import changed_values
 from llmsim_lab.runs.manifest import model_differs, with_model
 from llmsim_lab.runs.records import (
     AnyKind,
@@ -18,6 +20,7 @@ from llmsim_lab.runs.records import (
     Planned,
     decode_turn,
     interventions_of,
+    row_text,
     tape_turn,
 )
 
@@ -148,6 +151,7 @@ class Replaying:
         self._kind = kind
         self._recorder = ReplayRecorder(tape, run)
         self._records = {record["turn"]: record for record in tape.turn_records(run)}
+        self._rows = tape.frame_rows(run)
 
     @property
     def recorder(self) -> ReplayRecorder:
@@ -178,8 +182,13 @@ class Replaying:
         """
         del planned
         recorded = decode_turn(self._kind, self._records[turn.number], self._recorder.attempt)
-        if recorded != replace(turn, seconds=recorded.seconds):
-            where = self._kind.difference(recorded, turn) or "in its actions or chains"
+        now = replace(turn, seconds=recorded.seconds)
+        row = json.loads(row_text(self._kind, now))
+        if recorded != now or row != (there := self._rows[turn.number]):
+            where = self._kind.difference(recorded, turn)
+            if not where and recorded == now:
+                where = f"in its row of the frame, {changed_values(there, row)}"
+            where = where or "in its actions, calls or chains"
             raise TapeError(
                 f"turn {turn.number} of run {self.run} came out differently from its recording: "
                 f"{where}. The same calls were answered alike, so the code "

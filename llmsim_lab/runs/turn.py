@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from llmsim_lab.calls import Status
+from llmsim_lab.calls import CallRecord, Status
 from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.runs.faces import turn_html
 
-__all__ = ["RunTurn", "TurnBase"]
+if TYPE_CHECKING:
+    from llmsim_lab.runs.protocol import TurnLike
+
+__all__ = ["RunTurn", "TurnBase", "every_chain"]
 
 StateT = TypeVar("StateT")
 InterventionT = TypeVar("InterventionT")
@@ -25,12 +30,15 @@ class TurnBase(Generic[StateT, InterventionT]):
         state: the state the turn led to.
         interventions: what was done from outside.
         seconds: wall time of the turn.
+        calls: every model call of the turn, as the run itself noted it, in the order in which the
+            first answers came.
     """
 
     number: int
     state: StateT
     interventions: tuple[InterventionT, ...] = ()
     seconds: float = 0.0
+    calls: tuple[CallRecord, ...] = field(default=(), repr=False)
 
     @property
     def chains(self) -> tuple[LLMReasoningChain, ...]:
@@ -38,16 +46,27 @@ class TurnBase(Generic[StateT, InterventionT]):
         raise NotImplementedError(f"{type(self).__name__} does not say where its chains are")
 
     @property
+    def every_chain(self) -> tuple[LLMReasoningChain, ...]:
+        """The chains, and for each call that none of them annotates what the call tells."""
+        return every_chain(self)
+
+    @property
     def statuses(self) -> Counter[Status]:
-        """How the turn's model decisions came about; of rules' decisions only what went wrong."""
-        return Counter(
-            chain.status for chain in self.chains if chain.call is not None or chain.status != "ok"
+        """How the turn's calls came out, and of decisions without a call those that went wrong.
+
+        Where a chain says more of a call, such as ``fallback``, its word counts.
+        """
+        said = {id(chain.call): chain.status for chain in self.chains if chain.call is not None}
+        counts = Counter(said.get(id(call), call.status) for call in self.calls)
+        counts.update(
+            chain.status for chain in self.chains if chain.call is None and chain.status != "ok"
         )
+        return counts
 
     @property
     def tokens(self) -> int:
         """Prompt and reply tokens of the turn's model calls, as far as reported."""
-        return sum(chain.call.tokens for chain in self.chains if chain.call)
+        return sum(call.tokens for call in self.calls)
 
     def _repr_html_(self) -> str:
         return str(turn_html(self))
@@ -62,3 +81,32 @@ class RunTurn(TurnBase[StateT, InterventionT]):
     """
 
     chains: tuple[LLMReasoningChain, ...] = ()
+
+
+def every_chain(turn: TurnLike) -> tuple[LLMReasoningChain, ...]:
+    """Return a turn's chains, and for each call that none of them annotates what the call tells.
+
+    So a simulation that hands over no chain shows all that it asked, like any other.
+    """
+    annotated = {id(chain.call) for chain in turn.chains}
+    bare = (_chain_of_call(call, turn.number) for call in turn.calls if id(call) not in annotated)
+    return (*turn.chains, *bare)
+
+
+def _chain_of_call(call: CallRecord, turn: int) -> LLMReasoningChain:
+    site, reply = call.request.site, call.reply
+    said: Any = {}
+    with suppress(ValueError, RecursionError):
+        said = json.loads(reply.text) if reply else {}
+    said = said if isinstance(said, dict) else {}
+    reasoning, confidence = said.get("reasoning"), said.get("confidence")
+    known = type(confidence) in (int, float) and 0 <= confidence <= 1
+    return LLMReasoningChain(
+        component=site.component if site else "call",
+        agent=(site.agent if site else None) or "",
+        turn=turn,
+        reasoning=reasoning if isinstance(reasoning, str) else "",
+        confidence=confidence if known else None,
+        status=call.status,
+        call=call,
+    )

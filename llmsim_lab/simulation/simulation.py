@@ -245,7 +245,7 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
 
     @classmethod
     def without_chains(cls, turn: Turn) -> Turn:
-        """Return a turn as the first of a run: the chains, which are another run's, taken out."""
+        """Return a turn as the first of a run: without another run's chains and calls."""
         state = turn.state.model_copy(update={"reasoning_chains": ()})
         return Turn(
             number=turn.number,

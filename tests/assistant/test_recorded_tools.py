@@ -22,7 +22,7 @@ from llmsim_lab.assistant import (
 from llmsim_lab.calls import ChatReply, ChatRequest, ToolCall
 from llmsim_lab.errors import ConfigError, LLMFailureException, TapeError, TapeMiss
 from llmsim_lab.llm import InFlight, LLMClient, LLMConfig, ScriptedBackend, Tape, watching
-from llmsim_lab.llm.recorder import recording
+from llmsim_lab.llm.scope import recording
 from llmsim_lab.llm.tape import LiveRecorder, ReplayRecorder
 from llmsim_lab.models import SimulationState
 from llmsim_lab.prompts import Prompt

@@ -12,7 +12,7 @@ from builders import answer, make_client, make_simulation, policy
 from llmsim_lab.calls import Attempt, CallSite, ChatReply, ChatRequest
 from llmsim_lab.errors import LLMFailureException, TapeError
 from llmsim_lab.llm import InFlight, LLMClient, LLMConfig, watching
-from llmsim_lab.llm.watch import current_watch
+from llmsim_lab.llm.scope import scope
 from llmsim_lab.models import PolicyDecision
 from llmsim_lab.simulation import Simulation, replay
 
@@ -76,7 +76,7 @@ async def test_nothing_is_told_outside() -> None:
     with watching(log):
         pass
     await ask(make_client([policy()]))
-    assert current_watch() is None
+    assert scope().watch is None
     assert (log.began_with, log.ended_with) == ([], [])
 
 

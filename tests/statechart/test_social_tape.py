@@ -53,7 +53,7 @@ def live() -> SocialSimulation:
 
 
 def comparable(simulation: SocialSimulation) -> list[Any]:
-    return [replace(turn, seconds=0.0, chains=()) for turn in simulation.turns]
+    return [replace(turn, seconds=0.0, chains=(), calls=()) for turn in simulation.turns]
 
 
 def test_a_replay_is_the_run_with_its_users_histories_and_no_call(path: Path) -> None:

@@ -18,8 +18,9 @@ from pathlib import Path
 
 from tape_kit import HashBackend, hash_client, identity, steady_config
 
-from llmsim_lab.calls import ChatRequest
+from llmsim_lab.calls import Attempt, ChatRequest
 from llmsim_lab.llm import Tape
+from llmsim_lab.llm.tape import LiveRecorder
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.simulation.verbs import resume
 
@@ -32,10 +33,21 @@ def play(folder: Path, life: int) -> None:
     """Begin the run, or go on with it, and play it to its end."""
     log = os.open(folder / "paid.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
+    safe = os.open(folder / "handed_on.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
     def pay(request: ChatRequest) -> None:
         os.write(log, f"{life} {identity(request)}\n".encode())
         os.fsync(log)
 
+    keep = LiveRecorder.keep
+
+    async def keep_and_say(recorder: LiveRecorder, attempt: Attempt) -> Attempt:
+        kept = await keep(recorder, attempt)
+        os.write(safe, f"{life} {identity(kept.request)}\n".encode())
+        os.fsync(safe)
+        return kept
+
+    LiveRecorder.keep = keep_and_say  # type: ignore[method-assign]
     backend = HashBackend(delay_s=0.006, faulty=True, before_answer=pay)
     client = hash_client(backend, max_concurrency=2)
     tape = Tape(folder / "killed.tape")

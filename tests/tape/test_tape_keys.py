@@ -20,7 +20,7 @@ from llmsim_lab.calls import CallSite, ChatReply, ChatRequest, Message, ModelInf
 from llmsim_lab.engines import Engine
 from llmsim_lab.errors import BackendError, LLMFailureException, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, Tape
-from llmsim_lab.llm.tape.keys import SettingsCache, call_key
+from llmsim_lab.llm.tape.codec import SettingsCache, asked
 from llmsim_lab.models import Action, PolicyDecision, SimulationState
 from llmsim_lab.simulation import Simulation, SimulationConfig
 from llmsim_lab.simulation.verbs import replay, resume
@@ -43,7 +43,7 @@ REQUEST = ChatRequest(
 
 
 def key(request: ChatRequest) -> bytes:
-    return call_key(request, SettingsCache().of(request))
+    return asked(request, SettingsCache()).key
 
 
 def _options(**changes: Any) -> dict[str, Any]:
@@ -94,7 +94,7 @@ def test_whatever_can_change_an_answer_is_in_the_key(name: str) -> None:
 def test_all_these_keys_differ_from_one_another() -> None:
     keys = {key(REQUEST), *(key(replace(REQUEST, **changes)) for changes in OTHERS.values())}
     assert len(keys) == len(OTHERS) + 1
-    assert {len(value) for value in keys} == {32}
+    assert {len(value) for value in keys} == {16}
 
 
 @pytest.mark.parametrize("changes", [{"timeout_s": 1.0}, {"keep_alive": None}, {"keep_alive": 3}])
@@ -108,14 +108,14 @@ def test_a_cache_that_knows_other_settings_gives_the_same_keys() -> None:
         cache.of(replace(REQUEST, **changes))
     for changes in OTHERS.values():
         request = replace(REQUEST, **changes)
-        assert call_key(request, cache.of(request)) == key(request)
+        assert asked(request, cache).key == key(request)
 
 
 def test_a_cache_is_not_fooled_by_objects_that_take_the_place_of_gone_ones() -> None:
     cache = SettingsCache()
     for number in range(500):
         request = replace(REQUEST, options={"temperature": number / 1000})
-        assert call_key(request, cache.of(request)) == key(request)
+        assert asked(request, cache).key == key(request)
 
 
 def test_keys_are_the_same_in_another_process() -> None:

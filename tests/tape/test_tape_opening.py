@@ -57,7 +57,19 @@ def _other_database(path: Path) -> None:
 def _newer_tape(path: Path) -> None:
     finished(path, turns=1)
     connection = sqlite3.connect(path)
-    connection.execute("UPDATE meta SET value = '2' WHERE key = 'format'")
+    connection.execute("UPDATE meta SET value = '3' WHERE key = 'format'")
+    connection.commit()
+    connection.close()
+
+
+def _first_format(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute(f"PRAGMA application_id = {0x4C534C42}")
+    connection.execute(
+        "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID"
+    )
+    connection.execute("INSERT INTO meta VALUES ('format', '1')")
+    connection.execute("CREATE TABLE runs (id INTEGER PRIMARY KEY, name TEXT NOT NULL)")
     connection.commit()
     connection.close()
 
@@ -65,7 +77,7 @@ def _newer_tape(path: Path) -> None:
 def _unnamed_format(path: Path) -> None:
     finished(path, turns=1)
     connection = sqlite3.connect(path)
-    connection.execute("UPDATE meta SET value = 'soon'")
+    connection.execute("UPDATE meta SET value = 'soon' WHERE key = 'format'")
     connection.commit()
     connection.close()
 
@@ -79,11 +91,12 @@ def _cut(length: int) -> Callable[[Path], None]:
 
 
 NO_TAPES: dict[str, tuple[Callable[[Path], object], str]] = {
-    "text": (lambda path: path.write_text("turn,rate\n0,4\n" * 50), "it is no SQLite file"),
-    "short text": (lambda path: path.write_text("x"), "it is no SQLite file"),
-    "zeros": (lambda path: path.write_bytes(bytes(8192)), "it is no SQLite file"),
+    "text": (lambda path: path.write_text("turn,rate\n0,4\n" * 50), "it is not an SQLite file"),
+    "short text": (lambda path: path.write_text("x"), "it is not an SQLite file"),
+    "zeros": (lambda path: path.write_bytes(bytes(8192)), "it is not an SQLite file"),
     "another program's database": (_other_database, "SQLite file of another program"),
-    "newer": (_newer_tape, r"format 2; this version of llmsim_lab reads up to 1: install a newer"),
+    "newer": (_newer_tape, "format 3; this version of llmsim_lab reads format 2: install a newer"),
+    "first format": (_first_format, "has format 1, from llmsim_lab 0.1.*record the run anew"),
     "format without a number": (_unnamed_format, "names no format; it is damaged"),
     "folder": (lambda path: path.mkdir(), "cannot read the tape"),
     "cut in the header": (_cut(60), "SQLite file of another program"),

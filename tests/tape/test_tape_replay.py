@@ -337,7 +337,10 @@ def test_agents_that_do_not_say_where_they_call_from_replay_and_resume(
     assert replayed.turns == simulation.turns
 
 
-def test_a_call_that_was_not_recorded_stops_the_run_at_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("taped", [True, False])
+def test_a_call_that_the_run_cannot_know_of_is_refused_before_it_is_made(
+    tmp_path: Path, taped: bool
+) -> None:
     class Threaded(EconLLMAgent):
         async def decide_action(self, state: SimulationState) -> Action:
             decide, loop = super().decide_action, asyncio.get_running_loop()
@@ -349,10 +352,11 @@ def test_a_call_that_was_not_recorded_stops_the_run_at_once(tmp_path: Path) -> N
         llm_client=client,
         agents=[Threaded("A", client)],
         engine=CarelessEngine(),
-        tape=tmp_path / "x.tape",
+        tape=tmp_path / "x.tape" if taped else None,
     )
-    with pytest.raises(TapeError, match=r"was not recorded.*asyncio\.to_thread"):
+    with pytest.raises(ConfigError, match=r"on another thread while turn 1.*asyncio\.to_thread"):
         simulation.run(1)
+    assert asked(simulation) == []
 
 
 def test_a_replay_wants_the_parts_that_the_run_was_given(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llmsim_lab.errors import ConfigError, TapeError
-from llmsim_lab.llm.tape.info import loads
-from llmsim_lab.llm.tape.keys import dumps
+from llmsim_lab.llm.tape.codec import dumps, loads
+from llmsim_lab.llm.tape.file import COLUMNS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,16 +26,12 @@ if TYPE_CHECKING:
 
 __all__ = ["FORMAT", "KINDS", "export"]
 
-FORMAT = 1
+FORMAT = 2
 """Of the JSON lines."""
 
 KINDS = ("text", "run", "call", "turn")
 """Of the lines below the header."""
 
-_CALL_COLUMNS = (
-    "id, run, key, turn, component, agent, replicate, attempt, messages, settings, reply, fault, "
-    "seconds, forgotten"
-)
 _COPIED = ("id", "run", "turn", "component", "agent", "replicate", "attempt", "settings", "seconds")
 
 
@@ -80,6 +76,7 @@ def _family(tape: Tape, run: int | None) -> list[int]:
 
 
 def _lines(tape: Tape, runs: list[int]) -> Iterator[dict[str, Any]]:
+    columns = ", ".join(COLUMNS["turns"])
     these = f"({', '.join(map(str, runs))})"
     texts = f"id IN (SELECT settings FROM calls WHERE run IN {these})"
     wheres = {
@@ -93,14 +90,14 @@ def _lines(tape: Tape, runs: list[int]) -> Iterator[dict[str, Any]]:
         for kind, where in wheres.items()
     }
     yield {"kind": "header", "format": FORMAT, "package": version("llmsim-lab"), **counts}
-    for row in tape.in_batches(f"SELECT id, digest, text FROM {wheres['text']}"):
+    for row in tape.in_batches("texts", texts):
         yield {"kind": "text", "id": row["id"], "digest": row["digest"].hex(), "text": row["text"]}
     for run in runs:
         yield _run_line(tape, run)
-    for row in tape.in_batches(f"SELECT {_CALL_COLUMNS} FROM {wheres['call']}"):
+    for row in tape.in_batches("calls", f"run IN {these}"):
         yield _call_line(row)
     for run in runs:
-        for row in tape.query("SELECT * FROM turns WHERE run = ? ORDER BY turn", (run,)):
+        for row in tape.query(f"SELECT {columns} FROM turns WHERE run = ? ORDER BY turn", (run,)):
             what = f"turn {row['turn']} of run {run}"
             record, shown = (loads(row[name], what) for name in ("record", "row"))
             yield {"kind": "turn", "run": run, "turn": row["turn"], "record": record, "row": shown}

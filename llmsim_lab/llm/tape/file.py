@@ -1,21 +1,120 @@
-"""A tape's open file: what is read and written goes through here, whole or not at all."""
+"""A tape's open file: an SQLite database of one exact shape, read and written whole or not at all.
+
+Tables: ``meta`` (format, and which runs there have been), ``texts`` (what many calls share, stored
+once), ``runs`` (a manifest each, with parent and fork turn), ``calls`` (every request and what
+became of it), ``turns`` (a record each, written when the turn is whole), ``tallies`` (how many
+calls and which turns a run has written, with a digest of all of them). Rows of the middle three
+have a ``seal``, from which ``verify`` tells which cell was changed; see ``seals.py``.
+"""
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 import weakref
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from llmsim_lab.errors import TapeError
-from llmsim_lab.llm.tape.schema import open_database
+from llmsim_lab.text import printable
 
-__all__ = ["TapeFile"]
+__all__ = ["COLUMNS", "FORMAT_VERSION", "TapeFile"]
+
+FORMAT_VERSION = 2
+_APPLICATION_ID = 0x4C534C42
+"""Marks the file as a tape in SQLite's own header ("LSLB")."""
+
+_BUSY_TIMEOUT_MS = 10_000
+_TICK = 100_000
+"""Virtual machine steps between two looks at whether Ctrl-C was pressed."""
+
+_LIMITS = {
+    sqlite3.SQLITE_LIMIT_LENGTH: 256 * 1024 * 1024,
+    sqlite3.SQLITE_LIMIT_SQL_LENGTH: 100_000,
+    sqlite3.SQLITE_LIMIT_COLUMN: 100,
+    sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 100,
+    sqlite3.SQLITE_LIMIT_COMPOUND_SELECT: 20,
+    sqlite3.SQLITE_LIMIT_VDBE_OP: 1_000_000,
+    sqlite3.SQLITE_LIMIT_FUNCTION_ARG: 20,
+    sqlite3.SQLITE_LIMIT_ATTACHED: 0,
+    sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 1_000,
+    sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH: 1,
+    sqlite3.SQLITE_LIMIT_WORKER_THREADS: 0,
+}
+"""What an untrusted file can make SQLite do at most; a value of 256 MiB is the largest."""
+
+_TABLES = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE texts (id INTEGER PRIMARY KEY, digest BLOB NOT NULL UNIQUE, text TEXT NOT NULL);
+CREATE TABLE runs (
+    id INTEGER PRIMARY KEY,
+    name TEXT NOT NULL,
+    parent INTEGER REFERENCES runs (id),
+    fork_turn INTEGER,
+    verb TEXT NOT NULL,
+    started TEXT NOT NULL,
+    ended TEXT,
+    outcome TEXT,
+    manifest TEXT NOT NULL,
+    writer TEXT,
+    seal BLOB NOT NULL
+);
+CREATE TABLE calls (
+    id INTEGER PRIMARY KEY,
+    run INTEGER NOT NULL REFERENCES runs (id),
+    place INTEGER NOT NULL,
+    key BLOB NOT NULL,
+    turn INTEGER,
+    component TEXT,
+    agent TEXT,
+    replicate INTEGER NOT NULL,
+    attempt INTEGER NOT NULL,
+    messages TEXT NOT NULL,
+    settings INTEGER NOT NULL REFERENCES texts (id),
+    reply TEXT,
+    fault TEXT,
+    seconds REAL NOT NULL,
+    forgotten INTEGER NOT NULL,
+    seal BLOB NOT NULL
+);
+CREATE INDEX calls_by_turn ON calls (run, turn);
+CREATE TABLE turns (
+    run INTEGER NOT NULL REFERENCES runs (id),
+    turn INTEGER NOT NULL,
+    record TEXT NOT NULL,
+    row TEXT NOT NULL,
+    seal BLOB NOT NULL,
+    PRIMARY KEY (run, turn)
+) WITHOUT ROWID;
+CREATE TABLE tallies (
+    run INTEGER PRIMARY KEY REFERENCES runs (id),
+    calls INTEGER NOT NULL,
+    first_turn INTEGER NOT NULL,
+    last_turn INTEGER NOT NULL,
+    digest BLOB NOT NULL
+);
+"""
+
+COLUMNS = {
+    "texts": ("id", "digest", "text"),
+    "runs": (
+        *("id", "name", "parent", "fork_turn", "verb", "started", "ended", "outcome"),
+        *("manifest", "writer", "seal"),
+    ),
+    "calls": (
+        *("id", "run", "place", "key", "turn", "component", "agent", "replicate", "attempt"),
+        *("messages", "settings", "reply", "fault", "seconds", "forgotten", "seal"),
+    ),
+    "turns": ("run", "turn", "record", "row", "seal"),
+    "tallies": ("run", "calls", "first_turn", "last_turn", "digest"),
+}
+"""Of every table but ``meta``, in the order of the file."""
 
 
 class TapeFile:
@@ -26,13 +125,14 @@ class TapeFile:
         read_only: for looking only; works on a disk that cannot be written to.
 
     Raises:
-        TapeError: the file cannot be opened, is no tape, is damaged, or is newer than this package.
+        TapeError: the file cannot be opened, is not a tape, is damaged, or has another format.
     """
 
     def __init__(self, path: str | Path, *, read_only: bool = False) -> None:
         self.path = Path(path)
         self.read_only = read_only
-        self._connection = open_database(self.path, read_only=read_only)
+        self._connection = _open(self.path, read_only=read_only)
+        self._connection.set_progress_handler(_tick, _TICK)
         self._connection.row_factory = sqlite3.Row
         self._lock = threading.RLock()
         self._texts: dict[bytes, int] = {}
@@ -125,21 +225,26 @@ class TapeFile:
             try:
                 return self._connection.execute(sql, values).fetchall()
             except (sqlite3.Error, UnicodeError) as error:
+                if str(error) == "interrupted":  # by Ctrl-C, and by nothing else
+                    raise KeyboardInterrupt from error
                 raise TapeError(f"cannot read the tape {self.path}: {error}") from error
 
     def in_batches(
-        self, sql: str, values: tuple[Any, ...] = (), *, size: int = 1_000
+        self, table: str, where: str = "TRUE", values: tuple[Any, ...] = (), *, size: int = 1_000
     ) -> Iterator[sqlite3.Row]:
-        """Yield what a question finds, sorted by its column ``id``, a batch in memory at a time.
+        """Yield a table's rows, sorted by ``id``, a batch in memory at a time.
 
         Args:
-            sql: a question without an order.
-            values: of its parameters.
+            table: one that has an ``id``.
+            where: a condition on its rows.
+            values: of the condition's parameters.
             size: rows a batch.
         """
+        columns = ", ".join(COLUMNS[table])
         last = -(1 << 63)
         while rows := self.query(
-            f"SELECT * FROM ({sql}) WHERE id > ? ORDER BY id LIMIT ?", (*values, last, size)
+            f"SELECT {columns} FROM {table} WHERE ({where}) AND id > ? ORDER BY id LIMIT ?",
+            (*values, last, size),
         ):
             yield from rows
             last = rows[-1]["id"]
@@ -159,3 +264,163 @@ class TapeFile:
         _trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _tick() -> int:
+    """Give Python a chance to run signal handlers while SQLite works."""
+    return 0
+
+
+def _open(path: Path, *, read_only: bool) -> sqlite3.Connection:
+    new = not path.exists() or path.stat().st_size == 0
+    if new and read_only:
+        raise TapeError(f"there is no tape at {path}")
+    if not new:
+        _check_header(path)
+        if not read_only and not os.access(path, os.W_OK):
+            raise TapeError(
+                f"cannot open the tape {path} for writing, since the file or its disk is "
+                "read-only; copy it, or open it with Tape(..., read_only=True)"
+            )
+    try:
+        connection = _connect(path, read_only=read_only)
+        try:
+            for category, limit in _LIMITS.items():
+                connection.setlimit(category, limit)
+            connection.execute("PRAGMA trusted_schema = OFF")
+            connection.execute("PRAGMA cell_size_check = ON")
+            connection.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}")
+            if new:
+                _create(connection)
+            _check_schema(connection, path)
+            connection.execute("PRAGMA foreign_keys = ON")
+            if read_only:
+                connection.execute("PRAGMA query_only = ON")
+            else:
+                connection.execute("PRAGMA journal_mode = WAL")
+                connection.execute("PRAGMA synchronous = NORMAL")
+        except BaseException:
+            connection.close()
+            raise
+    except (sqlite3.Error, UnicodeError) as error:
+        raise TapeError(f"cannot open the tape {path}: {error}") from error
+    return connection
+
+
+def _check_header(path: Path) -> None:
+    """Look at the first bytes before SQLite may touch the file."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(100)
+        size = path.stat().st_size
+    except OSError as error:
+        raise TapeError(f"cannot read the tape {path}: {error}") from error
+    if not head.startswith(b"SQLite format 3\0"):
+        raise TapeError(f"{path} is not a tape: it is not an SQLite file")
+    if int.from_bytes(head[68:72], "big") != _APPLICATION_ID:
+        raise TapeError(f"{path} is not a tape: it is an SQLite file of another program")
+    page_size = int.from_bytes(head[16:18], "big") % 65535 or 65536
+    whole = page_size * int.from_bytes(head[28:32], "big")
+    if size < whole and not _wal_of(path).exists():
+        raise TapeError(
+            f"cannot open the tape {path}: it was cut off, {size:,} of {whole:,} bytes are left; "
+            "get it again from where it came"
+        )
+
+
+def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
+    path = path.resolve()
+    uri = path.as_uri()
+    if read_only and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
+        # A tape at rest has no write-ahead log. Without permission to write beside the file,
+        # SQLite can read it only if told that nobody changes it.
+        wal = _wal_of(path)
+        alive = wal.exists() and wal.stat().st_size > 0
+        uri += "?mode=ro" if alive else "?immutable=1"
+    # A reader who may write does no more with it than to fold in and take away, when it is the
+    # last to leave, the write-ahead log that a reader of its own kind would leave lying about.
+    return sqlite3.connect(uri, uri=True, check_same_thread=False, isolation_level=None)
+
+
+def _wal_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}-wal")
+
+
+def _create(connection: sqlite3.Connection) -> None:
+    """Make the tables, all or none; somebody else may just have made them."""
+    connection.execute("BEGIN IMMEDIATE")
+    if not connection.execute("PRAGMA application_id").fetchone()[0]:
+        connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+        for statement in _statements():
+            connection.execute(statement)
+        connection.execute(
+            "INSERT INTO meta VALUES ('format', ?), ('kind', 'llmsim_lab tape'), ('runs', '0'), "
+            "('pruned', '')",
+            (str(FORMAT_VERSION),),
+        )
+    connection.execute("COMMIT")
+
+
+def _statements() -> list[str]:
+    return [statement.strip() for statement in _TABLES.split(";") if statement.strip()]
+
+
+_Schema = frozenset[tuple[object, ...]]
+
+
+def _schema_of(connection: sqlite3.Connection) -> _Schema:
+    rows = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master")
+    return frozenset(tuple(row) for row in rows)
+
+
+@cache
+def _schema() -> _Schema:
+    connection = sqlite3.connect(":memory:")
+    try:
+        for statement in _statements():
+            connection.execute(statement)
+        return _schema_of(connection)
+    finally:
+        connection.close()
+
+
+def _check_schema(connection: sqlite3.Connection, path: Path) -> None:
+    """Compare the schema exactly, before anything else is read.
+
+    A view, a trigger, a generated column or a default would be run by reading or by writing.
+    """
+    there = _schema_of(connection)
+    version = _claimed_format(connection, there)
+    if version == FORMAT_VERSION and there == _schema():
+        return
+    if version > FORMAT_VERSION:
+        raise TapeError(
+            f"the tape {path} has format {version}; this version of llmsim_lab reads format "
+            f"{FORMAT_VERSION}: install a newer one"
+        )
+    if version == 1:
+        raise TapeError(
+            f"the tape {path} has format 1, from llmsim_lab 0.1; this version reads format "
+            f"{FORMAT_VERSION}: record the run anew, or look at it with version 0.1"
+        )
+    if there == _schema():
+        raise TapeError(f"the tape {path} names no format; it is damaged")
+    for kind, name, _, sql in sorted(there - _schema(), key=repr):
+        known = [row for row in _schema() if row[:2] == (kind, name)]
+        what = "is not a tape's" if known else "no tape has"
+        raise TapeError(
+            f"cannot open the tape {path}: its {printable(str(kind))} {printable(str(name))!r:.60} "
+            f"{what}: {printable(str(sql))!r:.120}. Opening it could run what somebody put there; "
+            "get the tape from where it was recorded"
+        )
+    [(kind, name), *_] = sorted(row[:2] for row in _schema() - there)
+    raise TapeError(f"cannot open the tape {path}: it is damaged, it lacks the {kind} {name}")
+
+
+def _claimed_format(connection: sqlite3.Connection, schema: _Schema) -> int:
+    """Return the format that a file of another schema names; 0 where it cannot be read safely."""
+    meta = next((row for row in _schema() if row[:2] == ("table", "meta")), None)
+    if meta not in schema:
+        return 0
+    row = connection.execute("SELECT value FROM meta WHERE key = 'format'").fetchone()
+    return int(row[0]) if row and str(row[0]).isdecimal() and len(str(row[0])) < 9 else 0

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from llmsim_lab.errors import TapeError
-from llmsim_lab.llm.tape.rows import RecordedCall
+from llmsim_lab.llm.tape.codec import RecordedCall
 
 if TYPE_CHECKING:
     import pandas as pd

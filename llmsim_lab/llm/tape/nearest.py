@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable
 
 from llmsim_lab.calls import Attempt, ChatRequest
-from llmsim_lab.llm.tape.keys import settings_texts
+from llmsim_lab.llm.tape.codec import settings_of
 from llmsim_lab.prompts import PromptDiff
 from llmsim_lab.text import clip
 
@@ -66,7 +66,7 @@ def _differences(old: ChatRequest, new: ChatRequest) -> str:
     faults = []
     if old.site != new.site:
         faults.append(f"the place differs: recorded {old.site}, asked {new.site}")
-    before, after = (json.loads(settings_texts(request)[1]) for request in (old, new))
+    before, after = (settings_of(request) for request in (old, new))
     for name in before:
         if before[name] != after[name]:
             was, now = (clip(json.dumps(value[name]), 200) for value in (before, after))

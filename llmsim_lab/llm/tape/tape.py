@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,11 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 from llmsim_lab.errors import TapeError
 from llmsim_lab.llm.tape import frames
-from llmsim_lab.llm.tape.checks import call_numbers
+from llmsim_lab.llm.tape.codec import (
+    RecordedCall,
+    RunInfo,
+    Verb,
+    call_of,
+    dumps,
+    info_of,
+    loads,
+    now,
+)
 from llmsim_lab.llm.tape.export import export
-from llmsim_lab.llm.tape.file import TapeFile
-from llmsim_lab.llm.tape.info import RunInfo, Verb, info_of, loads, now
-from llmsim_lab.llm.tape.rows import COLUMNS, RecordedCall, attempt_of
+from llmsim_lab.llm.tape.file import COLUMNS, TapeFile
+from llmsim_lab.llm.tape.ledger import Ledger
 from llmsim_lab.llm.tape.transfer import import_runs
 from llmsim_lab.llm.tape.tree import RunTree
 
@@ -22,6 +29,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["Tape"]
+
+_RUN_COLUMNS = ", ".join(COLUMNS["runs"])
+_TURN_COLUMNS = ", ".join(COLUMNS["turns"])
+_CALL_COLUMNS = ", ".join(f"calls.{column}" for column in COLUMNS["calls"])
 
 
 class Tape(TapeFile):
@@ -42,10 +53,11 @@ class Tape(TapeFile):
     def runs(self) -> list[RunInfo]:
         """Return all runs, oldest first."""
         rows = self.query(
-            "SELECT runs.*, (SELECT max(turn) FROM turns WHERE run = runs.id) AS last_turn, "
+            f"SELECT {_RUN_COLUMNS}, "
+            "(SELECT max(turn) FROM turns WHERE run = runs.id) AS last_turn, "
             "(SELECT count(*) FROM calls WHERE run = runs.id) AS call_count FROM runs ORDER BY id"
         )
-        return [info_of(row) for row in rows]
+        return [info_of(row, turns=row["last_turn"], calls=row["call_count"]) for row in rows]
 
     def run(self, run: int | None = None) -> RunInfo:
         """Return one run, the latest if none is named; experiments on runs have to be named.
@@ -97,7 +109,8 @@ class Tape(TapeFile):
         for part, last in self.line(run):
             bound = last if up_to is None else min(last, up_to)
             found = self.query(
-                "SELECT * FROM turns WHERE run = ? AND turn <= ? ORDER BY turn", (part, bound)
+                f"SELECT {_TURN_COLUMNS} FROM turns WHERE run = ? AND turn <= ? ORDER BY turn",
+                (part, bound),
             )
             rows |= {row["turn"]: row for row in found}
         return [rows[turn] for turn in sorted(rows)]
@@ -117,7 +130,7 @@ class Tape(TapeFile):
             where, values = f"{where} AND turn = ?", [run, turn]
         if not forgotten:
             where += " AND NOT forgotten"
-        return [self._recorded(row) for row in self._call_rows(where, tuple(values))]
+        return [call_of(row, row["shared"]) for row in self._call_rows(where, tuple(values))]
 
     def call(self, number: int) -> RecordedCall:
         """Return one request by its number.
@@ -128,29 +141,23 @@ class Tape(TapeFile):
         rows = self._call_rows("calls.id = ?", (number,))
         if not rows:
             raise TapeError(f"the tape {self.path} has no call {number}")
-        return self._recorded(rows[0])
+        return call_of(rows[0], rows[0]["shared"])
 
     def _call_rows(self, where: str, values: tuple[Any, ...]) -> list[sqlite3.Row]:
         return self.query(
-            f"SELECT {COLUMNS} FROM calls JOIN texts ON texts.id = settings "
-            f"WHERE {where} ORDER BY calls.id",
+            f"SELECT {_CALL_COLUMNS}, texts.text AS shared FROM calls "
+            f"LEFT JOIN texts ON texts.id = settings WHERE {where} ORDER BY calls.id",
             values,
-        )
-
-    @staticmethod
-    def _recorded(row: sqlite3.Row) -> RecordedCall:
-        return RecordedCall(
-            id=row["id"],
-            run=row["run"],
-            key=bytes(row["key"]),
-            attempt=attempt_of(row),
-            forgotten=bool(row["forgotten"]),
         )
 
     def turns_frame(self, run: int | None = None) -> pd.DataFrame:
         """Return a run's turns as a frame, the one its simulation's ``to_frame`` gives."""
-        rows = self._turn_rows(self.run(run).id)
-        return frames.turns_frame(loads(row["row"], f"turn {row['turn']}") for row in rows)
+        return frames.turns_frame(self.frame_rows(self.run(run).id).values())
+
+    def frame_rows(self, run: int) -> dict[int, Any]:
+        """Return the rows of a run's frame as they were written, by turn."""
+        rows = self._turn_rows(run)
+        return {row["turn"]: loads(row["row"], f"turn {row['turn']}") for row in rows}
 
     def calls_frame(self, run: int | None = None) -> pd.DataFrame:
         """Return a run's own requests as a frame, one row each.
@@ -236,26 +243,27 @@ class Tape(TapeFile):
         """
         if parent is not None:
             self.run(parent)
-        text = json.dumps(manifest, ensure_ascii=False)
         with self.transaction() as connection:
-            cursor = connection.execute(
-                "INSERT INTO runs (name, parent, fork_turn, verb, started, manifest) "
-                "VALUES (?, ?, ?, ?, ?, ?)",
-                (name, parent, fork_turn, verb, started or now(), text),
+            ledger = Ledger.begin(
+                connection,
+                {
+                    "name": name,
+                    "parent": parent,
+                    "fork_turn": fork_turn,
+                    "verb": verb,
+                    "started": started or now(),
+                    "ended": None,
+                    "outcome": None,
+                    "manifest": dumps(manifest),
+                },
             )
-            run = int(cursor.lastrowid or 0)
-            connection.execute(
-                "INSERT INTO turns (run, turn, record, row) VALUES (?, ?, ?, ?)", (run, *first)
-            )
-        return run
+            ledger.add_turn(connection, *first)
+        return ledger.run
 
     def update_manifest(self, run: int, manifest: Mapping[str, Any]) -> None:
         """Write a run's manifest again, with what was not known at its start."""
         with self.transaction() as connection:
-            connection.execute(
-                "UPDATE runs SET manifest = ? WHERE id = ?",
-                (json.dumps(manifest, ensure_ascii=False), run),
-            )
+            Ledger(run).change(connection, manifest=dumps(manifest))
 
     def release(self, run: int) -> None:
         """Forget who writes to a run; only for when that process is surely gone.
@@ -268,10 +276,7 @@ class Tape(TapeFile):
     def end_run(self, run: int, outcome: str | None) -> None:
         """Note how a run ended; None says that it goes on."""
         with self.transaction() as connection:
-            connection.execute(
-                "UPDATE runs SET ended = ?, outcome = ? WHERE id = ?",
-                (now() if outcome else None, outcome, run),
-            )
+            Ledger(run).change(connection, ended=now() if outcome else None, outcome=outcome)
         if outcome:
             # Fold the write-ahead log in, so that the file alone holds the run; where a reader
             # prevents it, the next one does.
@@ -293,11 +298,9 @@ class Tape(TapeFile):
 
 def _record_of(row: sqlite3.Row) -> dict[str, Any]:
     what = f"turn {row['turn']} of run {row['run']}"
-    record: dict[str, Any] = loads(row["record"], what)
-    try:
-        call_numbers(record)
-        if record["turn"] != row["turn"]:
-            raise ValueError(f"it is a record of turn {record['turn']}")
-    except (ValueError, TypeError) as error:
-        raise TapeError(f"{what} on the tape is damaged: {error}") from error
+    record = loads(row["record"], what)
+    if not isinstance(record, dict) or type(turn := record.get("turn")) is not int:
+        raise TapeError(f"{what} on the tape is damaged: it is no record of a turn")
+    if turn != row["turn"]:
+        raise TapeError(f"{what} on the tape is damaged: it is a record of turn {turn}")
     return record

@@ -15,11 +15,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from llmsim_lab.errors import TapeError
-from llmsim_lab.llm.tape.checks import call_numbers, manifest_faults
+from llmsim_lab.llm.tape.codec import (
+    SettingsCache,
+    Verb,
+    asked,
+    call_of,
+    dumps,
+    key_fits,
+    manifest_faults,
+)
 from llmsim_lab.llm.tape.export import FORMAT, KINDS
-from llmsim_lab.llm.tape.info import Verb
-from llmsim_lab.llm.tape.keys import SettingsCache, call_key, dumps, key_fits
-from llmsim_lab.llm.tape.rows import attempt_of
+from llmsim_lab.llm.tape.file import COLUMNS
+from llmsim_lab.llm.tape.ledger import Ledger
+from llmsim_lab.llm.tape.verify import call_numbers
 
 if TYPE_CHECKING:
     from llmsim_lab.llm.tape.tape import Tape
@@ -28,6 +36,7 @@ __all__ = ["import_runs"]
 
 _MAX_LINE_BYTES = 64 * 1024 * 1024
 _COPIED = ("run", "turn", "component", "agent", "replicate", "attempt", "seconds")
+_CELLS = COLUMNS["calls"][COLUMNS["calls"].index("key") : COLUMNS["calls"].index("seal")]
 
 
 def import_runs(source: str | Path, tape: Tape) -> list[int]:
@@ -87,6 +96,7 @@ class _Arrival:
         self._calls: dict[int, int] = {}
         self._texts: dict[int, tuple[int, str]] = {}
         self._settings = SettingsCache()
+        self._keys: set[tuple[int, bytes]] = set()
         self._seen: Counter[str] = Counter()
         self._expected: dict[str, int] | None = None
         self._takers: Mapping[str, Callable[[dict[str, Any]], None]] = {
@@ -100,7 +110,7 @@ class _Arrival:
         """Take one line."""
         if len(line) > _MAX_LINE_BYTES:
             raise ValueError(f"a line is longer than {_MAX_LINE_BYTES:,} bytes")
-        values = json.loads(line)
+        values = json.loads(line, parse_constant=_not_finite)
         if not isinstance(values, dict):
             raise ValueError("a line is no JSON object")
         kind = values["kind"]
@@ -150,21 +160,17 @@ class _Arrival:
             optional = values[name] is None and name in ("ended", "outcome")
             if not isinstance(values[name], str) and not optional:
                 raise ValueError(f"{name} is no text")
-        cursor = self.connection.execute(
-            "INSERT INTO runs (name, parent, fork_turn, verb, started, ended, outcome, manifest) "
-            "VALUES (?,?,?,?,?,?,?,?)",
-            (
-                values["name"],
-                None if parent is None else self.runs[parent],
-                None if fork_turn is None else _whole(fork_turn),
-                values["verb"],
-                values["started"],
-                values["ended"],
-                values["outcome"],
-                dumps(values["manifest"]),
-            ),
+        copied = ("name", "verb", "started", "ended", "outcome")
+        ledger = Ledger.begin(
+            self.connection,
+            {name: values[name] for name in copied}
+            | {
+                "parent": None if parent is None else self.runs[parent],
+                "fork_turn": None if fork_turn is None else _whole(fork_turn),
+                "manifest": dumps(values["manifest"]),
+            },
         )
-        self.runs[_whole(values["id"])] = int(cursor.lastrowid or 0)
+        self.runs[_whole(values["id"])] = ledger.run
 
     def _take_call(self, values: dict[str, Any]) -> None:
         number, (settings_id, settings) = _whole(values["id"]), self._texts[values["settings"]]
@@ -172,32 +178,34 @@ class _Arrival:
         for name in ("messages", "reply", "fault"):
             row[name] = None if values[name] is None else dumps(values[name])
         key = bytes.fromhex(values["key"])
-        request = attempt_of(row | {"id": number, "settings": settings}).request
-        if not key_fits(key, call_key(request, self._settings.of(request))):
-            raise ValueError("the call's key is not that of its content")
-        if row["turn"] is not None:
-            _whole(row["turn"])
-        row |= {"run": self.runs[values["run"]], "settings": settings_id, "key": key}
         row["forgotten"] = int(values["forgotten"] is True)
-        cursor = self.connection.execute(
-            f"INSERT INTO calls ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})",
-            tuple(row.values()),
-        )
-        self._calls[number] = int(cursor.lastrowid or 0)
+        run = self.runs[_whole(row.pop("run"))]
+        call = call_of(row | {"id": number, "run": run, "key": key}, settings)
+        if not key_fits(key, asked(call.attempt.request, self._settings).key):
+            raise ValueError("the call's key is not that of its content")
+        if not call.forgotten:
+            if (run, key) in self._keys:
+                raise ValueError("another call of the run has this key")
+            self._keys.add((run, key))
+        cells = row | {"key": key, "settings": settings_id, "seconds": float(row["seconds"])}
+        row_cells = [cells[name] for name in _CELLS]
+        [self._calls[number]] = Ledger(run).add_calls(self.connection, [row_cells])
 
     def _take_turn(self, values: dict[str, Any]) -> None:
         record, row = values["record"], values["row"]
         call_numbers(record)
         if record["turn"] != values["turn"] or not isinstance(row, dict):
             raise ValueError("its record or its row is not that of the turn")
-        for chain in record["chains"]:
-            if "call" in chain:
-                status, numbers = chain["call"]
-                chain["call"] = [status, [self._calls[number] for number in numbers]]
-        self.connection.execute(
-            "INSERT INTO turns (run, turn, record, row) VALUES (?,?,?,?)",
-            (self.runs[values["run"]], _whole(values["turn"]), dumps(record), dumps(row)),
-        )
+        named = [chain["call"] for chain in record["chains"] if isinstance(chain.get("call"), list)]
+        for call in (*record["calls"], *named):
+            call[1] = [self._calls[number] for number in call[1]]
+        ledger = Ledger(self.runs[values["run"]])
+        turn = _whole(values["turn"])
+        ledger.add_turn(self.connection, turn, dumps(record), dumps(row))
+
+
+def _not_finite(text: str) -> float:
+    raise ValueError(f"{text} is not a number of JSON")
 
 
 def _whole(value: object) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Sequence
 
-from llmsim_lab.llm.tape.info import RunInfo
+from llmsim_lab.llm.tape.codec import RunInfo
 from llmsim_lab.text import clip, printable
 
 __all__ = ["RunTree"]

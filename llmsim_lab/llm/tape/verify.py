@@ -4,27 +4,35 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
+from llmsim_lab.calls import Status
 from llmsim_lab.errors import TapeError
-from llmsim_lab.llm.tape.checks import call_numbers, manifest_faults, run_faults
-from llmsim_lab.llm.tape.info import info_of, loads
-from llmsim_lab.llm.tape.keys import SettingsCache, call_key, key_fits
-from llmsim_lab.llm.tape.rows import COLUMNS, attempt_of
+from llmsim_lab.llm.tape.codec import (
+    SettingsCache,
+    asked,
+    call_of,
+    info_of,
+    key_fits,
+    loads,
+    manifest_faults,
+    run_faults,
+)
+from llmsim_lab.llm.tape.file import COLUMNS
+from llmsim_lab.llm.tape.ledger import DIGEST_BYTES, broken_cells, mixed
 from llmsim_lab.text import printable
 
 if TYPE_CHECKING:
     from llmsim_lab.llm.tape.tape import Tape
 
-__all__ = ["Finding", "verify"]
+__all__ = ["Finding", "call_numbers", "verify"]
 
 _MAX_FINDINGS = 1_000
-_OURS = {
-    *((kind, name) for kind, name in (("index", "calls_by_key"), ("index", "calls_by_turn"))),
-    *(("table", name) for name in ("meta", "texts", "runs", "calls", "turns")),
-}
+_MAX_NAMED = 5
+_META = {"format", "kind", "runs", "pruned"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,10 +62,12 @@ class Finding:
 def verify(tape: Tape) -> list[Finding]:
     """Return what is wrong with a tape; nothing if it is sound.
 
-    Looked at are the file itself, its references, the digests of texts and prompts, every call's
-    key, which is computed again from its content, and every turn's record with the calls it names.
-    It does not play anything: replaying a run is the proof that its turns follow from its calls.
-    A thousand findings are enough; there may be more.
+    Every cell is compared with its row's seal and every run's rows with its tally, so that a
+    changed cell, a missing row and an added one are named. Texts and prompts are compared with
+    their digests, and every call's key is computed again from its content. This finds damage and
+    edits, not somebody who computes the seals again too. It does not play anything: replaying a
+    run is the proof that its turns follow from its calls. A thousand findings are enough; there
+    may be more.
     """
     findings: list[Finding] = []
     with tape.snapshot():
@@ -70,7 +80,7 @@ def verify(tape: Tape) -> list[Finding]:
 
 def _findings(tape: Tape) -> Iterator[Finding]:
     broken = False
-    for check in (_file, _texts, _runs, _calls, _turns):
+    for check in (_file, _texts, _meta, _runs, _calls, _turns, _tallies):
         try:
             for finding in check(tape):
                 yield finding
@@ -88,40 +98,62 @@ def _file(tape: Tape) -> Iterator[Finding]:
             yield Finding(what=f"the file is damaged: {row[0]}")
     for row in tape.query("PRAGMA foreign_key_check"):
         yield Finding(what=f"row {row[1]} of {row[0]} refers to one of {row[2]} that is not there")
-    there = {
-        (row["type"], row["name"])
-        for row in tape.query("SELECT type, name FROM sqlite_master")
-        if not row["name"].startswith("sqlite_")
-    }
-    for kind, name in sorted(there - _OURS):
-        yield Finding(what=f"the file has a {kind} {name!r:.50}, which is no part of a tape")
-    for kind, name in sorted(_OURS - there):
-        yield Finding(what=f"the file lacks the {kind} {name}")
 
 
 def _texts(tape: Tape) -> Iterator[Finding]:
-    for row in tape.in_batches("SELECT id, digest, text FROM texts"):
+    for row in tape.in_batches("texts"):
         text = row["text"]
         if not isinstance(text, str) or hashlib.sha256(text.encode()).digest() != row["digest"]:
             yield Finding(what=f"text {row['id']} does not have its digest")
+    for row in tape.query("SELECT id FROM texts WHERE id NOT IN (SELECT settings FROM calls)"):
+        yield Finding(what=f"text {row['id']} belongs to no call")
+
+
+def _meta(tape: Tape) -> Iterator[Finding]:
+    meta = {row["key"]: row["value"] for row in tape.query("SELECT key, value FROM meta")}
+    for key in sorted({*meta} ^ _META, key=str):
+        fault = "is no part of a tape" if key in meta else "is missing"
+        yield Finding(what=f"the file's own {key!s:.40} {fault}")
+    if _META - meta.keys():
+        return
+    if meta["kind"] != "llmsim_lab tape":
+        yield Finding(what="the file's own kind was changed after it was written")
+    numbers = [str(meta["runs"]), *str(meta["pruned"]).split()]
+    if not all(number.isdecimal() for number in numbers):
+        yield Finding(what="the file's own count of runs was changed after it was written")
+        return
+    there = {row["id"] for row in tape.query("SELECT id FROM runs")}
+    count, *pruned = map(int, numbers)
+    expected = set(range(1, min(count, max(there, default=0) + _MAX_FINDINGS) + 1)) - set(pruned)
+    for run in sorted(expected - there):
+        yield Finding(what="the run is missing", run=run)
+    for run in sorted(there - expected):
+        yield Finding(what="the run was added after the tape was written", run=run)
+
+
+def _changed(table: str, row: Any) -> Iterator[str]:
+    for column in broken_cells(table, row):
+        yield f"its {column} was changed after it was written"
 
 
 def _runs(tape: Tape) -> Iterator[Finding]:
     spans: dict[int, range] = {}
     rows = tape.query(
-        "SELECT runs.*, (SELECT min(turn) FROM turns WHERE run = runs.id) AS first_turn, "
+        f"SELECT {', '.join(COLUMNS['runs'])}, "
+        "(SELECT min(turn) FROM turns WHERE run = runs.id) AS first_turn, "
         "(SELECT max(turn) FROM turns WHERE run = runs.id) AS last_turn, "
-        "(SELECT count(*) FROM turns WHERE run = runs.id) AS turn_count, "
-        "0 AS call_count FROM runs ORDER BY id"
+        "(SELECT count(*) FROM turns WHERE run = runs.id) AS turn_count FROM runs ORDER BY id"
     )
     for row in rows:
+        for what in _changed("runs", row):
+            yield Finding(what=what, run=row["id"])
         try:
-            info = info_of(row)
+            info = info_of(row, turns=row["last_turn"], calls=0)
         except TapeError as error:
             yield Finding(what=str(error), run=row["id"])
             continue
-        faults = manifest_faults(info.manifest)
-        faults += run_faults(
+        found = manifest_faults(info.manifest)
+        found += run_faults(
             info.id,
             verb=info.verb,
             parent=info.parent,
@@ -130,15 +162,15 @@ def _runs(tape: Tape) -> Iterator[Finding]:
         )
         first, last = row["first_turn"], row["last_turn"]
         if not isinstance(first, int) or not isinstance(last, int):
-            faults.append("it has no turn to start from")
+            found.append("it has no turn to start from")
         else:
             if row["turn_count"] != last - first + 1:
-                faults.append(f"of the turns {first} to {last} it has only {row['turn_count']}")
+                found.append(f"of the turns {first} to {last} it has only {row['turn_count']}")
             if info.fork_turn is not None and first != info.fork_turn:
-                faults.append(f"it forks at turn {info.fork_turn} but starts at turn {first}")
+                found.append(f"it forks at turn {info.fork_turn} but starts at turn {first}")
             before = spans.get(info.parent) if info.fork_turn is not None and info.parent else None
             spans[info.id] = range(before.start if before else first, last + 1)
-        yield from (Finding(what=fault, run=info.id) for fault in faults)
+        yield from (Finding(what=fault, run=info.id) for fault in found)
 
 
 def _calls(tape: Tape) -> Iterator[Finding]:
@@ -146,26 +178,27 @@ def _calls(tape: Tape) -> Iterator[Finding]:
     cache = SettingsCache()
     seen: dict[int, set[bytes]] = {}
     last = {info.id: info.turns for info in tape.runs()}
-    sql = f"SELECT {COLUMNS}, calls.key AS found FROM calls JOIN texts ON texts.id = settings"
-    for row in tape.in_batches(sql):
+    for row in tape.in_batches("calls"):
         turn = row["turn"] if isinstance(row["turn"], int) else None
-        what = None
-        try:
-            request = attempt_of(row).request
-            fits = key_fits(row["found"], call_key(request, cache.of(request)))
-        except (TapeError, ValueError, TypeError) as error:
-            what, fits = str(error), False
+        place = {"run": row["run"], "turn": turn, "call": row["id"]}
+        for what in _changed("calls", row):
+            yield Finding(what=what, **place)
+        shared = tape.query("SELECT text FROM texts WHERE id = ?", (row["settings"],))
         keys = seen.setdefault(row["run"], set())
-        if what is None and not fits:
-            what = "its key is not that of its content"
-        elif fits and turn is not None and turn > last.get(row["run"], -1) + 1:
-            what = "it belongs to a turn that was never begun"
-        elif fits and not row["forgotten"]:
-            if row["found"] in keys:
-                what = "it has the key of another call"
-            keys.add(row["found"])
-        if what is not None:
-            yield Finding(what=what, run=row["run"], turn=turn, call=row["id"])
+        try:
+            call = call_of(row, shared[0]["text"])
+            fits = key_fits(call.key, asked(call.attempt.request, cache).key)
+        except (TapeError, ValueError, TypeError) as error:
+            yield Finding(what=str(error), **place)
+            continue
+        if not fits:
+            yield Finding(what="its key is not that of its content", **place)
+        elif turn is not None and turn > last.get(row["run"], -1) + 1:
+            yield Finding(what="it belongs to a turn that was never begun", **place)
+        elif not call.forgotten:
+            if call.key in keys:
+                yield Finding(what="it has the key of another call", **place)
+            keys.add(call.key)
 
 
 def _turns(tape: Tape) -> Iterator[Finding]:
@@ -182,7 +215,10 @@ def _turns(tape: Tape) -> Iterator[Finding]:
 
 def _turn(tape: Tape, run: int, turn: Any, family: set[int]) -> Iterator[Finding]:
     place = {"run": run, "turn": turn if isinstance(turn, int) else None}
-    [row] = tape.query("SELECT record, row FROM turns WHERE run = ? AND turn = ?", (run, turn))
+    columns = ", ".join(COLUMNS["turns"])
+    [row] = tape.query(f"SELECT {columns} FROM turns WHERE run = ? AND turn = ?", (run, turn))
+    for what in _changed("turns", row):
+        yield Finding(what=what, **place)
     try:
         record = loads(row["record"], "its record")
         numbers = call_numbers(record)
@@ -199,3 +235,93 @@ def _turn(tape: Tape, run: int, turn: Any, family: set[int]) -> Iterator[Finding
             yield Finding(what=f"it names call {number}, which is not there", **place)
         elif found[0]["run"] not in family:
             yield Finding(what=f"it names call {number}, which is run {found[0]['run']}'s", **place)
+
+
+def call_numbers(record: Any) -> list[int]:
+    """Return the numbers of the calls that a turn's record names.
+
+    Raises:
+        ValueError: the record does not have a record's form.
+    """
+    if not isinstance(record, dict) or type(record.get("turn")) is not int:
+        raise ValueError("it is no record of a turn")
+    if not isinstance(record.get("state"), dict):
+        raise ValueError("it has no state")
+    for part in ("calls", "chains", "actions", "interventions", "planned"):
+        if not isinstance(record.get(part), list):
+            raise ValueError(f"it has no {part}")
+    numbers: list[int] = []
+    for call in record["calls"]:
+        numbers += _numbers_of(call)
+    for chain in record["chains"]:
+        if not isinstance(chain, dict):
+            raise ValueError("one of its chains is no object")
+        named = chain.get("call")
+        if type(named) is int:
+            if not 0 <= named < len(record["calls"]):
+                raise ValueError(f"one of its chains names the call at place {named}")
+        elif named is not None:
+            numbers += _numbers_of(named)
+    return numbers
+
+
+def _numbers_of(call: Any) -> list[int]:
+    match call:
+        case [status, [_, *_] as numbers] if status in get_args(Status):
+            if all(type(number) is int for number in numbers):
+                return list(numbers)
+    raise ValueError("it does not name its calls as status and numbers")
+
+
+def _tallies(tape: Tape) -> Iterator[Finding]:
+    """Compare each run's tally with its rows: how many there are, and all their seals."""
+    tallies = {
+        row["run"]: row
+        for row in tape.query(f"SELECT {', '.join(COLUMNS['tallies'])} FROM tallies")
+    }
+    for info in tape.runs():
+        if (tally := tallies.get(info.id)) is None:
+            yield Finding(what="its tally is missing", run=info.id)
+            continue
+        yield from _tally(tape, info.id, tally)
+
+
+def _tally(tape: Tape, run: int, tally: Mapping[str, Any] | Any) -> Iterator[Finding]:
+    before = after = 0
+    calls = tape.query("SELECT place, seal FROM calls WHERE run = ?", (run,))
+    turns = tape.query("SELECT turn, seal FROM turns WHERE run = ?", (run,))
+    count, first, last = tally["calls"], tally["first_turn"], tally["last_turn"]
+    if not all(isinstance(number, int) for number in (count, first, last)):
+        yield Finding(what="its tally was changed after it was written", run=run)
+        return
+    for what, there, expected in (
+        ("call", [row["place"] for row in calls], range(1, count + 1)),
+        ("turn", [row["turn"] for row in turns], range(first, last + 1)),
+    ):
+        missing, added = _compared(there, expected)
+        before, after = before + len(missing), after + len(added)
+        for number in missing:
+            yield Finding(what=f"{_which(what, number)} is missing", run=run)
+        for number in added:
+            yield Finding(what=f"{_which(what, number)} was added after it was written", run=run)
+    seals = [row["seal"] for row in (*calls, *turns)]
+    whole = mixed(bytes(DIGEST_BYTES), *(seal for seal in seals if isinstance(seal, bytes)))
+    if not before and not after and whole != tally["digest"]:
+        yield Finding(
+            what="its tally does not fit its rows: a row was exchanged, or the tally was changed",
+            run=run,
+        )
+
+
+def _compared(there: Iterable[Any], expected: range) -> tuple[list[int], list[Any]]:
+    """Return which numbers are missing and which are too many, a few of each."""
+    counts: defaultdict[Any, int] = defaultdict(int)
+    for number in there:
+        counts[number] += 1
+    added = [n for n, count in counts.items() if count > 1 or n not in expected]
+    missing = [n for n in expected[: len(counts) + _MAX_NAMED] if n not in counts]
+    return missing[:_MAX_NAMED], added[:_MAX_NAMED]
+
+
+def _which(what: str, number: Any) -> str:
+    return f"its {what} number {number!s:.20}" if what == "call" else f"its turn {number!s:.20}"

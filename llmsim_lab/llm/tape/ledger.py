@@ -1,0 +1,196 @@
+"""Writing a tape's rows with their seals, from which one can tell what was changed since.
+
+A seal is the CRC-32 of each cell, four bytes a column, in the columns' order. A run's tally counts
+its rows and keeps one digest of all their seals, so that a row taken away or put in shows as well.
+This finds damage and edits by hand. It does not stop somebody who computes the seals again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+from zlib import crc32
+
+from llmsim_lab.errors import TapeError
+from llmsim_lab.llm.tape.file import COLUMNS
+
+__all__ = ["DIGEST_BYTES", "SEALED", "Ledger", "broken_cells", "mixed", "seal"]
+
+_NOT_SEALED = {"writer", "seal"}
+"""A run's writer changes whenever somebody opens or closes it."""
+
+SEALED = {
+    table: tuple(column for column in COLUMNS[table] if column not in _NOT_SEALED)
+    for table in ("runs", "calls", "turns")
+}
+"""The columns that a table's seals cover, in order."""
+
+DIGEST_BYTES = 16
+_WIDTH = 4
+
+
+def seal(cells: Iterable[object]) -> bytes:
+    """Return the seal of a row's cells, given in the order of ``SEALED``."""
+    return b"".join([_crc(cell).to_bytes(_WIDTH, "big") for cell in cells])
+
+
+def _crc(cell: object) -> int:
+    # The second argument keeps apart what has the same bytes in another type.
+    if cell is None:
+        return 0
+    if type(cell) is str:
+        return crc32(cell.encode(errors="surrogatepass"), 1)
+    if type(cell) is int:
+        return crc32(b"%d" % cell, 2)
+    if type(cell) is bytes:
+        return crc32(cell, 3)
+    if type(cell) is float:
+        return crc32(struct.pack("<d", cell), 4)
+    raise TypeError(f"a cell of the type {type(cell).__name__}")
+
+
+def broken_cells(table: str, row: Mapping[str, Any] | Any) -> list[str]:
+    """Return the columns of a row whose cells do not fit its seal, or ``seal``."""
+    columns, there = SEALED[table], row["seal"]
+    if not isinstance(there, bytes) or len(there) != _WIDTH * len(columns):
+        return ["seal"]
+    found = seal([row[column] for column in columns])
+    return [
+        column
+        for at, column in enumerate(columns)
+        if found[at * _WIDTH : (at + 1) * _WIDTH] != there[at * _WIDTH : (at + 1) * _WIDTH]
+    ]
+
+
+def mixed(digest: bytes, *seals: bytes) -> bytes:
+    """Return a tally's digest with seals put in, or taken out again: the order does not matter."""
+    number = int.from_bytes(digest, "big")
+    for one in seals:
+        number ^= int.from_bytes(hashlib.blake2b(one, digest_size=DIGEST_BYTES).digest(), "big")
+    return number.to_bytes(DIGEST_BYTES, "big")
+
+
+class Ledger:
+    """Writes one run's rows, each with its seal, and keeps the run's tally; inside transactions.
+
+    Args:
+        run: the run's number on the tape.
+    """
+
+    def __init__(self, run: int) -> None:
+        self.run = run
+
+    @classmethod
+    def begin(cls, connection: sqlite3.Connection, values: Mapping[str, Any]) -> Ledger:
+        """Add a run.
+
+        Args:
+            connection: in a transaction.
+            values: of the columns of ``runs``, without ``id``, ``writer`` and ``seal``.
+        """
+        count = connection.execute("SELECT value FROM meta WHERE key = 'runs'").fetchone()[0]
+        # Numbers are never used again, so that a run that was pruned stays missing.
+        ledger = cls(int(count) + 1)
+        row = {"id": ledger.run, "writer": None, **values}
+        row["seal"] = seal([row[column] for column in SEALED["runs"]])
+        _insert(connection, "runs", [[row[column] for column in COLUMNS["runs"]]])
+        _insert(connection, "tallies", [(ledger.run, 0, 0, -1, bytes(DIGEST_BYTES))])
+        connection.execute("UPDATE meta SET value = ? WHERE key = 'runs'", (str(ledger.run),))
+        return ledger
+
+    def change(self, connection: sqlite3.Connection, **values: str | None) -> None:
+        """Change columns of the run's own row."""
+        columns = SEALED["runs"]
+        sql = f"SELECT {', '.join(columns)} FROM runs WHERE id = ?"
+        row = connection.execute(sql, (self.run,)).fetchone()
+        if row is None:
+            raise TapeError(f"the tape has no run {self.run}")
+        now = {**dict(zip(columns, row, strict=True)), **values}
+        places = ", ".join(f"{name} = ?" for name in values)
+        connection.execute(
+            f"UPDATE runs SET {places}, seal = ? WHERE id = ?",
+            (*values.values(), seal(now.values()), self.run),
+        )
+
+    def add_calls(
+        self, connection: sqlite3.Connection, calls: Sequence[Sequence[Any]]
+    ) -> list[int]:
+        """Add calls; returns their numbers.
+
+        Args:
+            connection: in a transaction.
+            calls: of each the columns from ``key`` to ``forgotten``.
+        """
+        number, *_, digest = self._tally(connection)
+        [first] = connection.execute("SELECT coalesce(max(id), 0) + 1 FROM calls").fetchone()
+        rows, seals = [], []
+        for at, cells in enumerate(calls):
+            row = (first + at, self.run, number + 1 + at, *cells)
+            seals.append(seal(row))
+            rows.append((*row, seals[-1]))
+        _insert(connection, "calls", rows)
+        connection.execute(
+            "UPDATE tallies SET calls = ?, digest = ? WHERE run = ?",
+            (number + len(rows), mixed(digest, *seals), self.run),
+        )
+        return list(range(first, first + len(rows)))
+
+    def forget(self, connection: sqlite3.Connection, numbers: Iterable[int]) -> None:
+        """Mark calls that failed for good and are made anew."""
+        *_, digest = self._tally(connection)
+        columns = SEALED["calls"]
+        for number in numbers:
+            sql = f"SELECT {', '.join(columns)}, seal FROM calls WHERE id = ?"
+            *cells, before = connection.execute(sql, (number,)).fetchone()
+            cells[columns.index("forgotten")] = 1
+            after = seal(cells)
+            digest = mixed(digest, before, after)
+            connection.execute(
+                "UPDATE calls SET forgotten = 1, seal = ? WHERE id = ?", (after, number)
+            )
+        connection.execute("UPDATE tallies SET digest = ? WHERE run = ?", (digest, self.run))
+
+    def add_turn(self, connection: sqlite3.Connection, turn: int, record: str, row: str) -> None:
+        """Add a whole turn."""
+        own = seal((self.run, turn, record, row))
+        _insert(connection, "turns", [(self.run, turn, record, row, own)])
+        _, first, last, digest = self._tally(connection)
+        connection.execute(
+            "UPDATE tallies SET first_turn = ?, last_turn = ?, digest = ? WHERE run = ?",
+            (first if first <= last else turn, turn, mixed(digest, own), self.run),
+        )
+
+    def replace_turn(
+        self, connection: sqlite3.Connection, turn: int, record: str, row: str
+    ) -> None:
+        """Write a turn again, after something was done to it from outside."""
+        *_, digest = self._tally(connection)
+        [before] = connection.execute(
+            "SELECT seal FROM turns WHERE run = ? AND turn = ?", (self.run, turn)
+        ).fetchone()
+        own = seal((self.run, turn, record, row))
+        connection.execute(
+            "UPDATE turns SET record = ?, row = ?, seal = ? WHERE run = ? AND turn = ?",
+            (record, row, own, self.run, turn),
+        )
+        connection.execute(
+            "UPDATE tallies SET digest = ? WHERE run = ?", (mixed(digest, before, own), self.run)
+        )
+
+    def _tally(self, connection: sqlite3.Connection) -> tuple[int, int, int, bytes]:
+        row = connection.execute(
+            "SELECT calls, first_turn, last_turn, digest FROM tallies WHERE run = ?", (self.run,)
+        ).fetchone()
+        if row is None:
+            raise TapeError(f"run {self.run} on the tape is damaged: it has no tally")
+        calls, first, last, digest = row
+        return calls, first, last, digest
+
+
+def _insert(connection: sqlite3.Connection, table: str, rows: Sequence[Sequence[Any]]) -> None:
+    columns = COLUMNS[table]
+    marks = ", ".join("?" * len(columns))
+    connection.executemany(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})", rows)

@@ -1,0 +1,478 @@
+"""Recording one run, and answering from what is recorded of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import threading
+import weakref
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from llmsim_lab.calls import Attempt, CallSite, ChatRequest
+from llmsim_lab.errors import LLMFailureException, TapeError, TapeMiss
+from llmsim_lab.llm.tape.codec import (
+    KEY_BYTES,
+    Asked,
+    RecordedCall,
+    SettingsCache,
+    asked,
+    fault_text,
+    loads,
+    nth_key,
+    reply_text,
+)
+from llmsim_lab.llm.tape.ledger import Ledger
+from llmsim_lab.llm.tape.nearest import explain_miss
+from llmsim_lab.llm.tape.tape import Tape
+
+__all__ = ["LiveRecorder", "ReplayRecorder"]
+
+_WINDOW_S = 0.002
+"""How long an answer may wait for others to be committed with it, while more are due."""
+
+_CLOCK_STEP_S = 2.0
+_Place = tuple[int | None, str | None, str | None, int]
+_NOWHERE: _Place = (None, None, None, 0)
+
+_cache = SettingsCache()
+_writers: dict[tuple[str, int], weakref.ref[object]] = {}
+
+
+class _Keys:
+    """Keys of requests; the n-th request equal to others of its turn gets a key of its own.
+
+    So repeats are samples of their own. They are counted as they are asked, whenever answered, and
+    a second attempt has its first one's count.
+    """
+
+    def __init__(self, known: Mapping[bytes, Attempt]) -> None:
+        self._seen: Counter[bytes] = Counter()
+        self._counts: dict[int, int] = {}
+        self._lock = threading.Lock()
+        for key, attempt in known.items():
+            self.remember(attempt.number or 0, key)
+
+    def next(self, base: bytes, previous: Attempt | None) -> bytes:
+        if previous is not None and previous.number in self._counts:
+            return nth_key(base, self._counts[previous.number])
+        with self._lock:
+            count = self._seen[base]
+            self._seen[base] += 1
+        return nth_key(base, count)
+
+    def remember(self, number: int, key: bytes) -> None:
+        """Note which count a recorded attempt has."""
+        self._counts[number] = _count_of(key)
+
+    def clear(self) -> None:
+        self._seen.clear()
+
+
+def _count_of(key: bytes) -> int:
+    return int.from_bytes(key[KEY_BYTES:], "big")
+
+
+def _placed(request: ChatRequest, turn: int) -> ChatRequest:
+    site = request.site
+    if site is not None and site.turn == turn:
+        return request
+    site = replace(site, turn=turn) if site else CallSite(component="call", turn=turn)
+    return replace(request, site=site)
+
+
+def _by_key(calls: Iterable[RecordedCall]) -> dict[bytes, Attempt]:
+    """Return recorded attempts by their keys, each checked to be its request's."""
+    known = {}
+    for call in calls:
+        if not call.key.startswith(asked(call.attempt.request, _cache).key):
+            raise TapeError(f"call {call.id} on the tape is damaged: it is not the one of its key")
+        known[call.key] = call.attempt
+    return known
+
+
+_Said = tuple[str | None, str | None]
+"""A reply and a fault as JSON."""
+
+
+@dataclass(slots=True)
+class _Group:
+    """Answers of one event loop that are committed together."""
+
+    waiting: list[tuple[Attempt, Asked, _Said, asyncio.Future[Attempt]]] = field(
+        default_factory=list
+    )
+    timer: asyncio.Handle | None = None
+    due_now: bool = False
+
+
+class LiveRecorder:
+    """Keeps a run's calls and turns; answers again what the unfinished turn had already paid for.
+
+    Args:
+        tape: the tape.
+        run: the run, which must not have another writer.
+
+    Raises:
+        TapeError: somebody else writes to this run, or the tape is read-only.
+    """
+
+    def __init__(self, tape: Tape, run: int) -> None:
+        self.tape = tape
+        self.run = run
+        self._ledger = Ledger(run)
+        self._pending: dict[int, Asked] = {}
+        self._groups: dict[asyncio.AbstractEventLoop, _Group] = {}
+        self._lock = threading.Lock()
+        self._release = _claim(tape, run, self)
+        self._turn = tape.run(run).turns + 1
+        self._known = _by_key(tape.calls(run, turn=self._turn))
+        self._keys = _Keys(self._known)
+        self._forget_failed(None)
+
+    def place(self, request: ChatRequest) -> ChatRequest:
+        """Return the request with the turn that is being played."""
+        return _placed(request, self._turn)
+
+    def find(self, request: ChatRequest, previous: Attempt | None = None) -> Attempt | None:
+        """Return what the unfinished turn already knows, or None to have the request made.
+
+        Raises:
+            TapeError: the recorder was closed.
+        """
+        self._check_open()
+        found = asked(request, _cache)
+        key = self._keys.next(found.key, previous)
+        known = self._known.get(key)
+        if known is None:
+            self._pending[id(request)] = found._replace(key=key)
+        return known
+
+    async def keep(self, attempt: Attempt) -> Attempt:
+        """Write an answered or failed request to the tape; returns it with its number there.
+
+        Answers that arrive together are committed together; each is returned after its commit.
+
+        Raises:
+            TapeError: the disk is full or fails, or the answer holds what JSON cannot.
+        """
+        found, said = self._as_kept(attempt)
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Attempt] = loop.create_future()
+        with self._lock:
+            group = self._groups.get(loop)
+            if group is None:
+                group = self._groups[loop] = _Group()
+            group.waiting.append((attempt, found, said, future))
+            # As long as other answers are due this one waits for company, but not for long.
+            if not self._pending and not group.due_now:
+                group.due_now = True
+                if group.timer is not None:
+                    group.timer.cancel()
+                group.timer = loop.call_soon(self._commit_group, loop)
+            elif group.timer is None:
+                group.timer = loop.call_later(_WINDOW_S, self._commit_group, loop)
+        return await future
+
+    def keep_now(self, attempt: Attempt) -> Attempt:
+        """Do what ``keep`` does from code that cannot wait: commit it by itself."""
+        found, said = self._as_kept(attempt)
+        [number] = self._write([(attempt, found, said)])
+        return self._kept(attempt, found, number)
+
+    def _as_kept(self, attempt: Attempt) -> tuple[Asked, _Said]:
+        request = attempt.request
+        found = self._pending.pop(id(request), None)
+        if found is None:
+            found = asked(request, _cache)
+            found = found._replace(key=self._keys.next(found.key, None))
+        try:
+            return found, (reply_text(attempt.reply), fault_text(attempt))
+        except ValueError as error:
+            raise TapeError(f"an answer cannot be kept on {self.tape.path}: {error}") from error
+
+    def _kept(self, attempt: Attempt, found: Asked, number: int) -> Attempt:
+        kept = replace(attempt, number=number)
+        self._known[found.key] = kept
+        self._keys.remember(number, found.key)
+        return kept
+
+    def _commit_group(self, loop: asyncio.AbstractEventLoop) -> None:
+        with self._lock:
+            group = self._groups.pop(loop, None)
+        if group is None:
+            return
+        if group.timer is not None:
+            group.timer.cancel()
+        try:
+            numbers = self._write(answer[:3] for answer in group.waiting)
+        except BaseException as error:
+            for *_, future in group.waiting:
+                if not future.done():
+                    future.set_exception(error)
+                    future.exception()  # its task may be gone, and asyncio would complain
+            if not isinstance(error, Exception):
+                raise
+            return
+        for number, (attempt, found, _, future) in zip(numbers, group.waiting, strict=True):
+            kept = self._kept(attempt, found, number)
+            if not future.done():
+                future.set_result(kept)
+
+    def _write(self, answers: Iterable[tuple[Attempt, Asked, _Said]]) -> list[int]:
+        with self.tape.transaction() as connection:
+            rows = []
+            for attempt, found, (reply, fault) in answers:
+                settings, site = found.settings, attempt.request.site
+                place: _Place = _NOWHERE
+                if site is not None:
+                    place = (site.turn, site.component, site.agent, site.replicate)
+                shared = self.tape.text_id(connection, settings.text, settings.digest)
+                rows.append(
+                    (
+                        *(found.key, *place, attempt.request.attempt, found.messages, shared),
+                        *(reply, fault, float(attempt.seconds), 0),
+                    )
+                )
+            return self._ledger.add_calls(connection, rows)
+
+    def flush(self) -> None:
+        """Commit what was answered and waits for company."""
+        for loop in list(self._groups):
+            self._commit_group(loop)
+
+    def restart_turn(self, error: BaseException | None = None) -> None:
+        """Begin the turn again, after it failed.
+
+        What was answered will be answered from the tape. Calls that failed for good will be made
+        anew; their attempts stay on the tape, marked.
+
+        Args:
+            error: why the turn failed; where a model's invalid answers were the reason, those of
+                that component will be asked for anew as well.
+        """
+        self.flush()
+        self._keys.clear()
+        self._pending.clear()
+        self._forget_failed(_failure_in(error))
+
+    def _forget_failed(self, failure: LLMFailureException | None) -> None:
+        """Mark the calls that got no answer, and those whose answers made the turn fail."""
+        calls: dict[tuple[object, ...], dict[bytes, Attempt]] = {}
+        by_attempt = sorted(self._known.items(), key=lambda item: item[1].request.attempt)
+        for key, attempt in by_attempt:
+            request = attempt.request
+            call = (request.site, _count_of(key), request.messages)
+            if call not in calls and request.attempt > 1:  # shown its own answer and a complaint
+                call = (request.site, _count_of(key), request.messages[:-2])
+            calls.setdefault(call, {})[key] = attempt
+        gone: dict[bytes, Attempt] = {}
+        for attempts in calls.values():
+            if _failed_for_good(list(attempts.values())[-1], failure):
+                gone |= attempts
+        if not gone:
+            return
+        with self.tape.transaction() as connection:
+            self._ledger.forget(connection, [attempt.number or 0 for attempt in gone.values()])
+        for key in gone:
+            del self._known[key]
+
+    def commit_turn(self, turn: int, record: str, row: str) -> None:
+        """Write a whole turn.
+
+        Args:
+            turn: its number.
+            record: all of it, as JSON.
+            row: its row of the run's frame, as a JSON object.
+
+        Raises:
+            TapeError: the disk is full or fails, or the turn is there already.
+        """
+        self._check_open()
+        self.flush()
+        with self.tape.transaction() as connection:
+            self._ledger.add_turn(connection, turn, record, row)
+        self._turn = turn + 1
+        self._known = {}
+        self._keys = _Keys({})
+        self._pending.clear()
+
+    def replace_turn(self, turn: int, record: str, row: str) -> None:
+        """Write the latest turn again, after something was done to it from outside."""
+        self._check_open()
+        with self.tape.transaction() as connection:
+            self._ledger.replace_turn(connection, turn, record, row)
+
+    def close(self) -> None:
+        """Let another writer have the run."""
+        self.flush()
+        self._release()
+
+    def _check_open(self) -> None:
+        if not self._release.alive:
+            raise TapeError(
+                f"run {self.run} on {self.tape.path} was closed by this simulation; "
+                f"resume({str(self.tape.path)!r}, {self.run}) goes on with it"
+            )
+
+
+def _failure_in(error: BaseException | None) -> LLMFailureException | None:
+    """Return the model failure that an error is, or comes from."""
+    while error is not None and not isinstance(error, LLMFailureException):
+        error = error.__cause__ or error.__context__
+    return error
+
+
+def _failed_for_good(last: Attempt, failure: LLMFailureException | None) -> bool:
+    """Return True if a call, of which this is the last attempt, is to be made anew."""
+    if last.reason is None or (last.request.attempt == 1 and last.retry):
+        return False
+    if last.reply is None:
+        return True
+    # Answered, but not well. An agent may have made the best of that; the turn's failure tells.
+    site = last.request.site
+    return failure is not None and failure.component in (None, site and site.component)
+
+
+class ReplayRecorder:
+    """Answers from the tape only; a request that is not there is a ``TapeMiss``.
+
+    Args:
+        tape: the tape.
+        run: the run to replay, with the turns that it shares with its parents.
+    """
+
+    def __init__(self, tape: Tape, run: int) -> None:
+        self.tape = tape
+        self.run = run
+        self._keys = _Keys({})
+        self._line = tape.line(run)
+        self._turn = 0
+        self._known: dict[bytes, Attempt] = {}
+        self._by_number: dict[int | None, Attempt] = {}
+
+    def begin_turn(self, turn: int) -> None:
+        """Get the calls of a turn ready."""
+        part = next((part for part, last in self._line if turn <= last), self.run)
+        self._known = _by_key(self.tape.calls(part, turn=turn))
+        self._by_number = {attempt.number: attempt for attempt in self._known.values()}
+        self._keys = _Keys(self._known)
+        self._turn = turn
+
+    def place(self, request: ChatRequest) -> ChatRequest:
+        """Return the request with the turn that is being played."""
+        return _placed(request, self._turn)
+
+    def find(self, request: ChatRequest, previous: Attempt | None = None) -> Attempt:
+        """Return what became of this request.
+
+        Raises:
+            TapeMiss: it was never made; the message shows how it differs from the nearest one.
+        """
+        known = self._known.get(self._keys.next(asked(request, _cache).key, previous))
+        if known is None:
+            raise TapeMiss(explain_miss(request, self._known.values(), run=self.run))
+        return known
+
+    def knows(self, request: ChatRequest) -> bool:
+        """Return True if a placed request was made in its turn; this does not count as one."""
+        return asked(request, _cache).key in self._known
+
+    def attempt(self, number: int) -> Attempt:
+        """Return a recorded attempt by its number, without asking the file for this turn's."""
+        known = self._by_number.get(number)
+        return known if known is not None else self.tape.call(number).attempt
+
+    async def keep(self, attempt: Attempt) -> Attempt:  # pragma: no cover - find() returns no None
+        """Never called: nothing is asked that could be kept."""
+        raise TapeError("a replay makes no call")
+
+    def keep_now(self, attempt: Attempt) -> Attempt:  # pragma: no cover - likewise
+        """Never called either."""
+        raise TapeError("a replay makes no call")
+
+
+# --- one writer at a time ------------------------------------------------------------------------
+
+
+def _claim(tape: Tape, run: int, holder: object) -> weakref.finalize[[Tape, int, str], object]:
+    """Enter this process as the run's writer; returns what gives the run back.
+
+    Args:
+        tape: the tape.
+        run: the run.
+        holder: who writes; the run is given back when it is gone.
+
+    Raises:
+        TapeError: somebody else writes to this run, or there is no such run.
+    """
+    me = json.dumps(
+        {"host": socket.gethostname(), "pid": os.getpid(), "since": _since(os.getpid())}
+    )
+    place = (str(tape.path.resolve()), run)
+    with tape.transaction() as connection:
+        row = connection.execute("SELECT writer FROM runs WHERE id = ?", (run,)).fetchone()
+        if row is None:
+            raise TapeError(f"the tape {tape.path} has no run {run}")
+        _check_free(row[0], me, place)
+        connection.execute("UPDATE runs SET writer = ? WHERE id = ?", (me, run))
+    _writers[place] = weakref.ref(holder)
+    return weakref.finalize(holder, _give_back, tape, run, me)
+
+
+def _check_free(writer: str | None, me: str, place: tuple[str, int]) -> None:
+    path, run = place
+    if writer is None:
+        return
+    if writer == me:
+        other_holder = _writers.get(place)
+        if other_holder is not None and other_holder() is not None:
+            raise TapeError(
+                f"run {run} on {path} is being recorded by another simulation of this process; "
+                "go on with that one, or close() it"
+            )
+        return
+    other = loads(writer, f"the writer of run {run}")
+    if not (isinstance(other, dict) and isinstance(other.get("pid"), int)):
+        raise TapeError(
+            f"the writer of run {run} on the tape {path} is damaged; if nobody records it, "
+            f"Tape({path!r}).release({run})"
+        )
+    if other.get("host") != socket.gethostname():
+        raise TapeError(
+            f"run {run} on {path} is being recorded on {other.get('host')} (process "
+            f"{other['pid']}); fork it, or, if that process is surely gone, "
+            f"Tape({path!r}).release({run})"
+        )
+    if _is_alive(other["pid"], other.get("since")):
+        raise TapeError(
+            f"run {run} on {path} is being recorded by process {other['pid']}; "
+            "end that one first, or fork the run"
+        )
+
+
+def _is_alive(pid: int, since: object) -> bool:
+    now = _since(pid)
+    # Setting the clock moves the times at which processes seem to have started.
+    return now is not None and isinstance(since, int | float) and abs(now - since) < _CLOCK_STEP_S
+
+
+def _since(pid: int) -> float | None:
+    """Return when a process started, or None if it is gone: numbers of processes are used again."""
+    import psutil  # here, since it takes long to import
+
+    try:
+        return psutil.Process(pid).create_time()
+    except psutil.Error:
+        return None
+
+
+def _give_back(tape: Tape, run: int, me: str) -> None:
+    if json.loads(me)["pid"] != os.getpid():
+        return  # a forked child has a copy of what its parent still writes with
+    _writers.pop((str(tape.path.resolve()), run), None)
+    # If it cannot be written, the entry names this process and dies with it.
+    tape.write_when_possible("UPDATE runs SET writer = NULL WHERE id = ? AND writer = ?", (run, me))

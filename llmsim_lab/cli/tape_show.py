@@ -13,6 +13,7 @@ from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm.tape import RecordedCall, RunInfo
 from llmsim_lab.models import LLMReasoningChain
+from llmsim_lab.runs import every_chain
 from llmsim_lab.runs.registry import kind_name, kind_of_manifest
 from llmsim_lab.runs.verbs import turns_of
 from llmsim_lab.text import clip

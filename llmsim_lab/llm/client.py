@@ -227,8 +227,8 @@ class LLMClient:
                 raise ConfigError(
                     f"a call was made on another thread while turn {log.turn} of {log.run!r} is "
                     "being played with the same client, so the run cannot know of it: hand work "
-                    "to threads with await asyncio.to_thread(...), which takes the run along, not by "
-                    "loop.run_in_executor; for questions of your own connect() another client"
+                    "to threads with await asyncio.to_thread(...), which takes the run along, not "
+                    "by loop.run_in_executor; for questions of your own connect() another client"
                 )
 
     async def model_info(self) -> ModelInfo:

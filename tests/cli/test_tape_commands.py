@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
 import sys
@@ -20,6 +21,7 @@ from llmsim_lab.cli import main
 from llmsim_lab.files import data_path
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm.tape import LiveRecorder
+from llmsim_lab.llm.tape.ledger import Ledger
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.simulation import Simulation, SimulationConfig, fork
 from llmsim_lab.testing import FakeOllama, Fault
@@ -360,7 +362,7 @@ def test_a_call_with_tools_and_thinking_is_shown_whole(llmsim_lab: Run, rules: P
     reply = ChatReply(text="", thinking="Hm.", tool_calls=(call,), prompt_tokens=7, reply_tokens=3)
     with Tape(rules) as tape:
         recorder = LiveRecorder(tape, 1)
-        recorder.keep(Attempt(request=request, reply=reply, seconds=1.5))
+        recorder.keep_now(Attempt(request=request, reply=reply, seconds=1.5))
         recorder.close()
     status, out, _ = llmsim_lab("tape", "show", str(rules), "--call", "1")
     assert status == 0
@@ -441,19 +443,20 @@ def test_a_damaged_tape_is_told_by_status_1(llmsim_lab: Run, tape: Path) -> None
     connection.close()
     status, out, _ = llmsim_lab("tape", "verify", "a.tape", "--replay")
     assert status == 1
-    assert out == "run 1, turn 1, call 2: its key is not that of its content\n"
+    assert out == (
+        "run 1, turn 1, call 2: its agent was changed after it was written\n"
+        "run 1, turn 1, call 2: its key is not that of its content\n"
+    )
 
 
 def test_a_turn_that_does_not_follow_from_its_calls_is_found_by_replaying(
     llmsim_lab: Run, tape: Path
 ) -> None:
-    connection = sqlite3.connect(tape)
-    connection.execute(
-        "UPDATE turns SET record = json_set(record, '$.state.global_state.interest_rate', 3) "
-        "WHERE turn = 2"
-    )
-    connection.commit()
-    connection.close()
+    with Tape(tape) as opened, opened.transaction() as connection:
+        record, row = opened.turn_records(1)[2], opened.frame_rows(1)[2]
+        record["state"]["global_state"]["interest_rate"] = 3
+        # Somebody who knows how to seal what was changed.
+        Ledger(1).replace_turn(connection, 2, json.dumps(record), json.dumps(row))
     assert llmsim_lab("tape", "verify", "a.tape")[0] == 0
     status, out, _ = llmsim_lab("tape", "verify", "a.tape", "--replay")
     assert status == 1

@@ -15,6 +15,7 @@ from tape_kit import asked, bytes_in, hash_client, make_recorded
 from llmsim_lab.agents import EconLLMAgent
 from llmsim_lab.errors import TapeError, TapeMiss
 from llmsim_lab.llm import LLMClient, Tape
+from llmsim_lab.llm.tape.ledger import Ledger
 from llmsim_lab.models import Action, GlobalState, SimulationState
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.simulation import Simulation
@@ -203,4 +204,14 @@ def test_an_answer_put_in_another_calls_place_is_found_out(tmp_path: Path) -> No
             text = messages.fetchone()[0].replace("Inflation", "Deflation")
             connection.execute("UPDATE calls SET messages = ? WHERE id = ?", (text, two))
     with pytest.raises(TapeError, match=f"call {two} on the tape is damaged: it is not the one"):
+        replay(tmp_path / "x.tape")
+
+
+def test_a_replay_compares_the_rows_of_the_frame_too(tmp_path: Path) -> None:
+    make_recorded(tmp_path / "x.tape", turns=2).close()
+    with Tape(tmp_path / "x.tape") as tape, tape.transaction() as connection:
+        record, row = tape.turn_records(1)[1], tape.frame_rows(1)[1]
+        row["inflation"] = 99.0
+        Ledger(1).replace_turn(connection, 1, json.dumps(record), json.dumps(row))
+    with pytest.raises(TapeError, match=r"in its row of the frame, inflation was 99\.0 and is "):
         replay(tmp_path / "x.tape")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
 import sqlite3
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -296,6 +298,56 @@ def test_a_turns_record_with_parts_missing_raises_an_error_of_ours(
             with suppress(LabError):
                 use_all(path)
     connection.close()
+
+
+SCHEMAS = {
+    "a view in the place of a table": (
+        "ALTER TABLE runs RENAME TO hidden; CREATE VIEW runs AS WITH RECURSIVE n(i) AS "
+        "(SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i AS id FROM n"
+    ),
+    "another view": "CREATE VIEW more AS SELECT 1",
+    "a trigger": "CREATE TRIGGER evil AFTER INSERT ON calls BEGIN DELETE FROM runs; END",
+    "a generated column": (
+        "ALTER TABLE turns ADD COLUMN big TEXT AS (hex(zeroblob(1000000000))) VIRTUAL"
+    ),
+    "a default": "ALTER TABLE texts ADD COLUMN more TEXT DEFAULT 'x'",
+    "an index": "CREATE INDEX more ON calls (key)",
+    "an index missing": "DROP INDEX calls_by_turn",
+    "a table": "CREATE TABLE more (id)",
+    "a column's name": 'ALTER TABLE texts ADD COLUMN "\x1b[2J" TEXT',
+}
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+@pytest.mark.parametrize("read_only", [False, True], ids=["writing", "reading"])
+def test_a_file_of_any_other_schema_is_not_opened(
+    tmp_path: Path, name: str, read_only: bool
+) -> None:
+    path = _template(tmp_path)
+    connection = sqlite3.connect(path)
+    connection.executescript(SCHEMAS[name])
+    connection.close()
+    before = bytes_in(tmp_path)
+    with pytest.raises(TapeError, match=r"cannot open the tape .*(no tape has|not a tape's|lacks)"):
+        Tape(path, read_only=read_only)
+    assert bytes_in(tmp_path) == before
+
+
+def test_ctrl_c_reaches_python_in_the_middle_of_a_long_statement(tmp_path: Path) -> None:
+    with Tape(tmp_path / "x.tape") as tape:
+        timer = threading.Timer(0.05, signal.raise_signal, [signal.SIGINT])
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        timer.start()
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                tape.query(
+                    "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
+                    "SELECT count(*) FROM n"
+                )
+        finally:
+            signal.signal(signal.SIGINT, before)
+            timer.cancel()
+        assert tape.runs() == []
 
 
 # --- reading only ------------------------------------------------------------------------------

@@ -151,10 +151,13 @@ def test_a_run_whose_parent_came_later_stands_by_itself_in_the_tree(tape_file: P
 
 
 def test_a_very_deep_tree_is_drawn(tape_file: Path) -> None:
-    rows = ", ".join(f"({n}, 'deep', {n - 1}, 0, 'fork', '2026', '{{}}')" for n in range(4, 2_000))
+    rows = ", ".join(
+        f"({n}, 'deep', {n - 1}, 0, 'fork', '2026', '{{}}', '')" for n in range(4, 2_000)
+    )
     spoil(
         tape_file,
-        f"INSERT INTO runs (id, name, parent, fork_turn, verb, started, manifest) VALUES {rows}",
+        "INSERT INTO runs (id, name, parent, fork_turn, verb, started, manifest, seal) "
+        f"VALUES {rows}",
     )
     with Tape(tape_file) as tape:
         assert len(tape.tree().lines) == 2_000

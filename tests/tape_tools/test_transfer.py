@@ -90,7 +90,7 @@ def test_one_run_is_exported_with_those_it_came_from(recorded: Path, tmp_path: P
 
 def test_the_header_says_what_follows(exported: Path) -> None:
     header, *rest = lines_of(exported)
-    assert (header["kind"], header["format"]) == ("header", 1)
+    assert (header["kind"], header["format"]) == ("header", 2)
     for kind in ("text", "run", "call", "turn"):
         assert header[kind] == sum(line["kind"] == kind for line in rest) > 0
 
@@ -127,7 +127,7 @@ def change_in(part: str, **values: Any) -> Callable[[dict[str, Any]], None]:
     ("kind", "spoil_line", "message"),
     [
         ("header", change(kind="text"), "no export of a tape"),
-        ("header", change(format=2), "format 2; this version of llmsim_lab reads 1"),
+        ("header", change(format=1), "format 1; this version of llmsim_lab reads 2"),
         ("header", change(run="many"), "'many' is no whole number"),
         ("text", change(text="{}"), "does not have its digest"),
         ("text", change(kind="virus"), "a line of the kind 'virus'"),
@@ -140,15 +140,19 @@ def change_in(part: str, **values: Any) -> Callable[[dict[str, Any]], None]:
         ("call", change(key="00"), "key is not that of its content"),
         ("call", change(key="zz"), "non-hexadecimal"),
         ("call", change(component="engine"), "key is not that of its content"),
-        ("call", change(component=None, agent=None, turn="x"), "key is not that of its content"),
-        ("call", change(messages=[["user", 7]]), "a message's content is int"),
-        ("call", change(messages=[["root", "x"]]), "unknown role 'root'"),
-        ("call", change(seconds=None), "seconds is NoneType"),
+        ("call", change(turn="x"), "turn is str where it should be int"),
+        ("call", change(messages=[{"role": "user", "content": 7}]), "0.content: Input should be"),
+        ("call", change(messages=[{"role": "root", "content": "x"}]), "0.role: Input should be"),
+        ("call", change(seconds=None), "seconds is NoneType where it should be float"),
         ("call", change(settings=99), "99 is not there"),
         ("call", change(run=99), "99 is not there"),
-        ("call", change(fault=["bored", "", None, False]), "unknown reason 'bored'"),
-        ("call", change_in("reply", text=7), "the reply's text is int"),
-        ("call", change_in("reply", prompt_tokens="x"), "the reply's prompt_tokens is str"),
+        ("call", change(fault=["bored", "", None, False]), "0: Input should be 'timeout'"),
+        ("call", change_in("reply", text=7), "text: Input should be a valid string (it is 7)"),
+        (
+            "call",
+            change_in("reply", prompt_tokens="x"),
+            "prompt_tokens: Input should be",
+        ),
         ("turn", change(turn=7), "not that of the turn"),
         ("turn", change(row=[]), "not that of the turn"),
         ("turn", change_in("record", chains=[7]), "one of its chains is no object"),
@@ -156,6 +160,8 @@ def change_in(part: str, **values: Any) -> Callable[[dict[str, Any]], None]:
         ("turn", change_in("record", chains=[{"call": ["[bold]", [1]]}]), "status and numbers"),
         ("turn", change_in("record", state=None), "it has no state"),
         ("turn", change_in("record", actions=None), "it has no actions"),
+        ("turn", change_in("record", calls=None), "it has no calls"),
+        ("turn", change_in("record", chains=[{"call": 99}]), "names the call at place 99"),
         ("turn", change(record=[]), "it is no record of a turn"),
         ("turn", change(run=2**70), f"{2**70} is not there"),
     ],
@@ -237,7 +243,10 @@ def test_two_calls_of_one_key_are_refused(exported: Path, tmp_path: Path) -> Non
     number = numbered(lines, "call")
     lines.insert(number, lines[number - 1] | {"id": 999})
     rewrite(exported, lines)
-    with Tape(tmp_path / "new.tape") as tape, pytest.raises(TapeError, match="UNIQUE") as failure:
+    with (
+        Tape(tmp_path / "new.tape") as tape,
+        pytest.raises(TapeError, match="has this key") as failure,
+    ):
         tape.import_jsonl(exported)
     assert f"line {number + 1}: " in str(failure.value)
 
@@ -351,7 +360,7 @@ def test_calls_with_tools_thinking_and_no_place_in_a_turn_are_carried_over(tmp_p
     with Tape(tmp_path / "old.tape") as old, Tape(tmp_path / "new.tape") as new:
         Simulation(make_config(), tape=old).close()
         recorder = LiveRecorder(old, 1)
-        recorder.keep(Attempt(request=request, reply=reply, seconds=1.5))
+        recorder.keep_now(Attempt(request=request, reply=reply, seconds=1.5))
         recorder.close()
         assert verify(old) == []
         new.import_jsonl(old.export(tmp_path / "old.jsonl")[0])
@@ -361,15 +370,19 @@ def test_calls_with_tools_thinking_and_no_place_in_a_turn_are_carried_over(tmp_p
         assert new.call(1).attempt.reply == reply
 
 
+def saying(**more: Any) -> dict[str, Any]:
+    return {"role": "user", "content": "x", **more}
+
+
 @pytest.mark.parametrize(
     ("messages", "message"),
     [
-        ([["user", "x", [["look", 7, None]], None]], "a tool call's arguments is int"),
-        ([["user", "x", [[7, {}, None]], None]], "a tool call's name is int"),
-        ([["user", "x", [["look", {}, 7]], None]], "a tool call's id is int"),
-        ([["user", "x", [], 7]], "a message's tool is int"),
-        ([["user"]], "not enough values"),
-        (7, "must be an iterable"),
+        ([saying(tool_calls=[{"name": "look", "arguments": 7}])], "tool_calls.0.arguments: "),
+        ([saying(tool_calls=[{"name": 7, "arguments": {}}])], "tool_calls.0.name: "),
+        ([saying(tool_name=7)], "0.tool_name: Input should be a valid string (it is 7)"),
+        ([saying(colour="red")], "0.colour: Unexpected keyword argument"),
+        ([{"role": "user"}], "0.content: "),
+        (7, "valid array"),
     ],
 )
 def test_messages_of_another_form_are_refused(
@@ -386,12 +399,12 @@ def test_messages_of_another_form_are_refused(
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"tools": [7]}, "a tool is int"),
-        ({"schema": "x"}, "the schema is str"),
-        ({"options": []}, "the options is list"),
-        ({"model": None}, "the model is NoneType"),
-        ({"timeout_s": True}, "timeout_s is bool"),
-        ({"think": 7}, "think is int"),
+        ({"tools": [7]}, "tools.0: "),
+        ({"schema": "x"}, "schema: "),
+        ({"options": []}, "options: "),
+        ({"model": None}, "model: "),
+        ({"timeout_s": True}, "timeout_s: "),
+        ({"think": 7}, "think.bool: "),
     ],
 )
 def test_settings_of_another_form_are_refused(

@@ -80,7 +80,7 @@ def verify(tape: Tape) -> list[Finding]:
 
 def _findings(tape: Tape) -> Iterator[Finding]:
     broken = False
-    for check in (_file, _texts, _meta, _runs, _calls, _turns, _tallies):
+    for check in (_file, _references, _texts, _meta, _runs, _calls, _turns, _tallies):
         try:
             for finding in check(tape):
                 yield finding
@@ -96,6 +96,9 @@ def _file(tape: Tape) -> Iterator[Finding]:
     for row in tape.query("PRAGMA integrity_check(20)"):
         if row[0] != "ok":
             yield Finding(what=f"the file is damaged: {row[0]}")
+
+
+def _references(tape: Tape) -> Iterator[Finding]:
     for row in tape.query("PRAGMA foreign_key_check"):
         yield Finding(what=f"row {row[1]} of {row[0]} refers to one of {row[2]} that is not there")
 
@@ -186,7 +189,7 @@ def _calls(tape: Tape) -> Iterator[Finding]:
         shared = tape.query("SELECT text FROM texts WHERE id = ?", (row["settings"],))
         keys = seen.setdefault(row["run"], set())
         try:
-            call = call_of(row, shared[0]["text"])
+            call = call_of(row, shared[0]["text"] if shared else None)
             fits = key_fits(call.key, asked(call.attempt.request, cache).key)
         except (TapeError, ValueError, TypeError) as error:
             yield Finding(what=str(error), **place)

@@ -128,6 +128,7 @@ class Recording:
 
     def ended(self, outcome: str) -> None:
         """Write the outcome; that of a run which the wrong model was kept from stays."""
+        self._recorder.settle()
         if not self._refused:
             self.tape.end_run(self.run, outcome)
 

@@ -76,12 +76,20 @@ def mixed(digest: bytes, *seals: bytes) -> bytes:
 class Ledger:
     """Writes one run's rows, each with its seal, and keeps the run's tally; inside transactions.
 
+    The tally is brought up to date with every whole turn, not with every answer, which would
+    double what an answer costs. Until then the calls of the unfinished turn are not counted in it.
+
     Args:
         run: the run's number on the tape.
     """
 
     def __init__(self, run: int) -> None:
         self.run = run
+        self._place: int | None = None
+        self._loose: list[bytes] = []
+        """Seals of calls that the tally does not count yet."""
+        self._new: list[bytes] = []
+        """Those of them that were written in the transaction that is under way."""
 
     @classmethod
     def begin(cls, connection: sqlite3.Connection, values: Mapping[str, Any]) -> Ledger:
@@ -118,28 +126,47 @@ class Ledger:
     def add_calls(
         self, connection: sqlite3.Connection, calls: Sequence[Sequence[Any]]
     ) -> list[int]:
-        """Add calls; returns their numbers.
+        """Add calls; returns their numbers. ``settle`` or ``undo`` comes after the transaction.
 
         Args:
             connection: in a transaction.
             calls: of each the columns from ``key`` to ``forgotten``.
         """
-        number, *_, digest = self._tally(connection)
+        if self._place is None:
+            self._read(connection)
+        place = (self._place or 0) + len(self._new)
         [first] = connection.execute("SELECT coalesce(max(id), 0) + 1 FROM calls").fetchone()
-        rows, seals = [], []
+        rows = []
         for at, cells in enumerate(calls):
-            row = (first + at, self.run, number + 1 + at, *cells)
-            seals.append(seal(row))
-            rows.append((*row, seals[-1]))
+            row = (first + at, self.run, place + 1 + at, *cells)
+            self._new.append(seal(row))
+            rows.append((*row, self._new[-1]))
         _insert(connection, "calls", rows)
-        connection.execute(
-            "UPDATE tallies SET calls = ?, digest = ? WHERE run = ?",
-            (number + len(rows), mixed(digest, *seals), self.run),
-        )
         return list(range(first, first + len(rows)))
 
+    def settle(self) -> None:
+        """Take what was written for written: the transaction was committed."""
+        if self._new:
+            self._place = (self._place or 0) + len(self._new)
+            self._loose += self._new
+            self._new = []
+
+    def undo(self) -> None:
+        """Take what was written for not written: the transaction failed."""
+        self._place, self._loose, self._new = None, [], []
+
+    def _read(self, connection: sqlite3.Connection) -> None:
+        """Find out what is on the tape already, also of a turn that broke off."""
+        counted, *_ = self._tally(connection)
+        rows = connection.execute(
+            "SELECT place, seal FROM calls WHERE run = ? AND place > ?", (self.run, counted)
+        ).fetchall()
+        self._place = counted + len(rows)
+        self._loose = [row[1] for row in rows]
+
     def forget(self, connection: sqlite3.Connection, numbers: Iterable[int]) -> None:
-        """Mark calls that failed for good and are made anew."""
+        """Mark calls that failed for good and are made anew; brings the tally up to date."""
+        self.count(connection)
         *_, digest = self._tally(connection)
         columns = SEALED["calls"]
         for number in numbers:
@@ -154,7 +181,8 @@ class Ledger:
         connection.execute("UPDATE tallies SET digest = ? WHERE run = ?", (digest, self.run))
 
     def add_turn(self, connection: sqlite3.Connection, turn: int, record: str, row: str) -> None:
-        """Add a whole turn."""
+        """Add a whole turn, and its calls to the tally."""
+        self.count(connection)
         own = seal((self.run, turn, record, row))
         _insert(connection, "turns", [(self.run, turn, record, row, own)])
         _, first, last, digest = self._tally(connection)
@@ -179,6 +207,21 @@ class Ledger:
         connection.execute(
             "UPDATE tallies SET digest = ? WHERE run = ?", (mixed(digest, before, own), self.run)
         )
+
+    def count(self, connection: sqlite3.Connection) -> None:
+        """Bring the tally up to date with the calls."""
+        if self._place is None:
+            self._read(connection)
+        loose = [*self._loose, *self._new]
+        if not loose:
+            return
+        calls, _, _, digest = self._tally(connection)
+        connection.execute(
+            "UPDATE tallies SET calls = ?, digest = ? WHERE run = ?",
+            (calls + len(loose), mixed(digest, *loose), self.run),
+        )
+        # Read anew when next needed, since this transaction may fail yet.
+        self._place, self._loose, self._new = None, [], []
 
     def _tally(self, connection: sqlite3.Connection) -> tuple[int, int, int, bytes]:
         row = connection.execute(

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import socket
+import sqlite3
 import threading
 import weakref
 from collections import Counter
@@ -223,26 +224,43 @@ class LiveRecorder:
                 future.set_result(kept)
 
     def _write(self, answers: Iterable[tuple[Attempt, Asked, _Said]]) -> list[int]:
-        with self.tape.transaction() as connection:
-            rows = []
-            for attempt, found, (reply, fault) in answers:
-                settings, site = found.settings, attempt.request.site
-                place: _Place = _NOWHERE
-                if site is not None:
-                    place = (site.turn, site.component, site.agent, site.replicate)
-                shared = self.tape.text_id(connection, settings.text, settings.digest)
-                rows.append(
-                    (
-                        *(found.key, *place, attempt.request.attempt, found.messages, shared),
-                        *(reply, fault, float(attempt.seconds), 0),
-                    )
+        try:
+            with self.tape.transaction() as connection:
+                numbers = self._ledger.add_calls(connection, self._rows(connection, answers))
+        except BaseException:
+            self._ledger.undo()
+            raise
+        self._ledger.settle()
+        return numbers
+
+    def _rows(
+        self, connection: sqlite3.Connection, answers: Iterable[tuple[Attempt, Asked, _Said]]
+    ) -> list[tuple[object, ...]]:
+        rows: list[tuple[object, ...]] = []
+        for attempt, found, (reply, fault) in answers:
+            settings, site = found.settings, attempt.request.site
+            place: _Place = _NOWHERE
+            if site is not None:
+                place = (site.turn, site.component, site.agent, site.replicate)
+            shared = self.tape.text_id(connection, settings.text, settings.digest)
+            rows.append(
+                (
+                    *(found.key, *place, attempt.request.attempt, found.messages, shared),
+                    *(reply, fault, float(attempt.seconds), 0),
                 )
-            return self._ledger.add_calls(connection, rows)
+            )
+        return rows
 
     def flush(self) -> None:
         """Commit what was answered and waits for company."""
         for loop in list(self._groups):
             self._commit_group(loop)
+
+    def settle(self) -> None:
+        """Bring the run's tally up to date, also in the middle of a turn: the run ends here."""
+        self.flush()
+        with self.tape.transaction() as connection:
+            self._ledger.count(connection)
 
     def restart_turn(self, error: BaseException | None = None) -> None:
         """Begin the turn again, after it failed.

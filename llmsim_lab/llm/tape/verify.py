@@ -291,14 +291,17 @@ def _tallies(tape: Tape) -> Iterator[Finding]:
 
 def _tally(tape: Tape, run: int, tally: Mapping[str, Any] | Any) -> Iterator[Finding]:
     before = after = 0
-    calls = tape.query("SELECT place, seal FROM calls WHERE run = ?", (run,))
+    rows = tape.query("SELECT place, turn, seal FROM calls WHERE run = ?", (run,))
     turns = tape.query("SELECT turn, seal FROM turns WHERE run = ?", (run,))
     count, first, last = tally["calls"], tally["first_turn"], tally["last_turn"]
     if not all(isinstance(number, int) for number in (count, first, last)):
         yield Finding(what="its tally was changed after it was written", run=run)
         return
+    # A turn that is not whole is not counted yet; its calls come after those that are.
+    loose = [row for row in rows if _is_loose(row, count, last)]
+    calls = [row for row in rows if not _is_loose(row, count, last)]
     for what, there, expected in (
-        ("call", [row["place"] for row in calls], range(1, count + 1)),
+        ("call", [row["place"] for row in rows], range(1, count + len(loose) + 1)),
         ("turn", [row["turn"] for row in turns], range(first, last + 1)),
     ):
         missing, added = _compared(there, expected)
@@ -314,6 +317,12 @@ def _tally(tape: Tape, run: int, tally: Mapping[str, Any] | Any) -> Iterator[Fin
             what="its tally does not fit its rows: a row was exchanged, or the tally was changed",
             run=run,
         )
+
+
+def _is_loose(row: Any, count: int, last: int) -> bool:
+    place, turn = row["place"], row["turn"]
+    known = isinstance(place, int) and isinstance(turn, int | None)
+    return known and place > count and (turn is None or turn > last)
 
 
 def _compared(there: Iterable[Any], expected: range) -> tuple[list[int], list[Any]]:

@@ -5,9 +5,8 @@
 BIN := .venv/bin
 COVERAGE_PCT := 90
 
-# With ARGS only a part of the tests may run, so their coverage says nothing.
-PYTEST_ARGS = $(if $(ARGS),$(ARGS),--cov --cov-report=term --cov-fail-under=$(COVERAGE_PCT))
-NBVAL = --nbval --nbval-current-env --nbval-cell-timeout 60 \
+WORKERS = -n logical --maxprocesses 8 --dist worksteal
+NBVAL = --nbval --nbval-current-env --nbval-cell-timeout 60 --timeout 300 \
 	--nbval-sanitize-with notebooks/nbval_sanitize.cfg
 
 # "setup" if .venv is missing, was moved, or has lost its Python: then the stamps count for nothing.
@@ -15,9 +14,11 @@ STATE := $(shell [ -x $(BIN)/python ] && [ "$$(cat .venv/.folder 2>/dev/null)" =
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo lab test check check-static check-notebooks check-browser notebooks screenshots
-.PHONY: bench clean setup
+.PHONY: help demo lab test check check-static check-process check-notebooks check-browser
+.PHONY: notebooks screenshots bench clean setup
 export PYTHON
+# Where it is set (in many containers), every program started compiles its libraries anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
@@ -28,15 +29,21 @@ demo: .venv/.ready-demo ## run the economic simulation on a real model
 lab: .venv/.ready-lab ## open the notebooks in JupyterLab
 	$(BIN)/python -m jupyterlab $(if $(ARGS),$(ARGS),notebooks)
 
-test: .venv/.ready-test ## run the tests and measure their coverage
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+test: .venv/.ready-test ## run the tests, but for those that start programs or take long
+	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),$(WORKERS) $(if $(COVERAGE),--cov --cov-report=))
 
-check: check-static test check-notebooks check-browser ## all that CI checks
+check: COVERAGE = yes
+check: check-static test check-process check-notebooks check-browser ## all that CI checks
 
 check-static: .venv/.ready-all ## check format, lint and types
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m mypy
+
+# With COVERAGE=yes it adds to what `make test COVERAGE=yes` measured, and judges both together.
+check-process: .venv/.ready-test ## run the tests that start programs or take long
+	$(BIN)/python -m pytest -m process $(WORKERS) $(if $(COVERAGE),--cov --cov-append \
+		--cov-report=term --cov-fail-under=$(COVERAGE_PCT))
 
 check-notebooks: .venv/.ready-test ## run the notebooks and compare their outputs
 	$(BIN)/python -m pytest $(NBVAL) notebooks

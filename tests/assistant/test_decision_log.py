@@ -83,6 +83,7 @@ async def test_an_unknown_outcome_is_refused(tmp_path: Path) -> None:
         assert len(log.decisions_frame()) == 0
 
 
+@pytest.mark.process
 def test_a_killed_program_leaves_the_pending_row(tmp_path: Path) -> None:
     path = tmp_path / "log.db"
     script = f"""

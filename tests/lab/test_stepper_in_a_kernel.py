@@ -11,7 +11,7 @@ import pytest
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import start_new_kernel
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.process
 
 TESTS = Path(__file__).resolve().parents[1]
 WAIT_S = 60

@@ -125,6 +125,7 @@ def test_a_file_that_is_no_model_is_refused_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.embedded
+@pytest.mark.process
 async def test_the_embedded_model_answers_and_is_asked_one_thing_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

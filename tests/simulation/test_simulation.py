@@ -205,6 +205,7 @@ def test_an_error_of_the_callers_callback_is_raised_and_the_turn_is_kept() -> No
     assert simulation.turn == 1
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_an_interrupt_keeps_the_turns_done_and_the_run_can_go_on() -> None:
     started = threading.Event()
 
@@ -231,6 +232,7 @@ def test_an_interrupt_keeps_the_turns_done_and_the_run_can_go_on() -> None:
     assert outcome(simulation).equals(make_simulation().run(3).drop(columns="seconds"))
 
 
+@pytest.mark.process
 def test_the_design_page_s_lines_run_as_a_script() -> None:
     code = (
         "from llmsim_lab.simulation import Simulation, SimulationConfig\n"

@@ -110,12 +110,14 @@ def run_suite(suite: Path, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.process
 def test_live_tests_are_left_out_and_the_header_says_so(suite: Path) -> None:
     output = run_suite(suite)
     assert "live tests: left out" in output
     assert "1 passed, 1 deselected" in output
 
 
+@pytest.mark.process
 def test_live_tests_run_when_asked_for_and_see_the_users_server(suite: Path) -> None:
     output = run_suite(suite, "-m", "live")
     assert "live tests: may connect to real models" in output

@@ -11,7 +11,10 @@ import pytest
 import yaml
 
 make = shutil.which("make")
-pytestmark = pytest.mark.skipif(make is None, reason="make is not installed")
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.skipif(make is None, reason="make is not installed"),
+]
 
 # What the set-up needs of the machine besides Python.
 TOOLS = ("awk", "cat", "dirname", "find", "mkdir", "rm", "sh", "touch")
@@ -63,7 +66,11 @@ def test_make_alone_lists_the_targets(checkout: Path, path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "target", ["demo", "test", "check", "check-browser", "notebooks", "screenshots", "lab", "bench"]
+    "target",
+    [
+        *("demo", "test", "check", "check-process", "check-browser"),
+        *("notebooks", "screenshots", "lab", "bench"),
+    ],
 )
 def test_every_target_sets_up_before_it_runs(checkout: Path, path: Path, target: str) -> None:
     done = run_make(checkout, path, "--dry-run", target)
@@ -135,7 +142,6 @@ def make_offline(checkout: Path, path: Path) -> subprocess.CompletedProcess[str]
     return run_make(checkout, path, "demo", f"PIP_CONFIG_FILE={checkout / 'pip.conf'}")
 
 
-@pytest.mark.slow
 def test_without_a_network_the_way_on_is_named_and_the_next_try_goes_on(
     offline: Path, path: Path
 ) -> None:
@@ -147,7 +153,6 @@ def test_without_a_network_the_way_on_is_named_and_the_next_try_goes_on(
         assert not list((offline / ".venv").glob(".ready-*"))
 
 
-@pytest.mark.slow
 def test_an_environment_that_was_moved_is_made_anew(offline: Path, path: Path) -> None:
     make_offline(offline, path)
     moved = offline.rename(offline.with_name("moved"))

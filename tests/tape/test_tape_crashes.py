@@ -77,6 +77,7 @@ def paid(folder: Path) -> list[tuple[int, str]]:
     return [(int(life), request) for life, request in (line.split() for line in lines)]
 
 
+@pytest.mark.process
 def test_a_run_killed_again_and_again_ends_as_one_never_interrupted(killed: Path) -> None:
     import killed_runs
 

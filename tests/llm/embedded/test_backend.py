@@ -21,7 +21,7 @@ from llmsim_lab.errors import BackendError, ConfigError, ModelFileError
 from llmsim_lab.llm.embedded import EmbeddedBackend, backend, runtime_installed, server
 from llmsim_lab.llm.embedded.catalogue import find_model
 
-pytestmark = pytest.mark.embedded
+pytestmark = [pytest.mark.embedded, pytest.mark.process]
 
 RATES = [9.0, 9.25, 9.38]
 SCHEMA: dict[str, Any] = {

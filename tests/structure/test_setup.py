@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -81,6 +82,26 @@ def test_every_target_sets_up_before_it_runs(checkout: Path, path: Path, target:
 def test_arguments_reach_the_demo(checkout: Path, path: Path) -> None:
     done = run_make(checkout, path, "--dry-run", "demo", "ARGS=--turns 4")
     assert done.stdout.splitlines()[-1] == ".venv/bin/llmsim-lab demo --turns 4"
+
+
+def test_coverage_is_measured_by_make_check_and_in_ci_but_not_by_make_test(
+    checkout: Path, path: Path
+) -> None:
+    [tests] = pytest_lines(run_make(checkout, path, "--dry-run", "test"))
+    assert ("--cov" in tests, "-n logical" in tests) == (False, True)
+    checked = pytest_lines(run_make(checkout, path, "--dry-run", "check"))
+    assert checked[0] == f"{tests.rstrip()} --cov --cov-report="
+    assert " -m process " in checked[1]
+    assert checked[1].endswith("--cov --cov-append --cov-report=term --cov-fail-under=90")
+    ci = (checkout / ".ci" / "run").read_text()
+    assert {"make test COVERAGE=yes", "make check-process COVERAGE=yes"} <= set(
+        re.findall(r"make [a-z-]+ COVERAGE=yes", ci)
+    )
+
+
+def pytest_lines(done: subprocess.CompletedProcess[str]) -> list[str]:
+    lines = done.stdout.replace("\\\n", "").splitlines()
+    return [" ".join(line.split()) for line in lines if "-m pytest" in line]
 
 
 def test_a_machine_without_python_is_told_so(checkout: Path, path: Path) -> None:

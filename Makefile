@@ -1,9 +1,11 @@
 # Every target makes what it needs (.venv) with nothing but Python 3.11 or newer.
 # `make` alone lists the targets. ARGS="..." is passed on: make demo ARGS="--turns 4".
 # PYTHON=/path/to/python3 chooses the interpreter that .venv is made with (make clean to change it).
+# FROM="/path/to/folder" sets up without a network, from a folder that make offline has filled.
 
 BIN := .venv/bin
 COVERAGE_PCT := 90
+LAB_EXTRAS := embedded,notebooks,tools
 
 # With ARGS only a part of the tests may run, so their coverage says nothing.
 PYTEST_ARGS = $(if $(ARGS),$(ARGS),--cov --cov-report=term --cov-fail-under=$(COVERAGE_PCT))
@@ -16,8 +18,8 @@ STATE := $(shell [ -x $(BIN)/python ] && [ "$$(cat .venv/.folder 2>/dev/null)" =
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo lab test check check-static check-notebooks check-browser notebooks screenshots
-.PHONY: bench clean setup
-export PYTHON
+.PHONY: bench clean offline setup
+export PYTHON FROM TO
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
@@ -27,6 +29,9 @@ demo: .venv/.ready-demo ## run the economic simulation on a real model
 
 lab: .venv/.ready-lab ## open the notebooks in JupyterLab
 	$(BIN)/python -m jupyterlab $(if $(ARGS),$(ARGS),notebooks)
+
+offline: .venv/.ready-lab ## fill the folder TO for machines without a network
+	@sh scripts/setup-venv.sh fill $(LAB_EXTRAS) $(if $(ARGS),$(ARGS),qwen2.5-coder-1.5b)
 
 test: .venv/.ready-test ## run the tests and measure their coverage
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
@@ -71,7 +76,7 @@ clean: ## remove .venv, caches and build products (not out/, where your runs are
 	@sh scripts/setup-venv.sh install demo embedded
 
 .venv/.ready-lab: pyproject.toml $(STATE)
-	@sh scripts/setup-venv.sh install lab embedded,notebooks,tools
+	@sh scripts/setup-venv.sh install lab $(LAB_EXTRAS)
 
 .venv/.ready-test: pyproject.toml $(STATE)
 	@sh scripts/setup-venv.sh install test embedded,notebooks,test

@@ -5,6 +5,7 @@
 
 BIN := .venv/bin
 COVERAGE_PCT := 90
+LOWEST := build/lowest
 LAB_EXTRAS := embedded,notebooks,tools
 
 # With ARGS only a part of the tests may run, so their coverage says nothing.
@@ -18,7 +19,7 @@ STATE := $(shell [ -x $(BIN)/python ] && [ "$$(cat .venv/.folder 2>/dev/null)" =
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo lab test check check-static check-notebooks check-browser notebooks screenshots
-.PHONY: bench clean offline setup
+.PHONY: bench check-lowest clean offline setup
 export PYTHON FROM TO
 
 help: ## list these targets
@@ -36,12 +37,21 @@ offline: .venv/.ready-lab ## fill the folder TO for machines without a network
 test: .venv/.ready-test ## run the tests and measure their coverage
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
-check: check-static test check-notebooks check-browser ## all that CI checks
+check: check-static check-lowest test check-notebooks check-browser ## all that CI checks
 
 check-static: .venv/.ready-all ## check format, lint and types
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m mypy
+
+check-lowest: .venv/.ready-all ## test the lowest versions that are declared, on the lowest Python here
+	env -u UV_DEFAULT_INDEX -u UV_INDEX_URL $(BIN)/uv lock --check --offline --no-config
+	$(BIN)/uv venv --quiet --clear --seed --no-python-downloads --python 3.11 $(LOWEST) || \
+		$(BIN)/uv venv --clear --seed --python "$$(sh scripts/setup-venv.sh python)" $(LOWEST)
+	$(BIN)/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct \
+		--editable ".[embedded,notebooks,test]"
+	$(LOWEST)/bin/python -m pytest -p no:cacheprovider -m "not embedded and not slow and not process" \
+		$(if $(ARGS),$(ARGS),tests/test_*.py tests/llm tests/tape tests/cli)
 
 check-notebooks: .venv/.ready-test ## run the notebooks and compare their outputs
 	$(BIN)/python -m pytest $(NBVAL) notebooks

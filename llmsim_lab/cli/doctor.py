@@ -14,7 +14,7 @@ from llmsim_lab.concurrency import run_sync
 from llmsim_lab.errors import LabError
 from llmsim_lab.llm import LLMClient, LLMConfig, connect
 from llmsim_lab.llm.embedded import installed_models, runtime_installed
-from llmsim_lab.llm.ollama.models import probe
+from llmsim_lab.llm.ollama.models import SUGGESTED_MODEL, probe
 from llmsim_lab.llm.ollama.wire import parse_host
 from llmsim_lab.models import PolicyDecision
 from llmsim_lab.prompts import Prompt
@@ -88,7 +88,7 @@ def _ollama(host: str | None) -> list[_Finding]:
         return [
             _Finding(
                 backend=f"Ollama {found.version} at {where}",
-                answer="has no model that can chat: 'ollama pull llama3.2'",
+                answer=f"has no model that can chat: 'ollama pull {SUGGESTED_MODEL}'",
             )
         ]
     others = [

@@ -17,6 +17,8 @@ from llmsim_lab.llm.embedded import (
     remove_model,
     rich_progress,
 )
+from llmsim_lab.llm.embedded.catalogue import CATALOGUE
+from llmsim_lab.llm.ollama.models import SUGGESTED_MODEL
 
 __all__ = ["app"]
 
@@ -37,6 +39,14 @@ def ls() -> None:
     console.print(table)
     name, why = default_model()
     console.print(f"This machine's default: {name} ({why})", markup=False, highlight=False)
+    console.print(
+        f"{CATALOGUE[0].name} advised to raise the rate in 18 of 18 trials, a slump included. For "
+        f"findings take a larger model: 'ollama pull {SUGGESTED_MODEL}', then --model "
+        f"ollama:{SUGGESTED_MODEL}. No such model was measured: test it on your question.",
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
+    )
 
 
 @app.command("get")

@@ -22,7 +22,7 @@ from llmsim_lab.llm.embedded import (
 )
 from llmsim_lab.llm.embedded.catalogue import find_model
 from llmsim_lab.llm.ollama import OllamaBackend
-from llmsim_lab.llm.ollama.models import OllamaProbe, full_name, probe
+from llmsim_lab.llm.ollama.models import SUGGESTED_MODEL, OllamaProbe, full_name, probe
 from llmsim_lab.llm.ollama.wire import parse_host
 from llmsim_lab.text import faults
 
@@ -49,7 +49,8 @@ def connect(
 
     Args:
         model: ``auto``, ``ollama`` (the model in use there), ``ollama:NAME``, ``embedded`` (the one
-            that suits this machine), ``embedded:NAME``, or ``embedded:/path/to/model.gguf``.
+            that suits this machine), ``embedded:NAME``, or ``embedded:/path/to/model.gguf``. The
+            embedded models are for trying the tool, not for findings.
         host: Ollama's address; ``$OLLAMA_HOST`` if not given, else this machine.
         config: further settings; its own ``model`` is not looked at.
         download: whether to fetch an embedded model that is not here yet, with a progress bar.
@@ -123,8 +124,8 @@ def _auto(host: str | None, config: LLMConfig, *, download: bool) -> tuple[str, 
     )
     raise ConfigError(
         f"there is no model to talk to: {why}. Three ways out: start Ollama and pull a model "
-        f"('ollama pull llama3.2'); {here}; or name a model in $LLMSIM_MODEL or connect(...), "
-        f"as {_SPECS}"
+        f"('ollama pull {SUGGESTED_MODEL}'); {here}; or name a model in $LLMSIM_MODEL or "
+        f"connect(...), as {_SPECS}"
     )
 
 
@@ -141,7 +142,8 @@ def _ollama(
     if not name:
         if not found.model:
             raise ConfigError(
-                f"Ollama at {where} has no model that can chat; 'ollama pull llama3.2' gets one"
+                f"Ollama at {where} has no model that can chat; "
+                f"'ollama pull {SUGGESTED_MODEL}' gets one"
             )
         name, why = found.model, why or "the one in use there"
     elif full_name(name) not in {full_name(model) for model in found.models}:
@@ -182,6 +184,11 @@ def _embedded(
             get_model(name, progress=progress)
     reasons = "; ".join(reason for reason in (why, note) if reason)
     chosen = f"Using the embedded model {name}" + (f": {reasons}." if reasons else ".")
+    if not _is_file(name):
+        chosen += (
+            " It is for trying the tool, not for findings: 'ollama pull "
+            f"{SUGGESTED_MODEL}' gets a larger one for 'ollama:{SUGGESTED_MODEL}'."
+        )
     return name, EmbeddedBackend(name, num_ctx=config.num_ctx), chosen
 
 

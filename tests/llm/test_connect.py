@@ -81,7 +81,7 @@ def test_a_server_without_a_chat_model_is_an_error_with_the_way_out() -> None:
     models = [FakeModel(name="embedder", capabilities=("embedding",))]
     with (
         FakeOllama(models=models) as server,
-        pytest.raises(ConfigError, match=r"'ollama pull llama3\.2' gets one"),
+        pytest.raises(ConfigError, match=r"'ollama pull llama3\.1:8b' gets one"),
     ):
         connect("ollama", host=server.host)
 
@@ -95,7 +95,7 @@ def test_nothing_to_talk_to_names_three_ways_out() -> None:
     with pytest.raises(ConfigError) as caught:
         connect("auto")
     said = str(caught.value)
-    assert "ollama pull llama3.2" in said
+    assert "ollama pull llama3.1:8b" in said
     assert "llmsim-lab model get" in said
     assert "$LLMSIM_MODEL" in said
 
@@ -134,6 +134,10 @@ async def test_the_embedded_model_answers_and_is_asked_one_thing_at_a_time(
     client = connect("embedded:smollm2-135m", download=True, quiet=True, **settings)
     assert isinstance(client.backend, EmbeddedBackend)
     assert client.config.concurrency == 1
+    assert client.chosen == (
+        "Using the embedded model smollm2-135m. It is for trying the tool, not for findings: "
+        "'ollama pull llama3.1:8b' gets a larger one for 'ollama:llama3.1:8b'."
+    )
     async with client:
         decision = await client.call_with_retry(
             prompt="Inflation is at 9%. What now?", response_model=PolicyDecision

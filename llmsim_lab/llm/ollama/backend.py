@@ -23,6 +23,7 @@ from llmsim_lab.llm.ollama.faults import (
     not_understood,
 )
 from llmsim_lab.llm.ollama.models import (
+    SUGGESTED_MODEL,
     InstalledModel,
     OllamaProbe,
     can_chat,
@@ -163,7 +164,8 @@ class OllamaBackend:
                 if can_chat(await clients.chat.show(name)):
                     return name
         raise BackendError(
-            f"Ollama at {self.host} has no model that can chat; get one with: ollama pull llama3.2",
+            f"Ollama at {self.host} has no model that can chat; get one with: "
+            f"ollama pull {SUGGESTED_MODEL}",
             reason="model_not_found",
         )
 

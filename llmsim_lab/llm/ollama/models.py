@@ -15,6 +15,7 @@ from llmsim_lab.llm.ollama.wire import is_loopback, parse_host
 from llmsim_lab.logs import log_event
 
 __all__ = [
+    "SUGGESTED_MODEL",
     "InstalledModel",
     "OllamaProbe",
     "can_chat",
@@ -25,6 +26,9 @@ __all__ = [
 ]
 
 logger = logging.getLogger(__name__)
+
+SUGGESTED_MODEL = "llama3.1:8b"
+"""What to pull where there is no model, or only a very small one; 4.9 GB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from dataclasses import replace
 from typing import Any
 
@@ -10,12 +11,15 @@ import pandas as pd
 import pytest
 from builders import make_config, make_simulation
 
+from llmsim_lab.experiments import PromptExperiment
+from llmsim_lab.files import data_path
 from llmsim_lab.lab import RateChart
 from llmsim_lab.lab.charts.axes import thinned
 from llmsim_lab.lab.charts.drawing import Drawing
 from llmsim_lab.lab.charts.labels import drawable, spread_out
 from llmsim_lab.lab.charts.scene import Scene
 from llmsim_lab.lab.charts.screen import Screen
+from llmsim_lab.lab.comparison_chart import alt_text, chart_html, difference_figure
 from llmsim_lab.simulation import Simulation
 
 
@@ -172,3 +176,25 @@ def test_longer_numbers_on_an_axis_are_given_room() -> None:
     drawing.show(replace(scene, limits={"mood": (0.0, 123_456.0)}))
     screen.png()
     assert drawing.figure.axes[0].get_position().x0 > before
+
+
+def test_a_comparisons_chart_shows_pairs_turns_interval_and_noise() -> None:
+    results = PromptExperiment.load(data_path("tapes/prompt_experiment.tape"))
+    [axes] = difference_figure(results, "interest_rate").axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["hawkish", "reordered"]
+    assert axes.get_xlabel() == "resulting interest rate: difference from as it was, points"
+    *drawn, zero = axes.get_lines()
+    assert zero.get_xdata() == [0, 0]
+    rates = results.frame.set_index(["turn", "sample", "variant"])["interest_rate"].unstack()
+    rows = results.summary.query("outcome == 'interest_rate'").to_dict("records")
+    for place, row in enumerate(rows):
+        pairs = rates[row["variant"]] - rates["as it was"]
+        means = pairs.groupby("turn").mean()
+        wanted = [pairs, means, [row["estimate"]], [row["low"]], [row["high"]]]
+        for line, values in zip(drawn[5 * place : 5 * place + 5], wanted, strict=True):
+            assert line.get_xdata() == pytest.approx(np.array(values))
+        noise = axes.collections[2 * place].get_paths()[0].vertices[:, 0]
+        assert (noise.min(), noise.max()) == (-row["noise_floor"], row["noise_floor"])
+    image = chart_html(results, "interest_rate")
+    assert alt_text(results, "interest_rate") in html.unescape(image)
+    assert 'src="data:image/png;base64,iVBOR' in image

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from builders import make_config, make_simulation
+from viewer_kit import turn_over
 
 from llmsim_lab.economy import TaylorRule
 from llmsim_lab.errors import ConfigError, TapeError
@@ -61,12 +62,6 @@ def drawn_alt(chart: RateChart) -> str:
     """What the picture on the page says it shows; empty if there is none."""
     found = re.search(r'alt="([^"]*)"', chart.picture.value)
     return found[1] if found else ""
-
-
-async def turn_over() -> None:
-    """Let what was left to the loop be done."""
-    for _ in range(3):
-        await asyncio.sleep(0)
 
 
 # --- what is drawn -------------------------------------------------------------------------------

@@ -27,6 +27,8 @@ UNITS: dict[Outcome, tuple[str, str]] = {
 class Results(ABC):
     """The views of a finished or stopped experiment; each is computed from ``frame``."""
 
+    _known: tuple[pd.DataFrame, list[Difference], list[Noise]] | None = None
+
     @property
     @abstractmethod
     def frame(self) -> pd.DataFrame:
@@ -45,18 +47,21 @@ class Results(ABC):
     @property
     def differences(self) -> list[Difference]:
         """How each variant differs from the first, by outcome."""
-        frame = self.frame
-        return [
-            difference
-            for outcome in self.outcomes
-            for difference in differences(frame, outcome, self.names)
-        ]
+        return list(self._statistics()[0])
 
     @property
     def noise(self) -> list[Noise]:
         """Each variant's noise floor, by outcome."""
-        frame = self.frame
-        return [n for outcome in self.outcomes for n in noise(frame, outcome, self.names)]
+        return list(self._statistics()[1])
+
+    def _statistics(self) -> tuple[list[Difference], list[Noise]]:
+        # Tables, sentences and charts each ask, and the answer takes some 60 ms.
+        frame, known = self.frame, self._known
+        if known is None or not known[0].equals(frame):
+            found = [d for name in self.outcomes for d in differences(frame, name, self.names)]
+            floors = [n for name in self.outcomes for n in noise(frame, name, self.names)]
+            self._known = known = frame, found, floors
+        return known[1:]
 
     @property
     def summary(self) -> pd.DataFrame:

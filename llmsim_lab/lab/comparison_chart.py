@@ -116,7 +116,9 @@ def alt_text(results: Results, outcome: Outcome) -> str:
 
 def chart_html(results: Results, outcome: Outcome) -> Markup:
     """Return the chart as an image with its numbers as alternative text."""
-    image = base64.b64encode(_png(difference_figure(results, outcome))).decode()
+    figure = difference_figure(results, outcome)
+    image = base64.b64encode(_png(figure)).decode()
     return Markup('<img style="max-width:100%" alt="{}" src="data:image/png;base64,{}">').format(
-        alt_text(results, outcome), image
+        figure.alt,  # type: ignore[attr-defined]
+        image,
     )

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from builders import answer, make_simulation, policy, rate_update
+from markupsafe import Markup
 
 from llmsim_lab.calls import ChatRequest
 from llmsim_lab.errors import BackendError, ConfigError
@@ -17,6 +18,7 @@ from llmsim_lab.experiments import PromptExperiment
 from llmsim_lab.files import data_path
 from llmsim_lab.lab import PromptComparer
 from llmsim_lab.lab.comparer_form import read_turns, spread, turns_text
+from llmsim_lab.lab.comparison_chart import alt_text
 from llmsim_lab.llm import Tape
 from llmsim_lab.simulation import Simulation, SimulationConfig
 
@@ -24,6 +26,16 @@ HOSTILE = (
     "Raise the interest rate <script>alert(1)</script><img src=x onerror=alert(1)></style>"
     "\x1b[31m \u202eetar"
 )
+
+
+@pytest.fixture(autouse=True)
+def _undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Charts without their pictures; ``test_drawing`` draws them."""
+
+    def words_only(results: PromptExperiment, outcome: Any) -> Markup:
+        return Markup('<img alt="{}">').format(alt_text(results, outcome))
+
+    monkeypatch.setattr("llmsim_lab.lab.comparison_html.chart_html", words_only)
 
 
 async def played(replies: Any = answer, *, turns: int = 3, **config: Any) -> Simulation:
@@ -189,7 +201,6 @@ async def test_run_plays_all_and_shows_numbers_chart_and_answers() -> None:
     assert "in memory only: the run is on no tape" in widget.results.value
     assert "+0.50 points" in widget.results.value
     assert 'alt="resulting interest rate, variant 2 less as it was: +0.50' in widget.chart.value
-    assert "data:image/png;base64," in widget.chart.value
     assert "Most common answers" in widget.answers.value
     assert len(widget.frame) == 12
     assert widget.summary["estimate"].tolist()[0] == pytest.approx(0.5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from dataclasses import replace
@@ -20,6 +21,7 @@ from llmsim_lab.lab.prompt_html import facts_html, legend_html, messages_html, r
 from llmsim_lab.lab.texts import copyable, word_diff
 from llmsim_lab.llm import Tape
 from llmsim_lab.prompts import Cut, Provenance, Span
+from llmsim_lab.runs import replay
 from llmsim_lab.simulation import Simulation, SimulationConfig
 
 FIRST_RUN = Path(__file__).parents[2] / "data" / "tapes" / "first_run.tape"
@@ -155,6 +157,18 @@ async def test_a_running_simulation_is_followed() -> None:
     await simulation.arun(2)
     assert viewer.turn_box.max == 2
     assert "Turn 2 · agent" in viewer.heading.value
+
+
+async def test_a_replay_opens_at_its_own_turn_and_shows_what_it_has_played() -> None:
+    simulation = await asyncio.to_thread(replay, FIRST_RUN, 1, turns=0)
+    viewer = PromptViewer(simulation)
+    assert (viewer.turn_box.value, viewer.turn_box.max) == (0, 0)
+    assert viewer.face_text() == "Prompt viewer of 'one nation', turn 0: nothing to show"
+    assert viewer.find("interest rate") == []
+    await simulation.arun(2)
+    await viewer.idle()
+    assert (viewer.turn_box.value, viewer.turn_box.max) == (2, 2)
+    assert "attempt 1: answered<" in viewer.heading.value
 
 
 async def test_a_closed_viewer_follows_no_longer() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import ipywidgets as w
 import pytest
 from social_kit import make_social, picks
-from viewer_kit import HOSTILE, played
+from viewer_kit import HOSTILE, played, turn_over
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab import (
@@ -88,15 +87,15 @@ async def test_the_board_follows_a_run_that_others_play() -> None:
     before = latest.picture.value
     await made.step()
     early.show(0)
-    await asyncio.sleep(0.5)
+    await turn_over()
     assert "round 1:" in latest.heading.value
     assert "round 0:" in early.heading.value
     assert early.round_box.max == 1
     assert latest.picture.value != before
     latest.close()
-    await made.step()
-    await asyncio.sleep(0.5)
-    assert "round 1:" in latest.heading.value
+    assert len(made._listeners) == 1
+    early.close()
+    assert not made._listeners
 
 
 def test_the_boards_picture_is_drawn_once_a_round_not_once_a_look(run: SocialSimulation) -> None:
@@ -173,7 +172,7 @@ async def test_a_story_goes_on_as_the_run_does() -> None:
     assert "Nothing has happened yet" in story.body.value
     assert "nothing has happened yet" in story.face_text()
     await made.step()
-    await asyncio.sleep(0.3)
+    await turn_over()
     assert "idle → scrolling" in re.sub("<[^>]*>", "", story.body.value)
 
 

@@ -84,6 +84,14 @@ class Track:
         return int(self.rows[0]["turn"]), int(self.rows[-1]["turn"])
 
     @property
+    def planned(self) -> int:
+        """The turn that the run is to reach, as its configuration says; the latest if not later."""
+        last = self.turns[1]
+        if not isinstance(self.simulation, Run):
+            return last
+        return max(last, int(self.simulation.turns[0].number + self.simulation.config.turns))
+
+    @property
     def first_period(self) -> str | None:
         """The quarter of the first turn, if the run is dated."""
         period = self.rows[0].get("period")

@@ -208,6 +208,10 @@ class LabPage:
         self._start()
         self._show(path)
 
+    def reopen(self) -> None:
+        """Save and close the notebook, shut its kernel down, and open the file again."""
+        self._open(self.page.evaluate(SAVE))
+
     def close(self) -> None:
         """Close the notebook and stop its kernel."""
         self._open_now = ()
@@ -249,6 +253,10 @@ class Notebook:
     def reload(self) -> None:
         """Save and load the page anew; the kernel goes on."""
         self.lab.reload()
+
+    def reopen(self) -> None:
+        """Save and close it, shut its kernel down, and open the file again."""
+        self.lab.reopen()
 
     def moves_sideways(self) -> bool:
         """Tell whether the page, the notebook or a widget has a bar to move it sideways."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from lab_page import LabPage, Notebook
 from playwright.sync_api import Locator, expect
 

@@ -283,7 +283,11 @@ class Notebook:
             self.page.wait_for_timeout(50)
 
     def output(self, cell: int) -> Locator:
-        """The outputs of a cell, counted from 0."""
+        """The first output of a cell, counted from 0; a widget's second is its static view."""
+        return self.outputs(cell).locator(".jp-OutputArea-child").first
+
+    def outputs(self, cell: int) -> Locator:
+        """The area below a cell, counted from 0, where its outputs are."""
         return self.page.locator(
             f".jp-Notebook-cell[data-windowed-list-index='{cell}'] .jp-OutputArea"
         ).first

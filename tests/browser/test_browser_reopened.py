@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from lab_page import LabPage, Notebook
+from lab_page import LabPage
 from playwright.sync_api import Locator, expect
 
 SETUP = """
@@ -33,12 +33,6 @@ def seen(outputs: Locator) -> Locator:
     return outputs.locator(":scope > .jp-OutputArea-child").filter(visible=True)
 
 
-def area(notebook: Notebook, cell: int) -> Locator:
-    return notebook.page.locator(
-        f".jp-Notebook-cell[data-windowed-list-index='{cell}'] .jp-OutputArea"
-    ).first
-
-
 def test_every_widget_is_seen_once_while_it_lives_and_read_when_the_file_is_reopened(
     lab: LabPage,
 ) -> None:
@@ -46,15 +40,15 @@ def test_every_widget_is_seen_once_while_it_lives_and_read_when_the_file_is_reop
     notebook.run_all()
     with notebook.tall():
         for cell, _ in enumerate(SHOWN, 1):
-            expect(seen(area(notebook, cell))).to_have_count(1)
-            expect(seen(area(notebook, cell)).locator(".llmsim-live").first).to_be_visible()
+            expect(seen(notebook.outputs(cell))).to_have_count(1)
+            expect(seen(notebook.outputs(cell)).locator(".llmsim-live").first).to_be_visible()
     notebook.reopen()
     with notebook.tall():
         expect(notebook.page.get_by_text("Loading widget")).to_have_count(0)
         for cell, text in enumerate(SHOWN.values(), 1):
-            expect(seen(area(notebook, cell))).to_have_count(1)
-            expect(seen(area(notebook, cell))).to_contain_text(text)
-        picture = area(notebook, list(SHOWN).index("RateChart") + 1).get_by_role("img")
+            expect(seen(notebook.outputs(cell))).to_have_count(1)
+            expect(seen(notebook.outputs(cell))).to_contain_text(text)
+        picture = notebook.outputs(list(SHOWN).index("RateChart") + 1).get_by_role("img")
         expect(picture).to_have_accessible_name(re.compile("turns 0 to 8"))
     assert notebook.axe_faults() == []
     notebook.screenshot("reopened_light")
@@ -81,8 +75,8 @@ def test_wherever_a_widget_is_displayed_it_is_seen_once_until_it_is_closed(lab: 
     notebook.page.evaluate("window.panel.content.activeCellIndex = 1")
     notebook.command("notebook:create-output-view")
     places = [
-        (area(notebook, 1), 2),
-        (area(notebook, 2).locator(".jp-OutputArea").first, 1),
+        (notebook.outputs(1), 2),
+        (notebook.outputs(2).locator(".jp-OutputArea").first, 1),
         (notebook.page.locator(".jp-LinkedOutputView .jp-OutputArea").first, 2),
     ]
     for place, times in places:

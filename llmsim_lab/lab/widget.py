@@ -29,14 +29,14 @@ _VIEW = "application/vnd.jupyter.widget-view+json"
 # A widget is shown as two outputs, itself and then its static view: of a single output JupyterLab
 # would show the widget only, and in a reopened notebook that its model was not found. The style
 # lets one of the two be seen. Behind a live widget it hides the static view. Before a static view
-# it hides what stands for a widget that is gone, an element of the class jupyter-widgets. An
-# output is a jp-OutputArea-child in JupyterLab, Notebook 7, Voila and nbconvert's pages, and an
-# output_container in VS Code.
+# it hides what stands for a widget that is gone: a panel, or an element of the class
+# jupyter-widgets. An output is a jp-OutputArea-child in JupyterLab, Notebook 7, Voila and
+# nbconvert's pages, and an output_container in VS Code.
 _STYLE = Markup(
     "<style>"
     ":is(.jp-OutputArea-child,.output_container):has(.llmsim-live)"
     "+:is(.jp-OutputArea-child,.output_container):has(.llmsim-static),"
-    ".jp-OutputArea-child:has(.jupyter-widgets):not(:has(.llmsim-live))"
+    ".jp-OutputArea-child:has(>.lm-Panel,.jupyter-widgets):not(:has(.llmsim-live))"
     ":has(+.jp-OutputArea-child .llmsim-static)"
     "{display:none}"
     "</style>"

@@ -345,7 +345,7 @@ class RateChart(LabWidget):
         upto = faces.last_turn(self._items)
         self.export.link.value = str(Markup("{}, up to turn {}").format(link, upto))
 
-    # --- the static face ---------------------------------------------------------------------
+    # --- the static view ---------------------------------------------------------------------
 
     def face_text(self) -> str:
         """Return first and latest values, the same for the same runs."""
@@ -354,16 +354,16 @@ class RateChart(LabWidget):
             return faces.summary_text(self._items, self._scene)
 
     def face_html(self) -> Markup:
-        """Return first and latest values as a table, the same for the same runs."""
+        """Return the picture, and first and latest values as a table."""
         with self._lock:
             self._up_to_date()
-            return faces.summary_html(self._items, self._scene)
+            self._draw()
+            picture = _image(small_png(self._png), faces.alt_text(self._items, self._scene))
+            return picture + faces.summary_html(self._items, self._scene)
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
         self._displayed = True
-        self._draw()
-        bundle = super()._repr_mimebundle_(**kwargs)
-        return bundle | {"image/png": base64.b64encode(small_png(self._png)).decode("ascii")}
+        return super()._repr_mimebundle_(**kwargs)
 
 
 def _asked(given: Any, ticked: bool) -> Any:

@@ -536,10 +536,12 @@ def test_the_face_is_the_same_for_the_same_run_and_shows_its_course() -> None:
     assert str(one.face_html()) == str(other.face_html())
     line = one.face_text().splitlines()[2]
     assert re.fullmatch(r"1 one nation +0 to 8 +9\.67 → 16\.75 .*▁▂▂▃▅▆▆▇█", line)
-    bundle = one._repr_mimebundle_()
-    assert base64.b64decode(bundle["image/png"]).startswith(b"\x89PNG")
-    assert len(bundle["image/png"]) < 70_000
-    assert "<table" in bundle["text/html"]
+    html = str(one.face_html())
+    [(alt_text, png)] = re.findall(r'<img alt="(.+?)" src="data:image/png;base64,(.+?)"', html)
+    assert alt_text.startswith("Chart of ")
+    assert base64.b64decode(png).startswith(b"\x89PNG")
+    assert len(png) < 70_000
+    assert "<table" in html
 
 
 def test_the_face_of_very_many_runs_stays_short() -> None:

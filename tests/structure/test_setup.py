@@ -194,7 +194,6 @@ def test_conda_takes_its_packages_from_pyproject(repo: Path) -> None:
 # A folder for machines without a network
 
 
-@pytest.mark.slow
 def test_a_folder_that_does_not_fit_is_named_with_what_it_is_for(
     offline: Path, path: Path, tmp_path: Path
 ) -> None:

@@ -23,6 +23,7 @@ __all__ = [
     "MAX_REPLY_BYTES",
     "MAX_STREAM_BYTES",
     "MAX_TOKENS",
+    "MAX_VALUES",
     "STREAMED",
     "GuardedTransport",
     "count",
@@ -30,12 +31,14 @@ __all__ = [
     "read_json",
 ]
 
-MAX_REPLY_BYTES = 4 * 2**20
-"""Of one document, and of one line of a stream: far more than a model writes."""
+MAX_REPLY_BYTES = 2**20
+"""Of one document, and of one line of a stream: more than models write."""
 MAX_STREAM_BYTES = 16 * 2**20
 """Of a streamed reply, which needs some 150 bytes for each token."""
 MAX_ERROR_BYTES = 64 * 2**10
 """What is read of the body of an error; the rest is left."""
+MAX_VALUES = 50_000
+"""In one JSON document; a list of a thousand models has fewer."""
 MAX_TOKENS = 10**9
 """What a server may report as a number of tokens."""
 STREAMED: dict[str, Any] = {"streamed": True}
@@ -48,17 +51,18 @@ def read_json(text: str | bytes) -> Any:
     """Return what a JSON text of a server's means.
 
     Raises:
-        ValueError: it is not JSON (``NaN`` is not either), is nested more than 200 deep, or has a
-            number that needs more than 64 bits.
+        ValueError: it is not JSON (``NaN`` is not either), is nested more than 200 deep, has more
+            than ``MAX_VALUES`` values, or a number that needs more than 64 bits.
     """
     value = from_json(text, allow_inf_nan=False)
-    waiting = [value]
+    waiting, values = [value], 1
     while waiting:
         item = waiting.pop()
-        if isinstance(item, dict):
-            waiting.extend(item.values())
-        elif isinstance(item, list):
-            waiting.extend(item)
+        if isinstance(item, dict | list):
+            values += len(item)
+            if values > MAX_VALUES:
+                raise ValueError(f"it has more than {MAX_VALUES:,} values")
+            waiting.extend(item.values() if isinstance(item, dict) else item)
         elif isinstance(item, float):
             if not math.isfinite(item):
                 raise ValueError("it has a number that needs more than 64 bits")

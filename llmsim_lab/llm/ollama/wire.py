@@ -201,7 +201,7 @@ class Clients:
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
         try:
             # Certificates take long to load, and without redirects plain http stays plain http.
-            verify = any(address.startswith("https:") for address in (url, proxy or ""))
+            verify = any(address.startswith("https:") for address in (url, (proxy or "").lower()))
             inner = httpx.AsyncHTTPTransport(verify=verify, limits=limits, proxy=proxy)
         except (ValueError, ImportError) as error:
             raise ConfigError(

@@ -58,6 +58,8 @@ def read_json(text: str | bytes) -> Any:
     waiting, values = [value], 1
     while waiting:
         item = waiting.pop()
+        if isinstance(item, str):
+            continue
         if isinstance(item, dict | list):
             values += len(item)
             if values > MAX_VALUES:

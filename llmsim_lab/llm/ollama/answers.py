@@ -81,21 +81,27 @@ class _Lines(httpx.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         async for block in self._response.aiter_raw():
-            # Written in ASCII, since the client also ends lines at what JSON may hold as it is.
-            lines = [json.dumps(_checked(line)) for line in block.split(b"\n") if line.strip()]
+            lines = [_checked_line(line) for line in block.split(b"\n") if line.strip()]
             if lines:
-                yield ("\n".join(lines) + "\n").encode()
+                yield b"\n".join(lines) + b"\n"
 
     async def aclose(self) -> None:
         await self._response.aclose()
+
+
+def _checked_line(line: bytes) -> bytes:
+    value = _checked(line)
+    # In ASCII, since the client also ends lines at characters that JSON may hold as they are.
+    as_it_is = line.isascii() and isinstance(value, dict) and "error" not in value
+    return line if as_it_is else json.dumps(value).encode()
 
 
 def _checked(content: bytes) -> Any:
     value = read_json(content)
     if not isinstance(value, dict):
         return value
-    for name, most in _COUNTS.items():
-        count(value.get(name), name, most=most)
+    for name in _COUNTS.keys() & value.keys():
+        count(value[name], name, most=_COUNTS[name])
     if value.get("error"):
         # The client looks for JSON within the text, so what it finds there is ours.
         value["error"] = json.dumps({"error": _text(value["error"])})

@@ -5,16 +5,20 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import httpx
 import pytest
 
 from llmsim_lab.calls import ChatRequest, Message
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.llm import connect, transport
 from llmsim_lab.llm.ollama import OllamaBackend, probe
+from llmsim_lab.llm.ollama.faults import lost_connection
+from llmsim_lab.llm.ollama.models import look
 from llmsim_lab.testing import FakeOllama
 
 REQUEST = ChatRequest(
@@ -350,6 +354,32 @@ async def test_https_to_a_plain_port_says_what_to_write(stream: bool) -> None:
     assert (error.reason, error.retry) == ("connection_error", False)
     assert f"{https} does not answer in TLS" in str(error)
     assert str(error).endswith(f"write {host}")
+
+
+async def test_https_to_a_plain_port_that_waits_says_it_too() -> None:
+    with FakeOllama() as server:
+        https = server.host.replace("http:", "https:")
+        with pytest.raises(BackendError, match="nothing answered in time") as caught:
+            await asyncio.to_thread(look, https, timeout_s=0.1)
+    assert str(caught.value).endswith(f"if it speaks plain http, write {https.replace('s:', ':')}")
+
+
+def test_a_connection_that_breaks_later_is_not_taken_for_a_fault_of_tls() -> None:
+    broken = httpx.ReadError("gone")
+    broken.__context__ = ssl.SSLWantReadError()
+    error = lost_connection(broken, host="https://gpu-box:443")
+    assert str(error) == "the connection to Ollama at https://gpu-box:443 broke: gone"
+    assert error.retry
+
+
+def test_a_certificate_that_is_not_trusted_is_named_as_such() -> None:
+    refused = httpx.ConnectError("")
+    refused.__cause__ = fault = ssl.SSLCertVerificationError()
+    fault.verify_message = "self-signed certificate"
+    error = lost_connection(refused, host="https://gpu-box:443")
+    assert "not trusted (self-signed certificate)" in str(error)
+    assert "SSL_CERT_FILE" in str(error)
+    assert not error.retry
 
 
 async def test_https_where_nobody_listens_says_it_as_well() -> None:

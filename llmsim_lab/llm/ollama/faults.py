@@ -137,9 +137,11 @@ def fault_of(
 
 def lost_connection(error: ConnectionError | httpx.TransportError, *, host: str) -> BackendError:
     """Return the failure of a connection that could not be made, or broke."""
-    if (fault := _tls_fault(error)) is not None:
+    # The official client makes a plain ConnectionError of a ConnectError, and of nothing else.
+    refused = isinstance(error, httpx.ConnectError) or type(error) is ConnectionError
+    if refused and (fault := _tls_fault(error)) is not None:
         return BackendError(_tls_text(fault, host), reason="connection_error")
-    if isinstance(error, httpx.ConnectError) or type(error) is ConnectionError:
+    if refused:
         text = (
             f"no Ollama server answers at {host}; start it with: ollama serve, or set OLLAMA_HOST"
         )
@@ -148,7 +150,7 @@ def lost_connection(error: ConnectionError | httpx.TransportError, *, host: str)
     else:
         detail = error_text(str(error)) or type(error).__name__
         text = f"the connection to Ollama at {host} broke: {detail}"
-    if host.startswith("https:"):
+    if host.startswith("https:") and (refused or isinstance(error, httpx.ConnectTimeout)):
         text += f"; if it speaks plain http, write {_plain(host)}"
     return BackendError(text, reason="connection_error", retry=True)
 
@@ -159,9 +161,12 @@ def _plain(host: str) -> str:
 
 def _tls_fault(error: BaseException | None) -> ssl.SSLError | None:
     """Return what went wrong with TLS; the libraries in between put their own errors on top."""
-    while error is not None and not isinstance(error, ssl.SSLError):
+    waiting = (ssl.SSLWantReadError, ssl.SSLWantWriteError)  # every read over TLS raises those
+    while error is not None:
+        if isinstance(error, ssl.SSLError) and not isinstance(error, waiting):
+            return error
         error = error.__cause__ or error.__context__
-    return error
+    return None
 
 
 def _tls_text(fault: ssl.SSLError, host: str) -> str:

@@ -11,10 +11,10 @@ from rich.table import Table
 
 from llmsim_lab.cli.output import console
 from llmsim_lab.concurrency import run_sync
-from llmsim_lab.errors import LabError
+from llmsim_lab.errors import BackendError, LabError
 from llmsim_lab.llm import LLMClient, LLMConfig, connect
 from llmsim_lab.llm.embedded import installed_models, runtime_installed
-from llmsim_lab.llm.ollama.models import SUGGESTED_MODEL, probe
+from llmsim_lab.llm.ollama.models import SUGGESTED_MODEL, look
 from llmsim_lab.llm.ollama.wire import parse_host
 from llmsim_lab.models import PolicyDecision
 from llmsim_lab.prompts import Prompt
@@ -81,9 +81,10 @@ def _choice(host: str | None) -> str:
 
 def _ollama(host: str | None) -> list[_Finding]:
     where = parse_host(host)
-    found = probe(host)
-    if found is None:
-        return [_Finding(backend=f"Ollama at {where}", answer="does not answer: 'ollama serve'?")]
+    try:
+        found = look(host)
+    except BackendError as error:
+        return [_Finding(backend=f"Ollama at {where}", answer=clip(str(error), 300))]
     if found.model is None:
         return [
             _Finding(

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from llmsim_lab.calls import ChatBackend
-from llmsim_lab.errors import ConfigError, ModelFileError
+from llmsim_lab.errors import BackendError, ConfigError, ModelFileError
 from llmsim_lab.llm.client import LLMClient
 from llmsim_lab.llm.config import LLMConfig
 from llmsim_lab.llm.embedded import (
@@ -22,8 +22,8 @@ from llmsim_lab.llm.embedded import (
 )
 from llmsim_lab.llm.embedded.catalogue import find_model
 from llmsim_lab.llm.ollama import OllamaBackend
-from llmsim_lab.llm.ollama.models import SUGGESTED_MODEL, OllamaProbe, full_name, probe
-from llmsim_lab.llm.ollama.wire import parse_host
+from llmsim_lab.llm.ollama.models import SUGGESTED_MODEL, OllamaProbe, full_name, look
+from llmsim_lab.llm.ollama.wire import without_password
 from llmsim_lab.text import faults
 
 __all__ = ["connect"]
@@ -89,6 +89,7 @@ def _choose(
 ) -> tuple[str, ChatBackend, str]:
     """Return the model's name, its backend, and why."""
     kind, _, name = model.strip().partition(":")
+    kind, name = kind.strip().lower(), name.strip()
     if kind == "auto" and not name:
         return _auto(host, config, download=download)
     if kind == "ollama":
@@ -96,7 +97,8 @@ def _choose(
     if kind == "embedded":
         if host is not None:
             raise ConfigError(
-                f"host={host!r} goes with Ollama; the embedded model runs on this machine"
+                f"host={without_password(host)!r} goes with Ollama; the embedded model runs on "
+                "this machine"
             )
         return _embedded(name, config, "", download=download)
     raise ConfigError(
@@ -107,16 +109,19 @@ def _choose(
 
 def _auto(host: str | None, config: LLMConfig, *, download: bool) -> tuple[str, ChatBackend, str]:
     wish = os.environ.get("LLMSIM_MODEL", "").strip()
-    if wish and wish != "auto":
+    if wish.lower().strip(": ") not in ("", "auto"):
         name, backend, chosen = _choose(wish, host, config, download=download)
         return name, backend, f"{chosen} (LLMSIM_MODEL={wish})"
-    found = probe(host)
-    if found and found.model:
-        return _ollama(found.model, host, "it answers and has a model", found)
-    where = parse_host(host)
-    why = f"Ollama at {where} has no model" if found else f"no Ollama answers at {where}"
+    try:
+        found = look(host)
+    except BackendError as error:
+        why = str(error)
+    else:
+        if found.model:
+            return _ollama(found.model, host, "it answers and has a model", found)
+        why = f"Ollama at {found.host} has no model"
     if runtime_installed() and (download or installed_models()):
-        return _embedded("", config, why, download=download)
+        return _embedded("", config, why.partition(";")[0], download=download)
     here = (
         "fetch an embedded model: 'llmsim-lab model get', or connect(download=True)"
         if runtime_installed()
@@ -132,13 +137,11 @@ def _auto(host: str | None, config: LLMConfig, *, download: bool) -> tuple[str, 
 def _ollama(
     name: str, host: str | None, why: str, found: OllamaProbe | None = None
 ) -> tuple[str, ChatBackend, str]:
-    where = parse_host(host)
-    found = found or probe(host)
-    if found is None:
-        raise ConfigError(
-            f"no Ollama answers at {where}; start it ('ollama serve'), give its address "
-            "(host=..., or $OLLAMA_HOST), or use connect('embedded')"
-        )
+    try:
+        found = found or look(host)
+    except BackendError as error:
+        raise ConfigError(f"{error}, or use connect('embedded')") from error
+    where = found.host
     if not name:
         if not found.model:
             raise ConfigError(

@@ -98,7 +98,7 @@ def test_the_configuration_written_beside_a_run_runs_again_to_the_same_rates(
     [
         (("demo", "--start", "1850Q1", "--model", "rule"), "1850Q1"),
         (("demo", "--model", "llama3.2"), "'ollama:llama3.2'"),
-        (("demo", "--model", "ollama", "--host", "127.0.0.1:9"), "no Ollama answers"),
+        (("demo", "--model", "ollama", "--host", "127.0.0.1:9"), "no Ollama server answers"),
         (("run", "nowhere.yaml"), "cannot read the configuration nowhere.yaml"),
         (("model", "get", "gpt-9"), "gpt-9"),
         (("model", "rm", "gpt-9"), "gpt-9"),

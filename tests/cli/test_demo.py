@@ -56,7 +56,7 @@ def test_without_any_model_the_demo_shows_the_recording_and_the_ways_to_a_model(
 def test_a_model_that_was_asked_for_and_is_not_there_is_an_error(llmsim_lab: Run) -> None:
     status, _, err = llmsim_lab("demo", "--model", "ollama:llama3.2")
     assert status == 1
-    assert "no Ollama answers" in err
+    assert "no Ollama server answers" in err
 
 
 def test_the_demo_may_be_run_again_into_the_same_folder(llmsim_lab: Run) -> None:

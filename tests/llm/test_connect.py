@@ -59,6 +59,21 @@ def test_the_environment_names_the_model(
     assert client.chosen.endswith("(LLMSIM_MODEL=ollama:qwen3:4b)")
 
 
+@pytest.mark.parametrize("model", ["OLLAMA:qwen3:4b", "Ollama: qwen3:4b", " ollama :qwen3:4b"])
+def test_what_stands_before_the_colon_may_be_written_in_any_case(
+    server: FakeOllama, model: str
+) -> None:
+    assert connect(model, host=server.host, quiet=True).config.model == "qwen3:4b"
+
+
+@pytest.mark.parametrize("wish", ["AUTO", "auto:", " Auto "])
+def test_auto_in_the_environment_is_the_same_as_nothing(
+    server: FakeOllama, monkeypatch: pytest.MonkeyPatch, wish: str
+) -> None:
+    monkeypatch.setenv("LLMSIM_MODEL", wish)
+    assert connect("Auto", host=server.host, quiet=True).config.model == "llama3.2:latest"
+
+
 def test_a_named_model_may_leave_its_tag_out(server: FakeOllama) -> None:
     assert connect("ollama:llama3.2", host=server.host, quiet=True).config.model == "llama3.2"
 
@@ -87,7 +102,9 @@ def test_a_server_without_a_chat_model_is_an_error_with_the_way_out() -> None:
 
 
 def test_no_server_is_an_error_with_the_ways_out() -> None:
-    with pytest.raises(ConfigError, match=r"no Ollama answers at http://127.0.0.1:9; start it"):
+    with pytest.raises(
+        ConfigError, match=r"no Ollama server answers at http://127.0.0.1:9; start it"
+    ):
         connect("ollama:llama3.2")
 
 

@@ -238,6 +238,14 @@ class TestFailures:
         )
         assert "ended after 3 lines, before it was done" in str(first)
 
+    async def test_a_stream_that_ends_early_has_the_status_it_came_with(
+        self, server: FakeOllama
+    ) -> None:
+        backend = OllamaBackend(host=server.host, stream=True)
+        server.fail_next(Fault.end_stream(after=3))
+        assert (await failure(backend)).status_code == 200
+        await backend.aclose()
+
     async def test_a_missing_model_is_named_with_those_there_are(
         self, server: FakeOllama, backend: OllamaBackend
     ) -> None:

@@ -34,6 +34,7 @@ from llmsim_lab.llm.embedded.store import (
 )
 from llmsim_lab.llm.embedded.tools import read_tool_reply
 from llmsim_lab.llm.embedded.wire import Outgoing, collect, context_overflow, outgoing, raise_error
+from llmsim_lab.llm.transport import STREAMED, GuardedTransport, read_json
 
 __all__ = ["EmbeddedBackend", "runtime_installed"]
 
@@ -181,8 +182,8 @@ class EmbeddedBackend:
         async with self._talking_to(server, child):
             if sent.schema is not None:
                 await self._check_understood(server, child, sent)
-            request = self._client().stream("POST", **_call(child, "/v1/chat/completions", sent))
-            async with request as response:
+            call = _call(child, "/v1/chat/completions", sent)
+            async with self._client().stream("POST", **call, extensions=STREAMED) as response:
                 if response.status_code != 200:
                     raise_error(_json_of(await response.aread()), response.status_code)
                 reply = await collect(response.aiter_lines())
@@ -217,7 +218,7 @@ class EmbeddedBackend:
                 async with asyncio.timeout(grace):
                     while await self._busy(child):  # noqa: ASYNC110 - it is another process
                         await asyncio.sleep(_POLL_S)
-            except (TimeoutError, httpx.TransportError):
+            except (TimeoutError, httpx.TransportError, BackendError, ValueError):
                 if child.alive:
                     seconds = round(time.monotonic() - since, 1)
                     cause = f"hung: a request that was given up still ran {seconds} s later"
@@ -226,7 +227,7 @@ class EmbeddedBackend:
 
     async def _busy(self, child: ChildProcess) -> bool:
         response = await self._client().get(**_call(child, "/slots"))
-        return any(slot.get("is_processing") for slot in response.json())
+        return any(slot.get("is_processing") for slot in read_json(response.content))
 
     async def _check_understood(
         self, server: ModelServer, child: ChildProcess, sent: Outgoing
@@ -275,9 +276,9 @@ class EmbeddedBackend:
             client = self._clients.get(loop)
             if client is None:
                 limits = httpx.Limits(max_keepalive_connections=0)
-                client = httpx.AsyncClient(
-                    timeout=None, trust_env=False, verify=False, limits=limits
-                )
+                inner = httpx.AsyncHTTPTransport(trust_env=False, verify=False, limits=limits)
+                transport = GuardedTransport(inner, who="the embedded model's process")
+                client = httpx.AsyncClient(transport=transport, timeout=None)
                 self._clients[loop] = client
             return client
 
@@ -312,7 +313,7 @@ def _call(child: ChildProcess, route: str, sent: Outgoing | None = None) -> dict
 
 def _json_of(content: bytes) -> dict[str, Any]:
     try:
-        body = httpx.Response(200, content=content).json()
+        body = read_json(content)
     except ValueError:
         body = None
     return body if isinstance(body, dict) else {"error": content.decode(errors="replace")[:300]}

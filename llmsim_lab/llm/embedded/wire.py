@@ -5,7 +5,6 @@ Replies are streamed since that is how the runtime notices that nobody waits for
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
@@ -14,6 +13,7 @@ from llmsim_lab.calls import ChatReply, ChatRequest
 from llmsim_lab.errors import BackendError
 from llmsim_lab.llm.embedded.grammar import grammar_of
 from llmsim_lab.llm.embedded.tools import describe_tools, tool_schema, tools_as_text
+from llmsim_lab.llm.transport import count, error_text, read_json
 
 __all__ = ["Outgoing", "collect", "context_overflow", "outgoing", "raise_error"]
 
@@ -126,7 +126,8 @@ class _Parts:
     text: list[str] = field(default_factory=list)
     thinking: list[str] = field(default_factory=list)
     done_reason: str | None = None
-    usage: dict[str, Any] = field(default_factory=dict)
+    prompt_tokens: int | None = None
+    reply_tokens: int | None = None
 
 
 async def collect(lines: AsyncIterator[str]) -> ChatReply:
@@ -145,7 +146,10 @@ async def collect(lines: AsyncIterator[str]) -> ChatReply:
         event = _decoded(content)
         if "error" in event:
             raise_error(event, 200)
-        _take(event, parts)
+        try:
+            _take(event, parts)
+        except (ValueError, TypeError, AttributeError) as error:
+            raise _no_event(content) from error
     if parts.done_reason is None:
         raise BackendError(
             "the embedded model's reply broke off", reason="connection_error", retry=True
@@ -154,32 +158,45 @@ async def collect(lines: AsyncIterator[str]) -> ChatReply:
         text="".join(parts.text),
         thinking="".join(parts.thinking),
         done_reason=parts.done_reason,
-        prompt_tokens=parts.usage.get("prompt_tokens"),
-        reply_tokens=parts.usage.get("completion_tokens"),
+        prompt_tokens=parts.prompt_tokens,
+        reply_tokens=parts.reply_tokens,
     )
 
 
 def _decoded(content: str) -> dict[str, Any]:
     try:
-        event = json.loads(content)
+        event = read_json(content)
     except ValueError:
         event = None
     if not isinstance(event, dict):
-        raise BackendError(
-            f"the embedded model's process sent {content[:200]!r}, which is no event",
-            reason="server_error",
-            retry=True,
-        )
+        raise _no_event(content)
     return event
 
 
+def _no_event(content: str) -> BackendError:
+    return BackendError(
+        f"the embedded model's process sent {content[:200]!r}, which is no event",
+        reason="server_error",
+        retry=True,
+    )
+
+
 def _take(event: dict[str, Any], parts: _Parts) -> None:
-    parts.usage = event.get("usage") or parts.usage
+    if usage := event.get("usage"):
+        parts.prompt_tokens = count(usage.get("prompt_tokens"), "prompt_tokens")
+        parts.reply_tokens = count(usage.get("completion_tokens"), "completion_tokens")
     for choice in event.get("choices") or ():
         delta = choice.get("delta") or {}
-        parts.text.append(delta.get("content") or "")
-        parts.thinking.append(delta.get("reasoning_content") or "")
-        parts.done_reason = choice.get("finish_reason") or parts.done_reason
+        parts.text.append(_text(delta, "content"))
+        parts.thinking.append(_text(delta, "reasoning_content"))
+        parts.done_reason = _text(choice, "finish_reason") or parts.done_reason
+
+
+def _text(values: Mapping[str, Any], name: str) -> str:
+    value = values.get(name) or ""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} is not a text")
+    return value
 
 
 def raise_error(body: Mapping[str, Any], status: int) -> NoReturn:
@@ -190,11 +207,13 @@ def raise_error(body: Mapping[str, Any], status: int) -> NoReturn:
     """
     error = body.get("error")
     error = error if isinstance(error, Mapping) else {"message": str(error)}
-    message = str(error.get("message", "it does not say what"))
+    message = error_text(str(error.get("message", "it does not say what")))
     code = error.get("code", status)
-    code = code if isinstance(code, int) and code >= 400 else 500
-    if error.get("type") == "exceed_context_size_error":
-        raise context_overflow(int(error["n_prompt_tokens"]), int(error["n_ctx"]))
+    code = code if isinstance(code, int) and 400 <= code <= 599 else 500
+    read, window = error.get("n_prompt_tokens"), error.get("n_ctx")
+    is_overflow = error.get("type") == "exceed_context_size_error"
+    if is_overflow and isinstance(read, int) and isinstance(window, int):
+        raise context_overflow(read, window)
     if code < 500:
         raise BackendError(
             f"the embedded model refuses the request: {message}",

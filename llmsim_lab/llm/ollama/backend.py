@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
 from typing import Any, cast
 
 import httpx
@@ -21,19 +21,22 @@ from llmsim_lab.llm.ollama.faults import (
     lost_connection,
     no_thinking,
     not_understood,
+    translated,
 )
 from llmsim_lab.llm.ollama.models import (
     SUGGESTED_MODEL,
     InstalledModel,
     OllamaProbe,
-    can_chat,
-    candidates,
+    context_length,
     full_name,
+    in_use,
     installed,
     probe,
+    version_of,
 )
 from llmsim_lab.llm.ollama.wire import Outgoing, clients_for, outgoing, parse_host, release
 from llmsim_lab.logs import log_event
+from llmsim_lab.text import printable
 
 __all__ = ["InstalledModel", "OllamaBackend", "OllamaProbe", "probe"]
 
@@ -112,25 +115,19 @@ class OllamaBackend:
             BackendError: the server cannot be reached, or lacks the model.
         """
         name = await self._resolve("")
-        with self._translated(name):
+        with translated(name, host=self.host):
             clients = await clients_for(self.host, self)
             shown = await self._show(name)
             listing = await clients.chat.list()
-            version = await clients.http.get("/api/version")
             known = {full_name(model.name): model for model in installed(listing)}
             found = known.get(full_name(name))
-            lengths = [
-                int(value)
-                for key, value in (shown.modelinfo or {}).items()
-                if key.endswith(".context_length")
-            ]
             return ModelInfo(
                 name=name,
                 backend="ollama",
                 digest=found.digest if found else None,
-                context_length=lengths[0] if lengths else None,
-                capabilities=tuple(shown.capabilities or ()),
-                version=version.json().get("version"),
+                context_length=context_length(shown),
+                capabilities=tuple(map(printable, shown.capabilities or ())),
+                version=await version_of(clients),
             )
 
     async def list_models(self) -> list[InstalledModel]:
@@ -139,7 +136,7 @@ class OllamaBackend:
         Raises:
             BackendError: the server cannot be reached.
         """
-        with self._translated(""):
+        with translated("", host=self.host):
             clients = await clients_for(self.host, self)
             return installed(await clients.chat.list())
 
@@ -157,12 +154,11 @@ class OllamaBackend:
         return self._model
 
     async def _choose(self) -> str:
-        with self._translated(""):
+        with translated("", host=self.host):
             clients = await clients_for(self.host, self)
-            loaded = await clients.chat.ps()
-            for name in candidates(loaded, installed(await clients.chat.list())):
-                if can_chat(await clients.chat.show(name)):
-                    return name
+            name = await in_use(clients, installed(await clients.chat.list()))
+        if name is not None:
+            return name
         raise BackendError(
             f"Ollama at {self.host} has no model that can chat; get one with: "
             f"ollama pull {SUGGESTED_MODEL}",
@@ -240,18 +236,6 @@ class OllamaBackend:
             reason=fault.reason,
             status_code=fault.status_code,
         )
-
-    @contextmanager
-    def _translated(self, model: str) -> Iterator[None]:
-        """Turn what the clients raise in requests about models into failures of ours."""
-        try:
-            yield
-        except ollama.ResponseError as error:
-            raise fault_of(error, model=model, host=self.host, num_ctx=None, chars=0) from error
-        except (ConnectionError, httpx.TransportError) as error:
-            raise lost_connection(error, host=self.host) from error
-        except (ValueError, TypeError, AttributeError) as error:
-            raise not_understood(error, host=self.host) from error
 
 
 class _NoThinkingError(Exception):

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import json
 import re
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import httpx
 import ollama
 
 from llmsim_lab.errors import BackendError
+from llmsim_lab.llm.transport import error_text, read_json
 
-__all__ = ["context_overflow", "fault_of", "lost_connection", "no_thinking", "not_understood"]
+__all__ = [
+    "context_overflow",
+    "fault_of",
+    "lost_connection",
+    "no_thinking",
+    "not_understood",
+    "translated",
+]
 
 _WRONG_REQUEST = re.compile(
     r"option \".*\" must be of type|option \".*\" must be of an array|invalid format:"
@@ -33,7 +44,7 @@ def _unwrap(error: Any) -> tuple[str, dict[str, Any]]:
     while True:
         if isinstance(error, str) and error.lstrip().startswith("{"):
             try:
-                error = json.loads(error)
+                error = read_json(error)
             except ValueError:
                 return error, details
         if not isinstance(error, dict):
@@ -84,12 +95,12 @@ def fault_of(
     """
     status = error.status_code if error.status_code >= 100 else None
     text, details = _unwrap(error.error)
-    text = text[:_MAX_TEXT]
+    text = error_text(text)[:_MAX_TEXT]  # once more, since it may have come out of JSON just now
     if _OVERFLOW.search(text) or details.get("type") == "exceed_context_size_error":
-        tokens = details.get("n_prompt_tokens")
-        prompt = f"{tokens} tokens" if tokens else f"{chars} characters"
+        tokens, window = details.get("n_prompt_tokens"), details.get("n_ctx")
+        prompt = f"{tokens} tokens" if type(tokens) is int else f"{chars} characters"
         return context_overflow(
-            prompt, details.get("n_ctx", num_ctx), what=text, status_code=status
+            prompt, window if type(window) is int else num_ctx, what=text, status_code=status
         )
     where = f"Ollama at {host}"
     shown = text or "no explanation"
@@ -126,18 +137,66 @@ def fault_of(
 
 def lost_connection(error: ConnectionError | httpx.TransportError, *, host: str) -> BackendError:
     """Return the failure of a connection that could not be made, or broke."""
-    if isinstance(error, httpx.ConnectError) or type(error) is ConnectionError:
+    # The official client makes a plain ConnectionError of a ConnectError, and of nothing else.
+    refused = isinstance(error, httpx.ConnectError) or type(error) is ConnectionError
+    if refused and (fault := _tls_fault(error)) is not None:
+        return BackendError(_tls_text(fault, host), reason="connection_error")
+    if refused:
         text = (
             f"no Ollama server answers at {host}; start it with: ollama serve, or set OLLAMA_HOST"
         )
+    elif isinstance(error, httpx.TimeoutException):
+        text = f"nothing answered in time at {host}; see that an Ollama server runs there"
     else:
-        text = f"the connection to Ollama at {host} broke: {str(error) or type(error).__name__}"
+        detail = error_text(str(error)) or type(error).__name__
+        text = f"the connection to Ollama at {host} broke: {detail}"
+    if host.startswith("https:") and (refused or isinstance(error, httpx.ConnectTimeout)):
+        text += f"; if it speaks plain http, write {_plain(host)}"
     return BackendError(text, reason="connection_error", retry=True)
+
+
+def _plain(host: str) -> str:
+    return host.replace("https:", "http:", 1)
+
+
+def _tls_fault(error: BaseException | None) -> ssl.SSLError | None:
+    """Return what went wrong with TLS; the libraries in between put their own errors on top."""
+    waiting = (ssl.SSLWantReadError, ssl.SSLWantWriteError)  # every read over TLS raises those
+    while error is not None:
+        if isinstance(error, ssl.SSLError) and not isinstance(error, waiting):
+            return error
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def _tls_text(fault: ssl.SSLError, host: str) -> str:
+    if isinstance(fault, ssl.SSLCertVerificationError):
+        return (
+            f"the certificate of {host} is not trusted ({fault.verify_message}); name the file "
+            "of your own authority's certificate in SSL_CERT_FILE"
+        )
+    return (
+        f"{host} does not answer in TLS ({fault.reason or fault}); if it speaks plain http, as "
+        f"Ollama itself does, write {_plain(host)}"
+    )
+
+
+@contextmanager
+def translated(model: str, *, host: str) -> Iterator[None]:
+    """Turn what the clients raise in requests about models into failures of ours."""
+    try:
+        yield
+    except ollama.ResponseError as error:
+        raise fault_of(error, model=model, host=host, num_ctx=None, chars=0) from error
+    except (ConnectionError, httpx.TransportError) as error:
+        raise lost_connection(error, host=host) from error
+    except (ValueError, TypeError, AttributeError) as error:
+        raise not_understood(error, host=host) from error
 
 
 def not_understood(error: Exception, *, host: str) -> BackendError:
     """Return the failure of an answer that is not what Ollama's protocol says."""
-    detail = f"{type(error).__name__}: {error}"[:_MAX_TEXT]
+    detail = error_text(f"{type(error).__name__}: {error}")[:_MAX_TEXT]
     return BackendError(
         f"the answer of {host} is not valid JSON of Ollama's form ({detail})",
         reason="server_error",

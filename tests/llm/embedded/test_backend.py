@@ -18,6 +18,7 @@ import pytest
 
 from llmsim_lab.calls import ChatReply, ChatRequest, Message
 from llmsim_lab.errors import BackendError, ConfigError, ModelFileError
+from llmsim_lab.llm import transport
 from llmsim_lab.llm.embedded import EmbeddedBackend, backend, runtime_installed, server
 from llmsim_lab.llm.embedded.catalogue import find_model
 
@@ -270,6 +271,15 @@ async def test_an_answer_that_is_no_json_is_a_server_error(
         with pytest.raises(BackendError, match=message) as caught:
             await embedded.chat(request(schema={"type": "boolean"}))
         assert caught.value.reason == "server_error"
+
+
+async def test_an_answer_is_held_to_the_limits_of_every_server(
+    embedded: EmbeddedBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await embedded.chat(request())
+    monkeypatch.setattr(transport, "MAX_STREAM_BYTES", 400)
+    with pytest.raises(BackendError, match="the embedded model's process sent more than 400 bytes"):
+        await embedded.chat(request("Tell a long story."))
 
 
 # Sharing

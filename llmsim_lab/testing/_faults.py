@@ -67,7 +67,10 @@ class Fault:
 
     @classmethod
     def end_stream(cls, after: int = 2) -> Fault:
-        """End a stream in good form after so many lines, with the closing line missing."""
+        """End in good form after so many tokens, as a server does that stops its model.
+
+        A stream lacks its closing line; a plain answer has ``"done": false`` and no counts.
+        """
         return cls(kind="cut_stream", after=after, text="in good form")
 
     @classmethod

@@ -226,17 +226,15 @@ class TestFailures:
         assert (error.reason, error.retry) == ("server_error", True)
         assert "unexpected EOF" in str(error)
 
-    async def test_a_stream_without_its_end_is_a_lost_connection(self, server: FakeOllama) -> None:
+    async def test_a_stream_without_a_line_is_a_lost_connection(self, server: FakeOllama) -> None:
         backend = OllamaBackend(host=server.host, stream=True)
-        server.fail_next(Fault.end_stream(after=3), Fault.end_stream(after=0))
-        first, second = await failure(backend), await failure(backend)
+        server.fail_next(Fault.end_stream(after=0))
+        error = await failure(backend)
         await backend.aclose()
-        assert (first.reason, first.retry, second.reason) == (
-            "connection_error",
-            True,
-            "connection_error",
+        assert (error.reason, error.retry) == ("connection_error", True)
+        assert str(error) == (
+            f"the reply of Ollama at {server.host} ended after 0 lines, before it was done"
         )
-        assert "ended after 3 lines, before it was done" in str(first)
 
     async def test_a_missing_model_is_named_with_those_there_are(
         self, server: FakeOllama, backend: OllamaBackend

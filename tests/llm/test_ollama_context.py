@@ -149,7 +149,7 @@ async def test_a_prompt_that_cannot_fit_is_not_sent() -> None:
 
 
 async def test_a_reply_that_fills_the_window_is_not_an_overflow() -> None:
-    with FakeOllama(reply="word " * 500) as server:
+    with FakeOllama(reply="one two " * 250) as server:
         backend = OllamaBackend(host=server.host)
         reply = await backend.chat(ask("Count to a thousand.", num_ctx=64))
         await backend.aclose()

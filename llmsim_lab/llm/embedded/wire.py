@@ -129,8 +129,12 @@ class _Parts:
     usage: dict[str, Any] = field(default_factory=dict)
 
 
-async def collect(lines: AsyncIterator[str]) -> ChatReply:
+async def collect(lines: AsyncIterator[str], *, trained: int | None = None) -> ChatReply:
     """Put a reply together from the lines of its event stream; times are left out.
+
+    Args:
+        lines: the stream.
+        trained: the longest context the model was trained for, tokens, where known.
 
     Raises:
         BackendError: the runtime reports an error, or the stream ends early.
@@ -139,12 +143,12 @@ async def collect(lines: AsyncIterator[str]) -> ChatReply:
     async for line in lines:
         kind, _, content = line.partition(": ")
         if kind == "error":
-            raise_error({"error": _decoded(content)}, 200)
+            raise_error({"error": _decoded(content)}, 200, trained=trained)
         if kind != "data" or content == "[DONE]":
             continue
         event = _decoded(content)
         if "error" in event:
-            raise_error(event, 200)
+            raise_error(event, 200, trained=trained)
         _take(event, parts)
     if parts.done_reason is None:
         raise BackendError(
@@ -182,8 +186,13 @@ def _take(event: dict[str, Any], parts: _Parts) -> None:
         parts.done_reason = choice.get("finish_reason") or parts.done_reason
 
 
-def raise_error(body: Mapping[str, Any], status: int) -> NoReturn:
+def raise_error(body: Mapping[str, Any], status: int, *, trained: int | None = None) -> NoReturn:
     """Turn the runtime's error into one of ours; it may come with any status, also 200.
+
+    Args:
+        body: the error.
+        status: the HTTP status it came with.
+        trained: the longest context the model was trained for, tokens, where known.
 
     Raises:
         BackendError: always.
@@ -194,7 +203,8 @@ def raise_error(body: Mapping[str, Any], status: int) -> NoReturn:
     code = error.get("code", status)
     code = code if isinstance(code, int) and code >= 400 else 500
     if error.get("type") == "exceed_context_size_error":
-        raise context_overflow(int(error["n_prompt_tokens"]), int(error["n_ctx"]))
+        tokens, window = int(error["n_prompt_tokens"]), int(error["n_ctx"])
+        raise context_overflow(tokens, window, trained=trained)
     if code < 500:
         raise BackendError(
             f"the embedded model refuses the request: {message}",
@@ -209,10 +219,24 @@ def raise_error(body: Mapping[str, Any], status: int) -> NoReturn:
     )
 
 
-def context_overflow(prompt_tokens: int, num_ctx: int) -> BackendError:
-    """Return the error of a prompt that is too long."""
+def context_overflow(
+    prompt_tokens: int, num_ctx: int, *, trained: int | None = None
+) -> BackendError:
+    """Return the error of a prompt that is too long.
+
+    Args:
+        prompt_tokens: its length.
+        num_ctx: the window, tokens.
+        trained: the longest window the model was trained for, where known.
+    """
+    most = f", up to {trained}," if trained else ""
+    way_out = f"raise LLMConfig.num_ctx{most} or shorten the prompt"
+    if trained is not None and num_ctx >= trained:
+        way_out = (
+            "the model was trained for no more, so shorten the prompt or use one with a longer "
+            "context"
+        )
     return BackendError(
-        f"the prompt has {prompt_tokens:,} tokens but num_ctx={num_ctx}; raise LLMConfig.num_ctx "
-        "or shorten the prompt",
+        f"the prompt has {prompt_tokens:,} tokens but num_ctx={num_ctx}; {way_out}",
         reason="context_overflow",
     )

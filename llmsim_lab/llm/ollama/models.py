@@ -22,6 +22,7 @@ __all__ = [
     "full_name",
     "installed",
     "probe",
+    "trained_length",
 ]
 
 logger = logging.getLogger(__name__)
@@ -91,6 +92,13 @@ def candidates(loaded: ollama.ProcessResponse, models: Iterable[InstalledModel])
 def can_chat(shown: ollama.ShowResponse) -> bool:
     """Whether a model completes text; one without a list of capabilities is taken to."""
     return shown.capabilities is None or "completion" in shown.capabilities
+
+
+def trained_length(shown: ollama.ShowResponse) -> int | None:
+    """Return the longest context a model was trained for, tokens; None where it is not told."""
+    details = shown.modelinfo or {}
+    lengths = (int(value) for key, value in details.items() if key.endswith(".context_length"))
+    return next(lengths, None)
 
 
 def probe(host: str | None = None, *, timeout_s: float = 1.0) -> OllamaProbe | None:

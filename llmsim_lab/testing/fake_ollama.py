@@ -229,7 +229,9 @@ class FakeOllama:
         if fault is None or fault.kind == "delay":
             return self._respond(request)
         if fault.kind == "status":
-            return error(fault.status_code, fault.text)
+            answer = error(fault.status_code, fault.text)
+            more = {"Retry-After": fault.retry_after} if fault.retry_after is not None else {}
+            return replace(answer, headers={**answer.headers, **more})
         if fault.kind in ("cut_connection", "hang"):
             return Response(cut=True)
         body = dict(_recorded(request).body)

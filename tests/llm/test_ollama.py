@@ -270,22 +270,75 @@ class TestFailures:
         assert '\\"' not in str(error), "the JSON inside the text was not taken apart"
 
     @pytest.mark.parametrize(
-        ("version", "text"),
+        ("version", "prompt", "said"),
         [
-            ("0.32.15", r"the prompt has 592 tokens, more than num_ctx=256"),
-            ("0.24.0", r"the prompt has 2400 characters, more than num_ctx=256"),
+            (
+                "0.32.15",
+                "592 tokens",
+                "request (592 tokens) exceeds the available context size ({n} tokens), try "
+                "increasing it",
+            ),
+            ("0.24.0", "2400 characters", "the input length exceeds the context length"),
         ],
     )
-    async def test_an_overflow_names_prompt_window_and_way_out(
-        self, version: str, text: str
+    @pytest.mark.parametrize(
+        ("num_ctx", "trained", "window", "way_out"),
+        [
+            (
+                256,
+                8192,
+                "num_ctx=256 can hold",
+                "raise LLMConfig.num_ctx, up to 8192, or shorten the prompt",
+            ),
+            (
+                256,
+                256,
+                "the 256 tokens of context that the model was trained for",
+                "shorten the prompt, or use a model with a longer context",
+            ),
+            (
+                4096,
+                300,
+                "the 300 tokens of context that the model was trained for",
+                "shorten the prompt, or use a model with a longer context",
+            ),
+        ],
+    )
+    async def test_an_overflow_names_prompt_window_and_one_way_out(
+        self,
+        version: str,
+        prompt: str,
+        said: str,
+        num_ctx: int,
+        trained: int,
+        window: str,
+        way_out: str,
     ) -> None:
-        with FakeOllama(version=version) as server:
+        model = FakeModel(name="llama3.2", context_length=trained)
+        with FakeOllama([model], version=version) as server:
             backend = OllamaBackend(host=server.host)
-            with pytest.raises(BackendError, match=text) as caught:
-                await backend.chat(ask("A b c d e f g h i j. " * 34 + "x" * 1686, **_window(256)))
+            request = ask("A b c d e f g h i j. " * 34 + "x" * 1686, **_window(num_ctx))
+            error = await failure(backend, request)
             await backend.aclose()
-        assert (caught.value.reason, caught.value.retry) == ("context_overflow", False)
-        assert "raise LLMConfig.num_ctx" in str(caught.value)
+        assert (error.reason, error.retry) == ("context_overflow", False)
+        said = said.format(n=min(num_ctx, trained))
+        assert str(error) == f"the prompt has {prompt}, more than {window} ({said}); {way_out}"
+
+    async def test_a_server_that_grants_less_than_asked_for_shows_the_trained_length(
+        self,
+    ) -> None:
+        told = {"message": "exceeds the available context size", "n_prompt_tokens": 900}
+        told |= {"type": "exceed_context_size_error", "n_ctx": 512}
+        body = json.dumps({"error": json.dumps({"error": told})})
+        async with answering("400 Bad Request", body) as host:
+            backend = OllamaBackend(host=host)
+            error = await failure(backend, ask(**_window(2048)))
+            await backend.aclose()
+        assert str(error) == (
+            "the prompt has 900 tokens, more than the 512 tokens of context that the model was "
+            "trained for (exceeds the available context size); shorten the prompt, or use a model "
+            "with a longer context"
+        )
 
     @pytest.mark.parametrize(
         "changes", [{"options": {"x": float("nan")}}, {"keep_alive": object()}]

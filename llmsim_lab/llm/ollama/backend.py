@@ -29,10 +29,10 @@ from llmsim_lab.llm.ollama.models import (
     OllamaProbe,
     can_chat,
     candidates,
+    context_length,
     full_name,
     installed,
     probe,
-    trained_length,
 )
 from llmsim_lab.llm.ollama.wire import Outgoing, clients_for, outgoing, parse_host, release
 from llmsim_lab.logs import log_event
@@ -125,7 +125,7 @@ class OllamaBackend:
                 name=name,
                 backend="ollama",
                 digest=found.digest if found else None,
-                context_length=trained_length(shown),
+                context_length=context_length(shown),
                 capabilities=tuple(shown.capabilities or ()),
                 version=version.json().get("version"),
             )
@@ -211,7 +211,8 @@ class OllamaBackend:
         finally:
             outgoing.reset(token)
         seconds = time.perf_counter() - began
-        return _joined(parts, host=self.host, seconds=seconds, framed=extra.framed)
+        whole = extra.framed or not self._stream
+        return _joined(parts, host=self.host, seconds=seconds, whole=whole)
 
     async def _explained(
         self, error: ollama.ResponseError, model: str, request: ChatRequest | None = None
@@ -252,7 +253,7 @@ class OllamaBackend:
             async with asyncio.timeout(_LIST_TIMEOUT_S):
                 with self._translated(model):
                     clients = await clients_for(self.host, self)
-                    return trained_length(await clients.chat.show(model))
+                    return context_length(await clients.chat.show(model))
         except (BackendError, TimeoutError) as lost:
             log_event(logger, logging.DEBUG, "no_details", host=self.host, detail=repr(lost))
             return None
@@ -305,7 +306,7 @@ async def _collect(answer: AsyncIterator[ollama.ChatResponse]) -> list[ollama.Ch
 
 
 def _joined(
-    parts: list[ollama.ChatResponse], *, host: str, seconds: float, framed: bool
+    parts: list[ollama.ChatResponse], *, host: str, seconds: float, whole: bool
 ) -> ChatReply:
     """Put the parts of an answer together.
 
@@ -313,14 +314,14 @@ def _joined(
         parts: the lines of a stream, or the one answer.
         host: the server.
         seconds: how long it took.
-        framed: whether the end of the response was its own, and not that of the connection.
+        whole: whether what came ended by itself, and not with its connection.
 
     Raises:
         BackendError: the closing part is missing: the server stopped the model, or the connection
             broke.
     """
     last = parts[-1] if parts else None
-    if last is None or not (last.done or framed):
+    if last is None or not (last.done or whole):
         raise BackendError(
             f"the reply of Ollama at {host} ended after {len(parts)} lines, before it was done",
             reason="connection_error",

@@ -19,10 +19,10 @@ __all__ = [
     "OllamaProbe",
     "can_chat",
     "candidates",
+    "context_length",
     "full_name",
     "installed",
     "probe",
-    "trained_length",
 ]
 
 logger = logging.getLogger(__name__)
@@ -94,7 +94,7 @@ def can_chat(shown: ollama.ShowResponse) -> bool:
     return shown.capabilities is None or "completion" in shown.capabilities
 
 
-def trained_length(shown: ollama.ShowResponse) -> int | None:
+def context_length(shown: ollama.ShowResponse) -> int | None:
     """Return the longest context a model was trained for, tokens; None where it is not told."""
     details = shown.modelinfo or {}
     lengths = (int(value) for key, value in details.items() if key.endswith(".context_length"))

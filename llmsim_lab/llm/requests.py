@@ -79,12 +79,13 @@ def second_request(
 
     After an answer of no use the model is shown it, as far as it is worth showing, with a note.
     Where that cannot fit into the context window, the same is asked again. A stopped model is asked
-    with another seed, and so is one that is asked the same again: both would else answer alike.
+    with another seed, and so is one that is asked the same again, since the same seed would give
+    the same answer.
 
     Args:
         request: the first one.
         failed: what became of it.
-        fault: the same as the failure it would be.
+        fault: the same, as an error; its cause says it in words for the model.
     """
     request = replace(request, attempt=2)
     if fault.reason not in ("invalid_response", "generation_stopped"):
@@ -103,7 +104,8 @@ def _shown(request: ChatRequest, failed: Attempt, fault: BackendError) -> tuple[
     reply = failed.reply or ChatReply(text="")
     said = without_thinking(reply.text).lstrip()
     loop = repeated_end(said)
-    said, loop = (loop.before, loop) if loop else (said.rstrip(), repeated_end(reply.thinking))
+    said = loop.before if loop else said.rstrip()
+    loop = loop or repeated_end(reply.thinking or reply.text)
     stopped = fault.reason == "generation_stopped"
     cut = stopped or reply.done_reason == "length"
     limit = _MAX_SHOWN_CUT_CHARS if cut else _MAX_SHOWN_REPLY_CHARS

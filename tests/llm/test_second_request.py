@@ -99,6 +99,21 @@ async def test_a_loop_of_white_space_is_named_in_words() -> None:
     assert note.startswith("That reply repeated white space over and over and was stopped. ")
 
 
+@pytest.mark.parametrize(
+    "thoughts",
+    [
+        {"text": "", "thinking": "So" + " wait, but" * 40},
+        {"text": "<think>So" + " wait, but" * 40},
+    ],
+)
+async def test_a_loop_of_thoughts_is_named_and_not_shown(thoughts: dict[str, str]) -> None:
+    assert await shown_after(ChatReply(**thoughts, done_reason="length")) == (
+        "",
+        'That reply repeated "wait, but" over and over and was stopped. '
+        f"Do not repeat yourself.\n{AGAIN}",
+    )
+
+
 async def test_a_cut_reply_whose_content_is_not_accepted_is_told_both() -> None:
     text = PolicyDecision(**GOOD).model_dump_json() + " And then some more."
     client, backend = scripted(

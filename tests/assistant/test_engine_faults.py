@@ -26,6 +26,7 @@ from llmsim_lab.assistant import (
     AgentEngineConfig,
     DecisionType,
     FunctionCall,
+    FunctionTools,
     LLMAgentEngine,
     LLMError,
     LLMResponse,
@@ -100,6 +101,20 @@ async def test_wrong_arguments_go_back_to_the_model(arguments: Any, complaint: s
     assert tools.ran == []
     assert last_told(made).startswith("error INVALID_PARAMETERS: the arguments are wrong: ")
     assert complaint in last_told(made)
+
+
+async def test_of_many_wrong_arguments_three_are_told() -> None:
+    def add(a: int, b: int, c: int, d: int) -> int:
+        """Add four numbers."""
+        return a + b + c + d
+
+    wrong = dict.fromkeys("abcd", "x")
+    made = engine(FunctionCall("add", wrong), "Let me see.", tools=FunctionTools(add))
+    await process(made)
+    assert last_told(made) == (
+        "error INVALID_PARAMETERS: the arguments are wrong: a: 'x' is not of type 'integer'; "
+        "b: 'x' is not of type 'integer'; c: 'x' is not of type 'integer'"
+    )
 
 
 async def test_arguments_written_as_json_text_are_read() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -46,8 +48,12 @@ def test_without_any_model_the_demo_shows_the_recording_and_the_ways_to_a_model(
     llmsim_lab: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(connect.__globals__, "runtime_installed", lambda: False)
+    ticks = itertools.count(100, 2.5)
+    clock = SimpleNamespace(perf_counter=lambda: next(ticks))
+    monkeypatch.setattr("llmsim_lab.cli.demo.time", clock)
     status, out, _ = llmsim_lab("demo")
     assert status == 0
+    assert "replayed in 2.5 s; no model was asked." in out
     assert "It ends there, since there is no model to go on with" in out
     assert "ollama pull llama3.1:8b" in out
     assert len(pd.read_csv("out/demo/turns.csv")) == 13

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import Counter
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -286,6 +288,16 @@ async def test_an_experiment_runs_once_at_a_time() -> None:
     with pytest.raises(ConfigError, match="is running"):
         await experiment.run()
     await first
+
+
+async def test_a_sample_takes_as_long_as_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = itertools.count(100, 2.5)
+    monkeypatch.setattr(
+        "llmsim_lab.experiments.bench.time", SimpleNamespace(perf_counter=lambda: next(ticks))
+    )
+    experiment = make_experiment(llm_client=seeded_client())
+    await experiment.run()
+    assert {turn.seconds for _, turn in experiment.played} == {2.5}
 
 
 # The plan

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-import time
 from typing import Any
 
 import httpx
@@ -54,7 +53,6 @@ async def test_a_valid_reply_becomes_a_decision_with_its_provenance() -> None:
     assert decision.call.tokens == 150
     assert decision.call.reply is reply
     assert decision.call.request.site == SITE
-    assert decision.call.seconds > 0
 
 
 async def test_every_option_reaches_the_backend() -> None:
@@ -311,13 +309,6 @@ def test_one_client_serves_several_event_loops_at_once() -> None:
     for thread in threads:
         thread.join(timeout=10)
     assert len(backend.requests) == 15
-
-
-async def test_the_wait_before_the_retry_lies_within_its_bounds() -> None:
-    client, _ = make_client([TimeoutError(), GOOD], retry_wait_s=(0.05, 0.1))
-    began = time.perf_counter()
-    await ask(client)
-    assert time.perf_counter() - began >= 0.05
 
 
 async def test_a_plain_pydantic_model_is_returned_as_it_is() -> None:

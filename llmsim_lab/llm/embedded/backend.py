@@ -177,7 +177,7 @@ class EmbeddedBackend:
 
     async def _answer(self, server: ModelServer, sent: Outgoing) -> ChatReply:
         """Have the child answer; the caller holds the gate."""
-        num_ctx = sent.num_ctx or self._settings.num_ctx
+        num_ctx, trained = sent.num_ctx or self._settings.num_ctx, self._header.context_length
         child, load_seconds = await self._child(server, num_ctx)
         async with self._talking_to(server, child):
             if sent.schema is not None:
@@ -185,11 +185,12 @@ class EmbeddedBackend:
             call = _call(child, "/v1/chat/completions", sent)
             async with self._client().stream("POST", **call, extensions=STREAMED) as response:
                 if response.status_code != 200:
-                    raise_error(_json_of(await response.aread()), response.status_code)
-                reply = await collect(response.aiter_lines())
+                    body = _json_of(await response.aread())
+                    raise_error(body, response.status_code, trained=trained)
+                reply = await collect(response.aiter_lines(), trained=trained)
         if reply.prompt_tokens is not None and reply.prompt_tokens > num_ctx:
             # The child may be loaded with a larger window than this request asks for.
-            raise context_overflow(reply.prompt_tokens, num_ctx)
+            raise context_overflow(reply.prompt_tokens, num_ctx, trained=trained)
         return replace(reply, load_seconds=load_seconds)
 
     async def _child(self, server: ModelServer, num_ctx: int) -> tuple[ChildProcess, float]:

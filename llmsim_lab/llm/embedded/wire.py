@@ -130,8 +130,12 @@ class _Parts:
     reply_tokens: int | None = None
 
 
-async def collect(lines: AsyncIterator[str]) -> ChatReply:
+async def collect(lines: AsyncIterator[str], *, trained: int | None = None) -> ChatReply:
     """Put a reply together from the lines of its event stream; times are left out.
+
+    Args:
+        lines: the stream.
+        trained: the longest context the model was trained for, tokens, where known.
 
     Raises:
         BackendError: the runtime reports an error, or the stream ends early.
@@ -140,12 +144,12 @@ async def collect(lines: AsyncIterator[str]) -> ChatReply:
     async for line in lines:
         kind, _, content = line.partition(": ")
         if kind == "error":
-            raise_error({"error": _decoded(content)}, 200)
+            raise_error({"error": _decoded(content)}, 200, trained=trained)
         if kind != "data" or content == "[DONE]":
             continue
         event = _decoded(content)
         if "error" in event:
-            raise_error(event, 200)
+            raise_error(event, 200, trained=trained)
         try:
             _take(event, parts)
         except (ValueError, TypeError, AttributeError) as error:
@@ -199,8 +203,13 @@ def _text(values: Mapping[str, Any], name: str) -> str:
     return value
 
 
-def raise_error(body: Mapping[str, Any], status: int) -> NoReturn:
+def raise_error(body: Mapping[str, Any], status: int, *, trained: int | None = None) -> NoReturn:
     """Turn the runtime's error into one of ours; it may come with any status, also 200.
+
+    Args:
+        body: the error.
+        status: the HTTP status it came with.
+        trained: the longest context the model was trained for, tokens, where known.
 
     Raises:
         BackendError: always.
@@ -213,7 +222,7 @@ def raise_error(body: Mapping[str, Any], status: int) -> NoReturn:
     read, window = error.get("n_prompt_tokens"), error.get("n_ctx")
     is_overflow = error.get("type") == "exceed_context_size_error"
     if is_overflow and isinstance(read, int) and isinstance(window, int):
-        raise context_overflow(read, window)
+        raise context_overflow(read, window, trained=trained)
     if code < 500:
         raise BackendError(
             f"the embedded model refuses the request: {message}",
@@ -228,10 +237,24 @@ def raise_error(body: Mapping[str, Any], status: int) -> NoReturn:
     )
 
 
-def context_overflow(prompt_tokens: int, num_ctx: int) -> BackendError:
-    """Return the error of a prompt that is too long."""
+def context_overflow(
+    prompt_tokens: int, num_ctx: int, *, trained: int | None = None
+) -> BackendError:
+    """Return the error of a prompt that is too long.
+
+    Args:
+        prompt_tokens: its length.
+        num_ctx: the window, tokens.
+        trained: the longest window the model was trained for, where known.
+    """
+    most = f", up to {trained}," if trained else ""
+    way_out = f"raise LLMConfig.num_ctx{most} or shorten the prompt"
+    if trained is not None and num_ctx >= trained:
+        way_out = (
+            "the model was trained for no more, so shorten the prompt or use one with a longer "
+            "context"
+        )
     return BackendError(
-        f"the prompt has {prompt_tokens:,} tokens but num_ctx={num_ctx}; raise LLMConfig.num_ctx "
-        "or shorten the prompt",
+        f"the prompt has {prompt_tokens:,} tokens but num_ctx={num_ctx}; {way_out}",
         reason="context_overflow",
     )

@@ -52,7 +52,10 @@ class CheckedTransport(httpx.AsyncBaseTransport):
             )
         if request.extensions.get("streamed") and response.is_success:
             return httpx.Response(
-                response.status_code, stream=_Lines(response), extensions=response.extensions
+                response.status_code,
+                headers=response.headers,
+                stream=_Lines(response),
+                extensions=response.extensions,
             )
         return _Document(response.status_code, _checked(response.content))
 

@@ -18,9 +18,11 @@ from llmsim_lab.llm.ollama.context import PromptGauge, texts_read
 from llmsim_lab.llm.ollama.faults import (
     context_overflow,
     fault_of,
+    is_overflow,
     lost_connection,
     no_thinking,
     not_understood,
+    stopped,
     translated,
 )
 from llmsim_lab.llm.ollama.models import (
@@ -85,7 +87,7 @@ class OllamaBackend:
         texts = texts_read(request.messages)
         num_ctx = request.options.get("num_ctx")
         if num_ctx is not None and (least := gauge.least_tokens(texts, limit=num_ctx)) > num_ctx:
-            raise context_overflow(f"at least {least} tokens", num_ctx)
+            raise await self._overflow(model, f"at least {least} tokens", num_ctx)
         think = None if full_name(model) in self._thinkless else request.think
         try:
             reply = await self._exchange(model, request, think)
@@ -104,7 +106,7 @@ class OllamaBackend:
         if reply.prompt_tokens is not None:
             fits = not request.tools and gauge.surely_fits(texts, num_ctx=num_ctx or 0)
             if num_ctx is not None and not fits:
-                _check_whole(reply.prompt_tokens, gauge, texts, num_ctx)
+                await self._check_whole(model, reply.prompt_tokens, gauge, texts, num_ctx)
             gauge.learn(texts, reply.prompt_tokens)
         return reply
 
@@ -210,7 +212,9 @@ class OllamaBackend:
             ) from error
         finally:
             outgoing.reset(token)
-        return _joined(parts, host=self.host, seconds=time.perf_counter() - began)
+        seconds = time.perf_counter() - began
+        whole = extra.framed or not self._stream
+        return _joined(parts, host=self.host, seconds=seconds, whole=whole)
 
     async def _explained(
         self, error: ollama.ResponseError, model: str, request: ChatRequest | None = None
@@ -222,6 +226,7 @@ class OllamaBackend:
             host=self.host,
             num_ctx=request.options.get("num_ctx") if request else None,
             chars=sum(len(message.content) for message in request.messages) if request else 0,
+            trained=await self._trained_length(model) if is_overflow(error) else None,
         )
         if fault.reason != "model_not_found":
             return fault
@@ -237,17 +242,38 @@ class OllamaBackend:
             status_code=fault.status_code,
         )
 
+    async def _overflow(
+        self, model: str, prompt: str, num_ctx: int, *, what: str = ""
+    ) -> BackendError:
+        """Return the failure of a prompt that does not fit, with advice for this model."""
+        trained = await self._trained_length(model)
+        return context_overflow(prompt, num_ctx, trained=trained, what=what)
+
+    async def _trained_length(self, model: str) -> int | None:
+        """Return the longest context a model was trained for, tokens, where the server tells."""
+        try:
+            async with asyncio.timeout(_LIST_TIMEOUT_S):
+                with translated(model, host=self.host):
+                    clients = await clients_for(self.host, self)
+                    return context_length(await clients.chat.show(model))
+        except (BackendError, TimeoutError) as lost:
+            log_event(logger, logging.DEBUG, "no_details", host=self.host, detail=repr(lost))
+            return None
+
+    async def _check_whole(
+        self, model: str, read: int, gauge: PromptGauge, texts: list[str], num_ctx: int
+    ) -> None:
+        """Raise if the server has read fewer tokens than the whole prompt must have."""
+        least = gauge.least_tokens(texts, limit=read)
+        if least > read or read >= num_ctx:
+            what = f"the server has read {read} tokens of it and cut the rest without a word"
+            raise await self._overflow(
+                model, f"at least {max(least, read)} tokens", num_ctx, what=what
+            )
+
 
 class _NoThinkingError(Exception):
     """The model cannot think; ask again without."""
-
-
-def _check_whole(read: int, gauge: PromptGauge, texts: list[str], num_ctx: int) -> None:
-    """Raise if the server has read fewer tokens than the whole prompt must have."""
-    least = gauge.least_tokens(texts, limit=read)
-    if least > read or read >= num_ctx:
-        what = f"the server has read {read} tokens of it and cut the rest without a word"
-        raise context_overflow(f"at least {max(least, read)} tokens", num_ctx, what=what)
 
 
 def _as_json(message: Message) -> dict[str, Any]:
@@ -269,14 +295,23 @@ async def _collect(answer: AsyncIterator[ollama.ChatResponse]) -> list[ollama.Ch
         return [line async for line in lines]
 
 
-def _joined(parts: list[ollama.ChatResponse], *, host: str, seconds: float) -> ChatReply:
+def _joined(
+    parts: list[ollama.ChatResponse], *, host: str, seconds: float, whole: bool
+) -> ChatReply:
     """Put the parts of an answer together.
 
+    Args:
+        parts: the lines of a stream, or the one answer.
+        host: the server.
+        seconds: how long it took.
+        whole: whether what came ended by itself, and not with its connection.
+
     Raises:
-        BackendError: the closing part is missing.
+        BackendError: the closing part is missing: the server stopped the model, or the connection
+            broke.
     """
     last = parts[-1] if parts else None
-    if last is None or not last.done:
+    if last is None or not (last.done or whole):
         raise BackendError(
             f"the reply of Ollama at {host} ended after {len(parts)} lines, before it was done",
             reason="connection_error",
@@ -285,16 +320,19 @@ def _joined(parts: list[ollama.ChatResponse], *, host: str, seconds: float) -> C
         )
     messages = [part.message for part in parts]
     calls = [call.function for message in messages for call in message.tool_calls or ()]
-    return ChatReply(
+    reply = ChatReply(
         text="".join(message.content or "" for message in messages),
         thinking="".join(message.thinking or "" for message in messages),
         tool_calls=tuple(_tool_call(call.name, call.arguments) for call in calls),
-        done_reason=last.done_reason or "stop",
+        done_reason=last.done_reason or ("stop" if last.done else "aborted"),
         prompt_tokens=last.prompt_eval_count,
         reply_tokens=last.eval_count,
         seconds=seconds,
         load_seconds=(last.load_duration or 0) / 1e9,
     )
+    if not last.done:
+        raise stopped(reply, host=host)
+    return reply
 
 
 def _tool_call(name: str, arguments: Mapping[str, Any]) -> ToolCall:

@@ -25,6 +25,7 @@ import httpx
 import ollama
 
 from llmsim_lab.errors import ConfigError
+from llmsim_lab.llm.faults import retry_after_s
 from llmsim_lab.llm.ollama.answers import CheckedTransport
 from llmsim_lab.llm.transport import STREAMED, GuardedTransport
 
@@ -120,11 +121,19 @@ def is_loopback(url: str) -> bool:
 
 @dataclass(slots=True)
 class Outgoing:
-    """A chat request's further fields, whether it has left, and how long to wait if refused."""
+    """A chat request's further fields, and what the client does not tell of it and its response.
+
+    Attributes:
+        fields: added to the request.
+        sent: whether it has left.
+        retry_after_s: how long the server asks to wait, seconds.
+        framed: whether the response says where it ends; a broken connection is no end then.
+    """
 
     fields: Mapping[str, Any]
     sent: bool = False
     retry_after_s: float | None = None
+    framed: bool = True
 
 
 outgoing: ContextVar[Outgoing | None] = ContextVar("outgoing", default=None)
@@ -157,10 +166,12 @@ class FieldsTransport(httpx.AsyncBaseTransport):
                 extensions=request.extensions | (STREAMED if body.get("stream") else {}),
             )
         response = await self._inner.handle_async_request(request)
-        if extra is not None and response.is_error:
-            # The official client's errors leave the headers out.
-            wait = response.headers.get("retry-after", "")
-            extra.retry_after_s = float(wait) if wait.isdecimal() and len(wait) < 8 else None
+        if extra is not None:
+            told = response.headers
+            extra.framed = "content-length" in told or "transfer-encoding" in told
+            if response.is_error:
+                # The official client's errors leave the headers out.
+                extra.retry_after_s = retry_after_s(told.get("retry-after"))
         return response
 
     async def aclose(self) -> None:

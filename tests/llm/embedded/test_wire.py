@@ -189,10 +189,25 @@ def test_numbers_in_an_error_that_make_no_sense_are_left_aside() -> None:
     assert caught.value.status_code == 500
 
 
-def test_too_long_a_prompt_names_both_numbers() -> None:
+@pytest.mark.parametrize(
+    ("trained", "way_out"),
+    [
+        (None, "raise LLMConfig.num_ctx or shorten the prompt"),
+        (8192, "raise LLMConfig.num_ctx, up to 8192, or shorten the prompt"),
+        (
+            4096,
+            "the model was trained for no more, so shorten the prompt or use one with a longer "
+            "context",
+        ),
+    ],
+)
+def test_too_long_a_prompt_names_both_numbers_and_one_way_out(
+    trained: int | None, way_out: str
+) -> None:
     error = {"type": "exceed_context_size_error", "code": 400, "n_prompt_tokens": 5031}
-    with pytest.raises(BackendError, match=r"5,031 tokens but num_ctx=4096; raise") as caught:
-        raise_error({"error": error | {"n_ctx": 4096}}, 400)
+    with pytest.raises(BackendError) as caught:
+        raise_error({"error": error | {"n_ctx": 4096}}, 400, trained=trained)
+    assert str(caught.value) == f"the prompt has 5,031 tokens but num_ctx=4096; {way_out}"
     assert caught.value.reason == "context_overflow"
 
 

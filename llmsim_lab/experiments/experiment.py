@@ -32,6 +32,7 @@ from llmsim_lab.experiments.statistics import Outcome
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.llm.recorder import Recorder
 from llmsim_lab.logs import log_event
+from llmsim_lab.runs.progress import progress_line
 from llmsim_lab.simulation import Simulation, Turn, load
 
 if TYPE_CHECKING:
@@ -163,12 +164,14 @@ class PromptExperiment(Results):
         left = self.schedule[len(self.played) :]
         return plan_of(self.bench, left, done=len(self.played), storage=self.storage)
 
-    def run(self, *, on_progress: Callable[[Progress], object] | None = None) -> pd.DataFrame:
+    def run(
+        self, *, on_progress: Callable[[Progress], object] | None = None, progress: bool = True
+    ) -> pd.DataFrame:
         """Do what ``arun`` does from plain code: in a script, or in a notebook cell."""
-        return run_sync(self.arun(on_progress=on_progress))
+        return run_sync(self.arun(on_progress=on_progress, progress=progress))
 
     async def arun(
-        self, *, on_progress: Callable[[Progress], object] | None = None
+        self, *, on_progress: Callable[[Progress], object] | None = None, progress: bool = True
     ) -> pd.DataFrame:
         """Play what is left to be played, and return all results as ``frame`` does.
 
@@ -176,6 +179,7 @@ class PromptExperiment(Results):
 
         Args:
             on_progress: called after each sample; may be async.
+            progress: whether a line says how far it is, as it does while a simulation runs.
 
         Raises:
             ConfigError: there is no model, or a run of this experiment is under way.
@@ -190,15 +194,20 @@ class PromptExperiment(Results):
         if self._running:
             raise ConfigError("this experiment is running; wait for it, or cancel it")
         self._running = True
+        schedule = self.schedule
         try:
-            await play_all(
-                self.schedule,
-                self.played,
-                play=partial(self._play, client=self.llm_client),
-                client=self.llm_client,
-                taping=self._begin(),
-                on_progress=on_progress,
-            )
+            async with progress_line(
+                "sample", number=len(self.played) + 1, last=len(schedule), shown=progress
+            ) as advance:
+                await play_all(
+                    schedule,
+                    self.played,
+                    play=partial(self._play, client=self.llm_client),
+                    client=self.llm_client,
+                    taping=self._begin(),
+                    on_progress=on_progress,
+                    advance=advance,
+                )
         finally:
             self._running = False
         return self.frame

@@ -21,6 +21,7 @@ from llmsim_lab.runs.forks import fork_of
 from llmsim_lab.runs.history import History
 from llmsim_lab.runs.kind import ConfigT, InterventionT, StateT, TurnT
 from llmsim_lab.runs.manifest import make_manifest
+from llmsim_lab.runs.progress import progress_line
 from llmsim_lab.runs.records import tape_turn
 from llmsim_lab.runs.registry import register
 from llmsim_lab.runs.series import Series
@@ -190,8 +191,11 @@ class Run(History[StateT, TurnT, ConfigT, InterventionT]):
         else:
             self._planned.setdefault(at, []).append(intervention)
 
-    async def step(self) -> TurnT:
+    async def step(self, *, progress: bool = True) -> TurnT:
         """Play one turn and return its record.
+
+        Args:
+            progress: whether a line says what is waited for, if it takes long; see ``arun``.
 
         Raises:
             LLMFailureException: a model call failed; the run is where it was before.
@@ -202,7 +206,8 @@ class Run(History[StateT, TurnT, ConfigT, InterventionT]):
         self._stepping = True
         try:
             with recording(self._taping.recorder if self._taping else None):
-                turn = await self._step()
+                async with progress_line("turn", number=self.turn + 1, last=None, shown=progress):
+                    turn = await self._step()
         except BaseException as error:
             self._recount()
             if self._taping is not None:
@@ -239,25 +244,38 @@ class Run(History[StateT, TurnT, ConfigT, InterventionT]):
         return turn
 
     async def arun(
-        self, turns: int | None = None, *, on_turn: Callable[[TurnT], object] | None = None
+        self,
+        turns: int | None = None,
+        *,
+        on_turn: Callable[[TurnT], object] | None = None,
+        progress: bool = True,
     ) -> pd.DataFrame:
         """Play turns and return the whole run as a frame, as ``to_frame`` does.
+
+        While it takes long, a line on the terminal or under the cell says what is waited for and
+        how much time is left; it is gone in the end. Where nobody looks there is none.
 
         Args:
             turns: how many more; the configuration's number if not given.
             on_turn: called with each turn's record as it is done; may be async.
+            progress: False for no such line; so does ``LLMSIM_PROGRESS=0`` in the environment.
 
         Raises:
             ConfigError: a negative number of turns.
             LLMFailureException: a model call failed; the turns before it are kept.
         """
         try:
-            for _ in range(self._how_many(turns)):
-                turn = await self.step()
-                heard = on_turn(turn) if on_turn is not None else None
-                if isawaitable(heard):
-                    await heard
-                await asyncio.sleep(0)
+            count, before = self._how_many(turns), self.turn
+            async with progress_line(
+                "turn", number=before + 1, last=before + count, shown=progress
+            ) as advance:
+                for _ in range(count):
+                    turn = await self.step()
+                    advance()
+                    heard = on_turn(turn) if on_turn is not None else None
+                    if isawaitable(heard):
+                        await heard
+                    await asyncio.sleep(0)
         except Exception as error:
             self._ended(f"failed: {error}")
             raise
@@ -274,11 +292,15 @@ class Run(History[StateT, TurnT, ConfigT, InterventionT]):
                 self._taping.ended(outcome)
 
     def run(
-        self, turns: int | None = None, *, on_turn: Callable[[TurnT], object] | None = None
+        self,
+        turns: int | None = None,
+        *,
+        on_turn: Callable[[TurnT], object] | None = None,
+        progress: bool = True,
     ) -> pd.DataFrame:
         """Do what ``arun`` does from plain code: in a script, or in a notebook cell."""
         self._how_many(turns)
-        return run_sync(self.arun(turns, on_turn=on_turn))
+        return run_sync(self.arun(turns, on_turn=on_turn, progress=progress))
 
     def _how_many(self, turns: int | None) -> int:
         number = self.config.turns if turns is None else turns

@@ -23,6 +23,7 @@ from llmsim_lab.calls import ChatRequest
 from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
 from llmsim_lab.experiments import Progress, PromptExperiment
 from llmsim_lab.llm import Tape
+from llmsim_lab.runs import progress
 from llmsim_lab.simulation import Simulation, load
 
 
@@ -94,6 +95,23 @@ def test_a_run_number_goes_with_a_tape() -> None:
 def test_run_is_plain_and_shows_what_it_played() -> None:
     experiment = make_experiment(samples=1, turns=(1,))
     assert len(experiment.run()) == 2
+
+
+def test_a_line_counts_the_samples_while_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+    monkeypatch.setattr(progress, "_PATIENCE_S", 0)
+    monkeypatch.setattr(progress, "_TICK_S", 0)
+    monkeypatch.setattr(progress, "_screen", lambda: shown.append)
+
+    async def reply(request: ChatRequest) -> Any:
+        here = len(shown)
+        while len(shown) == here:  # noqa: ASYNC110 - a list has no event to wait for
+            await asyncio.sleep(0)
+        return opinions(request)
+
+    make_experiment(make_run(turns=1), llm_client=seeded_client(reply), samples=1).run()
+    assert shown[0] == "sample 1 of 2 · waiting for agent of Aland · 0:00 so far"
+    assert [text[:13] for text in shown[-2:]] == ["sample 2 of 2", ""]
 
 
 # What is played

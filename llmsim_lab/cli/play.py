@@ -23,8 +23,8 @@ def client_for(config: SimulationConfig, *, host: str | None) -> LLMClient | Non
         return None
     if config.llm.model == "rule":
         raise ConfigError(
-            "model 'rule' is no model, but parts of the run are of kind llm; make an economic "
-            "run's nations kind taylor and its validator kind always_valid"
+            "llm.model is 'rule', which is not a model; leave it out of the file and run it with "
+            "--model rule, if this kind of simulation has rules"
         )
     client = connect(config.llm.model, host=host, config=config.llm, download=True, quiet=True)
     console.print(client.chosen, markup=False, highlight=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
@@ -15,23 +16,26 @@ from llmsim_lab.concurrency import run_sync
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.llm.recorder import recording
+from llmsim_lab.logs import log_event
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.runs.faces import run_html
 from llmsim_lab.runs.forks import fork_of
 from llmsim_lab.runs.history import History
 from llmsim_lab.runs.kind import ConfigT, InterventionT, StateT, TurnT
-from llmsim_lab.runs.manifest import make_manifest
+from llmsim_lab.runs.manifest import config_of, make_manifest
 from llmsim_lab.runs.progress import progress_line
 from llmsim_lab.runs.records import tape_turn
 from llmsim_lab.runs.registry import register
 from llmsim_lab.runs.series import Series
-from llmsim_lab.runs.settings import checked, say_if_unreached
+from llmsim_lab.runs.settings import checked, idle_seeds, say_if_unreached
 from llmsim_lab.runs.taping import Recording, Taping
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["Run"]
+
+logger = logging.getLogger(__name__)
 
 
 class Run(History[StateT, TurnT, ConfigT, InterventionT]):
@@ -88,8 +92,34 @@ class Run(History[StateT, TurnT, ConfigT, InterventionT]):
         self.turns[0] = self.without_chains(self.turns[0])
         kind = type(self)
         first = tape_turn(kind, self.turns[0], self._planned)
+        self._say_if_seeds_are_idle(tape)
         run = tape.add_run(make_manifest(self), name=self.config.name, first=first)
         self._taping = Recording(kind, tape, run)
+
+    def _say_if_seeds_are_idle(self, tape: Tape) -> None:
+        """Log a WARNING where the tape has a run that this one cannot but repeat."""
+        config = self.config
+        if self.given or not getattr(config, "seed_idle", ""):
+            return
+        client = self.llm_client.config.model_dump(mode="json") if self.llm_client else None
+        for info in tape.runs():
+            there = info.manifest
+            if there.get("kind") != self.kind or there.get("given") or there.get("llm") != client:
+                continue
+            try:
+                both = [config_of(info), config]
+            except TapeError:
+                continue  # of a version that cannot be read: nothing is known of it
+            if why := idle_seeds(both, model_seed=client["seed"] if client else None):
+                log_event(
+                    logger,
+                    logging.WARNING,
+                    "SEEDS_CHANGE_NOTHING",
+                    run=config.name,
+                    same_as=f"run {info.id} of {tape.path.name}",
+                    reason=why,
+                )
+                return
 
     @property
     def series(self) -> Sequence[Series]:

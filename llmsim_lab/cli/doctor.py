@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import psutil
 from rich.table import Table
 
-from llmsim_lab.cli.output import console
+from llmsim_lab.cli.output import console, literal
 from llmsim_lab.concurrency import run_sync
 from llmsim_lab.errors import BackendError, LabError
 from llmsim_lab.llm import LLMClient, LLMConfig, connect
@@ -48,11 +48,7 @@ def doctor(*, model: str | None, host: str | None) -> int:
         table.add_column(heading, overflow="fold")
     for row in findings:
         table.add_row(
-            row.backend,
-            row.model,
-            row.context,
-            row.answer,
-            row.speed,
+            *map(literal, (row.backend, row.model, row.context, row.answer, row.speed)),
             style="" if row.works or row.answer == "(not asked)" else "yellow",
         )
     console.print(table)

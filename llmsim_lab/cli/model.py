@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from llmsim_lab.cli.output import console
+from llmsim_lab.cli.output import console, literal
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm.embedded import (
     default_model,
@@ -35,7 +35,8 @@ def ls() -> None:
         table.add_column(heading, overflow="fold")
     for row in list_models():
         here = str(row.path) if row.installed else "no"
-        table.add_row(row.name, f"{row.size_bytes / 1e6:,.0f} MB", row.licence, here, row.note)
+        size = f"{row.size_bytes / 1e6:,.0f} MB"
+        table.add_row(*map(literal, (row.name, size, row.licence, here, row.note)))
     console.print(table)
     name, why = default_model()
     console.print(f"This machine's default: {name} ({why})", markup=False, highlight=False)

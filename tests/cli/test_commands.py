@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 import yaml
 from cli_kit import Run, reply
 
+from llmsim_lab.files import data_path
+from llmsim_lab.llm.embedded import list_models
 from llmsim_lab.testing import FakeOllama, Fault
 
 
@@ -158,6 +161,28 @@ def test_the_doctor_says_what_is_wrong_and_ends_with_status_1(llmsim_lab: Run) -
         status, out, _ = llmsim_lab("doctor", "--host", server.host, "--model", "ollama:llama3.2")
     assert status == 1
     assert "invalid_response" in out
+
+
+def test_what_stands_in_brackets_is_printed_as_it_is(
+    llmsim_lab: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("llmsim_lab.cli.doctor.runtime_installed", lambda: False)
+    row = replace(list_models()[0], note="small [embedded]", licence="[bold]MIT")
+    monkeypatch.setattr("llmsim_lab.cli.model.list_models", lambda: [row])
+    _, out, _ = llmsim_lab("doctor", "--host", "127.0.0.1:9")
+    assert "pip install 'llmsim-lab[embedded]'" in " ".join(out.split())
+    _, out, _ = llmsim_lab("model", "ls")
+    assert "small [embedded]" in out
+    assert "[bold]MIT" in out
+
+
+def test_the_shipped_scenario_is_played_by_rules_without_a_model(llmsim_lab: Run) -> None:
+    status, out, err = llmsim_lab(
+        "run", str(data_path("scenarios/volcker.yaml")), "--model", "rule", "--turns", "2"
+    )
+    assert (status, err) == (0, "")
+    assert "no model was called" in out
+    assert pd.read_csv("out/run/turns.csv")["period"].tolist() == ["1979Q3", "1979Q4", "1980Q1"]
 
 
 def test_the_catalogue_is_listed_with_what_its_models_cannot_do(llmsim_lab: Run) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from assistant_kit import ScriptedAdapter, call
-from builders import make_client
+from builders import make_client, second_by_second
 from typer.testing import CliRunner
 
 from llmsim_lab.assistant import (
@@ -447,3 +447,9 @@ def test_a_case_keeps_what_was_said_before() -> None:
         }
     )
     assert [message.content for message in case.said_before()] == ["before"]
+
+
+async def test_a_messages_seconds_are_those_of_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    second_by_second(monkeypatch)
+    scored = await outcome({"expect": "RESPOND_ONLY"}, "Hello!")
+    assert scored.seconds == 3  # two looks at the clock are the engine's own

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from builders import make_config, requests_of, verdict
+from builders import make_config, requests_of, second_by_second, verdict
 from experiment_kit import (
     HAWK,
     SEED,
@@ -451,3 +451,13 @@ async def test_a_sample_can_be_looked_at_as_a_run() -> None:
     assert HAWK in view.agents[0].prompt.text  # type: ignore[attr-defined]
     with pytest.raises(ConfigError, match="there is no sample 7 of 'hawk' at turn 3"):
         experiment.sample("hawk", 3, 7)
+
+
+async def test_a_samples_seconds_are_those_between_its_start_and_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    experiment = make_experiment()
+    second_by_second(monkeypatch)
+    await experiment.run()
+    # Two looks at the clock for each of three calls, and its own.
+    assert experiment.sample("hawk", 3, 2).turns[-1].seconds == 7

@@ -15,6 +15,7 @@ from typing import Any
 import httpx
 import psutil
 import pytest
+from builders import second_by_second
 
 from llmsim_lab.calls import ChatReply, ChatRequest, Message
 from llmsim_lab.errors import BackendError, ConfigError, ModelFileError
@@ -64,14 +65,18 @@ async def embedded(small_model: Path) -> AsyncIterator[EmbeddedBackend]:
 # Answers
 
 
-async def test_it_answers_and_counts_tokens(embedded: EmbeddedBackend) -> None:
+async def test_it_answers_and_counts_tokens_and_seconds(
+    embedded: EmbeddedBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    second_by_second(monkeypatch)
     reply = await embedded.chat(request())
     assert reply.text
     assert reply.prompt_tokens is not None
     assert reply.prompt_tokens > 10
     assert reply.reply_tokens is not None
     assert 1 <= reply.reply_tokens <= 8
-    assert reply.seconds > reply.load_seconds > 0
+    assert reply.load_seconds == 3  # the child process looks at the clock twice itself
+    assert 5 <= reply.seconds < 100
     assert (await embedded.chat(request())).load_seconds == 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -461,3 +462,14 @@ async def test_a_samples_seconds_are_those_between_its_start_and_its_end(
     await experiment.run()
     # Two looks at the clock for each of three calls, and its own.
     assert experiment.sample("hawk", 3, 2).turns[-1].seconds == 7
+
+
+def test_the_plan_names_each_model_that_was_asked() -> None:
+    simulation = make_run(turns=1)
+    (turn,) = simulation.turns[1:]
+    for chain in turn.chains:
+        if chain.component == "engine" and chain.call:
+            [attempt] = chain.call.history
+            other = replace(attempt, request=replace(attempt.request, model="another"))
+            object.__setattr__(chain.call, "history", (other,))
+    assert make_experiment(simulation).plan().model == "opinions, another"

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from llmsim_lab.assistant import (
     AgentDecision,
     DecisionType,
+    Evaluation,
     LLMError,
     RateLimitError,
     ToolCall,
@@ -20,7 +21,7 @@ from llmsim_lab.assistant import (
 )
 from llmsim_lab.assistant.cases import Case, Cases, load_cases
 from llmsim_lab.assistant.evaluation import score
-from llmsim_lab.assistant.scores import Evaluation, Scored
+from llmsim_lab.assistant.scores import Scored
 from llmsim_lab.cli import app as cli_app
 from llmsim_lab.cli import doctor_tools
 from llmsim_lab.errors import ConfigError
@@ -287,7 +288,7 @@ def made(*decided: str) -> Evaluation:
             safe=True if name else None,
             answer="Hello",
             seconds=1.0,
-            failed=not name,
+            **({} if name else {"failed": True}),
         )
         for place, name in enumerate(decided)
     ]

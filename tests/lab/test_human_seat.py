@@ -445,6 +445,13 @@ async def test_the_face_says_that_an_answer_is_waited_for() -> None:
         assert "No answer yet." in seat.face_html()
 
 
+def test_the_face_of_a_run_without_a_calendar_has_no_date() -> None:
+    nations = [{"name": "Aland", "kind": "human"}]
+    config = SimulationConfig(nations=nations, validator={"kind": "always_valid"})
+    with seated(Simulation(config)) as seat:
+        assert seat.face_text().splitlines()[0] == "Seat of Aland: turn 0, rate 4.00%"
+
+
 async def test_the_score_is_shown_in_place() -> None:
     with seated(table_of(seed=7), model=data_path("tapes/first_run.tape")) as seat:
         await seat.take_turn(**RAISE, rate=11.5)

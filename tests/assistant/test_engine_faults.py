@@ -1017,3 +1017,8 @@ async def test_replies_to_a_question_have_their_category(reply: str, category: s
     pending = PendingAction(tool_name="delete_task", parameters={"task_id": 1})
     await process(engine("unused", log=log), reply, pending_confirmation=pending)
     assert log.decisions[-1]["outcome_category"] == category
+
+
+async def test_a_failure_without_a_code_is_told_with_its_words_alone() -> None:
+    _, told = await outcome_of_tool(lambda _: ToolResult(success=False, error="no paper"))
+    assert told == "error : no paper"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,14 +22,15 @@ def no_model_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_the_demo_replays_a_recording_and_goes_on_live_and_says_which_is_which(
-    llmsim_lab: Run,
+    llmsim_lab: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(time, "perf_counter", lambda: 1_000.0)
     with FakeOllama(reply=reply) as server:
         status, out, err = llmsim_lab("demo", "--turns", "2", "--host", server.host)
         asked = len(server.requests)
     assert (status, err) == (0, "")
     assert "Turns 1 to 12: a recording of United States, Germany with qwen2.5-coder-1.5b" in out
-    assert "no model was asked" in out
+    assert "replayed in 0.0 s; no model was asked." in out
     assert "Turns 13 to 14: a fork of it, live." in out
     assert asked == 2 * 6
     rows = [line for line in out.splitlines() if line.startswith("19")]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from builders import make_config, requests_of, verdict
+from builders import make_config, requests_of, second_by_second, verdict
 from experiment_kit import (
     HAWK,
     SEED,
@@ -533,3 +534,24 @@ async def test_a_sample_can_be_looked_at_as_a_run() -> None:
     assert HAWK in view.agents[0].prompt.text  # type: ignore[attr-defined]
     with pytest.raises(ConfigError, match="there is no sample 7 of 'hawk' at turn 3"):
         experiment.sample("hawk", 3, 7)
+
+
+async def test_a_samples_seconds_are_those_between_its_start_and_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    experiment = make_experiment()
+    second_by_second(monkeypatch)
+    await experiment.run()
+    # Two looks at the clock for each of three calls, and its own.
+    assert experiment.sample("hawk", 3, 2).turns[-1].seconds == 7
+
+
+def test_the_plan_names_each_model_that_was_asked() -> None:
+    simulation = make_run(turns=1)
+    (turn,) = simulation.turns[1:]
+    for chain in turn.chains:
+        if chain.component == "engine" and chain.call:
+            [attempt] = chain.call.history
+            other = replace(attempt, request=replace(attempt.request, model="another"))
+            object.__setattr__(chain.call, "history", (other,))
+    assert make_experiment(simulation).plan().model == "opinions, another"

@@ -98,3 +98,7 @@ def test_times_are_written_for_people() -> None:
         "60 min",
         "2.5 h",
     ]
+
+
+def test_a_note_stands_at_the_verdicts_end() -> None:
+    assert said(estimate=0.2, low=0.1, high=0.3, note="few").endswith(" Note: few.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from pathlib import Path
 from typing import Any
@@ -286,6 +287,9 @@ def test_a_chart_is_the_same_bytes_each_time_and_has_an_image_and_a_text(
     png, told = one._repr_png_()  # type: ignore[attr-defined]
     assert png.startswith(b"\x89PNG")
     assert told == {"alt": repr(one)}
+    wide = float(one.get_figwidth())
+    shown = base64.b64decode(figure_html(one).split("base64,")[1].split('"')[0])
+    assert int.from_bytes(shown[16:20]) == round(80 * wide)  # where a PNG has its width
 
 
 def test_a_cascades_tree_names_its_authors_up_to_a_size_and_puts_parents_amid_children() -> None:

@@ -117,6 +117,7 @@ async def test_choices_for_a_field_that_is_not_there_are_an_error_naming_it() ->
         (ConnectionError("refused"), "connection_error", None),
         (httpx.ConnectError("refused"), "connection_error", None),
         (ollama.ResponseError("slow down", 429), "rate_limited", 429),
+        (ollama.ResponseError("broken", 500), "server_error", 500),
         (ollama.ResponseError("busy", 503), "server_error", 503),
         (BackendError("died", reason="server_error", retry=True), "server_error", None),
     ],
@@ -146,6 +147,7 @@ async def test_a_passing_fault_is_retried_exactly_once(
         (ollama.ResponseError("bad", 400), "client_error"),
         (ollama.ResponseError("model 'x' not found", 404), "model_not_found"),
         (ollama.ResponseError("no", 403), "client_error"),
+        (ollama.ResponseError("odd", 499), "client_error"),
         (
             BackendError("wrong option type", reason="client_error", status_code=500),
             "client_error",

@@ -22,6 +22,7 @@ from builders import (
     policy,
     rate_update,
     requests_of,
+    second_by_second,
     verdict,
 )
 
@@ -584,3 +585,12 @@ def test_a_rate_that_a_fallback_set_is_counted() -> None:
     assert frame["fallback"].tolist() == [0, 1]
     assert frame["calls"].tolist() == [0, 0]
     assert simulation.statuses == {"fallback": 1.0}
+
+
+def test_a_turns_seconds_are_those_between_its_start_and_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    simulation = Simulation(make_config())
+    second_by_second(monkeypatch)
+    simulation.run(2)
+    assert [turn.seconds for turn in simulation.turns] == [0, 1, 1]

@@ -130,7 +130,8 @@ def test_too_many_bytes_are_an_error_and_not_kept(
     models: Path, make_model: MakeModel, file_server: FileServer
 ) -> None:
     file_server.content = CONTENT + b"more"
-    with pytest.raises(ModelFileError, match=r"more than the 10,240 bytes it should have"):
+    told = "download: the source of tiny has more than the 10,240 bytes it should have; nothing"
+    with pytest.raises(ModelFileError, match=told):
         fetch_model(make_model(url=file_server.url), source="download")
     assert leftovers(models) == set()
 
@@ -309,6 +310,16 @@ def test_a_file_of_the_users_is_verified_and_copied(
     own.write_bytes(CONTENT)
     assert fetch_model(make_model(), source="file", file=own).read_bytes() == CONTENT
     assert own.exists()
+
+
+def test_a_file_is_copied_from_its_start_whatever_was_fetched_before(
+    models: Path, make_model: MakeModel, tmp_path: Path
+) -> None:
+    models.mkdir()
+    (models / "tiny.gguf.part").write_bytes(CONTENT[:3000])
+    own = tmp_path / "mine.gguf"
+    own.write_bytes(CONTENT)
+    assert fetch_model(make_model(), source="file", file=own).read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize(

@@ -102,6 +102,7 @@ def test_run_is_plain_and_shows_what_it_played() -> None:
 
 def test_a_line_counts_the_samples_while_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[str] = []
+    run = make_run(turns=1)
     monkeypatch.setattr(progress, "_PATIENCE_S", 0)
     monkeypatch.setattr(progress, "_TICK_S", 0)
     monkeypatch.setattr(progress, "_screen", lambda: shown.append)
@@ -112,7 +113,7 @@ def test_a_line_counts_the_samples_while_it_runs(monkeypatch: pytest.MonkeyPatch
             await asyncio.sleep(0)
         return opinions(request)
 
-    make_experiment(make_run(turns=1), llm_client=seeded_client(reply), samples=1).run()
+    make_experiment(run, llm_client=seeded_client(reply), samples=1).run()
     assert shown[0] == "sample 1 of 2 · waiting for agent of Aland · 0:00 so far"
     assert [text[:13] for text in shown[-2:]] == ["sample 2 of 2", ""]
 
@@ -367,7 +368,7 @@ async def test_a_sample_takes_as_long_as_its_turn(monkeypatch: pytest.MonkeyPatc
         "llmsim_lab.experiments.bench.time", SimpleNamespace(perf_counter=lambda: next(ticks))
     )
     experiment = make_experiment(llm_client=seeded_client())
-    await experiment.run()
+    await experiment.arun()
     assert {turn.seconds for _, turn in experiment.played} == {2.5}
 
 
@@ -541,7 +542,7 @@ async def test_a_samples_seconds_are_those_between_its_start_and_its_end(
 ) -> None:
     experiment = make_experiment()
     second_by_second(monkeypatch)
-    await experiment.run()
+    await experiment.arun()
     # Two looks at the clock for each of three calls, and its own.
     assert experiment.sample("hawk", 3, 2).turns[-1].seconds == 7
 

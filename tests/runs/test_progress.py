@@ -270,7 +270,7 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Blocking
         manager.shutdown_kernel(now=True)
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_in_a_notebook_it_is_an_output_that_ends_empty_and_only_for_a_person(
     kernel: BlockingKernelClient,
 ) -> None:

@@ -14,8 +14,9 @@ import pytest
 
 # Used without an import: programs, pytest's plugins, and stubs for mypy.
 NOT_IMPORTED = {
-    *("ipykernel", "jupyterlab", "mypy", "nbconvert", "nbval", "pandas-stubs", "pyarrow"),
-    *("pytest-asyncio", "pytest-cov", "ruff", "types-jsonschema", "types-psutil", "types-pyyaml"),
+    *("ipykernel", "jupyterlab", "mypy", "nbval", "pandas-stubs", "pyarrow"),
+    *("pytest-asyncio", "pytest-cov", "pytest-timeout", "pytest-xdist", "ruff"),
+    *("types-jsonschema", "types-psutil", "types-pyyaml"),
     "uv",
 }
 OWN = "llmsim-lab"

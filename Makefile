@@ -1,13 +1,15 @@
 # Every target makes what it needs (.venv) with nothing but Python 3.11 or newer.
 # `make` alone lists the targets. ARGS="..." is passed on: make demo ARGS="--turns 4".
 # PYTHON=/path/to/python3 chooses the interpreter that .venv is made with (make clean to change it).
+# FROM="/path/to/folder" sets up without a network, from a folder that make offline has filled.
 
 BIN := .venv/bin
 COVERAGE_PCT := 90
+LOWEST := build/lowest
+LAB_EXTRAS := embedded,notebooks,tools
 
-# With ARGS only a part of the tests may run, so their coverage says nothing.
-PYTEST_ARGS = $(if $(ARGS),$(ARGS),--cov --cov-report=term --cov-fail-under=$(COVERAGE_PCT))
-NBVAL = --nbval --nbval-current-env --nbval-cell-timeout 60 \
+WORKERS = -n logical --maxprocesses 8 --dist worksteal
+NBVAL = --nbval --nbval-current-env --nbval-cell-timeout 60 --timeout 300 \
 	--nbval-sanitize-with notebooks/nbval_sanitize.cfg
 
 # "setup" if .venv is missing, was moved, or has lost its Python: then the stamps count for nothing.
@@ -15,9 +17,11 @@ STATE := $(shell [ -x $(BIN)/python ] && [ "$$(cat .venv/.folder 2>/dev/null)" =
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo lab test check check-static check-notebooks check-browser notebooks screenshots
-.PHONY: bench clean setup
-export PYTHON
+.PHONY: help demo lab offline test check check-static check-lowest check-process check-notebooks
+.PHONY: check-browser notebooks screenshots bench clean setup
+export PYTHON FROM TO
+# Where it is set (in many containers), every program started compiles its libraries anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
@@ -28,15 +32,33 @@ demo: .venv/.ready-demo ## run the economic simulation on a real model
 lab: .venv/.ready-lab ## open the notebooks in JupyterLab
 	$(BIN)/python -m jupyterlab $(if $(ARGS),$(ARGS),notebooks)
 
-test: .venv/.ready-test ## run the tests and measure their coverage
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+offline: .venv/.ready-lab ## fill the folder TO for machines without a network
+	@sh scripts/setup-venv.sh fill $(LAB_EXTRAS) $(if $(ARGS),$(ARGS),qwen2.5-coder-1.5b)
 
-check: check-static test check-notebooks check-browser ## all that CI checks
+test: .venv/.ready-test ## run the tests, but for those that start programs or take long
+	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),$(WORKERS) $(if $(COVERAGE),--cov --cov-report=))
+
+check: COVERAGE = yes
+check: check-static check-lowest test check-process check-notebooks check-browser ## all that CI checks
 
 check-static: .venv/.ready-all ## check format, lint and types
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m mypy
+
+# With COVERAGE=yes it adds to what `make test COVERAGE=yes` measured, and judges both together.
+check-process: .venv/.ready-test ## run the tests that start programs or take long
+	$(BIN)/python -m pytest -m process $(WORKERS) $(if $(COVERAGE),--cov --cov-append \
+		--cov-report=term --cov-fail-under=$(COVERAGE_PCT))
+
+check-lowest: .venv/.ready-all ## test the lowest versions that are declared, on the lowest Python here
+	env -u UV_DEFAULT_INDEX -u UV_INDEX_URL $(BIN)/uv lock --check --offline --no-config
+	$(BIN)/uv venv --quiet --clear --seed --no-python-downloads --python 3.11 $(LOWEST) || \
+		$(BIN)/uv venv --clear --seed --python "$$(sh scripts/setup-venv.sh python)" $(LOWEST)
+	$(BIN)/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct \
+		--editable ".[embedded,notebooks,test]"
+	$(LOWEST)/bin/python -m pytest -p no:cacheprovider -m "not embedded and not process" \
+		$(if $(ARGS),$(ARGS),tests/test_*.py tests/llm tests/tape tests/cli)
 
 check-notebooks: .venv/.ready-test ## run the notebooks and compare their outputs
 	$(BIN)/python -m pytest $(NBVAL) notebooks
@@ -71,7 +93,7 @@ clean: ## remove .venv, caches and build products (not out/, where your runs are
 	@sh scripts/setup-venv.sh install demo embedded
 
 .venv/.ready-lab: pyproject.toml $(STATE)
-	@sh scripts/setup-venv.sh install lab embedded,notebooks,tools
+	@sh scripts/setup-venv.sh install lab $(LAB_EXTRAS)
 
 .venv/.ready-test: pyproject.toml $(STATE)
 	@sh scripts/setup-venv.sh install test embedded,notebooks,test

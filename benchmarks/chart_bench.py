@@ -81,6 +81,7 @@ def drawing(turns: int, repeats: int) -> dict[str, float]:
         run.run(turns)
     began = time.perf_counter()
     chart = RateChart(*runs)
+    chart._repr_mimebundle_()  # as a notebook that shows it; before that nothing is drawn
     first = time.perf_counter() - began
     wall, cpu = [], []
     for _ in range(repeats):
@@ -105,6 +106,7 @@ async def following(turns: int) -> dict[str, float]:
     await alone.arun(turns)
     without = time.perf_counter() - began
     chart = RateChart(followed)
+    chart._repr_mimebundle_()
     drawn: list[float] = []
     chart.picture.observe(lambda _: drawn.append(time.perf_counter()), names="value")
     began = time.perf_counter()

@@ -115,7 +115,8 @@ class ChatReply:
         text: the answer, without thinking where the server separates it.
         thinking: the separated thinking, else empty.
         tool_calls: the functions it wants called.
-        done_reason: ``stop``, or ``length`` where the token limit cut the answer.
+        done_reason: ``stop``; ``length`` where the token limit cut the answer; ``aborted`` where
+            the server stopped the model before it was done.
         prompt_tokens: tokens of the whole prompt, cached ones included; None where not reported.
         reply_tokens: tokens generated; None where not reported.
         seconds: wall time of the request as the backend saw it.
@@ -161,7 +162,8 @@ class Attempt:
 
     Attributes:
         request: what was asked.
-        reply: what was answered, if anything was.
+        reply: what was answered, if anything was; with the reason ``generation_stopped`` the part
+            that had come.
         seconds: how long it took.
         reason: what was wrong, or None.
         detail: the same in words.

@@ -47,8 +47,21 @@ FailureReason = Literal[
     "model_not_found",
     "invalid_response",
     "context_overflow",
+    "generation_stopped",
 ]
-"""Why a model call failed."""
+"""Why a model call failed.
+
+- ``timeout``: no reply in time.
+- ``connection_error``: no server, or the connection broke.
+- ``rate_limited``: HTTP 429.
+- ``server_error``: HTTP 5xx, or an answer that is not of the protocol's form.
+- ``client_error``: the server does not accept the request.
+- ``model_not_found``: the server does not have the model.
+- ``invalid_response``: the reply is not what was asked for.
+- ``context_overflow``: the prompt does not fit the context window.
+- ``generation_stopped``: the server stopped the model before it was done, as Ollama does with one
+  that repeats itself; the text so far is kept as the attempt's reply.
+"""
 
 
 class LabError(Exception):
@@ -113,6 +126,7 @@ class BackendError(LabError):
         retry: whether the same request may succeed a moment later.
         rejected: the reply, if it had the right form but its content was refused.
         retry_after_s: how long to wait before trying again, seconds, where the server says so.
+        reply: the ``ChatReply`` so far, where the server stopped the model before it was done.
     """
 
     def __init__(
@@ -124,9 +138,11 @@ class BackendError(LabError):
         retry: bool = False,
         rejected: BaseModel | None = None,
         retry_after_s: float | None = None,
+        reply: Any = None,
     ) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
+        self.reply = reply
         self.reason: FailureReason = reason
         self.status_code = status_code
         self.retry = retry

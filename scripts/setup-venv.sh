@@ -2,9 +2,11 @@
 # Makes .venv and installs the project into it. The Makefile calls this; people need not.
 #
 #   scripts/setup-venv.sh install STAMP EXTRAS   make .venv if needed, install, touch .venv/.ready-STAMP
+#   scripts/setup-venv.sh fill EXTRAS MODEL...   fill the folder $TO with what a machine without a network needs
 #   scripts/setup-venv.sh python                 print the Python that would be used
 #
 # PYTHON=/path/to/python chooses the interpreter; otherwise the first good one of the list below.
+# FROM=/path/to/folder installs from a folder that "fill" has filled, without a network.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -86,14 +88,57 @@ ensure_venv() {
     trap - EXIT INT TERM HUP
 }
 
+# What wheels are made for.
+this_machine() {
+    .venv/bin/python -c 'import platform as p; print("Python", ".".join(p.python_version_tuple()[:2]), "on", p.system(), p.machine())'
+}
+
+# Runs pip; where it fails, its message is shown, and whether that is the network's fault.
+pip() {
+    if .venv/bin/python -m pip --disable-pip-version-check "$@" 2>.venv/.pip.log; then
+        cat .venv/.pip.log >&2
+        return 0
+    fi
+    cat .venv/.pip.log >&2
+    say ''
+    say 'pip failed; its message is above.'
+    case $(cat .venv/.pip.log) in
+        *'connection broken'* | *ConnectionError* | *ProxyError* | *'timed out'*)
+            say 'It could not reach its package index. With a network, run the same command again: it continues from here.'
+            say 'For a machine without one, see "Without a network" in notebooks/README.md.'
+            ;;
+    esac
+    return 1
+}
+
+# Installs from the folder $FROM alone: no index, and no links that the user has set for pip.
+install_from_folder() {
+    wheels=$FROM/wheels
+    if [ ! -d "$wheels" ]; then
+        say "There is no folder $wheels. Name one that 'make offline TO=...' has filled on a machine with a network."
+        return 1
+    fi
+    pip install --quiet --no-index --find-links "$wheels" --editable ".[$1]" || {
+        say "$wheels has packages for:"
+        cat "$FROM/made-for.txt" >&2 || true
+        say "This is: $(this_machine). They are for 'make demo' and 'make lab' of the project as it was then."
+        say "If they do not fit, fill the folder on a machine like this one: make offline TO=..."
+        return 1
+    }
+    for file in "$FROM"/models/*.gguf; do
+        [ -f "$file" ] || continue
+        name=${file##*/}
+        .venv/bin/llmsim-lab model get "${name%.gguf}" --source file --file "$file"
+    done
+}
+
 install() {
     ensure_venv
     say "Installing llmsim_lab[$2] into .venv; the first time this takes a minute or two ..."
-    if ! .venv/bin/python -m pip --disable-pip-version-check install --quiet --editable ".[$2]"; then
-        say ''
-        say 'The packages could not be installed; the message of pip is above.'
-        say 'If there was no network, run the same command again later: it goes on from here.'
-        exit 1
+    if [ -n "${FROM:-}" ]; then
+        install_from_folder "$2"
+    else
+        pip install --quiet --editable ".[$2]"
     fi
     pwd -P >.venv/.folder
     # Each set holds the ones before it.
@@ -103,11 +148,53 @@ install() {
     done
 }
 
+fill() {
+    extras=$1
+    shift
+    if [ -z "${TO:-}" ]; then
+        say 'Name the folder to fill: make offline TO="/path/to/folder"'
+        return 1
+    fi
+    mkdir -p "$TO/wheels" "$TO/models"
+    say "Filling $TO with the packages of llmsim_lab[$extras] ..."
+    # An editable install builds with hatchling and editables, which pip fetches too.
+    pip wheel --quiet --wheel-dir "$TO/wheels" ".[$extras]" hatchling editables
+    rm -f "$TO"/wheels/llmsim_lab-*.whl
+    machine=$(this_machine)
+    touch "$TO/made-for.txt"
+    case $(cat "$TO/made-for.txt") in
+        *"$machine"*) ;;
+        *) printf '%s\n' "$machine" >>"$TO/made-for.txt" ;;
+    esac
+    for model in "$@"; do
+        say "Copying the weights of $model ..."
+        .venv/bin/python - "$model" "$TO/models/$model.gguf" <<'END'
+import shutil
+import sys
+
+from llmsim_lab.errors import LabError
+from llmsim_lab.llm.embedded import get_model, rich_progress
+
+try:
+    with rich_progress() as progress:
+        weights = get_model(sys.argv[1], progress=progress)
+    shutil.copyfile(weights, sys.argv[2])
+except (LabError, OSError) as error:
+    sys.exit(str(error))
+END
+    done
+    say "Done. On a machine like this one ($machine), without a network: make lab FROM=\"$TO\""
+}
+
 case "${1:-}" in
     install) install "$2" "$3" ;;
+    fill)
+        shift
+        fill "$@"
+        ;;
     python) find_python && printf '%s\n' "$python" ;;
     *)
-        say "usage: $0 install STAMP EXTRAS | python"
+        say "usage: $0 install STAMP EXTRAS | fill EXTRAS MODEL... | python"
         exit 2
         ;;
 esac

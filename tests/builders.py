@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import time
 from typing import Any
+
+import pytest
 
 from llmsim_lab.calls import ChatRequest
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
@@ -28,6 +32,7 @@ __all__ = [
     "policy",
     "rate_update",
     "requests_of",
+    "second_by_second",
     "verdict",
 ]
 
@@ -114,3 +119,9 @@ def make_simulation(
 ) -> Simulation:
     """A run of model-driven nations on scripted replies."""
     return Simulation(SimulationConfig(nations=names, **config), llm_client=make_client(replies))
+
+
+def second_by_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let one second pass between two looks at the clock, so that durations are whole and known."""
+    looks = itertools.count(1_000_000.0)
+    monkeypatch.setattr(time, "perf_counter", lambda: next(looks))

@@ -7,12 +7,15 @@ are not watched: the embedded model is fetched and run by some.
 from __future__ import annotations
 
 import ipaddress
+import json
 import os
+import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +24,10 @@ import pytest
 
 REPO = Path(__file__).resolve().parents[1]
 OLLAMA_PORT = 11434
-MODEL_VARIABLES = ("OLLAMA_HOST", "OLLAMA_NUM_PARALLEL", "LLMSIM_MODEL")
+MODEL_VARIABLES = ("OLLAMA_HOST", "OLLAMA_NUM_PARALLEL", "LLMSIM_MODEL", "LLMSIM_PROGRESS")
 
 os.environ["MPLBACKEND"] = "Agg"
+os.environ.pop("COLUMNS", None)  # set in pytest-xdist's workers; rich keeps what it finds
 
 
 # Tests that run only when asked for by their marker
@@ -32,7 +36,10 @@ os.environ["MPLBACKEND"] = "Agg"
 LEFT_OUT = {
     "live": "live tests: left out, they need a real model server (run them with -m live)",
     "browser": "browser tests: left out, they need Chromium (run them with make check-browser)",
+    "process": "process tests: left out, they start programs or take long (run them with "
+    "make check-process; make check and CI do)",
 }
+LEFT_OUT_TIMEOUT_S = 300
 
 
 def _asked(config: pytest.Config, marker: str) -> bool:
@@ -47,6 +54,9 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 @pytest.hookimpl(trylast=True)  # the markers that folders put on their tests must be there
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if any(map(item.get_closest_marker, LEFT_OUT)):
+            item.add_marker(pytest.mark.timeout(LEFT_OUT_TIMEOUT_S))
     markers = [marker for marker in LEFT_OUT if not _asked(config, marker)]
     left_out = [item for item in items if any(map(item.get_closest_marker, markers))]
     if left_out:
@@ -62,6 +72,7 @@ class Watch:
 
     running = False
     live = False
+    process = False
     faults: list[str] = []  # noqa: RUF012 - one watch per process, shared on purpose
 
 
@@ -154,7 +165,11 @@ def _may_write(path: Path) -> bool:
 
 
 def _on_audit_event(event: str, args: tuple[Any, ...]) -> None:
-    if not Watch.running or event not in ("open", "os.mkdir", "sqlite3.connect"):
+    if not Watch.running:
+        return
+    if event == "subprocess.Popen" and not Watch.process:
+        _check_program(os.fsdecode(args[0]))
+    if event not in ("open", "os.mkdir", "sqlite3.connect"):
         return
     target = args[0]
     if event == "open" and not (isinstance(args[2], int) and args[2] & _WRITE_FLAGS):
@@ -169,6 +184,15 @@ def _on_audit_event(event: str, args: tuple[Any, ...]) -> None:
         Watch.faults.append(
             f"{event} wrote to {path}; tests write to tmp_path only (pass it on, "
             "or use monkeypatch.chdir(tmp_path))"
+        )
+
+
+def _check_program(program: str) -> None:
+    path = Path(program)
+    if path.name.startswith("python") or path.parent == Path(sys.executable).parent:
+        Watch.faults.append(
+            f"{program} was started; a test that starts an interpreter takes seconds: mark it "
+            "pytest.mark.process, or call the function itself"
         )
 
 
@@ -187,8 +211,70 @@ def _isolated(request: pytest.FixtureRequest) -> Iterator[None]:
             for name in ("NO_PROXY", "no_proxy"):
                 patch.setenv(name, f"{os.environ.get(name, '')},127.0.0.1,localhost")
         Watch.live, Watch.running = live, True
+        Watch.process = any(map(request.node.get_closest_marker, LEFT_OUT))
         yield
         Watch.live, Watch.running = False, False
     faults, Watch.faults = Watch.faults, []
     if faults:
         pytest.fail("\n".join(dict.fromkeys(faults)), pytrace=False)
+
+
+# What several folders' tests need
+
+
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Let Ctrl-C raise, even where the tests were started with it ignored (by nohup, by ``&``)."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+_RUN_CODE = """
+import contextlib, io, json, sys
+for line in sys.stdin:
+    code, sys.argv[1:] = json.loads(line)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(code, "the test's code", "exec"), {"__name__": "__main__"})
+    print(json.dumps(printed.getvalue()), flush=True)
+"""
+
+
+@pytest.fixture(scope="session")
+def under_two_hash_seeds() -> Iterator[Callable[..., list[str]]]:
+    """Run code with arguments in two interpreters that hash differently; gives what each printed.
+
+    They are started once a session, and have the tests' folder on their path.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(REPO / "tests"))
+        patch.setenv("PYTHONIOENCODING", "utf-8")
+        for name in MODEL_VARIABLES:
+            patch.delenv(name, raising=False)
+        interpreters = []
+        for seed in ("1", "4711"):
+            patch.setenv("PYTHONHASHSEED", seed)
+            interpreters.append(
+                subprocess.Popen(
+                    [sys.executable, "-W", "error", "-c", _RUN_CODE],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    encoding="utf-8",
+                )
+            )
+
+    def run(code: str, *arguments: object) -> list[str]:
+        job = json.dumps([code, [str(argument) for argument in arguments]])
+        for interpreter in interpreters:
+            assert interpreter.stdin
+            interpreter.stdin.write(f"{job}\n")
+            interpreter.stdin.flush()
+        answers = [interpreter.stdout.readline() for interpreter in interpreters]  # type: ignore[union-attr]
+        assert all(answers), [interpreter.communicate()[1] for interpreter in interpreters]
+        return [json.loads(answer) for answer in answers]
+
+    yield run
+    for interpreter in interpreters:
+        interpreter.communicate()

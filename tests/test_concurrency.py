@@ -169,6 +169,7 @@ def sigint_after(started: threading.Event) -> Iterator[None]:
         thread.join()
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_an_interrupt_stops_the_work_before_it_is_raised() -> None:
     started, stopped = threading.Event(), threading.Event()
 
@@ -209,6 +210,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), run_sync(give(2)))
 """
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_forked_process_gets_a_loop_of_its_own() -> None:
     done = subprocess.run(
@@ -217,6 +219,7 @@ def test_a_forked_process_gets_a_loop_of_its_own() -> None:
     assert (done.stdout.strip(), done.stderr) == ("7 2", "")
 
 
+@pytest.mark.process
 def test_a_program_that_used_the_loop_ends_quietly() -> None:
     code = "import asyncio; from llmsim_lab.concurrency import run_sync; run_sync(asyncio.sleep(0))"
     done = subprocess.run(

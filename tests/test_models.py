@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import pickle
+import pkgutil
+from dataclasses import FrozenInstanceError, fields, is_dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -11,6 +14,7 @@ import pytest
 from builders import make_action, make_client, make_simulation, make_state, policy
 from pydantic import BaseModel, Field, ValidationError
 
+import llmsim_lab
 from llmsim_lab.agents import NationAgent
 from llmsim_lab.models import (
     Action,
@@ -247,3 +251,17 @@ def test_texts_are_bounded_where_asked_also_in_nested_models_and_lists() -> None
     assert step["required"] == ["why", "short"]
     assert schema["properties"]["note"]["anyOf"][0]["maxLength"] == 50
     assert "maxLength" not in str(reply_schema(Plan)["properties"])
+
+
+def test_no_value_that_users_are_given_can_be_changed_by_accident() -> None:
+    packages = [
+        importlib.import_module(f"llmsim_lab.{module.name}")
+        for module in pkgutil.iter_modules(llmsim_lab.__path__)
+    ]
+    exported = [getattr(package, name) for package in packages for name in package.__all__]
+    values = {each for each in exported if isinstance(each, type) and is_dataclass(each)}
+    assert len(values) > 50
+    for value in values:
+        for field in fields(value):
+            with pytest.raises(FrozenInstanceError):
+                setattr(object.__new__(value), field.name, 1)

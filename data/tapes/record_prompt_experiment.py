@@ -8,7 +8,6 @@ The states are those of run 1 on ``first_run.tape``, which is copied to the new 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import sys
 import tempfile
 from pathlib import Path
@@ -76,8 +75,8 @@ def main() -> None:
         path.unlink(missing_ok=True)
         experiment = begin(path, client)
     sys.stderr.write(f"{experiment.plan()}\n")
-    asyncio.run(
-        experiment.run(lambda now: sys.stderr.write(f"{now.done} of {now.total}: {now.latest}\n"))
+    experiment.run(
+        on_progress=lambda now: sys.stderr.write(f"{now.done} of {now.total}: {now.latest}\n")
     )
     if experiment.tape is not None:
         experiment.tape.close()

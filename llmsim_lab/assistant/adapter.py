@@ -6,7 +6,7 @@ import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, cast
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 from llmsim_lab.assistant.guard import as_llm_error
 from llmsim_lab.assistant.protocols import FunctionCall, LLMMessage, LLMResponse, ToolDeclaration
@@ -66,7 +66,7 @@ class OllamaAdapter:
         self.site = site
         self._calling = tool_calling
         self._has_none = False
-        self._has_none_in: WeakSet[Recorder] = WeakSet()
+        self._has_none_in: WeakKeyDictionary[Recorder, set[str | None]] = WeakKeyDictionary()
         self._wired: tuple[tuple[ToolDeclaration, ...], _Wire] = ((), ())
         self._schema: tuple[_Wire, Mapping[str, Any]] | None = None
 
@@ -119,13 +119,13 @@ class OllamaAdapter:
         wire, site = self._wire(tools), site or self.site
         if not wire or self._calling == "native":
             return await self._native(messages, wire, options, site)
-        if self._calling == "auto" and not self._knows_none():
+        if self._calling == "auto" and not self._knows_none(site):
             try:
                 return await self._native(messages, wire, options, site)
             except LLMFailureException as failure:
                 if _NO_TOOLS not in failure.detail:
                     raise
-            self._note_it_knows_none()
+            self._note_it_knows_none(site)
             log_event(
                 logger,
                 logging.INFO,
@@ -135,20 +135,23 @@ class OllamaAdapter:
             )
         return await self._by_schema(messages, wire, options, site)
 
-    def _knows_none(self) -> bool:
-        """Say whether the model was found to have no tool calls: in this run, if there is one.
+    def _knows_none(self, site: CallSite) -> bool:
+        """Return True if the model was found to have no tool calls: in this run, by this agent.
 
-        What an earlier run found out, a replay of this one would not know.
+        What an earlier run found out, a replay of this one would not know; and which of several
+        agents finds it out first depends on whose answer comes first.
         """
         recorder = scope().recorder
-        return self._has_none if recorder is None else recorder in self._has_none_in
+        if recorder is None:
+            return self._has_none
+        return site.agent in self._has_none_in.get(recorder, ())
 
-    def _note_it_knows_none(self) -> None:
+    def _note_it_knows_none(self, site: CallSite) -> None:
         recorder = scope().recorder
         if recorder is None:
             self._has_none = True
         else:
-            self._has_none_in.add(recorder)
+            self._has_none_in.setdefault(recorder, set()).add(site.agent)
 
     def get_tool_declarations(self, names: Sequence[str]) -> list[ToolDeclaration]:
         """Return the declarations of these tools, as far as the adapter was given them."""

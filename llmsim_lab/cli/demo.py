@@ -81,7 +81,8 @@ def recorded_demo(*, turns: int, model: str, out: Path, host: str | None) -> Non
     taped = recorded.turn
     console.print(
         f"Turns 1 to {taped}: a recording of {_names(recorded)} with {recording}, "
-        f"replayed in {seconds:.1f} s; no model was asked.",
+        f"replayed in {seconds:.1f} s; no model was asked. That model is for trying the tool: read "
+        "no economics into its rates.",
         soft_wrap=True,
     )
     simulation, failure = recorded, None

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import psutil
 from rich.table import Table
 
-from llmsim_lab.cli.output import console
+from llmsim_lab.cli.output import console, literal
 from llmsim_lab.concurrency import run_sync
-from llmsim_lab.errors import LabError
+from llmsim_lab.errors import BackendError, LabError
 from llmsim_lab.llm import LLMClient, LLMConfig, connect
 from llmsim_lab.llm.embedded import installed_models, runtime_installed
-from llmsim_lab.llm.ollama.models import probe
+from llmsim_lab.llm.ollama.models import SUGGESTED_MODEL, look
 from llmsim_lab.llm.ollama.wire import parse_host
 from llmsim_lab.models import PolicyDecision
 from llmsim_lab.prompts import Prompt
@@ -48,11 +48,7 @@ def doctor(*, model: str | None, host: str | None) -> int:
         table.add_column(heading, overflow="fold")
     for row in findings:
         table.add_row(
-            row.backend,
-            row.model,
-            row.context,
-            row.answer,
-            row.speed,
+            *map(literal, (row.backend, row.model, row.context, row.answer, row.speed)),
             style="" if row.works or row.answer == "(not asked)" else "yellow",
         )
     console.print(table)
@@ -81,14 +77,15 @@ def _choice(host: str | None) -> str:
 
 def _ollama(host: str | None) -> list[_Finding]:
     where = parse_host(host)
-    found = probe(host)
-    if found is None:
-        return [_Finding(backend=f"Ollama at {where}", answer="does not answer: 'ollama serve'?")]
+    try:
+        found = look(host)
+    except BackendError as error:
+        return [_Finding(backend=f"Ollama at {where}", answer=clip(str(error), 300))]
     if found.model is None:
         return [
             _Finding(
                 backend=f"Ollama {found.version} at {where}",
-                answer="has no model that can chat: 'ollama pull llama3.2'",
+                answer=f"has no model that can chat: 'ollama pull {SUGGESTED_MODEL}'",
             )
         ]
     others = [

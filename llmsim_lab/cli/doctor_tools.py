@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from llmsim_lab.cli.output import console
+from llmsim_lab.cli.output import console, literal
 from llmsim_lab.concurrency import run_sync
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient, LLMConfig, connect
@@ -67,10 +67,10 @@ def _table(evaluation: Evaluation) -> Table:
         right = _is_right(row)
         safe = {True: "yes", False: "NO", None: ""}[row.safe]
         table.add_row(
-            row.id,
+            literal(row.id),
             row.expected.value,
             "no answer" if row.failed else row.decided.value,
-            ", ".join(row.tools),
+            literal(", ".join(row.tools)),
             "yes" if right else "no",
             safe,
             f"{row.seconds:.1f}",

@@ -18,12 +18,11 @@ __all__ = ["seat_people"]
 _one_at_a_time = threading.Lock()
 
 
-def seat_people(simulation: object) -> bool:
-    """Let people of a run, if it has any, be asked on the terminal; returns whether it does."""
+def seat_people(simulation: object) -> None:
+    """Let people of a run, if it has any, be asked on the terminal."""
     people = people_in(simulation) if isinstance(simulation, Simulation) else []
     for agent in people:
         agent.person.ask = _ask
-    return bool(people)
 
 
 def _ask(question: Question) -> Mapping[str, Any]:

@@ -161,8 +161,11 @@ class CrisisSimulation(Run[CrisisState, CrisisTurn, CrisisConfig, CrisisInterven
             reasoning=record.reasoning,
         )
 
-    async def step(self) -> CrisisTurn:
+    async def step(self, *, progress: bool = True) -> CrisisTurn:
         """Play one step and return its record.
+
+        Args:
+            progress: whether a line says what is waited for, if it takes long; see ``arun``.
 
         Raises:
             LLMFailureException: the engine's model failed, or an agent's cannot be reached.
@@ -176,7 +179,7 @@ class CrisisSimulation(Run[CrisisState, CrisisTurn, CrisisConfig, CrisisInterven
                 "or fork the run to go on with these"
             )
         try:
-            return await super().step()
+            return await super().step(progress=progress)
         except TapeError as error:
             if self.module_changes:
                 raise type(error)(f"{error}. Mind that {self.module_changes}") from error

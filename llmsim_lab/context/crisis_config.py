@@ -73,6 +73,11 @@ class CrisisConfig(RunConfig):
             self.agents == "llm" and any(name not in self.scripts for name in self.scenario.agents)
         )
 
+    @property
+    def seed_idle(self) -> str:
+        """Why ``seed`` changes nothing: a crisis draws nothing."""
+        return "nothing in a crisis is drawn at random but what the model says"
+
     def by_rules(self) -> CrisisConfig:
         """Return the same without any model: the baseline."""
         return self.model_copy(update={"agents": "rule", "engine": "rule"})

@@ -27,7 +27,7 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-FORGIVEN: tuple[FailureReason, ...] = ("invalid_response", "timeout")
+FORGIVEN: tuple[FailureReason, ...] = ("invalid_response", "generation_stopped", "timeout")
 """Failures of one agent's call that do not stop the step: the agent says nothing, loudly."""
 
 
@@ -83,9 +83,10 @@ class LLMCrisisAgent:
     async def respond(self, prompt: str, *, step_number: int) -> Deed:
         """Ask the model.
 
-        An answer that stays invalid after the one retry, or does not come in time, makes the agent
-        say nothing, with a WARNING and status ``failed``. So does one to the lookup's own questions
-        before: the agent is then not asked what it does, and the WARNING says so.
+        An answer that stays invalid after the one retry, is stopped twice because the model repeats
+        itself, or does not come in time, makes the agent say nothing, with a WARNING and status
+        ``failed``. So does one to the lookup's own questions before: the agent is then not asked
+        what it does, and the WARNING says so.
 
         Raises:
             LLMFailureException: the model cannot be reached, or refuses the request.

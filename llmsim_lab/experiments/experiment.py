@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llmsim_lab.checks import whole_number
+from llmsim_lab.concurrency import run_sync
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.experiments import keeping
 from llmsim_lab.experiments.bench import Bench, Sample
@@ -22,13 +23,16 @@ from llmsim_lab.experiments.setup import (
     check_rendering,
     config_of,
     prompts_of,
+    run_on,
     seed_of,
+    source_of,
     turns_of,
 )
 from llmsim_lab.experiments.statistics import Outcome
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.llm.scope import Recorder
 from llmsim_lab.logs import log_event
+from llmsim_lab.runs.progress import progress_line
 from llmsim_lab.simulation import Simulation, Turn, load
 
 if TYPE_CHECKING:
@@ -52,7 +56,8 @@ class PromptExperiment(Results):
     says.
 
     Args:
-        run: the run: a simulation, a tape, or a tape's file, which is opened for reading only.
+        source: the run: a simulation, a tape, or a tape's file, which is opened for reading only.
+        run: for a tape, the run's number; needed where the tape holds several.
         variants: prompts by name, two or more; a text is an edited prompt, None stands for the
             prompt as the run used it.
         component: ``agent`` (all that read prompts), ``agent:NAME``, ``validator`` or ``engine``.
@@ -68,13 +73,15 @@ class PromptExperiment(Results):
             that as many of them say less; the intervals take it into account.
 
     Raises:
-        ConfigError: a variant's slots are not the component's, or an argument is wrong.
+        ConfigError: a variant's slots are not the component's, an argument is wrong, or the tape
+            holds several runs and none is named; the message lists them.
     """
 
     def __init__(
         self,
-        run: Simulation | Tape | str | Path,
+        source: Simulation | Tape | str | Path,
         *,
+        run: int | None = None,
         variants: Mapping[str, Variant],
         component: str = "agent",
         turns: Sequence[int] | None = None,
@@ -86,7 +93,7 @@ class PromptExperiment(Results):
         shared_seeds: bool = False,
     ) -> None:
         self.shared_seeds = shared_seeds
-        self.simulation = run if isinstance(run, Simulation) else load(run)
+        self.simulation = _simulation_of(source, run)
         self.bench = Bench(self.simulation, component, only_component=only_component)
         self.variants = prompts_of(variants, self.bench)
         self.turns = turns_of(turns, self.bench)
@@ -100,6 +107,11 @@ class PromptExperiment(Results):
         self.run_id: int | None = None
         self._loaded = 0
         self._running = False
+
+    @property
+    def source(self) -> str:
+        """The run whose turns are played again, in words: its number, its name, its tape."""
+        return source_of(self.simulation)
 
     @property
     def component(self) -> str:
@@ -152,13 +164,22 @@ class PromptExperiment(Results):
         left = self.schedule[len(self.played) :]
         return plan_of(self.bench, left, done=len(self.played), storage=self.storage)
 
-    async def run(self, on_progress: Callable[[Progress], object] | None = None) -> pd.DataFrame:
+    def run(
+        self, *, on_progress: Callable[[Progress], object] | None = None, progress: bool = True
+    ) -> pd.DataFrame:
+        """Do what ``arun`` does from plain code: in a script, or in a notebook cell."""
+        return run_sync(self.arun(on_progress=on_progress, progress=progress))
+
+    async def arun(
+        self, *, on_progress: Callable[[Progress], object] | None = None, progress: bool = True
+    ) -> pd.DataFrame:
         """Play what is left to be played, and return all results as ``frame`` does.
 
-        Cancel it to stop: the samples played are kept, and ``run`` goes on with the next.
+        Cancel it to stop: the samples played are kept, and the next call continues after them.
 
         Args:
             on_progress: called after each sample; may be async.
+            progress: whether a line says how far it is, as it does while a simulation runs.
 
         Raises:
             ConfigError: there is no model, or a run of this experiment is under way.
@@ -173,15 +194,20 @@ class PromptExperiment(Results):
         if self._running:
             raise ConfigError("this experiment is running; wait for it, or cancel it")
         self._running = True
+        schedule = self.schedule
         try:
-            await play_all(
-                self.schedule,
-                self.played,
-                play=partial(self._play, client=self.llm_client),
-                client=self.llm_client,
-                taping=self._begin(),
-                on_progress=on_progress,
-            )
+            async with progress_line(
+                "sample", number=len(self.played) + 1, last=len(schedule), shown=progress
+            ) as advance:
+                await play_all(
+                    schedule,
+                    self.played,
+                    play=partial(self._play, client=self.llm_client),
+                    client=self.llm_client,
+                    taping=self._begin(),
+                    on_progress=on_progress,
+                    advance=advance,
+                )
         finally:
             self._running = False
         return self.frame
@@ -240,8 +266,8 @@ class PromptExperiment(Results):
         experiment._loaded = len(experiment.played)
         return experiment
 
-    async def replay(self) -> pd.DataFrame:
-        """Play all recorded samples again from the tape alone, and hold each against its record.
+    def replay(self) -> pd.DataFrame:
+        """Play all recorded samples again from the tape alone, and compare each with its record.
 
         Returns:
             The results, as ``frame`` does.
@@ -254,12 +280,14 @@ class PromptExperiment(Results):
         if tape is None or self.run_id is None:
             raise TapeError("this experiment is on no tape; there is nothing to replay")
         nobody = LLMClient(self.config, keeping.NoModel())
-        self.played = await keeping.replayed(
-            self.simulation,
-            tape,
-            self.run_id,
-            self.played,
-            play=partial(self._play, client=nobody),
+        self.played = run_sync(
+            keeping.replayed(
+                self.simulation,
+                tape,
+                self.run_id,
+                self.played,
+                play=partial(self._play, client=nobody),
+            )
         )
         return self.frame
 
@@ -295,4 +323,16 @@ class PromptExperiment(Results):
     def __repr__(self) -> str:
         names = " / ".join(self.variants)
         done, total = len(self.played), len(self.schedule)
-        return f"<PromptExperiment on {self.component}: {names}, {done} of {total} samples played>"
+        return (
+            f"<PromptExperiment on {self.component} of {self.source}: {names}, {done} of {total} "
+            "samples played>"
+        )
+
+
+def _simulation_of(source: Simulation | Tape | str | Path, run: int | None) -> Simulation:
+    if isinstance(source, Simulation):
+        if run is not None:
+            raise ConfigError(f"run={run} goes with a tape; a simulation is one run already")
+        return source
+    tape = source if isinstance(source, Tape) else Tape(source, read_only=True)
+    return load(tape, run_on(tape, run))

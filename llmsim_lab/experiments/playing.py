@@ -28,6 +28,7 @@ async def play_all(
     client: LLMClient,
     taping: Recording | None,
     on_progress: Callable[[Progress], object] | None,
+    advance: Callable[[], object],
 ) -> None:
     """Play what is left of a schedule, and note on the tape how that ended.
 
@@ -38,6 +39,7 @@ async def play_all(
         client: the model; a tape holds it against the one recorded.
         taping: what records the samples; it is closed in the end.
         on_progress: called after each sample; may be async.
+        advance: likewise, without being told how far it is.
     """
     outcome = "interrupted"
     try:
@@ -46,6 +48,7 @@ async def play_all(
         for sample in schedule[len(played) :]:
             turn = await _whole(sample, play, taping)
             played.append((sample, turn))
+            advance()
             if on_progress is not None:
                 heard = on_progress(_progress(played, len(schedule)))
                 if isawaitable(heard):

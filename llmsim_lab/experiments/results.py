@@ -23,14 +23,24 @@ UNITS: dict[Outcome, tuple[str, str]] = {
 }
 """What each outcome is called, and the unit of its differences."""
 
+_ALPHA = 0.05
+"""What a p-value is compared with: 1 minus the intervals' level."""
+
 
 class Results(ABC):
     """The views of a finished or stopped experiment; each is computed from ``frame``."""
+
+    _known: tuple[pd.DataFrame, list[Difference], list[Noise]] | None = None
 
     @property
     @abstractmethod
     def frame(self) -> pd.DataFrame:
         """All results so far, one row a decision."""
+
+    @property
+    @abstractmethod
+    def source(self) -> str:
+        """The run that the results are of, in words."""
 
     @property
     @abstractmethod
@@ -45,25 +55,29 @@ class Results(ABC):
     @property
     def differences(self) -> list[Difference]:
         """How each variant differs from the first, by outcome."""
-        frame = self.frame
-        return [
-            difference
-            for outcome in self.outcomes
-            for difference in differences(frame, outcome, self.names)
-        ]
+        return list(self._statistics()[0])
 
     @property
     def noise(self) -> list[Noise]:
         """Each variant's noise floor, by outcome."""
-        frame = self.frame
-        return [n for outcome in self.outcomes for n in noise(frame, outcome, self.names)]
+        return list(self._statistics()[1])
+
+    def _statistics(self) -> tuple[list[Difference], list[Noise]]:
+        # Tables, sentences and charts each ask, and the answer takes some 60 ms.
+        frame, known = self.frame, self._known
+        if known is None or not known[0].equals(frame):
+            found = [d for name in self.outcomes for d in differences(frame, name, self.names)]
+            floors = [n for name in self.outcomes for n in noise(frame, name, self.names)]
+            self._known = known = frame, found, floors
+        return known[1:]
 
     @property
     def summary(self) -> pd.DataFrame:
         """One row an outcome and variant: the difference from the first, beside the noise floors.
 
-        Columns: those of ``Difference``, with ``noise_floor``, the larger of the two variants', and
-        ``beyond_noise``, whether the difference is larger than that; None where one is not known.
+        Columns: those of ``Difference``, and ``noise_floor``, the larger of the two variants' or
+        None where one is not known. The floor is about two single samples, the estimate about a
+        mean.
         """
         import pandas as pd
 
@@ -74,10 +88,7 @@ class Results(ABC):
             known = [floors[difference.outcome, name] for name in names]
             floor = max((value for value in known if value is not None), default=None)
             floor = None if None in known else floor
-            beyond = None
-            if floor is not None and difference.estimate is not None:
-                beyond = abs(difference.estimate) > floor
-            rows.append(asdict(difference) | {"noise_floor": floor, "beyond_noise": beyond})
+            rows.append(asdict(difference) | {"noise_floor": floor})
         order = ["outcome", "variant", "reference", "estimate", "low", "high", "noise_floor"]
         frame = pd.DataFrame(rows)
         return frame[[*order, *(name for name in frame.columns if name not in order)]]
@@ -106,7 +117,7 @@ class Results(ABC):
 
     @property
     def verdicts(self) -> list[str]:
-        """One sentence an outcome and variant: the difference, its interval, the noise, n."""
+        """What each difference amounts to: its interval and p-value, how many pairs, the noise."""
         floors = {(n.outcome, n.variant): n for n in self.noise}
         return [
             verdict(d, floors[d.outcome, d.reference], floors[d.outcome, d.variant])
@@ -123,7 +134,7 @@ def verdict(difference: Difference, reference: Noise, variant: Noise) -> str:
         variant: the other one's.
     """
     name, unit = UNITS[difference.outcome]
-    what = f"{name}, {difference.variant} less {difference.reference}"
+    what = f"{name}, {difference.variant} minus {difference.reference}"
     pairs = "1 pair" if difference.pairs == 1 else f"{difference.pairs} pairs"
     turns = "1 turn" if difference.turns == 1 else f"{difference.turns} turns"
     used = f"{pairs} of {turns} used, {difference.failed} failed"
@@ -131,23 +142,40 @@ def verdict(difference: Difference, reference: Noise, variant: Noise) -> str:
         return f"{what}: no number ({difference.note}); {used}."
     low, high = difference.low, difference.high
     text = (
-        f"{what}: {difference.estimate:+.2f} {unit}, 95 % interval {low:+.2f} to {high:+.2f} "
-        f"({difference.method}); {used}."
+        f"{what}: {difference.estimate:+.2f} {unit}, 95 % interval {low:+.2f} to {high:+.2f}"
+        f"{_p_values(difference)} ({difference.method}); {used}."
     )
     if low == high:
         text += " There is no variation at all between the pairs."
     elif low <= 0 <= high:
-        text += " The interval holds zero: this is no evidence of a difference."
+        text += " No evidence of a difference."
+    elif difference.p_holm is not None and difference.p_holm >= _ALPHA:
+        text += (
+            " Evidence of a difference by itself, but not once adjusted for the number of variants "
+            "compared."
+        )
     else:
-        text += " The interval does not hold zero."
+        text += " Evidence of a difference."
     if reference.floor is None or variant.floor is None:
         text += " The noise floor is not known: it takes two samples a turn."
     else:
-        size = "more" if abs(difference.estimate) > max(reference.floor, variant.floor) else "less"
-        if abs(difference.estimate) == max(reference.floor, variant.floor):
-            size = "no more"
         text += (
-            f" Two samples of one and the same prompt differ by {number(reference.floor)} and "
-            f"{number(variant.floor)} {unit} on average: the difference is {size} than that noise."
+            f" Two single samples of one prompt at one state differ by {number(reference.floor)} "
+            f"and {number(variant.floor)} {unit} on average; that is about one answer, not about "
+            "this mean."
         )
     return f"{text} Note: {difference.note}." if difference.note else text
+
+
+def _p_values(difference: Difference) -> str:
+    """Return the p-value, and the adjusted one where it differs; nothing without variation."""
+    if difference.p_value is None or difference.low == difference.high:
+        return ""
+    text = f", p {_p(difference.p_value)}"
+    if difference.p_holm is not None and difference.p_holm != difference.p_value:
+        text += f", for several variants (Holm) p {_p(difference.p_holm)}"
+    return text
+
+
+def _p(value: float) -> str:
+    return "< 0.001" if value < 0.001 else f"= {value:.3f}"

@@ -7,9 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from llmsim_lab.checks import real_number, whole_number
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.experiments.bench import Bench
-from llmsim_lab.llm import LLMClient, LLMConfig
+from llmsim_lab.llm import LLMClient, LLMConfig, Tape
+from llmsim_lab.llm.tape import RunInfo
 from llmsim_lab.prompts import Prompt
+from llmsim_lab.runs.registry import kind_name
 from llmsim_lab.simulation import Simulation
+from llmsim_lab.text import clip
 
 __all__ = [
     "Variant",
@@ -18,7 +21,9 @@ __all__ = [
     "config_of",
     "prompt_of",
     "prompts_of",
+    "run_on",
     "seed_of",
+    "source_of",
     "turn_numbers",
     "turns_of",
 ]
@@ -28,6 +33,63 @@ Variant = Prompt | str | None
 
 _THE_CLIENTS_OWN = ("model", "timeout_s", "retry_wait_s", "max_concurrency", "keep_alive")
 """Settings that say where and how patiently to ask, not what."""
+
+_MOST_RUNS = 20
+"""How many runs a message lists."""
+
+
+def run_on(tape: Tape, run: int | None) -> int:
+    """Return the number of the run to experiment on.
+
+    Args:
+        tape: the tape.
+        run: the run's number; may be left out where the tape holds one economic run.
+
+    Raises:
+        ConfigError: there are several, or none; the message lists them.
+        TapeError: there is no run of that number.
+    """
+    if run is not None:
+        return tape.run(run).id
+    infos = {info.id: info for info in tape.runs()}
+    there = [
+        info
+        for info in infos.values()
+        if info.verb != "experiment" and kind_name(info.manifest) == Simulation.kind
+    ]
+    if len(there) == 1:
+        return there[0].id
+    if not there:
+        raise ConfigError(
+            f"{tape.path} holds no run of the kind {Simulation.kind!r}, which a comparison of "
+            "prompts needs; PromptViewer shows the prompts of any"
+        )
+    listed = "; ".join(_in_words(info, infos) for info in there[:_MOST_RUNS])
+    more = f"; and {len(there) - _MOST_RUNS} more" if len(there) > _MOST_RUNS else ""
+    raise ConfigError(
+        f"{tape.path} holds {len(there)} runs, and a comparison of prompts is about one: "
+        f"{listed}{more}"
+    )
+
+
+def _in_words(info: RunInfo, others: Mapping[int, RunInfo]) -> str:
+    words = [f"{info.name!r:.80}", f"turns to {info.turns}"]
+    parent = others.get(info.parent or 0)
+    if parent is not None:
+        at = "" if info.fork_turn is None else f" at turn {info.fork_turn}"
+        mine, theirs = (each.manifest.get("prompts") or {} for each in (info, parent))
+        edited = [place for place in mine if place in theirs and mine[place] != theirs[place]]
+        other = f" with another prompt of {clip(', '.join(edited), 80)}" if edited else ""
+        words.append(f"a {info.verb} of run {parent.id}{at}{other}")
+    return f"run={info.id} ({', '.join(words)})"
+
+
+def source_of(simulation: Simulation) -> str:
+    """Return which run a simulation is, in words: its number, its name, its tape."""
+    name = f"{simulation.config.name!r:.80}"
+    if simulation.tape is None:
+        return f"{name}, which is on no tape"
+    return f"run {simulation.run_id} {name} of {simulation.tape.path.name}"
 
 
 def prompts_of(variants: Mapping[str, Variant], bench: Bench) -> dict[str, Prompt]:

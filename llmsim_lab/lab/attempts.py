@@ -128,12 +128,20 @@ class Attempts:
 
     @property
     def last(self) -> int:
-        """The number of the last turn that there is something of, whole or not."""
+        """The number of the last turn that there is something of, whole or not.
+
+        What the tape has of turns that a replay has yet to play is not this run's.
+        """
         tape, last = self.simulation.tape, self.simulation.turns[-1].number
         if tape is None:
             return last
+        # Only after the last turn that was recorded whole can there be one that broke off.
         run = self.simulation.run_id
-        [row] = tape.query("SELECT max(turn) AS turn FROM calls WHERE run = ?", (run,))
+        [row] = tape.query(
+            "SELECT max(turn) AS turn FROM calls WHERE run = ?"
+            " AND NOT EXISTS (SELECT 1 FROM turns WHERE run = ? AND turn > ?)",
+            (run, run, last),
+        )
         return max(last, row["turn"] or 0)
 
     def player(self, number: int) -> int | None:

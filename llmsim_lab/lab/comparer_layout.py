@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipywidgets as w
 
 from llmsim_lab.experiments.bench import Bench
+from llmsim_lab.experiments.setup import source_of
 from llmsim_lab.lab.choices import checkbox
 from llmsim_lab.lab.inputs import number_box, row
 from llmsim_lab.lab.variant_preview import VariantPreview
@@ -38,7 +39,8 @@ class ComparerLayout(LabWidget):
 
     def __init__(self, bench: Bench, *, turns: str, samples: int) -> None:
         super().__init__()
-        heading = w.HTML(f"<h3>Compare prompts of: {safe(bench.component)}</h3>")
+        source = safe(source_of(bench.simulation))
+        heading = w.HTML(f"<h3>Compare prompts of: {safe(bench.component)}</h3><p>On {source}</p>")
         self.editor_box = w.VBox()
         self.add_button = button("Add variant", tooltip="Add a copy of the last variant")
         self.difference_box = checkbox("Show what differs, word by word")

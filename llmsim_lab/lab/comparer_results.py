@@ -9,11 +9,12 @@ from markupsafe import Markup
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.experiments import PromptExperiment
 from llmsim_lab.experiments.bench import Bench
+from llmsim_lab.experiments.setup import source_of
 from llmsim_lab.lab.comparer_layout import ComparerLayout
 from llmsim_lab.lab.comparison_html import answers_html, charts_html, results_html, results_text
 from llmsim_lab.lab.variant_editor import VariantEditor, VariantList
 from llmsim_lab.lab.variant_preview import show
-from llmsim_lab.markup import join, pre, visible
+from llmsim_lab.markup import join, pre, safe, visible
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,9 +82,14 @@ class ComparerResults(ComparerLayout):
             raise ConfigError("nothing was played yet; click Run, or load a recorded experiment")
         return self.experiment
 
+    @property
+    def _heading(self) -> str:
+        source = source_of(self.bench.simulation)
+        return f"Prompts of {self.bench.component} compared, on {source}"
+
     def face_text(self) -> str:
         """Return variants, set-up and results as plain text."""
-        lines = [f"Prompts of {self.bench.component} compared"]
+        lines = [visible(self._heading)]
         for editor in self.editors:
             base = "the reference" if editor is self.editors[0] else "a variant"
             fault = f"; wrong: {editor.fault}" if editor.fault else ""
@@ -98,5 +104,5 @@ class ComparerResults(ComparerLayout):
         """Return the same as simple HTML; with results, their tables."""
         if self.experiment is None or not self.experiment.played:
             return pre(self.face_text())
-        heading = Markup("<p>{}</p>").format(f"Prompts of {self.bench.component} compared")
+        heading = Markup("<p>{}</p>").format(safe(self._heading))
         return join([heading, results_html(self.experiment), answers_html(self.experiment)])

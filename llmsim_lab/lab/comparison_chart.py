@@ -29,7 +29,8 @@ def difference_figure(results: Results, outcome: Outcome = "interest_rate") -> F
     """Draw how each variant differs from the first in one outcome.
 
     The small points are pairs of samples, the rings turns' means, the thick mark is the mean of
-    those with its 95 % interval; the grey band is the larger noise floor of the two variants.
+    those with its 95 % interval; the grey band is about the points: by how much two single samples
+    of one prompt differ on average, the larger of the two variants' noise floors.
 
     Args:
         results: an experiment.
@@ -72,7 +73,8 @@ def difference_figure(results: Results, outcome: Outcome = "interest_rate") -> F
     name, unit = UNITS[outcome]
     axes.set_xlabel(f"{name}: difference from {drawable(results.names[0], 24)}, {unit}")
     axes.set_title(
-        "orange: mean and 95 % interval · rings: turns · points: pairs · grey: noise floor",
+        "orange: mean and 95 % interval · rings: turns · points: pairs · "
+        "grey: noise floor of single samples",
         loc="left",
         fontsize="small",
     )
@@ -116,7 +118,9 @@ def alt_text(results: Results, outcome: Outcome) -> str:
 
 def chart_html(results: Results, outcome: Outcome) -> Markup:
     """Return the chart as an image with its numbers as alternative text."""
-    image = base64.b64encode(_png(difference_figure(results, outcome))).decode()
+    figure = difference_figure(results, outcome)
+    image = base64.b64encode(_png(figure)).decode()
     return Markup('<img style="max-width:100%" alt="{}" src="data:image/png;base64,{}">').format(
-        alt_text(results, outcome), image
+        figure.alt,  # type: ignore[attr-defined]
+        image,
     )

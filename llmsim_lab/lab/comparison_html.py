@@ -37,8 +37,9 @@ _HEADER = (
 
 def _caption(experiment: PromptExperiment) -> str:
     return (
-        f"Differences from {experiment.names[0]!r}, over pairs of the same turn and seed. Noise "
-        "floor: by how much two samples of one prompt differ."
+        f"Differences from {experiment.names[0]!r} in {experiment.source}, over pairs of the same "
+        "turn and seed. Noise floor: by how much two single samples of one prompt differ; a mean "
+        "over pairs is known better than that, as its interval says."
     )
 
 

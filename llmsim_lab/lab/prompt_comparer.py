@@ -14,7 +14,7 @@ from llmsim_lab.experiments import Progress, PromptExperiment, Variant
 from llmsim_lab.experiments.bench import Bench
 from llmsim_lab.experiments.keeping import asks_nobody
 from llmsim_lab.experiments.plan import duration, plan_of
-from llmsim_lab.experiments.setup import check_variants, config_of, seed_of, turn_numbers
+from llmsim_lab.experiments.setup import check_variants, config_of, run_on, seed_of, turn_numbers
 from llmsim_lab.lab.comparer_form import (
     done_text,
     draft_schedule,
@@ -48,7 +48,7 @@ class PromptComparer(ComparerResults):
     Args:
         source: a simulation, a tape, or a tape's file, which is opened for reading only.
         component: ``agent``, ``agent:NAME``, ``validator`` or ``engine``.
-        run: for a tape, the run's number; the latest if not given.
+        run: for a tape, the run's number; needed where the tape holds several.
         variants: prompts by name, to begin with: a ``Prompt``, a text, or None for the prompt as
             the run used it; that one and a copy of it if not given.
         turns: the turns to play again; at most four, spread over the run, if not given.
@@ -58,7 +58,8 @@ class PromptComparer(ComparerResults):
         temperature: of the model; as recorded if not given.
 
     Raises:
-        ConfigError: an argument is none of these, or the run has no such component.
+        ConfigError: an argument is none of these, the run has no such component, or the tape holds
+            several runs and none is named; the message lists them.
 
     Attributes:
         experiment: the one that was run last or loaded, if any.
@@ -82,6 +83,10 @@ class PromptComparer(ComparerResults):
         seed: int | None = None,
         temperature: float | None = None,
     ) -> None:
+        if isinstance(source, str | Path):
+            source = Tape(source, read_only=True)
+        if isinstance(source, Tape):
+            run = run_on(source, run)
         simulation = simulation_of(source, run=run)
         if not isinstance(simulation, Simulation):
             raise ConfigError(
@@ -294,7 +299,7 @@ class PromptComparer(ComparerResults):
     async def _play(self, experiment: PromptExperiment) -> None:
         clock = asyncio.ensure_future(self._tick(experiment))
         try:
-            await experiment.run(self._on_progress)
+            await experiment.arun(on_progress=self._on_progress)
         finally:
             clock.cancel()
 

@@ -318,9 +318,10 @@ class PromptViewer(ViewerLayout):
             reason = seen.chain.reasoning if seen.chain else ""
             return visible(f"{lines[0]}\n  reason: {clip(reason, _MOST_FACE_CHARS)}")
         lines += slot_lines(seen.attempt, self.provenance)
-        reply = seen.attempt.reply
-        came = f"reply: {reply.text}" if reply else f"fault: {seen.attempt.detail}"
-        return visible("\n".join([*lines, f"  {clip(came, _MOST_FACE_CHARS)}"]))
+        reply, fault = seen.attempt.reply, seen.attempt.detail
+        came = [f"fault: {fault}"] if seen.fault else []
+        came += [f"reply: {reply.text}"] if reply else []
+        return visible("\n".join([*lines, *(f"  {clip(one, _MOST_FACE_CHARS)}" for one in came)]))
 
     def face_html(self) -> Markup:
         """Return the prompt with its slots marked, their sources and the reply."""

@@ -47,7 +47,8 @@ _PANELS = 3
 class RateChart(LabWidget):
     """A chart of runs: interest rates large, the rest of the economy in small panels below.
 
-    It follows runs that are played, in whichever cell or widget, without drawing every turn. Turns
+    It is drawn when it is first shown, and follows runs that are played, in whichever cell or
+    widget, without drawing every turn. Its axis of turns goes to the last that is planned. Turns
     that a fork shares with its parent are drawn once; where it leaves is marked, and so is what was
     done from outside. For other simulations than the economic one the columns are those its
     ``series`` names.
@@ -135,8 +136,11 @@ class RateChart(LabWidget):
         self.controls = (self.controls_part.update, *self.export.buttons)
         self._drawing: Drawing | None = None
         self._png = b""
+        self._scene: Scene
+        self._drawn: Scene | None = None
         self._stale = True
-        self._shown_once = False
+        self._displayed = False
+        self._counted = False
         self._lock = threading.RLock()
         self._pace = Pace(self._redraw, self.worker.call)
         self._stops = [
@@ -144,9 +148,9 @@ class RateChart(LabWidget):
             for track in self._tracks
             if hasattr(track.simulation, "listen")
         ]
-        self.refresh()
         # From 0 on, the page counts where the chart is shown; nothing is drawn for nowhere.
         self._view_count = 0
+        self.refresh()
         self.observe(self._on_shown, names="_view_count")
         self.children = (
             *self.controls_part.rows(),
@@ -172,6 +176,16 @@ class RateChart(LabWidget):
     @property
     def scene(self) -> Scene:
         """What the chart shows now, as values."""
+        with self._lock:
+            self._up_to_date()
+            return self._scene
+
+    @property
+    def alt(self) -> str:
+        """What the picture shows, in words, with every run's latest values."""
+        return faces.alt_text(self._items, self.scene)
+
+    def _compose(self) -> Scene:
         parts = self.controls_part
         main = str(parts.main.value)
         chosen = [name for name, box in parts.panels.items() if box.value and name != main]
@@ -187,7 +201,7 @@ class RateChart(LabWidget):
         )
 
     def refresh(self, *, reread: bool = False) -> None:
-        """Draw the runs as they are now.
+        """Show the runs as they are now; the picture is drawn only where somebody sees it.
 
         Args:
             reread: whether to read tapes again, too.
@@ -197,25 +211,39 @@ class RateChart(LabWidget):
             for track in self._tracks:
                 if reread or track.simulation is not None:
                     track.update()
-            scene = self.scene
-            if self._drawing is None:
-                self._drawing = Drawing(scene, quick=True)
-                self._screen = Screen(self._drawing.figure)
-            else:
-                self._drawing.show(scene)
-            self._png = self._screen.png()
-            self.picture.value = str(_image(self._png, faces.alt_text(self._items, scene)))
-            self.remarks.value = str(faces.notes_html(scene))
+            self._scene = self._compose()
+            self.remarks.value = str(faces.notes_html(self._scene))
             self.remarks.layout.display = "" if self.remarks.value else "none"
             self._show_table()
             self.say(f"Up to turn {faces.last_turn(self._items)}.")
+            if self._seen:
+                self._draw()
+
+    @property
+    def _seen(self) -> bool:
+        """Whether somebody sees the picture: as the page says, once it has said anything."""
+        return self._view_count > 0 if self._counted else self._displayed
+
+    def _draw(self) -> None:
+        with self._lock:
+            self._up_to_date()
+            if self._drawn is self._scene:
+                return
+            if self._drawing is None:
+                self._drawing = Drawing(self._scene, quick=True)
+                self._screen = Screen(self._drawing.figure)
+            else:
+                self._drawing.show(self._scene)
+            self._png = self._screen.png()
+            self.picture.value = str(_image(self._png, faces.alt_text(self._items, self._scene)))
+            self._drawn = self._scene
 
     def _redraw(self) -> None:
         """Draw, and show in place what goes wrong, since nobody waits for it."""
-        if not self._stale or (self._shown_once and not self._view_count):
+        if not self._seen:
             return
         try:
-            self.refresh()
+            self._draw()
         except Exception as error:  # noqa: BLE001 - shown to the reader
             self._stale = True
             self.show_error(error)
@@ -230,7 +258,7 @@ class RateChart(LabWidget):
 
     def _on_shown(self, change: Any) -> None:
         if change["new"]:
-            self._shown_once = True
+            self._counted = True
             self.worker.call(self._redraw)
 
     async def _read_again(self) -> None:
@@ -260,7 +288,7 @@ class RateChart(LabWidget):
         first = min(track.turns[0] for track in self._tracks)
         self.table.back = min(self.table.back, (last - first) // _PAGE * _PAGE)
         html = faces.data_table(
-            self._items, self.scene.shown, last=last - self.table.back, turns=_PAGE
+            self._items, self._scene.shown, last=last - self.table.back, turns=_PAGE
         )
         self.table.show(html, turns=last - first)
 
@@ -271,8 +299,8 @@ class RateChart(LabWidget):
         """The chart as a new matplotlib figure, the caller's to change."""
         with self._lock:
             self._up_to_date()
-            figure = Drawing(self.scene).figure
-            figure.alt = faces.alt_text(self._items, self.scene)  # type: ignore[attr-defined]
+            figure = Drawing(self._scene).figure
+            figure.alt = self.alt  # type: ignore[attr-defined]
             return figure
 
     @property
@@ -317,23 +345,25 @@ class RateChart(LabWidget):
         upto = faces.last_turn(self._items)
         self.export.link.value = str(Markup("{}, up to turn {}").format(link, upto))
 
-    # --- the static face ---------------------------------------------------------------------
+    # --- the static view ---------------------------------------------------------------------
 
     def face_text(self) -> str:
         """Return first and latest values, the same for the same runs."""
         with self._lock:
             self._up_to_date()
-            return faces.summary_text(self._items, self.scene)
+            return faces.summary_text(self._items, self._scene)
 
     def face_html(self) -> Markup:
-        """Return first and latest values as a table, the same for the same runs."""
+        """Return the picture, and first and latest values as a table."""
         with self._lock:
             self._up_to_date()
-            return faces.summary_html(self._items, self.scene)
+            self._draw()
+            picture = _image(small_png(self._png), faces.alt_text(self._items, self._scene))
+            return picture + faces.summary_html(self._items, self._scene)
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
-        bundle = super()._repr_mimebundle_(**kwargs)
-        return bundle | {"image/png": base64.b64encode(small_png(self._png)).decode("ascii")}
+        self._displayed = True
+        return super()._repr_mimebundle_(**kwargs)
 
 
 def _asked(given: Any, ticked: bool) -> Any:

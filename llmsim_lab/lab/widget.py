@@ -1,13 +1,14 @@
-"""What all widgets of the lab share: a static face, work in the background, errors in place."""
+"""What all widgets of the lab share: a static view, work in the background, errors in place."""
 
 from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import ipywidgets as w
+from IPython.display import display
 from markupsafe import Markup
 
 from llmsim_lab.errors import ConfigError, LabError
@@ -22,6 +23,24 @@ __all__ = ["SETTLE_S", "LabWidget", "button", "settled"]
 
 SETTLE_S = 0.05
 """For how long fields must have stayed as they are before a click reads them."""
+
+_VIEW = "application/vnd.jupyter.widget-view+json"
+
+# A widget is shown as two outputs, itself and then its static view: of a single output JupyterLab
+# would show the widget only, and in a reopened notebook that its model was not found. The style
+# lets one of the two be seen. Behind a live widget it hides the static view. Before a static view
+# it hides what stands for a widget that is gone: a panel, or an element of the class
+# jupyter-widgets. An output is a jp-OutputArea-child in JupyterLab, Notebook 7, Voila and
+# nbconvert's pages, and an output_container in VS Code.
+_STYLE = Markup(
+    "<style>"
+    ":is(.jp-OutputArea-child,.output_container):has(.llmsim-live)"
+    "+:is(.jp-OutputArea-child,.output_container):has(.llmsim-static),"
+    ".jp-OutputArea-child:has(>.lm-Panel,.jupyter-widgets):not(:has(.llmsim-live))"
+    ":has(+.jp-OutputArea-child .llmsim-static)"
+    "{display:none}"
+    "</style>"
+)
 
 
 async def settled(*fields: w.ValueWidget) -> None:
@@ -55,7 +74,8 @@ class LabWidget(w.VBox):
     """Base of the lab's widgets.
 
     A widget shows a run and sends it commands; it holds no state of the run's. In a saved notebook,
-    where no widget lives, its static face is what is left: the same facts as plain text and HTML.
+    where no widget lives, its static view is what is left: the same facts as plain text and HTML,
+    as they were when it was displayed.
 
     Attributes:
         controls: what is disabled while work is under way; set by each widget.
@@ -81,6 +101,7 @@ class LabWidget(w.VBox):
         self._last_work: Work | None = None
         self.worker = Worker(on_begin=self._begin, on_end=self._end)
         super().__init__()
+        self.add_class("llmsim-live")
         self._built = True
 
     # --- what each widget says of itself ------------------------------------------------------
@@ -92,6 +113,19 @@ class LabWidget(w.VBox):
     def face_html(self) -> Markup:
         """Return what the widget shows, as simple HTML; the same for the same run."""
         return pre(self.face_text())
+
+    def _ipython_display_(self) -> None:
+        # Closing a widget puts None in the place of its method.
+        outputs = [bundle := type(self)._repr_mimebundle_(self)]
+        view = bundle.pop(_VIEW)
+        if self.comm is not None:
+            static = Markup('<div class="llmsim-static">{}</div>').format(
+                Markup(bundle["text/html"])
+            )
+            # With no second form at all, nbconvert warns that it cannot show the first output.
+            outputs = [{_VIEW: view, "text/html": ""}, bundle | {"text/html": str(_STYLE + static)}]
+        for output in outputs:
+            display(output, raw=True)  # type: ignore[no-untyped-call]
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
         bundle: dict[str, Any] = super()._repr_mimebundle_(**kwargs) or {}
@@ -193,11 +227,20 @@ class LabWidget(w.VBox):
             self._deafen = None
 
     def close(self) -> None:
-        """Take the widget from the page: it follows no run, and what it is at is stopped."""
+        """Take the widget from the page with all its parts, and stop what it is doing.
+
+        What it showed stays in the notebook as the static view.
+        """
         self.unfollow()
         if self._built:
             self.worker.stop()
+        parts = []
+        if self._built and self.comm is not None:
+            # Not every widget has a place for what it could say.
+            parts = [self.status, self.error, self.retry, *_parts(self), *_parts(self.retry)]
         super().close()
+        for part in parts:
+            part.close()
 
     # --- what is said in place ----------------------------------------------------------------
 
@@ -216,6 +259,15 @@ class LabWidget(w.VBox):
         """
         self.retry.layout.display = "" if error is not None and retry else "none"
         self.error.value = "" if error is None else str(_alert(error))
+
+
+def _parts(widget: w.Widget) -> Iterator[w.Widget]:
+    """Yield what a widget is made of: children, layouts and styles, and theirs."""
+    for value in widget.trait_values(sync=True).values():
+        for part in value if isinstance(value, tuple) else (value,):
+            if isinstance(part, w.Widget):
+                yield part
+                yield from _parts(part)
 
 
 def _alert(error: BaseException) -> Markup:

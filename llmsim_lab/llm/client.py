@@ -3,8 +3,14 @@
 What ``call_with_retry`` promises: the reply fits the response model, or an ``LLMFailureException``
 says why not. One retry, after a jittered wait, where it may help: after a timeout, a lost
 connection, status 429 or 5xx, and after an invalid reply, which the model is then shown together
-with the complaint. Never after another 4xx, nor where the server has said that the request itself
-is wrong.
+with the complaint, if both fit into the context window. Never after another 4xx, nor where the
+server has said that the request itself is wrong.
+
+A model that the server stopped because it repeats itself is told so and asked with another seed,
+which follows from the first one; without a seed the server draws anew.
+
+Where the server says how long to wait (``Retry-After``), the wait is at least that long, but never
+longer than ``timeout_s``. Where the caller will not wait that long, there is no retry.
 """
 
 from __future__ import annotations
@@ -34,8 +40,15 @@ from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
 from llmsim_lab.llm.config import LLMConfig
 from llmsim_lab.llm.extract import InvalidReply, parse_reply
 from llmsim_lab.llm.faults import as_backend_error
-from llmsim_lab.llm.outcomes import failure_of, invalid_fault, out_of_time, recorded_fault
-from llmsim_lab.llm.requests import first_request, repair_request
+from llmsim_lab.llm.outcomes import (
+    both_told,
+    failure_of,
+    invalid_fault,
+    no_time_to_retry,
+    out_of_time,
+    recorded_fault,
+)
+from llmsim_lab.llm.requests import first_request, second_request
 from llmsim_lab.llm.scope import CallLog, scope, seconds_left
 from llmsim_lab.models import Decision
 
@@ -197,10 +210,11 @@ class LLMClient:
         outcome = await self._attempt(request, read, history)
         repaired = False
         if isinstance(outcome, BackendError) and outcome.retry:
-            repaired = outcome.reason == "invalid_response"
-            request = repair_request(request, history[-1]) if repaired else request
-            request = replace(request, attempt=2)
-            outcome = await self._attempt(request, read, history)
+            first = outcome
+            request, repaired = second_request(request, history[-1], first)
+            outcome = await self._attempt(request, read, history, asked_wait=first.retry_after_s)
+            if isinstance(outcome, BackendError):
+                outcome = both_told(first, outcome, repaired=repaired)
         if isinstance(outcome, BackendError):
             raise failure_of(outcome, history, site, model=self.config.model)
         return outcome, CallRecord(history=tuple(history), status="repaired" if repaired else "ok")
@@ -289,8 +303,17 @@ class LLMClient:
         request: ChatRequest,
         read: Callable[[ChatReply], T],
         history: list[Attempt],
+        *,
+        asked_wait: float | None = None,
     ) -> T | BackendError:
-        """Make one request, or take it from the tape; what becomes of it goes into the history."""
+        """Make one request, or take it from the tape; what becomes of it goes into the history.
+
+        Args:
+            request: the request.
+            read: says what a reply means.
+            history: of the call.
+            asked_wait: how long the server asked to wait first, seconds.
+        """
         around = scope()
         recorder, known = around.recorder, None
         if recorder is not None:
@@ -302,19 +325,14 @@ class LLMClient:
             if around.watch is not None:
                 around.watch.ended(request, known, taped=True)
         else:
-            attempt, fault = await self._make(request)
-        if attempt.reply is None:
+            attempt, fault = await self._make(request, asked_wait)
+        if attempt.reply is None or attempt.reason not in (None, "invalid_response"):
             outcome = fault or recorded_fault(attempt)
         else:
             try:
                 outcome = read(attempt.reply)
             except InvalidReply as error:
-                outcome = invalid_fault(
-                    attempt.reply,
-                    error,
-                    num_ctx=self.config.num_ctx,
-                    max_tokens=self.config.max_tokens,
-                )
+                outcome = invalid_fault(attempt.reply, error, options=request.options)
                 outcome.__cause__ = error
                 if known is None:
                     attempt = replace(
@@ -325,23 +343,27 @@ class LLMClient:
         history.append(attempt)
         return outcome
 
-    async def _make(self, request: ChatRequest) -> tuple[Attempt, BackendError | None]:
+    async def _make(
+        self, request: ChatRequest, asked_wait: float | None
+    ) -> tuple[Attempt, BackendError | None]:
         """Ask the backend, no longer than the caller is going to wait."""
         if (left := seconds_left()) is None:
-            return await self._make_in_turn(request)
+            return await self._make_in_turn(request, asked_wait)
         limit = asyncio.timeout(left)
         try:
             async with limit:
-                return await self._make_in_turn(request)
+                return await self._make_in_turn(request, asked_wait)
         except TimeoutError:
             if not limit.expired():
                 raise
             return out_of_time(request, left)
 
-    async def _make_in_turn(self, request: ChatRequest) -> tuple[Attempt, BackendError | None]:
+    async def _make_in_turn(
+        self, request: ChatRequest, asked_wait: float | None
+    ) -> tuple[Attempt, BackendError | None]:
         """Ask the backend, within the limits of time and of requests in flight."""
         if request.attempt > 1:
-            await self._back_off()
+            await self._back_off(min(asked_wait or 0.0, request.timeout_s))
         async with self._limiter():
             if (watch := scope().watch) is None:
                 return await self._ask(request)
@@ -367,9 +389,10 @@ class LLMClient:
             fault = as_backend_error(error, timeout_s=request.timeout_s)
             if fault is None:
                 raise
+            fault = no_time_to_retry(fault, left=seconds_left(), timeout_s=request.timeout_s)
             attempt = Attempt(
                 request=request,
-                reply=None,
+                reply=fault.reply,
                 seconds=time.perf_counter() - began,
                 reason=fault.reason,
                 detail=str(fault),
@@ -379,12 +402,14 @@ class LLMClient:
             return attempt, fault
         return Attempt(request=request, reply=reply, seconds=time.perf_counter() - began), None
 
-    async def _back_off(self) -> None:
+    async def _back_off(self, least_s: float) -> None:
+        """Wait before the retry, at least so many seconds."""
         import tenacity  # here, since few runs need it and it takes long to import
 
         shortest, longest = self.config.retry_wait_s
         wait = tenacity.wait_random_exponential(multiplier=longest, min=shortest, max=longest)
-        seconds = wait(tenacity.RetryCallState(tenacity.AsyncRetrying(), None, (), {}))
+        drawn = wait(tenacity.RetryCallState(tenacity.AsyncRetrying(), None, (), {}))
+        seconds = max(drawn, least_s)
         if seconds > 0:
             await asyncio.sleep(seconds)
 

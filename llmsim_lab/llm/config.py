@@ -30,7 +30,8 @@ class LLMConfig(Settings):
         max_text_chars: longest text in a structured reply, characters; part of the schema the model
             is held to. None leaves it unbounded.
         timeout_s: longest wait for one reply, seconds.
-        retry_wait_s: shortest and longest wait before the retry, seconds; one number is both.
+        retry_wait_s: shortest and longest wait before the retry, seconds; one number is both. A
+            server that asks for more (``Retry-After``) is given it, up to ``timeout_s``.
         max_concurrency: requests in flight; None takes ``OLLAMA_NUM_PARALLEL``, else 4.
         keep_alive: how long a server keeps the model loaded, seconds or text such as ``"10m"``.
         think: whether a reasoning model thinks before it answers (its thinking costs tokens).

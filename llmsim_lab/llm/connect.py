@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from llmsim_lab.calls import ChatBackend
-from llmsim_lab.errors import ConfigError, ModelFileError
+from llmsim_lab.errors import BackendError, ConfigError, ModelFileError
 from llmsim_lab.llm.client import LLMClient
 from llmsim_lab.llm.config import LLMConfig
 from llmsim_lab.llm.embedded import (
@@ -22,8 +22,8 @@ from llmsim_lab.llm.embedded import (
 )
 from llmsim_lab.llm.embedded.catalogue import find_model
 from llmsim_lab.llm.ollama import OllamaBackend
-from llmsim_lab.llm.ollama.models import OllamaProbe, full_name, probe
-from llmsim_lab.llm.ollama.wire import parse_host
+from llmsim_lab.llm.ollama.models import SUGGESTED_MODEL, OllamaProbe, full_name, look
+from llmsim_lab.llm.ollama.wire import without_password
 from llmsim_lab.text import faults
 
 __all__ = ["connect"]
@@ -49,7 +49,8 @@ def connect(
 
     Args:
         model: ``auto``, ``ollama`` (the model in use there), ``ollama:NAME``, ``embedded`` (the one
-            that suits this machine), ``embedded:NAME``, or ``embedded:/path/to/model.gguf``.
+            that suits this machine), ``embedded:NAME``, or ``embedded:/path/to/model.gguf``. The
+            embedded models are for trying the tool, not for findings.
         host: Ollama's address; ``$OLLAMA_HOST`` if not given, else this machine.
         config: further settings; its own ``model`` is not looked at.
         download: whether to fetch an embedded model that is not here yet, with a progress bar.
@@ -88,6 +89,7 @@ def _choose(
 ) -> tuple[str, ChatBackend, str]:
     """Return the model's name, its backend, and why."""
     kind, _, name = model.strip().partition(":")
+    kind, name = kind.strip().lower(), name.strip()
     if kind == "auto" and not name:
         return _auto(host, config, download=download)
     if kind == "ollama":
@@ -95,7 +97,8 @@ def _choose(
     if kind == "embedded":
         if host is not None:
             raise ConfigError(
-                f"host={host!r} goes with Ollama; the embedded model runs on this machine"
+                f"host={without_password(host)!r} goes with Ollama; the embedded model runs on "
+                "this machine"
             )
         return _embedded(name, config, "", download=download)
     raise ConfigError(
@@ -106,16 +109,19 @@ def _choose(
 
 def _auto(host: str | None, config: LLMConfig, *, download: bool) -> tuple[str, ChatBackend, str]:
     wish = os.environ.get("LLMSIM_MODEL", "").strip()
-    if wish and wish != "auto":
+    if wish.lower().strip(": ") not in ("", "auto"):
         name, backend, chosen = _choose(wish, host, config, download=download)
         return name, backend, f"{chosen} (LLMSIM_MODEL={wish})"
-    found = probe(host)
-    if found and found.model:
-        return _ollama(found.model, host, "it answers and has a model", found)
-    where = parse_host(host)
-    why = f"Ollama at {where} has no model" if found else f"no Ollama answers at {where}"
+    try:
+        found = look(host)
+    except BackendError as error:
+        why = str(error)
+    else:
+        if found.model:
+            return _ollama(found.model, host, "it answers and has a model", found)
+        why = f"Ollama at {found.host} has no model"
     if runtime_installed() and (download or installed_models()):
-        return _embedded("", config, why, download=download)
+        return _embedded("", config, why.partition(";")[0], download=download)
     here = (
         "fetch an embedded model: 'llmsim-lab model get', or connect(download=True)"
         if runtime_installed()
@@ -123,25 +129,24 @@ def _auto(host: str | None, config: LLMConfig, *, download: bool) -> tuple[str, 
     )
     raise ConfigError(
         f"there is no model to talk to: {why}. Three ways out: start Ollama and pull a model "
-        f"('ollama pull llama3.2'); {here}; or name a model in $LLMSIM_MODEL or connect(...), "
-        f"as {_SPECS}"
+        f"('ollama pull {SUGGESTED_MODEL}'); {here}; or name a model in $LLMSIM_MODEL or "
+        f"connect(...), as {_SPECS}"
     )
 
 
 def _ollama(
     name: str, host: str | None, why: str, found: OllamaProbe | None = None
 ) -> tuple[str, ChatBackend, str]:
-    where = parse_host(host)
-    found = found or probe(host)
-    if found is None:
-        raise ConfigError(
-            f"no Ollama answers at {where}; start it ('ollama serve'), give its address "
-            "(host=..., or $OLLAMA_HOST), or use connect('embedded')"
-        )
+    try:
+        found = found or look(host)
+    except BackendError as error:
+        raise ConfigError(f"{error}, or use connect('embedded')") from error
+    where = found.host
     if not name:
         if not found.model:
             raise ConfigError(
-                f"Ollama at {where} has no model that can chat; 'ollama pull llama3.2' gets one"
+                f"Ollama at {where} has no model that can chat; "
+                f"'ollama pull {SUGGESTED_MODEL}' gets one"
             )
         name, why = found.model, why or "the one in use there"
     elif full_name(name) not in {full_name(model) for model in found.models}:
@@ -182,6 +187,11 @@ def _embedded(
             get_model(name, progress=progress)
     reasons = "; ".join(reason for reason in (why, note) if reason)
     chosen = f"Using the embedded model {name}" + (f": {reasons}." if reasons else ".")
+    if not _is_file(name):
+        chosen += (
+            " It is for trying the tool, not for findings: 'ollama pull "
+            f"{SUGGESTED_MODEL}' gets a larger one for 'ollama:{SUGGESTED_MODEL}'."
+        )
     return name, EmbeddedBackend(name, num_ctx=config.num_ctx), chosen
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-__all__ = ["InvalidReply", "parse_reply", "without_thinking"]
+__all__ = ["InvalidReply", "Repetition", "parse_reply", "repeated_end", "without_thinking"]
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -18,6 +18,7 @@ _THOUGHT_ENDS = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 _DECODER = json.JSONDecoder()
 _MAX_CANDIDATES = 50
 _MAX_FAULTS = 5
+_LEAST_REPEATS, _LEAST_REPEATED_CHARS, _MAX_UNIT_CHARS = 4, 30, 300
 
 
 class InvalidReply(ValueError):  # noqa: N818 - it is a finding, shown to the model
@@ -65,6 +66,37 @@ def without_thinking(text: str) -> str:
     opening one is.
     """
     return _THOUGHT_ENDS.split(_THINKING.sub(" ", text))[-1]
+
+
+class Repetition(NamedTuple):
+    """What a text repeats at its end.
+
+    Attributes:
+        before: the text up to there, with the repeated piece at most once.
+        unit: the repeated piece, without the white space around it; empty for white space alone.
+        times: how often it stands there.
+    """
+
+    before: str
+    unit: str
+    times: int
+
+
+def repeated_end(text: str) -> Repetition | None:
+    """Return what a text repeats at its end, at least four times; None if it repeats nothing."""
+    trimmed = text.rstrip()
+    if len(text) - len(trimmed) >= _LEAST_REPEATED_CHARS:
+        return Repetition(trimmed, "", len(text) - len(trimmed))
+    size = len(trimmed)
+    for period in range(1, min(_MAX_UNIT_CHARS, size // _LEAST_REPEATS) + 1):
+        start = size - period
+        while start > 0 and trimmed[start - 1] == trimmed[start - 1 + period]:
+            start -= 1
+        if size - start >= max(_LEAST_REPEATED_CHARS, period * _LEAST_REPEATS):
+            once = (size - start) % period or period
+            unit = trimmed[-period:].strip()
+            return Repetition(trimmed[: start + once].rstrip(), unit, trimmed.count(unit, start))
+    return None
 
 
 def _search(text: str, response_model: type[ModelT], first_error: ValidationError) -> ModelT:

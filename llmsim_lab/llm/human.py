@@ -60,9 +60,10 @@ class Question:
     @property
     def complaint(self) -> str:
         """What was wrong with the first answer; empty while there was none."""
-        if self.request.attempt == 1:
+        said = self.request.messages[-1].content.partition("\n")[0]
+        if self.request.attempt == 1 or not said.startswith(_COMPLAINT):
             return ""
-        return self.request.messages[-1].content.partition("\n")[0].removeprefix(_COMPLAINT)
+        return said.removeprefix(_COMPLAINT)
 
     @property
     def fields(self) -> Mapping[str, Mapping[str, Any]]:

@@ -129,6 +129,8 @@ class Scope:
         watch: is told of each request.
         deadline: when whoever waits gives up, seconds of ``time.monotonic``.
         asker: for whom tools are looked up.
+        counted: whether a line on the screen counts the work already.
+        outgoing: what a backend's transport adds to the request that is being made.
     """
 
     recorder: Recorder | None = None
@@ -136,6 +138,8 @@ class Scope:
     watch: Watch | None = None
     deadline: float | None = None
     asker: str | None = None
+    counted: bool = False
+    outgoing: Any = None
 
 
 _scope: ContextVar[Scope] = ContextVar("llmsim_lab_scope", default=Scope())  # noqa: B039 - frozen

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext, suppress
@@ -15,22 +16,26 @@ from llmsim_lab.concurrency import run_sync
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.llm.scope import CallLog, recording
+from llmsim_lab.logs import log_event
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.runs.faces import run_html
 from llmsim_lab.runs.forks import fork_of
 from llmsim_lab.runs.history import History
 from llmsim_lab.runs.kind import ConfigT, InterventionT, StateT, TurnT
-from llmsim_lab.runs.manifest import make_manifest
+from llmsim_lab.runs.manifest import config_of, make_manifest
+from llmsim_lab.runs.progress import progress_line
 from llmsim_lab.runs.records import tape_turn
 from llmsim_lab.runs.registry import register
 from llmsim_lab.runs.series import Series
-from llmsim_lab.runs.settings import checked, say_if_unreached
+from llmsim_lab.runs.settings import checked, idle_seeds, say_if_unreached
 from llmsim_lab.runs.taping import Recording, Taping
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["Run"]
+
+logger = logging.getLogger(__name__)
 
 
 class Run(History[StateT, TurnT, ConfigT, InterventionT]):
@@ -87,8 +92,34 @@ class Run(History[StateT, TurnT, ConfigT, InterventionT]):
         self.turns[0] = self.without_chains(self.turns[0])
         kind = type(self)
         first = tape_turn(kind, self.turns[0], self._planned)
+        self._say_if_seeds_are_idle(tape)
         run = tape.add_run(make_manifest(self), name=self.config.name, first=first)
         self._taping = Recording(kind, tape, run)
+
+    def _say_if_seeds_are_idle(self, tape: Tape) -> None:
+        """Log a WARNING where the tape has a run that this one cannot but repeat."""
+        config = self.config
+        if self.given or not getattr(config, "seed_idle", ""):
+            return
+        client = self.llm_client.config.model_dump(mode="json") if self.llm_client else None
+        for info in tape.runs():
+            there = info.manifest
+            if there.get("kind") != self.kind or there.get("given") or there.get("llm") != client:
+                continue
+            try:
+                both = [config_of(info), config]
+            except TapeError:
+                continue  # of a version that cannot be read: nothing is known of it
+            if why := idle_seeds(both, model_seed=client["seed"] if client else None):
+                log_event(
+                    logger,
+                    logging.WARNING,
+                    "SEEDS_CHANGE_NOTHING",
+                    run=config.name,
+                    same_as=f"run {info.id} of {tape.path.name}",
+                    reason=why,
+                )
+                return
 
     @property
     def series(self) -> Sequence[Series]:
@@ -190,8 +221,11 @@ class Run(History[StateT, TurnT, ConfigT, InterventionT]):
         else:
             self._planned.setdefault(at, []).append(intervention)
 
-    async def step(self) -> TurnT:
+    async def step(self, *, progress: bool = True) -> TurnT:
         """Play one turn and return its record.
+
+        Args:
+            progress: whether a line says what is waited for, if it takes long; see ``arun``.
 
         Raises:
             LLMFailureException: a model call failed; the run is where it was before.
@@ -201,7 +235,8 @@ class Run(History[StateT, TurnT, ConfigT, InterventionT]):
             raise ConfigError("a step of this run is under way; wait for it before the next")
         self._stepping = True
         try:
-            turn = await self._step()
+            async with progress_line("turn", number=self.turn + 1, last=None, shown=progress):
+                turn = await self._step()
         except BaseException as error:
             self._recount()
             if self._taping is not None:
@@ -255,25 +290,38 @@ class Run(History[StateT, TurnT, ConfigT, InterventionT]):
         return turn
 
     async def arun(
-        self, turns: int | None = None, *, on_turn: Callable[[TurnT], object] | None = None
+        self,
+        turns: int | None = None,
+        *,
+        on_turn: Callable[[TurnT], object] | None = None,
+        progress: bool = True,
     ) -> pd.DataFrame:
         """Play turns and return the whole run as a frame, as ``to_frame`` does.
+
+        While it takes long, a line on the terminal or under the cell says what is waited for and
+        how much time is left; it is gone in the end. Where nobody looks there is none.
 
         Args:
             turns: how many more; the configuration's number if not given.
             on_turn: called with each turn's record as it is done; may be async.
+            progress: False for no such line; so does ``LLMSIM_PROGRESS=0`` in the environment.
 
         Raises:
             ConfigError: a negative number of turns.
             LLMFailureException: a model call failed; the turns before it are kept.
         """
         try:
-            for _ in range(self._how_many(turns)):
-                turn = await self.step()
-                heard = on_turn(turn) if on_turn is not None else None
-                if isawaitable(heard):
-                    await heard
-                await asyncio.sleep(0)
+            count, before = self._how_many(turns), self.turn
+            async with progress_line(
+                "turn", number=before + 1, last=before + count, shown=progress
+            ) as advance:
+                for _ in range(count):
+                    turn = await self.step()
+                    advance()
+                    heard = on_turn(turn) if on_turn is not None else None
+                    if isawaitable(heard):
+                        await heard
+                    await asyncio.sleep(0)
         except Exception as error:
             self._ended(f"failed: {error}")
             raise
@@ -290,11 +338,15 @@ class Run(History[StateT, TurnT, ConfigT, InterventionT]):
                 self._taping.ended(outcome)
 
     def run(
-        self, turns: int | None = None, *, on_turn: Callable[[TurnT], object] | None = None
+        self,
+        turns: int | None = None,
+        *,
+        on_turn: Callable[[TurnT], object] | None = None,
+        progress: bool = True,
     ) -> pd.DataFrame:
         """Do what ``arun`` does from plain code: in a script, or in a notebook cell."""
         self._how_many(turns)
-        return run_sync(self.arun(turns, on_turn=on_turn))
+        return run_sync(self.arun(turns, on_turn=on_turn, progress=progress))
 
     def _how_many(self, turns: int | None) -> int:
         number = self.config.turns if turns is None else turns

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
+import tempfile
 from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -164,18 +167,50 @@ def prompts_of(manifest: Mapping[str, Any]) -> dict[str, Prompt]:
 
 
 def _git_revision() -> str | None:
-    """Return the revision of the working folder, with ``+`` if it has changes; None outside git."""
-    try:
-        head = subprocess.run(
-            ["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=True
-        )
-        changes = subprocess.run(
-            ["git", "status", "--porcelain", "--untracked-files=no"],
-            capture_output=True,
-            text=True,
-            timeout=5,
-            check=True,
-        )
-    except (OSError, subprocess.SubprocessError):
+    """Return the revision of the working folder, with ``+`` if it has changes; None outside git.
+
+    The folder may be anybody's, and its git configuration, hooks and submodules name commands. So
+    git is only asked where things are, which runs none of them; what has changed, it is asked with
+    a configuration of our own in the place of the folder's and the user's.
+    """
+    asked = ["HEAD", "--show-toplevel", "--git-path", "objects", "--git-path", "index"]
+    where = (_git("rev-parse", "--path-format=absolute", *asked) or "").split("\n")
+    if len(where) != 4:  # outside git, or a folder whose name has several lines
         return None
-    return head.stdout.strip() + ("+" if changes.stdout.strip() else "")
+    head, top, objects, index = where
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "refs").mkdir()
+        (Path(folder) / "HEAD").write_text(f"{head}\n")
+        (Path(folder) / "config").write_text(_OWN_CONFIG if len(head) == 40 else _LONG_HASHES)
+        changes = _git(
+            *("status", "--porcelain", "--untracked-files=no", "--ignore-submodules=all"),
+            env={name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+            | {
+                "GIT_DIR": folder,
+                "GIT_WORK_TREE": top,
+                "GIT_OBJECT_DIRECTORY": objects,
+                "GIT_INDEX_FILE": index,
+                "GIT_OPTIONAL_LOCKS": "0",  # the folder's index is not written
+                "GIT_CONFIG_GLOBAL": os.devnull,
+                "GIT_CONFIG_NOSYSTEM": "1",
+            },
+        )
+    return head if changes == "" else f"{head}+"
+
+
+_OWN_CONFIG = "[core]\n\trepositoryFormatVersion = 0\n\tfileMode = false\n"
+_LONG_HASHES = (
+    "[core]\n\trepositoryFormatVersion = 1\n\tfileMode = false\n"
+    "[extensions]\n\tobjectFormat = sha256\n"
+)
+
+
+def _git(*words: str, env: Mapping[str, str] | None = None) -> str | None:
+    """Return what git says; None if it fails, or is not there."""
+    try:
+        done = subprocess.run(
+            ["git", *words], capture_output=True, text=True, timeout=5, check=True, env=env
+        )
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()

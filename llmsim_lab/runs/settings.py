@@ -15,7 +15,14 @@ from llmsim_lab.logs import log_event
 from llmsim_lab.settings import Settings
 from llmsim_lab.text import clip, faults
 
-__all__ = ["ConfigLike", "RunConfig", "RunIntervention", "checked", "say_if_unreached"]
+__all__ = [
+    "ConfigLike",
+    "RunConfig",
+    "RunIntervention",
+    "checked",
+    "idle_seeds",
+    "say_if_unreached",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -84,6 +91,11 @@ class RunConfig(Settings):
         """Whether a run makes any model call; a kind with rules for players overrides this."""
         return True
 
+    @property
+    def seed_idle(self) -> str:
+        """Why ``seed`` changes nothing in such a run; empty where it does."""
+        return ""
+
 
 class RunIntervention(Settings):
     """Something done from outside at one turn; a kind adds what can be done.
@@ -118,6 +130,27 @@ def checked(kind: type[InterventionT], values: Mapping[str, Any]) -> Interventio
     except ValidationError as error:
         at = values.get("turn", "?")
         raise ConfigError(f"intervention at turn {at}: {faults(error)}") from error
+
+
+def idle_seeds(configs: Sequence[Any], *, model_seed: int | None) -> str:
+    """Say why runs that differ in their seeds alone cannot differ; empty where they can.
+
+    Args:
+        configs: the runs' configurations.
+        model_seed: the seed that their model is asked with; None draws anew.
+    """
+    first = configs[0]
+    seeds = list(dict.fromkeys(config.seed for config in configs))
+    why = getattr(first, "seed_idle", "")
+    if len(seeds) < 2 or not why or (first.needs_model and model_seed is None):
+        return ""
+    same = {"seed": first.seed, "name": first.name}
+    if any(config.model_copy(update=same) != first for config in configs):
+        return ""
+    if first.needs_model:
+        why += f", and llm.seed={model_seed} gives the model's answers again; vary that"
+    listed = ", ".join(map(str, seeds[:5])) + (", …" if len(seeds) > 5 else "")
+    return f"runs that differ only in their seeds ({listed}) cannot differ: {why}"
 
 
 def say_if_unreached(intervention: RunIntervention, *, run: str, reaches: int | None) -> None:

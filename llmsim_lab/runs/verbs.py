@@ -13,6 +13,7 @@ make no call; and None where there is neither, as in a run without a model.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from llmsim_lab.concurrency import run_sync
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.llm.tape import RunInfo
+from llmsim_lab.logs import log_event
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.runs.base import Run
 from llmsim_lab.runs.forks import NoModel, fork_of, on_tape
@@ -32,6 +34,8 @@ from llmsim_lab.runs.settings import ConfigLike
 from llmsim_lab.runs.taping import Recording, Replaying, load_turns
 
 __all__ = ["AnyRun", "fork", "load", "replay", "rerun", "resume", "run", "turns_of"]
+
+logger = logging.getLogger(__name__)
 
 Tapes = Tape | str | Path
 AnyRun = Run[Any, Any, Any, Any]
@@ -146,6 +150,17 @@ def rerun(
     planned = planned_in(kind, [record])
     simulation = _rebuild(kind, info, llm_client, parts, start[0].state)
     simulation.take_over(start, planned, None)
+    client = simulation.llm_client
+    if client is not None and client.config.seed is not None:
+        log_event(
+            logger,
+            logging.WARNING,
+            "RERUN_MAY_REPEAT",
+            run=info.id,
+            reason=f"llm.seed={client.config.seed} was recorded and is sent again: a server that "
+            "keeps to it gives the same answers, which is no further sample",
+            way_out="record with llm.seed left out, or run the configuration with another llm.seed",
+        )
     return on_tape(simulation, tape, verb="rerun", parent=info.id)
 
 

@@ -185,6 +185,34 @@ class SimulationConfig(Settings):
         asking = (n.kind == "llm" or (n.kind == "human" and not n.names_rate) for n in self.nations)
         return self.validator.kind == "llm" or any(asking)
 
+    @property
+    def seed_idle(self) -> str:
+        """Why ``seed`` changes nothing: there are no random shocks; empty where there are."""
+        if self.economy.shock_scale:
+            return ""
+        return "economy.shock_scale is 0 (above 0 there are random shocks)"
+
+    def by_rules(self) -> SimulationConfig:
+        """Return the same with a Taylor rule for each model, so that it needs none.
+
+        A rule keeps its nation's name and inflation target. People stay, and name the rate.
+        """
+        nations = tuple(
+            nation.model_copy(update={"names_rate": True})
+            if nation.kind == "human"
+            else NationConfig(
+                name=nation.name, kind="taylor", inflation_target=nation.inflation_target
+            )
+            for nation in self.nations
+        )
+        return self.model_copy(
+            update={
+                "nations": nations,
+                "validator": ValidatorConfig(kind="always_valid"),
+                "engine_prompt": None,
+            }
+        )
+
     def with_values(self, **values: Any) -> SimulationConfig:
         """Return the configuration with some values changed, and checked like the others.
 

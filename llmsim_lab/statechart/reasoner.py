@@ -34,7 +34,7 @@ __all__ = ["FORGIVEN", "ExplainedNextState", "NextState", "Reasoner"]
 
 logger = logging.getLogger(__name__)
 
-FORGIVEN = ("timeout", "invalid_response")
+FORGIVEN = ("timeout", "invalid_response", "generation_stopped")
 """Failures that the first option stands in for; any other one means that no model is there."""
 
 
@@ -113,9 +113,10 @@ class Reasoner(Chooser):
     async def choose_all(self, questions: Sequence[Question]) -> list[Choice]:
         """Answer several questions concurrently, in order; see ``decide``.
 
-        Where an answer stays invalid or does not come in time, the first option stands in, with a
-        WARNING and status ``fallback``. So it does where that happens to the lookup's own questions
-        before: the choice is then not asked for, and the WARNING says so.
+        Where an answer stays invalid, is stopped because the model repeats itself, or does not come
+        in time, the first option stands in, with a WARNING and status ``fallback``. So it does if
+        that happens to the lookup's own questions before: the choice is then not asked for, and the
+        WARNING says so.
 
         Raises:
             ValueError: a question without options.

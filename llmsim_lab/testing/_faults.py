@@ -36,14 +36,23 @@ class Fault:
     text: str = ""
     seconds: float = 0.0
     after: int = 0
+    retry_after: str | None = None
 
     @classmethod
-    def status(cls, status_code: int, text: str | None = None) -> Fault:
-        """Answer with an error status; 429, 500 and 503 have Ollama's own texts."""
+    def status(
+        cls, status_code: int, text: str | None = None, *, retry_after: str | None = None
+    ) -> Fault:
+        """Answer with an error status; 429, 500 and 503 have Ollama's own texts.
+
+        Args:
+            status_code: 400 to 599.
+            text: the error's text.
+            retry_after: the header ``Retry-After``, which proxies send: seconds, or a date.
+        """
         if not 400 <= status_code <= 599:
             raise ConfigError(f"status_code={status_code} is no error; give 400 to 599")
         said = _TEXTS.get(status_code, f"fault {status_code} on demand") if text is None else text
-        return cls(kind="status", status_code=status_code, text=said)
+        return cls(kind="status", status_code=status_code, text=said, retry_after=retry_after)
 
     @classmethod
     def delay(cls, seconds: float) -> Fault:
@@ -67,7 +76,10 @@ class Fault:
 
     @classmethod
     def end_stream(cls, after: int = 2) -> Fault:
-        """End a stream in good form after so many lines, with the closing line missing."""
+        """End in good form after so many tokens, as a server does that stops its model.
+
+        A stream lacks its closing line; a plain answer has ``"done": false`` and no counts.
+        """
         return cls(kind="cut_stream", after=after, text="in good form")
 
     @classmethod

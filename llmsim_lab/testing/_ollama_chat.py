@@ -18,6 +18,8 @@ from llmsim_lab.testing._schemas import example, schema_faults
 
 __all__ = ["Answer", "Refusal", "answer_chat", "as_chat_reply", "overflow"]
 
+_MAX_REPEATS = 30
+"""How often a token may come again at once, white space around it left out."""
 _PROMPT_NS, _EVAL_NS, _LOADED_NS, _LOAD_NS = 1_000_000, 20_000_000, 700_000, 250_000_000
 """Made-up durations: of one prompt token, one generated token, a loaded and an unloaded model."""
 
@@ -131,6 +133,17 @@ def _tool_calls(said: ChatReply) -> list[dict[str, Any]]:
     ]
 
 
+def _before_repeats(pieces: Sequence[str]) -> Sequence[str]:
+    """Return the tokens before the one that comes again once too often, or all."""
+    last, repeats = None, 0
+    for place, piece in enumerate(pieces):
+        repeats = repeats + 1 if piece.strip() == last else 0
+        last = piece.strip()
+        if repeats > _MAX_REPEATS:
+            return pieces[:place]
+    return pieces
+
+
 @dataclass(slots=True)
 class Answer:
     """One answer in the making."""
@@ -145,9 +158,11 @@ class Answer:
     pieces: Sequence[str] = ()
     reason: str = "stop"
     generated: int = 0
+    stopped: bool = False
+    """Whether it repeats itself and is ended where that is noticed, without a closing line."""
 
     def cut(self, said: ChatReply, body: Mapping[str, Any], num_ctx: int) -> None:
-        """Take the reply's tokens up to a stop sequence, ``num_predict``, or the context's end."""
+        """Take the reply's tokens up to a stop sequence, a limit, or a token repeated too often."""
         options = body.get("options") or {}
         text = said.text
         for stop in options.get("stop") or ():
@@ -163,7 +178,9 @@ class Answer:
             pieces, self.reason, self.generated = pieces[:limit], "length", limit
         if said.reply_tokens is not None:
             self.generated = said.reply_tokens
-        self.pieces = pieces
+        kept = _before_repeats(pieces)
+        self.stopped = len(kept) < len(pieces)
+        self.pieces = kept
 
     def plain(self) -> Response:
         """Answer with one document."""
@@ -174,6 +191,8 @@ class Answer:
             message["tool_calls"] = self.calls
         probabilities = [self._probability(piece) for piece in self.pieces]
         more = {"logprobs": probabilities} if self.top is not None else {}
+        if self.stopped:
+            return json_response(self._line(message) | {"done": False} | more)
         return json_response(self._line(message) | self._done() | more | self._metrics())
 
     def stream(self) -> Response:
@@ -186,10 +205,11 @@ class Answer:
             line = self._line(self._message(piece)) | {"done": False}
             more = {"logprobs": [self._probability(piece)]} if self.top is not None else {}
             lines.append(line | more)
-        if self.calls:
+        if self.calls and not self.stopped:
             message = self._message("") | {"tool_calls": self.calls}
             lines.append(self._line(message) | {"done": False})
-        lines.append(self._line(self._message("")) | self._done() | self._metrics())
+        if not self.stopped:
+            lines.append(self._line(self._message("")) | self._done() | self._metrics())
         chunks = tuple(_go.dumps(line).encode() + b"\n" for line in lines)
         headers = {"Content-Type": "application/x-ndjson"}
         return Response(headers=headers, chunks=chunks, chunked=True)

@@ -18,9 +18,9 @@ from llmsim_lab.calls import ChatReply
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.testing import _go
 from llmsim_lab.testing._faults import Fault
-from llmsim_lab.testing._http import Connection, Request, Response, error
+from llmsim_lab.testing._http import Connection, Request, Response, error, json_response
 from llmsim_lab.testing._ollama_chat import overflow
-from llmsim_lab.testing._ollama_models import FakeModel, prompt_tokens
+from llmsim_lab.testing._ollama_models import FakeModel, pieces_of, prompt_tokens
 from llmsim_lab.testing._ollama_state import FakeState
 
 __all__ = ["FakeModel", "FakeOllama", "Fault", "RecordedRequest"]
@@ -48,7 +48,8 @@ class FakeOllama:
     """A fake Ollama server, running between ``with`` and its end.
 
     It counts tokens in its own simple way (digits, punctuation marks, up to 8 letters of a word),
-    holds no weights, and its durations are made up; all else is as recorded from real servers.
+    holds no weights, and its durations are made up; all else is as recorded from real servers. So
+    a reply in which one token comes more than thirty times again at once is stopped there.
 
     Args:
         models: names, or ``FakeModel`` where more than the name matters. The first one counts as
@@ -228,7 +229,9 @@ class FakeOllama:
         if fault is None or fault.kind == "delay":
             return self._respond(request)
         if fault.kind == "status":
-            return error(fault.status_code, fault.text)
+            answer = error(fault.status_code, fault.text)
+            more = {"Retry-After": fault.retry_after} if fault.retry_after is not None else {}
+            return replace(answer, headers={**answer.headers, **more})
         if fault.kind in ("cut_connection", "hang"):
             return Response(cut=True)
         body = dict(_recorded(request).body)
@@ -247,6 +250,14 @@ def _cut_short(response: Response, fault: Fault) -> Response:
     """Spoil a good answer: after some lines of a stream, or within a plain one."""
     if not response.chunked:
         whole = b"".join(response.chunks)
+        if fault.kind == "cut_stream" and fault.text and response.status == 200:
+            answer = json.loads(whole)
+            said = pieces_of(answer["message"]["content"])[: fault.after]
+            message = {"role": "assistant", "content": "".join(said)}
+            return json_response(
+                {"model": answer["model"], "created_at": answer["created_at"]}
+                | {"message": message, "done": False}
+            )
         half = (whole[: len(whole) // 2],)
         return replace(response, chunks=half, cut=fault.kind == "cut_stream")
     if fault.kind == "invalid_json":

@@ -23,7 +23,8 @@ from llmsim_lab.assistant.text_calls import calls_in_text, cut_answer, read_choi
 from llmsim_lab.calls import ChatReply, ToolCall
 from llmsim_lab.errors import BackendError
 from llmsim_lab.llm import LLMClient, LLMConfig, OllamaBackend, ScriptedBackend
-from llmsim_lab.llm.ollama.wire import FieldsTransport, Outgoing, outgoing
+from llmsim_lab.llm.ollama.wire import FieldsTransport, Outgoing
+from llmsim_lab.llm.scope import scoped
 from llmsim_lab.testing import FakeModel, FakeOllama
 
 TALK = [LLMMessage("system", "Be brief."), LLMMessage("user", "Add milk")]
@@ -140,13 +141,10 @@ async def test_a_servers_retry_after_header_is_read(header: str | None, wait: fl
         return httpx.Response(429, headers={"Retry-After": header} if header else {})
 
     extra = Outgoing({})
-    token = outgoing.set(extra)
-    try:
-        transport = FieldsTransport(httpx.MockTransport(answer))
+    transport = FieldsTransport(httpx.MockTransport(answer))
+    with scoped(outgoing=extra):
         async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
             await client.post("/api/chat", json={})
-    finally:
-        outgoing.reset(token)
     assert extra.retry_after_s == wait
 
 

@@ -242,6 +242,12 @@ async def test_hostile_text_of_user_model_and_tool_does_nothing_in_the_html() ->
         assert bad not in html
 
 
+async def test_an_exchange_reads_as_it_was_said() -> None:
+    chat = chat_of(said())
+    await chat.send("Hi")
+    assert chat.html().striptags() == "YouHiAssistantFine.respond only"
+
+
 @pytest.mark.parametrize(("messages", "left_out"), [(50, None), (53, "3 earlier messages")])
 async def test_of_a_long_conversation_the_latest_part_is_shown(
     messages: int, left_out: str | None

@@ -83,6 +83,7 @@ async def test_an_unknown_outcome_is_refused(tmp_path: Path) -> None:
         assert len(log.decisions_frame()) == 0
 
 
+@pytest.mark.process
 def test_a_killed_program_leaves_the_pending_row(tmp_path: Path) -> None:
     path = tmp_path / "log.db"
     script = f"""
@@ -437,6 +438,19 @@ async def test_a_closed_log_says_so(tmp_path: Path) -> None:
         with pytest.raises(DataError, match="cannot read the decision log"):
             frame()
     assert "log.db" in repr(log)
+
+
+async def test_a_log_is_written_and_read_from_other_threads(tmp_path: Path) -> None:
+    with DecisionLog(tmp_path / "log.db") as log:
+        writes = [
+            asyncio.to_thread(asyncio.run, log.write_decision_log(**ROW | {"decision_id": name}))
+            for name in ("d1", "d2", "d3")
+        ]
+        await asyncio.gather(*writes)
+        await asyncio.to_thread(asyncio.run, log.write_tool_invocation_log(**TOOL))
+        decisions = await asyncio.to_thread(log.decisions_frame)
+        assert sorted(decisions["decision_id"]) == ["d1", "d2", "d3"]
+        assert log.invocations_frame("d1")["tool_name"].tolist() == ["add_task"]
 
 
 async def test_a_write_waits_for_another_process_without_holding_up_the_loop(

@@ -26,6 +26,7 @@ from llmsim_lab.assistant import (
     AgentEngineConfig,
     DecisionType,
     FunctionCall,
+    FunctionTools,
     LLMAgentEngine,
     LLMError,
     LLMResponse,
@@ -100,6 +101,20 @@ async def test_wrong_arguments_go_back_to_the_model(arguments: Any, complaint: s
     assert tools.ran == []
     assert last_told(made).startswith("error INVALID_PARAMETERS: the arguments are wrong: ")
     assert complaint in last_told(made)
+
+
+async def test_of_many_wrong_arguments_three_are_told() -> None:
+    def add(a: int, b: int, c: int, d: int) -> int:
+        """Add four numbers."""
+        return a + b + c + d
+
+    wrong = dict.fromkeys("abcd", "x")
+    made = engine(FunctionCall("add", wrong), "Let me see.", tools=FunctionTools(add))
+    await process(made)
+    assert last_told(made) == (
+        "error INVALID_PARAMETERS: the arguments are wrong: a: 'x' is not of type 'integer'; "
+        "b: 'x' is not of type 'integer'; c: 'x' is not of type 'integer'"
+    )
 
 
 async def test_arguments_written_as_json_text_are_read() -> None:
@@ -1002,3 +1017,8 @@ async def test_replies_to_a_question_have_their_category(reply: str, category: s
     pending = PendingAction(tool_name="delete_task", parameters={"task_id": 1})
     await process(engine("unused", log=log), reply, pending_confirmation=pending)
     assert log.decisions[-1]["outcome_category"] == category
+
+
+async def test_a_failure_without_a_code_is_told_with_its_words_alone() -> None:
+    _, told = await outcome_of_tool(lambda _: ToolResult(success=False, error="no paper"))
+    assert told == "error : no paper"

@@ -80,6 +80,7 @@ async def test_a_server_that_fails_once_is_asked_again(server: FakeOllama) -> No
     assert (await process(server, "Add x", MemoryTasks())).text.startswith("Done")
 
 
+@pytest.mark.process
 def test_importing_the_engine_does_not_load_the_tool_servers_library() -> None:
     code = (
         "import sys, llmsim_lab.assistant; print('mcp' in sys.modules, 'jsonschema' in sys.modules)"
@@ -94,6 +95,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
     assert "MCPToolExecutor" in dir(llmsim_lab.assistant)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", ["MCPToolExecutor", "evaluate"])
 def test_what_needs_the_mcp_library_says_how_to_get_it(name: str) -> None:
     code = f"import sys; sys.modules['mcp'] = None; from llmsim_lab.assistant import {name}"

@@ -295,6 +295,7 @@ async def test_a_call_that_is_cancelled_ends_at_once() -> None:
     may_end.set()
 
 
+@pytest.mark.process
 def test_a_tool_that_hangs_does_not_keep_the_program_from_ending(tmp_path: Path) -> None:
     script = tmp_path / "hangs.py"
     script.write_text(
@@ -356,6 +357,7 @@ async def test_threads_are_used_again() -> None:
     assert len(await threads_of(30)) < 30
 
 
+@pytest.mark.process
 def test_a_forked_program_has_threads_of_its_own(tmp_path: Path) -> None:
     script = tmp_path / "forks.py"
     script.write_text(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from assistant_kit import CONSTITUTION, TASK_TOOLS, MemoryTasks, context
-from builders import policy, rate_update, verdict
+from builders import policy, rate_update, second_by_second, verdict
 
 from llmsim_lab.agents import Agent
 from llmsim_lab.assistant import (
@@ -385,6 +385,17 @@ async def test_a_live_run_sees_results_as_its_replay_will(tmp_path: Path) -> Non
         result = await RecordedTools(odd).execute("list_tasks", {}, "ann")
     recorder.close()
     assert result.data == {"pair": [1, 2], "3": "\ud800"}
+
+
+async def test_a_tools_seconds_are_those_that_it_ran(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tape, run, recorder = on_tape(tmp_path / "talk.tape")
+    second_by_second(monkeypatch)
+    with recording(recorder):
+        await RecordedTools(MemoryTasks()).execute("list_tasks", {}, "ann")
+    recorder.close()
+    assert tape.calls_frame(run)["seconds"].tolist() == [1]
 
 
 async def test_tools_that_run_are_seen_in_flight(tmp_path: Path) -> None:

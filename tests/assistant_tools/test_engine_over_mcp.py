@@ -76,6 +76,7 @@ async def test_two_calls_in_one_answer_are_both_made() -> None:
     assert len(decision.tool_calls or ()) == 2
 
 
+@pytest.mark.process
 async def test_a_server_that_dies_in_a_call_leaves_an_answer_and_no_internals(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -92,6 +93,7 @@ async def test_a_server_that_dies_in_a_call_leaves_an_answer_and_no_internals(
     assert "I cannot go on" in caplog.text
 
 
+@pytest.mark.process
 async def test_tools_that_cannot_be_started_are_an_answer_not_an_exception() -> None:
     tools = MCPToolExecutor([*FAULTY, "--broken"])
     decision = await decide(tools, "unused", message="Add milk")

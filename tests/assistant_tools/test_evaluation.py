@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 from assistant_kit import ScriptedAdapter, call
-from builders import make_client
+from builders import make_client, second_by_second
 from typer.testing import CliRunner
 
 from llmsim_lab.assistant import (
     AgentDecision,
     DecisionType,
+    Evaluation,
     LLMError,
     RateLimitError,
     ToolCall,
@@ -20,7 +21,7 @@ from llmsim_lab.assistant import (
 )
 from llmsim_lab.assistant.cases import Case, Cases, load_cases
 from llmsim_lab.assistant.evaluation import score
-from llmsim_lab.assistant.scores import Evaluation, Scored
+from llmsim_lab.assistant.scores import Scored
 from llmsim_lab.cli import app as cli_app
 from llmsim_lab.cli import doctor_tools
 from llmsim_lab.errors import ConfigError
@@ -287,7 +288,7 @@ def made(*decided: str) -> Evaluation:
             safe=True if name else None,
             answer="Hello",
             seconds=1.0,
-            failed=not name,
+            **({} if name else {"failed": True}),
         )
         for place, name in enumerate(decided)
     ]
@@ -447,3 +448,9 @@ def test_a_case_keeps_what_was_said_before() -> None:
         }
     )
     assert [message.content for message in case.said_before()] == ["before"]
+
+
+async def test_a_messages_seconds_are_those_of_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    second_by_second(monkeypatch)
+    scored = await outcome({"expect": "RESPOND_ONLY"}, "Hello!")
+    assert scored.seconds == 3  # two looks at the clock are the engine's own

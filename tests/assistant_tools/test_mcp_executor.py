@@ -16,6 +16,8 @@ from llmsim_lab.assistant.tasks.server import task_server
 from llmsim_lab.errors import ConfigError
 from tests.assistant_tools import faulty_server, raw_server
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(scope="module")
 def faulty() -> Iterator[MCPToolExecutor]:

@@ -20,6 +20,8 @@ from llmsim_lab.assistant.tasks.server import task_server
 from tests.assistant_tools import faulty_server, raw_server
 from tests.assistant_tools.mcp_kit import slow_calls, until
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(scope="module")
 def faulty() -> Iterator[MCPToolExecutor]:

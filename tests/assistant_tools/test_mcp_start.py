@@ -20,6 +20,8 @@ from llmsim_lab.errors import ConfigError
 from tests.assistant_tools import faulty_server, raw_server
 from tests.assistant_tools.mcp_kit import servers
 
+pytestmark = pytest.mark.process
+
 FAULTY, RAW = faulty_server.COMMAND, raw_server.COMMAND
 SILENT = [*FAULTY, "--silent"]
 

@@ -76,6 +76,7 @@ class Program:
         return self.process.returncode, out, err
 
 
+@pytest.mark.process
 def test_a_client_of_a_few_lines_can_use_it(tmp_path: Path) -> None:
     program = Program("--db", str(tmp_path / "tasks.db"), "--user", "ann")
     assert program.ask(HELLO)["serverInfo"]["name"] == "llmsim-lab-tasks"
@@ -91,6 +92,7 @@ def test_a_client_of_a_few_lines_can_use_it(tmp_path: Path) -> None:
     assert program.ended() == (0, "", "")
 
 
+@pytest.mark.process
 @pytest.mark.skipif(os.name == "nt", reason="another program's Ctrl-C cannot be sent there")
 def test_ctrl_c_ends_it_although_it_waits_for_input(tmp_path: Path) -> None:
     program = Program("--db", str(tmp_path / "tasks.db"), "--user", "ann")
@@ -204,6 +206,7 @@ def test_it_serves_until_its_input_ends(served: Served, capsys: pytest.CaptureFi
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.usefixtures("ctrl_c")  # before it serves
 def test_serving_leaves_the_programs_own_ctrl_c_as_it_was(served: Served) -> None:
     assert served.ctrl_c == {signal.SIG_DFL}
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -47,6 +47,7 @@ def words(result: CallToolResult) -> str:
     return block.text
 
 
+@pytest.mark.process
 async def test_the_sdks_own_client_can_use_the_server_over_stdio(tmp_path: Path) -> None:
     db = tmp_path / "tasks.db"
     async with Client(over_stdio(db)) as client:
@@ -69,6 +70,7 @@ async def test_the_sdks_own_client_can_use_the_server_over_stdio(tmp_path: Path)
     store.close()
 
 
+@pytest.mark.process
 async def test_two_servers_can_share_a_file(tmp_path: Path) -> None:
     db = tmp_path / "tasks.db"
     async with Client(over_stdio(db)) as one, Client(over_stdio(db)) as other:
@@ -177,6 +179,7 @@ async def test_wrong_arguments_are_refused_in_one_plain_line(
     assert store.list("ann") == before
 
 
+@pytest.mark.process
 async def test_the_same_is_refused_over_stdio(tmp_path: Path) -> None:
     async with Client(over_stdio(tmp_path / "tasks.db")) as client:
         await called(client, "add_task", description="Buy milk")

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.process
 REPO = Path(__file__).resolve().parents[2]
 
 

@@ -13,6 +13,8 @@ from social_kit import social_client
 
 from llmsim_lab.statechart import SocialConfig
 
+pytestmark = pytest.mark.process
+
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 

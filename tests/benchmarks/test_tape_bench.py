@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.process
 REPO = Path(__file__).resolve().parents[2]
 
 

@@ -28,15 +28,17 @@ LOOKS: list[tuple[Theme, int]] = [("JupyterLab Light", 1200), ("JupyterLab Dark"
 """Colours and widths, pixels, that a widget has to be readable in."""
 
 OPEN = """
-async (path) => {
+async ({path, kernel}) => {
     const app = window.jupyterapp;
     await app.restored;
-    const panel = await app.commands.execute("docmanager:open", {path, factory: "Notebook"});
+    const panel = await app.commands.execute(
+        "docmanager:open", {path, factory: "Notebook", ...(kernel ? {} : {kernel: null})});
     app.shell.activateById(panel.id);
     await panel.context.ready;
-    await panel.sessionContext.ready;
-    const kernel = panel.sessionContext.session.kernel;
-    await kernel.info;
+    if (kernel) {
+        await panel.sessionContext.ready;
+        await panel.sessionContext.session.kernel.info;
+    }
     window.panel = panel;
 }
 """
@@ -191,14 +193,15 @@ class LabPage:
         shutil.copyfile(path, self.server.root / path.name)
         return self._open(path.name)
 
-    def _open(self, name: str) -> Notebook:
+    def _open(self, name: str, *, kernel: bool = True) -> Notebook:
         self.close()
         self.complaints.clear()
-        return self._show(name)
+        return self._show(name, kernel=kernel)
 
-    def _show(self, name: str) -> Notebook:
-        self.page.evaluate(OPEN, name)
-        self.page.wait_for_function(IDLE, timeout=OPEN_S * 1000)
+    def _show(self, name: str, *, kernel: bool = True) -> Notebook:
+        self.page.evaluate(OPEN, {"path": name, "kernel": kernel})
+        if kernel:
+            self.page.wait_for_function(IDLE, timeout=OPEN_S * 1000)
         return Notebook(self)
 
     def reload(self) -> None:
@@ -207,6 +210,14 @@ class LabPage:
         self.page.goto("about:blank")
         self._start()
         self._show(path)
+
+    def reopen(self, *, kernel: bool = True) -> None:
+        """Save and close the notebook, shut its kernel down, and open the file again.
+
+        Args:
+            kernel: whether it then gets a new kernel, as it does unless somebody refuses one.
+        """
+        self._open(self.page.evaluate(SAVE), kernel=kernel)
 
     def close(self) -> None:
         """Close the notebook and stop its kernel."""
@@ -275,7 +286,11 @@ class Notebook:
             self.page.wait_for_timeout(50)
 
     def output(self, cell: int) -> Locator:
-        """The outputs of a cell, counted from 0."""
+        """The first output of a cell, counted from 0; a widget's second is its static view."""
+        return self.outputs(cell).locator(".jp-OutputArea-child").first
+
+    def outputs(self, cell: int) -> Locator:
+        """The area below a cell, counted from 0, where its outputs are."""
         return self.page.locator(
             f".jp-Notebook-cell[data-windowed-list-index='{cell}'] .jp-OutputArea"
         ).first

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 import yaml
 from cli_kit import Run, reply
 
+from llmsim_lab.files import data_path
+from llmsim_lab.llm.embedded import list_models
 from llmsim_lab.testing import FakeOllama, Fault
 
 
@@ -98,7 +101,7 @@ def test_the_configuration_written_beside_a_run_runs_again_to_the_same_rates(
     [
         (("demo", "--start", "1850Q1", "--model", "rule"), "1850Q1"),
         (("demo", "--model", "llama3.2"), "'ollama:llama3.2'"),
-        (("demo", "--model", "ollama", "--host", "127.0.0.1:9"), "no Ollama answers"),
+        (("demo", "--model", "ollama", "--host", "127.0.0.1:9"), "no Ollama server answers"),
         (("run", "nowhere.yaml"), "cannot read the configuration nowhere.yaml"),
         (("model", "get", "gpt-9"), "gpt-9"),
         (("model", "rm", "gpt-9"), "gpt-9"),
@@ -160,8 +163,35 @@ def test_the_doctor_says_what_is_wrong_and_ends_with_status_1(llmsim_lab: Run) -
     assert "invalid_response" in out
 
 
-def test_the_catalogue_is_listed(llmsim_lab: Run) -> None:
+def test_what_stands_in_brackets_is_printed_as_it_is(
+    llmsim_lab: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("llmsim_lab.cli.doctor.runtime_installed", lambda: False)
+    row = replace(list_models()[0], note="small [embedded]", licence="[bold]MIT")
+    monkeypatch.setattr("llmsim_lab.cli.model.list_models", lambda: [row])
+    _, out, _ = llmsim_lab("doctor", "--host", "127.0.0.1:9")
+    assert "pip install 'llmsim-lab[embedded]'" in " ".join(out.split())
+    _, out, _ = llmsim_lab("model", "ls")
+    assert "small [embedded]" in out
+    assert "[bold]MIT" in out
+
+
+def test_the_shipped_scenario_is_played_by_rules_without_a_model(llmsim_lab: Run) -> None:
+    status, out, err = llmsim_lab(
+        "run", str(data_path("scenarios/volcker.yaml")), "--model", "rule", "--turns", "2"
+    )
+    assert (status, err) == (0, "")
+    assert "no model was called" in out
+    assert pd.read_csv("out/run/turns.csv")["period"].tolist() == ["1979Q3", "1979Q4", "1980Q1"]
+
+
+def test_the_catalogue_is_listed_with_what_its_models_cannot_do(llmsim_lab: Run) -> None:
     status, out, _ = llmsim_lab("model", "ls")
     assert status == 0
+    assert "trying the tool, not findings" in out
+    assert (
+        "qwen2.5-coder-1.5b advised to raise the rate in 18 of 18 trials, a slump included" in out
+    )
+    assert "'ollama pull llama3.1:8b', then --model ollama:llama3.1:8b" in out
     assert "qwen2.5-coder-1.5b" in out
     assert "smollm2-135m" in out

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -19,14 +22,15 @@ def no_model_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_the_demo_replays_a_recording_and_goes_on_live_and_says_which_is_which(
-    llmsim_lab: Run,
+    llmsim_lab: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(time, "perf_counter", lambda: 1_000.0)
     with FakeOllama(reply=reply) as server:
         status, out, err = llmsim_lab("demo", "--turns", "2", "--host", server.host)
         asked = len(server.requests)
     assert (status, err) == (0, "")
     assert "Turns 1 to 12: a recording of United States, Germany with qwen2.5-coder-1.5b" in out
-    assert "no model was asked" in out
+    assert "replayed in 0.0 s; no model was asked." in out
     assert "Turns 13 to 14: a fork of it, live." in out
     assert asked == 2 * 6
     rows = [line for line in out.splitlines() if line.startswith("19")]
@@ -46,17 +50,21 @@ def test_without_any_model_the_demo_shows_the_recording_and_the_ways_to_a_model(
     llmsim_lab: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(connect.__globals__, "runtime_installed", lambda: False)
+    ticks = itertools.count(100, 2.5)
+    clock = SimpleNamespace(perf_counter=lambda: next(ticks))
+    monkeypatch.setattr("llmsim_lab.cli.demo.time", clock)
     status, out, _ = llmsim_lab("demo")
     assert status == 0
+    assert "replayed in 2.5 s; no model was asked." in out
     assert "It ends there, since there is no model to go on with" in out
-    assert "ollama pull llama3.2" in out
+    assert "ollama pull llama3.1:8b" in out
     assert len(pd.read_csv("out/demo/turns.csv")) == 13
 
 
 def test_a_model_that_was_asked_for_and_is_not_there_is_an_error(llmsim_lab: Run) -> None:
     status, _, err = llmsim_lab("demo", "--model", "ollama:llama3.2")
     assert status == 1
-    assert "no Ollama answers" in err
+    assert "no Ollama server answers" in err
 
 
 def test_the_demo_may_be_run_again_into_the_same_folder(llmsim_lab: Run) -> None:

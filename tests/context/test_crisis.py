@@ -26,6 +26,7 @@ from llmsim_lab.context import (
     UpdateRecord,
 )
 from llmsim_lab.context.crisis_state import Happening, plain
+from llmsim_lab.context.players import FORGIVEN
 from llmsim_lab.errors import (
     BackendError,
     ConfigError,
@@ -172,6 +173,21 @@ def looking_up(reason: FailureReason) -> CrisisSimulation:
     ]
     config = CrisisConfig(scenario=make_scenario())
     return CrisisSimulation(config, llm_client=client, agents=agents)
+
+
+@pytest.mark.parametrize("reason", FORGIVEN)
+def test_an_agent_whose_model_gives_no_answer_says_nothing(reason: FailureReason) -> None:
+    fault = BackendError("no word came", reason=reason)
+    config = CrisisConfig(scenario=make_scenario())
+    agents = [LLMCrisisAgent("Ada", crisis_client(fault)), RuleCrisisAgent("Bo")]
+    simulation = CrisisSimulation(config, llm_client=crisis_client(), agents=agents)
+    simulation.run(1)
+    (failed,) = [chain for chain in simulation.chains if chain.status == "failed"]
+    assert failed.reasoning == f"said nothing: agent: {reason} after 1 attempt: no word came"
+
+
+def test_the_failures_forgiven_are_those_of_the_model() -> None:
+    assert set(FORGIVEN) == {"invalid_response", "generation_stopped", "timeout"}
 
 
 def test_an_agent_whose_lookup_fails_says_nothing_and_that_it_was_the_lookup(

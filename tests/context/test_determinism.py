@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -48,20 +46,12 @@ for name in ("strait", "bank_run"):
 """
 
 
-def run(hash_seed: str) -> bytes:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", SCRIPT],
-        env=os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONIOENCODING": "utf-8"},
-        capture_output=True,
-        check=True,
-        timeout=60,
-    )
-    return done.stdout
-
-
-def test_two_processes_with_different_hash_seeds_make_the_same_bytes() -> None:
-    one, other = run("1"), run("2")
-    assert one.count(b"=== YOUR DECISION ===") == 2 * 3 * 3 * 4
+@pytest.mark.process
+def test_two_processes_with_different_hash_seeds_make_the_same_text(
+    under_two_hash_seeds: Callable[..., list[str]],
+) -> None:
+    one, other = under_two_hash_seeds(SCRIPT)
+    assert one.count("=== YOUR DECISION ===") == 2 * 3 * 3 * 4
     assert one == other
 
 

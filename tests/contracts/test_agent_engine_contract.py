@@ -16,6 +16,7 @@ from assistant_kit import (
     decide,
     engine,
 )
+from builders import second_by_second
 
 from llmsim_lab.assistant import (
     AgentDecision,
@@ -32,6 +33,7 @@ from llmsim_lab.assistant import (
     ToolExecutor,
     ToolResult,
 )
+from llmsim_lab.errors import TapeMiss
 
 TROUBLE = "I'm having trouble processing your request. Please try again."
 RATE_LIMITED = "I'm receiving too many requests. Please wait a moment."
@@ -274,3 +276,23 @@ async def test_each_tool_that_ran_is_logged_with_the_contracts_fields() -> None:
         "error_code": "NOT_FOUND",
         "error_message": "task not found",
     }
+
+
+async def test_the_log_has_the_milliseconds_between_start_and_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    second_by_second(monkeypatch)
+    log = ListLog()
+    await decide("Add milk", call("add_task", title="Milk"), "Added.", log=log)
+    assert [row["duration_ms"] for row in log.invocations] == [1000]
+    assert [row["duration_ms"] for row in log.decisions] == [0, 3000]
+
+
+async def test_the_log_has_the_milliseconds_of_a_message_that_was_never_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    second_by_second(monkeypatch)
+    log = ListLog()
+    with pytest.raises(TapeMiss):
+        await decide("Add milk", TapeMiss("no such call"), log=log)
+    assert [row["duration_ms"] for row in log.decisions] == [0, 1000]

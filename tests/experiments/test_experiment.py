@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from builders import make_config, requests_of, verdict
+from builders import make_config, requests_of, second_by_second, verdict
 from experiment_kit import (
     HAWK,
     SEED,
@@ -21,7 +25,9 @@ from experiment_kit import (
 from llmsim_lab.calls import ChatRequest
 from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
 from llmsim_lab.experiments import Progress, PromptExperiment
-from llmsim_lab.simulation import Simulation
+from llmsim_lab.llm import Tape
+from llmsim_lab.runs import progress
+from llmsim_lab.simulation import Simulation, load
 
 
 def asked_since(experiment: PromptExperiment, before: int) -> list[ChatRequest]:
@@ -43,12 +49,81 @@ def failing(component: str, *, seed: int, times: int = 2) -> Any:
     return reply
 
 
+# Which run
+
+
+def test_it_names_the_run_that_it_plays_again(tmp_path: Path) -> None:
+    make_run(tape=tmp_path / "x.tape")
+    taped = make_experiment(load(tmp_path / "x.tape"))
+    assert taped.source == "run 1 'run' of x.tape"
+    assert repr(taped) == (
+        "<PromptExperiment on agent of run 1 'run' of x.tape: as it was / hawk, 0 of 12 samples "
+        "played>"
+    )
+    assert make_experiment().source == "'run', which is on no tape"
+
+
+def test_a_tape_with_one_run_needs_no_number_and_one_with_several_asks_which(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "x.tape"
+    first = make_run(tape=path, turns=2)
+    variants = {"as it was": None, "hawk": hawk_of(first)}
+    assert PromptExperiment(path, variants=variants).simulation.run_id == 1
+    first.fork(1, prompt=hawk_of(first)).run(1)
+    with pytest.raises(ConfigError) as caught:
+        PromptExperiment(path, variants=variants)
+    assert str(caught.value) == (
+        f"{path} holds 2 runs, and a comparison of prompts is about one: "
+        "run=1 ('run', turns to 2); run=2 ('run', turns to 2, a fork of run 1 at turn 1 "
+        "with another prompt of agent:Aland)"
+    )
+    chosen = PromptExperiment(path, run=1, variants=variants)
+    assert (chosen.simulation.run_id, chosen.variants["as it was"]) == (1, first.agents[0].prompt)  # type: ignore[attr-defined]
+    other = PromptExperiment(path, run=2, variants=variants)
+    assert HAWK in other.variants["as it was"].text
+
+
+def test_what_is_on_the_tape_beside_economic_runs_is_not_asked_about(tmp_path: Path) -> None:
+    tape = Tape(tmp_path / "x.tape")
+    make_experiment(make_run(tape=tape), samples=1, turns=(1,)).run()
+    experiment = PromptExperiment(tape, variants={"as it was": None, "again": None})
+    assert experiment.simulation.run_id == 1
+
+
+def test_a_run_number_goes_with_a_tape() -> None:
+    assert "run=2 goes with a tape" in refused(run=2)
+
+
+def test_run_is_plain_and_shows_what_it_played() -> None:
+    experiment = make_experiment(samples=1, turns=(1,))
+    assert len(experiment.run()) == 2
+
+
+def test_a_line_counts_the_samples_while_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+    run = make_run(turns=1)
+    monkeypatch.setattr(progress, "_PATIENCE_S", 0)
+    monkeypatch.setattr(progress, "_TICK_S", 0)
+    monkeypatch.setattr(progress, "_screen", lambda: shown.append)
+
+    async def reply(request: ChatRequest) -> Any:
+        here = len(shown)
+        while len(shown) == here:  # noqa: ASYNC110 - a list has no event to wait for
+            await asyncio.sleep(0)
+        return opinions(request)
+
+    make_experiment(run, llm_client=seeded_client(reply), samples=1).run()
+    assert shown[0] == "sample 1 of 2 · waiting for agent of Aland · 0:00 so far"
+    assert [text[:13] for text in shown[-2:]] == ["sample 2 of 2", ""]
+
+
 # What is played
 
 
 async def test_all_variants_meet_the_same_states_with_the_same_seeds() -> None:
     experiment = make_experiment(turns=(1, 3))
-    frame = await experiment.run()
+    frame = await experiment.arun()
     places = ["turn", "sample", "seed", "rate_before"]
     mine, other = (frame[frame["variant"] == name][places] for name in experiment.names)
     assert mine.to_numpy().tolist() == other.to_numpy().tolist()
@@ -67,7 +142,7 @@ async def test_each_sample_asks_with_its_own_seed_and_its_variants_prompt() -> N
     assert simulation.llm_client is not None
     before = len(requests_of(simulation.llm_client))
     experiment = make_experiment(simulation, turns=(2,), samples=2)
-    await experiment.run()
+    await experiment.arun()
     asked = [r for r in asked_since(experiment, before) if r.site and r.site.component == "agent"]
     assert [r.options["seed"] for r in asked] == [SEED + 1, SEED + 1, SEED + 2, SEED + 2]
     assert [HAWK in r.prompt for r in asked] == [False, True] * 2
@@ -76,20 +151,19 @@ async def test_each_sample_asks_with_its_own_seed_and_its_variants_prompt() -> N
 
 async def test_the_difference_that_a_prompt_makes_is_found_beside_the_noise() -> None:
     experiment = make_experiment(samples=4)
-    await experiment.run()
+    await experiment.arun()
     summary = experiment.summary.set_index("outcome")
     assert summary.loc["interest_rate", "estimate"] == pytest.approx(1.0)
     assert summary.loc["interest_rate", "low"] == pytest.approx(1.0)
     # Of four seeds two are odd: of six pairs four differ, by half a point.
     assert summary.loc["interest_rate", "noise_floor"] == pytest.approx(4 / 6 * 0.5)
     assert summary.loc["confidence", "estimate"] == 0
-    assert summary.loc["interest_rate", "beyond_noise"]
 
 
 async def test_the_run_itself_stays_as_it_is() -> None:
     simulation = make_run()
     turns, stats = list(simulation.turns), simulation.validator.get_stats()
-    await make_experiment(simulation).run()
+    await make_experiment(simulation).arun()
     assert simulation.turns == turns
     assert simulation.validator.get_stats() == stats
     assert HAWK not in simulation.agents[0].prompt.text  # type: ignore[attr-defined]
@@ -100,7 +174,7 @@ async def test_for_one_agent_the_others_proposals_are_the_recorded_ones() -> Non
     assert simulation.llm_client is not None
     before = len(requests_of(simulation.llm_client))
     experiment = make_experiment(simulation, component="agent:Borduria", turns=(2,), samples=1)
-    frame = await experiment.run()
+    frame = await experiment.arun()
     counts = Counter(
         (r.site.component, r.site.agent) for r in asked_since(experiment, before) if r.site
     )
@@ -120,7 +194,7 @@ async def test_for_the_validator_the_proposals_are_the_recorded_ones() -> None:
     experiment = make_experiment(
         simulation, component="validator", variants={"lenient": None, "strict": strict}
     )
-    frame = await experiment.run()
+    frame = await experiment.arun()
     assert frame["decision"].tolist() == ["accept", "reject"] * 6
     rejected = frame[frame["variant"] == "strict"]
     assert (rejected["interest_rate"] == rejected["rate_before"]).all()
@@ -140,7 +214,7 @@ async def test_for_the_engine_only_the_engine_is_asked() -> None:
         simulation, component="engine", variants={"plain": None, "bold": bold}, turns=[1]
     )
     assert experiment.plan().calls == 4
-    frame = await experiment.run()
+    frame = await experiment.arun()
     assert experiment.outcomes == ["interest_rate", "confidence"]
     assert frame["accepted"].tolist() == [None] * 4
     assert set(frame["decision"]) == {f"{rate:g}%" for rate in frame["interest_rate"]}
@@ -149,7 +223,7 @@ async def test_for_the_engine_only_the_engine_is_asked() -> None:
 async def test_asking_the_component_alone_is_cheaper_and_leaves_the_rate_open() -> None:
     experiment = make_experiment(only_component=True)
     assert experiment.plan().calls == 12
-    frame = await experiment.run()
+    frame = await experiment.arun()
     assert frame["interest_rate"].isna().all()
     assert frame["completed"].all()
     assert experiment.outcomes == ["confidence"]
@@ -160,7 +234,7 @@ async def test_asking_the_component_alone_is_cheaper_and_leaves_the_rate_open() 
 async def test_what_was_done_from_outside_at_the_turn_is_done_again() -> None:
     simulation = make_run(interventions=[{"turn": 2, "shock": {"supply": 3}}])
     experiment = make_experiment(simulation, turns=(2,), variants={"a": None, "b": None})
-    await experiment.run()
+    await experiment.arun()
     recorded = simulation.turns[2].state.global_state
     assert recorded in [turn.state.global_state for _, turn in experiment.played]
 
@@ -172,7 +246,7 @@ async def test_a_sample_without_a_usable_answer_is_a_failed_row_and_is_counted()
     client = seeded_client(failing("agent", seed=SEED + 1))
     experiment = make_experiment(llm_client=client, turns=(1, 2))
     seen: list[Progress] = []
-    frame = await experiment.run(seen.append)
+    frame = await experiment.arun(on_progress=seen.append)
     assert frame["status"].tolist() == ["failed", *["ok"] * 7]
     failed = frame.iloc[0]
     assert not failed["completed"]
@@ -191,7 +265,7 @@ async def test_a_sample_without_a_usable_answer_is_a_failed_row_and_is_counted()
 @pytest.mark.parametrize("component", ["validator", "engine"])
 async def test_a_later_failure_keeps_what_the_agent_said(component: str) -> None:
     client = seeded_client(failing(component, seed=SEED + 1))
-    frame = await make_experiment(llm_client=client, turns=(1,), samples=1).run()
+    frame = await make_experiment(llm_client=client, turns=(1,), samples=1).arun()
     failed = frame.iloc[0]
     assert failed["status"] == "failed"
     assert failed["decision"] == "Raise the interest rate by 0.75"
@@ -203,7 +277,7 @@ async def test_a_call_that_another_ones_failure_made_useless_is_counted_too() ->
     client = seeded_client(failing("agent", seed=SEED + 1))
     simulation = make_run(nations=["Aland", "Borduria"])
     experiment = make_experiment(simulation, llm_client=client, turns=(1,), samples=1)
-    frame = await experiment.run()
+    frame = await experiment.arun()
     assert frame["status"].tolist() == ["failed", "failed", "ok", "ok"]
     _, turn = experiment.played[0]
     assert {chain.agent for chain in turn.chains} == {"Aland", "Borduria"}
@@ -217,7 +291,7 @@ async def test_an_action_outside_the_domain_is_a_result_not_a_lost_sample() -> N
             return {"action": "Sing a song", "reasoning": "Why not.", "confidence": 0.5}
         return opinions(request)
 
-    frame = await make_experiment(llm_client=seeded_client(reply), turns=(1,), samples=1).run()
+    frame = await make_experiment(llm_client=seeded_client(reply), turns=(1,), samples=1).arun()
     assert frame["status"].tolist() == ["failed", "failed"]
     assert frame["completed"].all()
     assert frame["accepted"].tolist() == [False, False]
@@ -234,10 +308,10 @@ async def test_a_server_that_fails_stops_the_experiment_and_is_no_sample() -> No
 
     experiment = make_experiment(llm_client=seeded_client(reply), turns=(1,))
     with pytest.raises(LLMFailureException, match="connection_error"):
-        await experiment.run()
+        await experiment.arun()
     assert len(experiment.played) == 2
     assert experiment.plan().samples == 2
-    assert (await experiment.run())["completed"].all()
+    assert (await experiment.arun())["completed"].all()
 
 
 async def test_a_custom_agents_failure_without_a_call_is_a_failed_sample() -> None:
@@ -248,7 +322,7 @@ async def test_a_custom_agents_failure_without_a_call_is_a_failed_sample() -> No
             raise LLMFailureException("invalid_response", 0, None, "agent", detail="no mood")
 
     simulation.agents[0].__class__ = Quitter
-    frame = await make_experiment(simulation, turns=(1,), samples=1).run()
+    frame = await make_experiment(simulation, turns=(1,), samples=1).arun()
     assert frame["detail"].tolist() == ["agent: invalid_response after 0 attempts: no mood"] * 2
 
 
@@ -266,26 +340,36 @@ async def test_cancelling_keeps_what_was_played_and_run_goes_on() -> None:
         stop(progress)
         await asyncio.sleep(0)
 
-    task = asyncio.ensure_future(experiment.run(pausing))
+    task = asyncio.ensure_future(experiment.arun(on_progress=pausing))
     with pytest.raises(asyncio.CancelledError):
         await task
     assert len(experiment.played) == len(experiment.frame) == 5
     assert experiment.plan().samples == 7
     assert "5 done already" in str(experiment.plan())
-    await experiment.run()
+    await experiment.arun()
     assert repr(experiment).endswith("as it was / hawk, 12 of 12 samples played>")
-    whole = await make_experiment().run()
+    whole = await make_experiment().arun()
     same = ["variant", "turn", "sample", "seed", "decision", "confidence", "interest_rate"]
     assert experiment.frame[same].equals(whole[same])
 
 
 async def test_an_experiment_runs_once_at_a_time() -> None:
     experiment = make_experiment(llm_client=seeded_client())
-    first = asyncio.ensure_future(experiment.run())
+    first = asyncio.ensure_future(experiment.arun())
     await asyncio.sleep(0)
     with pytest.raises(ConfigError, match="is running"):
-        await experiment.run()
+        await experiment.arun()
     await first
+
+
+async def test_a_sample_takes_as_long_as_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = itertools.count(100, 2.5)
+    monkeypatch.setattr(
+        "llmsim_lab.experiments.bench.time", SimpleNamespace(perf_counter=lambda: next(ticks))
+    )
+    experiment = make_experiment(llm_client=seeded_client())
+    await experiment.arun()
+    assert {turn.seconds for _, turn in experiment.played} == {2.5}
 
 
 # The plan
@@ -314,7 +398,7 @@ def test_without_recorded_calls_the_plan_gives_no_time() -> None:
 
 async def test_when_all_is_played_the_plan_says_so() -> None:
     experiment = make_experiment(turns=(1,), samples=1)
-    await experiment.run()
+    await experiment.arun()
     assert str(experiment.plan()) == "Nothing left to play (2 done already)."
 
 
@@ -443,7 +527,7 @@ def test_a_prompt_that_is_made_by_hand_cannot_be_shown() -> None:
 
 async def test_a_sample_can_be_looked_at_as_a_run() -> None:
     experiment = make_experiment()
-    await experiment.run()
+    await experiment.arun()
     view = experiment.sample("hawk", 3, 2)
     assert [turn.number for turn in view.turns] == [0, 1, 2, 3]
     assert view.tape is None
@@ -451,3 +535,24 @@ async def test_a_sample_can_be_looked_at_as_a_run() -> None:
     assert HAWK in view.agents[0].prompt.text  # type: ignore[attr-defined]
     with pytest.raises(ConfigError, match="there is no sample 7 of 'hawk' at turn 3"):
         experiment.sample("hawk", 3, 7)
+
+
+async def test_a_samples_seconds_are_those_between_its_start_and_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    experiment = make_experiment()
+    second_by_second(monkeypatch)
+    await experiment.arun()
+    # Two looks at the clock for each of three calls, and its own.
+    assert experiment.sample("hawk", 3, 2).turns[-1].seconds == 7
+
+
+def test_the_plan_names_each_model_that_was_asked() -> None:
+    simulation = make_run(turns=1)
+    (turn,) = simulation.turns[1:]
+    for chain in turn.chains:
+        if chain.component == "engine" and chain.call:
+            [attempt] = chain.call.history
+            other = replace(attempt, request=replace(attempt.request, model="another"))
+            object.__setattr__(chain.call, "history", (other,))
+    assert make_experiment(simulation).plan().model == "opinions, another"

@@ -26,7 +26,7 @@ async def recorded(path: Path, **arguments: Any) -> PromptExperiment:
     """A finished experiment on a tape."""
     simulation = await asyncio.to_thread(make_run, tape=path)
     experiment = make_experiment(simulation, **arguments)
-    await experiment.run()
+    await experiment.arun()
     return experiment
 
 
@@ -61,7 +61,7 @@ async def test_a_loaded_experiment_equals_the_one_that_was_run(tmp_path: Path) -
 async def test_a_replay_asks_nobody_and_comes_out_the_same(tmp_path: Path) -> None:
     experiment = await recorded(tmp_path / "x.tape")
     loaded = PromptExperiment.load(tmp_path / "x.tape")
-    assert (await loaded.replay()).equals(experiment.frame)
+    assert loaded.replay().equals(experiment.frame)
 
 
 async def test_failed_samples_are_replayed_as_failed(tmp_path: Path) -> None:
@@ -74,11 +74,11 @@ async def test_failed_samples_are_replayed_as_failed(tmp_path: Path) -> None:
         make_run, tape=tmp_path / "x.tape", nations=["Aland", "Borduria"]
     )
     experiment = make_experiment(simulation, llm_client=seeded_client(reply), turns=(1,))
-    frame = await experiment.run()
+    frame = await experiment.arun()
     assert frame["completed"].tolist() == [False] * 4 + [True] * 4
     loaded = PromptExperiment.load(tmp_path / "x.tape")
     assert loaded.frame.equals(frame)
-    assert (await loaded.replay()).equals(frame)
+    assert loaded.replay().equals(frame)
 
 
 async def test_other_prompts_than_the_recorded_ones_are_a_miss(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ async def test_other_prompts_than_the_recorded_ones_are_a_miss(tmp_path: Path) -
     loaded = PromptExperiment.load(tmp_path / "x.tape")
     loaded.variants["hawk"] = loaded.variants["hawk"].replace("hawk", "dove")
     with pytest.raises(TapeMiss, match="dove"):
-        await loaded.replay()
+        loaded.replay()
 
 
 async def test_an_interrupted_experiment_goes_on_in_another_process(tmp_path: Path) -> None:
@@ -98,17 +98,17 @@ async def test_an_interrupted_experiment_goes_on_in_another_process(tmp_path: Pa
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        await experiment.run(stop)
+        await experiment.arun(on_progress=stop)
     assert experiment.tape is not None
     assert experiment.tape.run(2).outcome == "interrupted"
     again = rebuilt(tmp_path / "x.tape")
     assert len(again.played) == 5
-    await again.run()
+    await again.arun()
     assert again.tape is not None
     assert again.tape.run(2).outcome == "done"
     assert len(again.tape) == 2
     assert verify(again.tape) == []
-    whole = await make_experiment().run()
+    whole = await make_experiment().arun()
     same = ["variant", "turn", "sample", "decision", "confidence", "interest_rate", "accepted"]
     assert again.frame[same].equals(whole[same])
 
@@ -126,12 +126,12 @@ async def test_what_a_broken_sample_was_answered_is_not_asked_again(tmp_path: Pa
     client = seeded_client(reply)
     experiment = make_experiment(simulation, llm_client=client, turns=(1,), samples=1)
     with pytest.raises(LLMFailureException, match="connection_error"):
-        await experiment.run()
+        await experiment.arun()
     assert experiment.tape is not None
     assert str(experiment.tape.run(2).outcome).startswith("failed: ")
     again = PromptExperiment.load(Tape(tmp_path / "x.tape"), llm_client=client)
     before = len(requests_of(client))
-    await again.run()
+    await again.arun()
     components = [r.site.component for r in requests_of(client)[before:] if r.site]
     assert components == ["engine", "agent", "validator", "engine"]
 
@@ -144,11 +144,11 @@ async def test_on_a_read_only_tape_results_are_kept_in_memory_and_that_is_said(
         tmp_path / "x.tape", variants={"a": None, "b": None}, llm_client=seeded_client(), samples=1
     )
     assert "in memory only: x.tape is open for reading only" in str(experiment.plan())
-    assert len(await experiment.run()) == 6
+    assert len(await experiment.arun()) == 6
     assert "experiment_not_recorded" in caplog.text
     assert len(Tape(tmp_path / "x.tape", read_only=True)) == 1
     with pytest.raises(TapeError, match="nothing to replay"):
-        await experiment.replay()
+        experiment.replay()
 
 
 async def test_a_loaded_run_without_a_model_cannot_be_experimented_on(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ async def test_a_loaded_run_without_a_model_cannot_be_experimented_on(tmp_path: 
     experiment = make_experiment(load(tmp_path / "x.tape"))
     assert experiment.plan().calls == 36
     with pytest.raises(ValueError, match=r"llm_client=connect\('auto'\)"):
-        await experiment.run()
+        await experiment.arun()
 
 
 async def test_samples_are_asked_with_the_recorded_settings_on_the_given_model(
@@ -166,7 +166,7 @@ async def test_samples_are_asked_with_the_recorded_settings_on_the_given_model(
     await asyncio.to_thread(make_run, tape=tmp_path / "x.tape", client=client)
     other = seeded_client(model="other", temperature=1.5)
     experiment = make_experiment(load(tmp_path / "x.tape"), llm_client=other, samples=1)
-    await experiment.run()
+    await experiment.arun()
     request = requests_of(other)[0]
     assert request.model == "other"
     assert request.options["temperature"] == 0.2
@@ -182,7 +182,7 @@ async def test_an_experiment_survives_export_and_import(tmp_path: Path) -> None:
     other = Tape(tmp_path / "y.tape")
     other.import_jsonl(file)
     assert verify(other) == []
-    assert (await PromptExperiment.load(other).replay()).equals(experiment.frame)
+    assert PromptExperiment.load(other).replay().equals(experiment.frame)
 
 
 async def test_the_latest_run_is_the_latest_that_is_no_experiment(tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ async def test_the_committed_recording_replays_without_a_model() -> None:
     experiment = PromptExperiment.load(data_path("tapes/prompt_experiment.tape"))
     recorded_frame = experiment.frame
     assert len(experiment.played) == len(experiment.schedule)
-    assert (await experiment.replay()).equals(recorded_frame)
+    assert experiment.replay().equals(recorded_frame)
     assert hawk_of(experiment.simulation).slots == experiment.variants["hawkish"].slots
 
 

@@ -31,20 +31,51 @@ def said(floor: float | None = 0.1, **values: Any) -> str:
 
 def test_without_an_estimate_there_are_words_and_no_number() -> None:
     text = said(note="too few pairs for an interval: 1")
-    assert text.startswith("confidence, b less a: no number (too few pairs")
+    assert text.startswith("confidence, b minus a: no number (too few pairs")
 
 
 def test_a_difference_without_a_noise_floor_says_so() -> None:
-    text = said(None, estimate=0.2, low=0.1, high=0.3)
-    assert "does not hold zero" in text
+    text = said(None, estimate=0.2, low=0.1, high=0.3, p_value=0.01, p_holm=0.01)
+    assert "Evidence of a difference." in text
     assert "takes two samples a turn" in text
 
 
-@pytest.mark.parametrize(("estimate", "size"), [(0.2, "more"), (0.05, "less"), (-0.1, "no more")])
-def test_a_difference_is_held_against_the_noise(estimate: float, size: str) -> None:
-    text = said(estimate=estimate, low=-1.0, high=1.0)
-    assert f"the difference is {size} than that noise" in text
-    assert "this is no evidence of a difference" in text
+@pytest.mark.parametrize(
+    ("numbers", "sentence"),
+    [
+        (
+            {"low": -0.1, "high": 0.5, "p_value": 0.151, "p_holm": 0.151},
+            "95 % interval -0.10 to +0.50, p = 0.151 (t); 6 pairs of 3 turns used, 0 failed. "
+            "No evidence of a difference.",
+        ),
+        (
+            {"low": 0.1, "high": 0.3, "p_value": 0.0004, "p_holm": 0.0004},
+            "95 % interval +0.10 to +0.30, p < 0.001 (t); 6 pairs of 3 turns used, 0 failed. "
+            "Evidence of a difference.",
+        ),
+        (
+            {"low": 0.01, "high": 0.39, "p_value": 0.04, "p_holm": 0.08},
+            "95 % interval +0.01 to +0.39, p = 0.040, for several variants (Holm) p = 0.080 (t); "
+            "6 pairs of 3 turns used, 0 failed. Evidence of a difference by itself, but not once "
+            "adjusted for the number of variants compared.",
+        ),
+    ],
+)
+def test_a_verdict_follows_from_its_interval_and_the_p_value_that_stands_in_it(
+    numbers: dict[str, float], sentence: str
+) -> None:
+    assert sentence in said(estimate=0.2, method="t", **numbers)
+
+
+@pytest.mark.parametrize("floor", [0.05, 0.5])
+def test_the_noise_of_one_sample_changes_nothing_about_a_mean(floor: float) -> None:
+    known = {"estimate": 0.2, "low": 0.1, "high": 0.3, "p_value": 0.01, "p_holm": 0.01}
+    before, _, after = said(floor, **known).partition(" Two single samples ")
+    assert before.endswith("Evidence of a difference.")
+    assert after == (
+        f"of one prompt at one state differ by {floor:g} and {floor:g} of 1 on average; that is "
+        "about one answer, not about this mean."
+    )
 
 
 def test_one_pair_of_one_turn_is_in_the_singular() -> None:
@@ -54,9 +85,8 @@ def test_one_pair_of_one_turn_is_in_the_singular() -> None:
 
 async def test_single_samples_leave_the_noise_open_in_the_summary_too() -> None:
     experiment = make_experiment(samples=1)
-    await experiment.run()
+    await experiment.arun()
     assert experiment.summary["noise_floor"].isna().all()
-    assert experiment.summary["beyond_noise"].isna().all()
     assert experiment.noise_frame["note"].str.contains("two samples a turn").all()
 
 
@@ -68,3 +98,7 @@ def test_times_are_written_for_people() -> None:
         "60 min",
         "2.5 h",
     ]
+
+
+def test_a_note_stands_at_the_verdicts_end() -> None:
+    assert said(estimate=0.2, low=0.1, high=0.3, note="few").endswith(" Note: few.")

@@ -36,6 +36,7 @@ def test_it_is_refused_where_cells_would_be_lost(
         enable_nested_asyncio()
 
 
+@pytest.mark.process
 def test_it_lets_a_loop_run_inside_a_loop_elsewhere() -> None:
     # In a process of its own, since the patch stays.
     done = subprocess.run(

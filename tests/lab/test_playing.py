@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+from builders import make_config, second_by_second
+
 from llmsim_lab.calls import Attempt, CallSite, ChatReply, ChatRequest, Message
-from llmsim_lab.lab.playing import waiting_text
+from llmsim_lab.lab.playing import Playing, waiting_text
 from llmsim_lab.llm import InFlight
+from llmsim_lab.simulation import Simulation
 
 
 def request(agent: str, **fields: Any) -> ChatRequest:
@@ -53,3 +57,10 @@ def test_a_strangers_name_cannot_steer_the_page() -> None:
     assert "\x1b" not in said
     assert "\u202e" not in said
     assert len(said) < 120
+
+
+def test_its_seconds_are_those_since_it_was_called_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    second_by_second(monkeypatch)
+    run = Simulation(make_config())
+    playing = Playing(run, 1, on_tick=lambda _: None, on_turn=lambda _: None)
+    assert [playing.seconds, playing.seconds] == [1, 2]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from builders import answer, make_simulation, policy, rate_update
+from markupsafe import Markup
 
 from llmsim_lab.calls import ChatRequest
 from llmsim_lab.errors import BackendError, ConfigError
@@ -17,6 +18,7 @@ from llmsim_lab.experiments import PromptExperiment
 from llmsim_lab.files import data_path
 from llmsim_lab.lab import PromptComparer
 from llmsim_lab.lab.comparer_form import read_turns, spread, turns_text
+from llmsim_lab.lab.comparison_chart import alt_text
 from llmsim_lab.llm import Tape
 from llmsim_lab.simulation import Simulation, SimulationConfig
 
@@ -24,6 +26,16 @@ HOSTILE = (
     "Raise the interest rate <script>alert(1)</script><img src=x onerror=alert(1)></style>"
     "\x1b[31m \u202eetar"
 )
+
+
+@pytest.fixture(autouse=True)
+def _undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Charts without their pictures; ``test_drawing`` draws them."""
+
+    def words_only(results: PromptExperiment, outcome: Any) -> Markup:
+        return Markup('<img alt="{}">').format(alt_text(results, outcome))
+
+    monkeypatch.setattr("llmsim_lab.lab.comparison_html.chart_html", words_only)
 
 
 async def played(replies: Any = answer, *, turns: int = 3, **config: Any) -> Simulation:
@@ -188,8 +200,7 @@ async def test_run_plays_all_and_shows_numbers_chart_and_answers() -> None:
     assert "12 of 12 samples played, 0 of them failed" in widget.results.value
     assert "in memory only: the run is on no tape" in widget.results.value
     assert "+0.50 points" in widget.results.value
-    assert 'alt="resulting interest rate, variant 2 less as it was: +0.50' in widget.chart.value
-    assert "data:image/png;base64," in widget.chart.value
+    assert 'alt="resulting interest rate, variant 2 minus as it was: +0.50' in widget.chart.value
     assert "Most common answers" in widget.answers.value
     assert len(widget.frame) == 12
     assert widget.summary["estimate"].tolist()[0] == pytest.approx(0.5)
@@ -432,6 +443,25 @@ async def test_a_variant_that_is_none_is_not_added(name: Any, prompt: Any) -> No
 # Tapes
 
 
+async def test_a_tape_with_several_runs_is_asked_about_and_the_one_compared_is_named(
+    tmp_path: Path,
+) -> None:
+    client = make_simulation(_by_prompt, names=("Aland",)).llm_client
+    config = SimulationConfig(nations=("Aland",), name="first")
+    simulation = Simulation(config, llm_client=client, tape=tmp_path / "x.tape")
+    await simulation.arun(2)
+    simulation.fork(1)
+    with pytest.raises(ConfigError, match=r"run=1 \('first', turns to 2\); run=2 "):
+        PromptComparer(tmp_path / "x.tape")
+    widget = PromptComparer(tmp_path / "x.tape", run=1, samples=2, llm_client=client)
+    assert widget.face_text().startswith("Prompts of agent compared, on run 1 'first' of x.tape\n")
+    widget.run_button.click()
+    await widget.idle()
+    named = "Prompts of agent compared, on run 1 &#39;first&#39; of x.tape"
+    assert named in str(widget.face_html())
+    assert "in run 1 &#39;first&#39; of x.tape, over pairs of the same turn" in widget.results.value
+
+
 async def test_an_experiment_of_more_samples_than_the_box_takes_is_shown_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -442,7 +472,7 @@ async def test_an_experiment_of_more_samples_than_the_box_takes_is_shown_as_it_i
     simulation = Simulation(config, llm_client=client, tape=tmp_path / "x.tape")
     await simulation.arun(1)
     variants = {"as it was": None, "again": None}
-    await PromptExperiment(simulation, variants=variants, samples=6).run()
+    await PromptExperiment(simulation, variants=variants, samples=6).arun()
     shown = PromptComparer.from_results(tmp_path / "x.tape")
     assert shown.samples_box.value == 6
     assert "12 of 12 samples" in shown.face_text()

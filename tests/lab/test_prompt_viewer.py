@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from dataclasses import replace
@@ -14,12 +15,13 @@ from builders import answer, make_client, make_simulation
 from viewer_kit import HOSTILE, bumpy, hostile_run, played, taped
 
 from llmsim_lab.calls import Attempt, ChatReply, ChatRequest, Message, ToolCall
-from llmsim_lab.errors import ConfigError
+from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.lab import PromptViewer
 from llmsim_lab.lab.prompt_html import facts_html, legend_html, messages_html, reply_html
 from llmsim_lab.lab.texts import copyable, word_diff
 from llmsim_lab.llm import Tape
 from llmsim_lab.prompts import Cut, Provenance, Span
+from llmsim_lab.runs import replay
 from llmsim_lab.simulation import Simulation, SimulationConfig
 
 FIRST_RUN = Path(__file__).parents[2] / "data" / "tapes" / "first_run.tape"
@@ -157,6 +159,18 @@ async def test_a_running_simulation_is_followed() -> None:
     assert "Turn 2 · agent" in viewer.heading.value
 
 
+async def test_a_replay_opens_at_its_own_turn_and_shows_what_it_has_played() -> None:
+    simulation = await asyncio.to_thread(replay, FIRST_RUN, 1, turns=0)
+    viewer = PromptViewer(simulation)
+    assert (viewer.turn_box.value, viewer.turn_box.max) == (0, 0)
+    assert viewer.face_text() == "Prompt viewer of 'one nation', turn 0: nothing to show"
+    assert viewer.find("interest rate") == []
+    await simulation.arun(2)
+    await viewer.idle()
+    assert (viewer.turn_box.value, viewer.turn_box.max) == (2, 2)
+    assert "attempt 1: answered<" in viewer.heading.value
+
+
 async def test_a_closed_viewer_follows_no_longer() -> None:
     simulation = make_simulation()
     viewer = PromptViewer(simulation)
@@ -195,6 +209,30 @@ def test_calls_that_were_lost_are_there_too(tmp_path: Path) -> None:
     assert "timeout: " in viewer.facts.value
     assert "none came" in viewer.reply.value
     assert "fault: " in viewer.face_text()
+
+
+def test_what_a_stopped_model_had_said_is_shown_with_the_reason(tmp_path: Path) -> None:
+    reply = ChatReply(text='{"action": "ha ha ha', done_reason="aborted")
+    stopped = BackendError("it said ha", reason="generation_stopped", retry=True, reply=reply)
+
+    def replies(request: ChatRequest) -> Any:
+        assert request.site is not None
+        first = (request.site.component, request.attempt) == ("agent", 1)
+        return stopped if first else answer(request)
+
+    config = SimulationConfig(nations=("Aland",))
+    simulation = Simulation(config, llm_client=make_client(replies), tape=tmp_path / "x.tape")
+    simulation.run(1)
+    viewer = PromptViewer(replay(tmp_path / "x.tape"))
+    choose(viewer.status_box, "failed attempts")
+    assert options(viewer.attempt_box) == ["attempt 1: generation_stopped"]
+    assert "{&#34;action&#34;: &#34;ha ha ha" in viewer.reply.value
+    assert "generation_stopped: it said ha" in viewer.facts.value
+    assert "aborted" in viewer.facts.value
+    assert viewer.face_text().splitlines()[-2:] == [
+        "  fault: it said ha",
+        '  reply: {"action": "ha ha ha',
+    ]
 
 
 def test_a_turn_that_is_not_whole_can_be_looked_at(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import base64
 import re
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import ipywidgets as w
 import pytest
 from social_kit import make_social, picks
-from viewer_kit import HOSTILE, played
+from viewer_kit import HOSTILE, played, turn_over
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab import (
@@ -88,15 +88,15 @@ async def test_the_board_follows_a_run_that_others_play() -> None:
     before = latest.picture.value
     await made.step()
     early.show(0)
-    await asyncio.sleep(0.5)
+    await turn_over()
     assert "round 1:" in latest.heading.value
     assert "round 0:" in early.heading.value
     assert early.round_box.max == 1
     assert latest.picture.value != before
     latest.close()
-    await made.step()
-    await asyncio.sleep(0.5)
-    assert "round 1:" in latest.heading.value
+    assert len(made._listeners) == 1
+    early.close()
+    assert not made._listeners
 
 
 def test_the_boards_picture_is_drawn_once_a_round_not_once_a_look(run: SocialSimulation) -> None:
@@ -173,7 +173,7 @@ async def test_a_story_goes_on_as_the_run_does() -> None:
     assert "Nothing has happened yet" in story.body.value
     assert "nothing has happened yet" in story.face_text()
     await made.step()
-    await asyncio.sleep(0.3)
+    await turn_over()
     assert "idle → scrolling" in re.sub("<[^>]*>", "", story.body.value)
 
 
@@ -287,6 +287,9 @@ def test_a_chart_is_the_same_bytes_each_time_and_has_an_image_and_a_text(
     png, told = one._repr_png_()  # type: ignore[attr-defined]
     assert png.startswith(b"\x89PNG")
     assert told == {"alt": repr(one)}
+    wide = float(one.get_figwidth())
+    shown = base64.b64decode(figure_html(one).split("base64,")[1].split('"')[0])
+    assert int.from_bytes(shown[16:20]) == round(80 * wide)  # where a PNG has its width
 
 
 def test_a_cascades_tree_names_its_authors_up_to_a_size_and_puts_parents_amid_children() -> None:

@@ -193,6 +193,7 @@ class Tally:
     number: int
     state: dict[str, Any]
     chains: tuple[Any, ...] = ()
+    calls: tuple[Any, ...] = ()
     statuses: Mapping[str, int] = field(default_factory=dict)
     tokens: int = 0
     seconds: float = 0.0

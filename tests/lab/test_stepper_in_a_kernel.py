@@ -11,7 +11,7 @@ import pytest
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import start_new_kernel
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.process
 
 TESTS = Path(__file__).resolve().parents[1]
 WAIT_S = 60
@@ -68,11 +68,14 @@ class Kernel:
         return self.output(self.begin(code))
 
 
-@pytest.fixture
-def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
-    for name in ("IPYTHONDIR", "JUPYTER_RUNTIME_DIR"):
-        monkeypatch.setenv(name, str(tmp_path))
-    manager, client = start_new_kernel(cwd=str(tmp_path))
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
+    """One for all tests, each of which makes a stepper of its own."""
+    folder = str(tmp_path_factory.mktemp("kernel"))
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("IPYTHONDIR", "JUPYTER_RUNTIME_DIR"):
+            patch.setenv(name, folder)
+        manager, client = start_new_kernel(cwd=folder)
     try:
         yield Kernel(client, manager.interrupt_kernel)
     finally:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from builders import make_config, make_simulation
+from builders import make_config, make_simulation, policy, verdict
 
+from llmsim_lab.lab import TurnStepper
 from llmsim_lab.lab.turn_facts import change_text, facts_of, value_text
-from llmsim_lab.lab.turn_view import cost_text, state_html, turn_name, turn_text
+from llmsim_lab.lab.turn_view import cost_text, state_html, turn_html, turn_name, turn_text
 from llmsim_lab.models import AgentState
 from llmsim_lab.simulation import Simulation
 
@@ -34,7 +36,7 @@ class Bare:
 
 def turn(state: Any, **values: Any) -> Any:
     values = {"number": 1, "chains": (), "statuses": {}, "tokens": 0, "seconds": 1.5} | values
-    return SimpleNamespace(state=state, interventions=(), **values)
+    return SimpleNamespace(state=state, interventions=(), calls=(), **values)
 
 
 def test_a_state_of_any_make_is_taken_apart_into_plain_values() -> None:
@@ -108,6 +110,36 @@ async def test_a_turn_is_called_by_its_number_and_quarter() -> None:
         "Initial state (1979Q3)",
         "Turn 1 (1979Q4)",
     ]
+
+
+def visible_rows(page: object) -> list[list[str]]:
+    """The cells of a page's last table as they are read while nothing is unfolded."""
+    shown = re.sub(r"</summary>.*?</details>", "</summary></details>", str(page), flags=re.DOTALL)
+    rows = re.findall(r"<tr>(.*?)</tr>", shown[shown.rindex("<table") :], re.DOTALL)
+    cells = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL) for row in rows]
+    return [[" ".join(re.sub("<[^>]+>", " ", cell).split()) for cell in row] for row in cells]
+
+
+async def test_what_was_decided_and_why_is_seen_without_unfolding() -> None:
+    simulation = make_simulation(
+        lambda request: (
+            verdict(is_valid=False, reasoning="Too bold.")
+            if request.site.component == "validator"
+            else policy("Raise taxes at once", reasoning="Why not?", confidence=0.3)
+        ),
+        names=("Aland",),
+    )
+    turn = await simulation.step()
+    rows = visible_rows(turn_html(simulation, turn, simulation.turns[0]))
+    assert rows == [
+        ["who", "agent", "validator"],
+        [
+            "Aland",
+            "(rejected) Raise taxes at once ok confidence 0.3 Why not?",
+            "ok confidence 0.9 Too bold.",
+        ],
+    ]
+    assert visible_rows(TurnStepper(simulation).decisions.value) == rows
 
 
 async def test_who_only_thought_is_quoted_in_the_text() -> None:

@@ -1,13 +1,19 @@
-"""What all widgets share: one piece of work at a time, errors in place, a static face."""
+"""What all widgets share: one piece of work at a time, errors in place, a static view."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
+from typing import Any
 
 import pytest
+from IPython.core.formatters import DisplayFormatter
+from ipywidgets.widgets.widget import _instances
+from widget_kit import every_widget
 
+from llmsim_lab import lab
 from llmsim_lab.errors import ConfigError
+from llmsim_lab.lab import widget as widget_module
 from llmsim_lab.lab.widget import LabWidget, button
 
 
@@ -146,3 +152,50 @@ async def test_a_saved_notebook_keeps_text_and_html() -> None:
     assert bundle["text/plain"] == "Counter at 0 <b>"
     assert "Counter at 0 &lt;b&gt;" in bundle["text/html"]
     assert "application/vnd.jupyter.widget-view+json" in bundle
+
+
+@pytest.fixture
+def outputs(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What a widget puts below its cell."""
+    shown: list[dict[str, Any]] = []
+    monkeypatch.setattr(widget_module, "display", lambda bundle, raw: shown.append(bundle))
+    return shown
+
+
+async def test_a_widget_and_its_static_view_are_two_outputs_and_a_terminal_prints_one(
+    outputs: list[dict[str, Any]],
+) -> None:
+    counter = Counter()
+    assert DisplayFormatter().format(counter) == ({}, {})
+    live, static = outputs
+    assert live["application/vnd.jupyter.widget-view+json"]["model_id"] == counter.model_id
+    assert "text/plain" not in live
+    assert set(static) == {"text/plain", "text/html"}
+    assert static["text/plain"] == "Counter at 0 <b>"
+    assert "Counter at 0 &lt;b&gt;" in static["text/html"]
+
+
+async def test_of_a_closed_widget_the_static_view_is_shown_and_hides_nothing(
+    outputs: list[dict[str, Any]],
+) -> None:
+    counter = Counter()
+    counter.count = 7
+    counter.close()
+    DisplayFormatter().format(counter)
+    [static] = outputs
+    assert static["text/plain"] == "Counter at 7 <b>"
+    assert static["text/html"] == str(counter.face_html())
+
+
+async def test_closing_a_widget_leaves_nothing_of_it_open() -> None:
+    before = set(_instances)
+    widgets = await every_widget()
+    assert set(widgets) == {
+        name
+        for name in lab.__all__
+        if isinstance(found := getattr(lab, name), type) and issubclass(found, LabWidget)
+    }
+    for widget in widgets.values():
+        widget.close()
+    left = [part for key, part in _instances.items() if key not in before]
+    assert [type(part).__name__ for part in left] == []

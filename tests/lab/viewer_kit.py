@@ -12,7 +12,7 @@ from llmsim_lab.calls import ChatRequest
 from llmsim_lab.errors import LLMFailureException
 from llmsim_lab.simulation import Simulation, SimulationConfig
 
-__all__ = ["HOSTILE", "bumpy", "hostile_run", "played", "taped"]
+__all__ = ["HOSTILE", "bumpy", "hostile_run", "played", "taped", "turn_over"]
 
 HOSTILE = (
     "<script>alert(1)</script> <img src=x onerror=alert(2)> </style></pre></textarea>\x1b[31m "
@@ -33,6 +33,12 @@ def taped(path: Path, *, turns: int = 3, names: Any = ("Aland", "Borduria")) -> 
     simulation = Simulation(config, llm_client=make_client(), tape=path)
     simulation.run(turns)
     return simulation
+
+
+async def turn_over() -> None:
+    """Let what was left to the loop be done."""
+    for _ in range(3):
+        await asyncio.sleep(0)
 
 
 class Bumpy:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-import time
 from typing import Any
 
 import httpx
@@ -54,7 +53,6 @@ async def test_a_valid_reply_becomes_a_decision_with_its_provenance() -> None:
     assert decision.call.tokens == 150
     assert decision.call.reply is reply
     assert decision.call.request.site == SITE
-    assert decision.call.seconds > 0
 
 
 async def test_every_option_reaches_the_backend() -> None:
@@ -119,6 +117,7 @@ async def test_choices_for_a_field_that_is_not_there_are_an_error_naming_it() ->
         (ConnectionError("refused"), "connection_error", None),
         (httpx.ConnectError("refused"), "connection_error", None),
         (ollama.ResponseError("slow down", 429), "rate_limited", 429),
+        (ollama.ResponseError("broken", 500), "server_error", 500),
         (ollama.ResponseError("busy", 503), "server_error", 503),
         (BackendError("died", reason="server_error", retry=True), "server_error", None),
     ],
@@ -148,6 +147,7 @@ async def test_a_passing_fault_is_retried_exactly_once(
         (ollama.ResponseError("bad", 400), "client_error"),
         (ollama.ResponseError("model 'x' not found", 404), "model_not_found"),
         (ollama.ResponseError("no", 403), "client_error"),
+        (ollama.ResponseError("odd", 499), "client_error"),
         (
             BackendError("wrong option type", reason="client_error", status_code=500),
             "client_error",
@@ -311,13 +311,6 @@ def test_one_client_serves_several_event_loops_at_once() -> None:
     for thread in threads:
         thread.join(timeout=10)
     assert len(backend.requests) == 15
-
-
-async def test_the_wait_before_the_retry_lies_within_its_bounds() -> None:
-    client, _ = make_client([TimeoutError(), GOOD], retry_wait_s=(0.05, 0.1))
-    began = time.perf_counter()
-    await ask(client)
-    assert time.perf_counter() - began >= 0.05
 
 
 async def test_a_plain_pydantic_model_is_returned_as_it_is() -> None:

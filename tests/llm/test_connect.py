@@ -59,6 +59,21 @@ def test_the_environment_names_the_model(
     assert client.chosen.endswith("(LLMSIM_MODEL=ollama:qwen3:4b)")
 
 
+@pytest.mark.parametrize("model", ["OLLAMA:qwen3:4b", "Ollama: qwen3:4b", " ollama :qwen3:4b"])
+def test_what_stands_before_the_colon_may_be_written_in_any_case(
+    server: FakeOllama, model: str
+) -> None:
+    assert connect(model, host=server.host, quiet=True).config.model == "qwen3:4b"
+
+
+@pytest.mark.parametrize("wish", ["AUTO", "auto:", " Auto "])
+def test_auto_in_the_environment_is_the_same_as_nothing(
+    server: FakeOllama, monkeypatch: pytest.MonkeyPatch, wish: str
+) -> None:
+    monkeypatch.setenv("LLMSIM_MODEL", wish)
+    assert connect("Auto", host=server.host, quiet=True).config.model == "llama3.2:latest"
+
+
 def test_a_named_model_may_leave_its_tag_out(server: FakeOllama) -> None:
     assert connect("ollama:llama3.2", host=server.host, quiet=True).config.model == "llama3.2"
 
@@ -81,13 +96,15 @@ def test_a_server_without_a_chat_model_is_an_error_with_the_way_out() -> None:
     models = [FakeModel(name="embedder", capabilities=("embedding",))]
     with (
         FakeOllama(models=models) as server,
-        pytest.raises(ConfigError, match=r"'ollama pull llama3\.2' gets one"),
+        pytest.raises(ConfigError, match=r"'ollama pull llama3\.1:8b' gets one"),
     ):
         connect("ollama", host=server.host)
 
 
 def test_no_server_is_an_error_with_the_ways_out() -> None:
-    with pytest.raises(ConfigError, match=r"no Ollama answers at http://127.0.0.1:9; start it"):
+    with pytest.raises(
+        ConfigError, match=r"no Ollama server answers at http://127.0.0.1:9; start it"
+    ):
         connect("ollama:llama3.2")
 
 
@@ -95,7 +112,7 @@ def test_nothing_to_talk_to_names_three_ways_out() -> None:
     with pytest.raises(ConfigError) as caught:
         connect("auto")
     said = str(caught.value)
-    assert "ollama pull llama3.2" in said
+    assert "ollama pull llama3.1:8b" in said
     assert "llmsim-lab model get" in said
     assert "$LLMSIM_MODEL" in said
 
@@ -125,6 +142,7 @@ def test_a_file_that_is_no_model_is_refused_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.embedded
+@pytest.mark.process
 async def test_the_embedded_model_answers_and_is_asked_one_thing_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -133,6 +151,10 @@ async def test_the_embedded_model_answers_and_is_asked_one_thing_at_a_time(
     client = connect("embedded:smollm2-135m", download=True, quiet=True, **settings)
     assert isinstance(client.backend, EmbeddedBackend)
     assert client.config.concurrency == 1
+    assert client.chosen == (
+        "Using the embedded model smollm2-135m. It is for trying the tool, not for findings: "
+        "'ollama pull llama3.1:8b' gets a larger one for 'ollama:llama3.1:8b'."
+    )
     async with client:
         decision = await client.call_with_retry(
             prompt="Inflation is at 9%. What now?", response_model=PolicyDecision

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from builders import policy
 
-from llmsim_lab.calls import CallSite
+from llmsim_lab.calls import CallSite, ChatRequest, Message
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import HumanBackend, LLMClient, Question
 from llmsim_lab.llm.human import human_client
@@ -80,6 +80,11 @@ async def test_an_invalid_answer_comes_back_with_what_was_wrong() -> None:
     decision = await task
     assert decision.call is not None
     assert decision.call.status == "repaired"
+
+
+def test_a_question_that_is_only_asked_again_has_no_complaint() -> None:
+    request = ChatRequest(model="human", messages=(Message("user", "What now?"),), attempt=2)
+    assert Question(request).complaint == ""
 
 
 async def test_a_text_answer_goes_out_as_it_is() -> None:

@@ -92,7 +92,6 @@ class TestReplies:
         assert (reply.text, reply.done_reason) == (TEXT, "stop")
         assert (reply.prompt_tokens, reply.reply_tokens) == (14, 8)
         assert reply.load_seconds == 0.25
-        assert reply.seconds > 0
         assert isinstance(backend, ChatBackend)
 
     async def test_tool_calls_and_thinking_are_told_apart(self, backend: OllamaBackend) -> None:
@@ -226,17 +225,23 @@ class TestFailures:
         assert (error.reason, error.retry) == ("server_error", True)
         assert "unexpected EOF" in str(error)
 
-    async def test_a_stream_without_its_end_is_a_lost_connection(self, server: FakeOllama) -> None:
+    async def test_a_stream_without_a_line_is_a_lost_connection(self, server: FakeOllama) -> None:
         backend = OllamaBackend(host=server.host, stream=True)
-        server.fail_next(Fault.end_stream(after=3), Fault.end_stream(after=0))
-        first, second = await failure(backend), await failure(backend)
+        server.fail_next(Fault.end_stream(after=0))
+        error = await failure(backend)
         await backend.aclose()
-        assert (first.reason, first.retry, second.reason) == (
-            "connection_error",
-            True,
-            "connection_error",
+        assert (error.reason, error.retry) == ("connection_error", True)
+        assert str(error) == (
+            f"the reply of Ollama at {server.host} ended after 0 lines, before it was done"
         )
-        assert "ended after 3 lines, before it was done" in str(first)
+
+    async def test_a_stream_that_ends_early_has_the_status_it_came_with(
+        self, server: FakeOllama
+    ) -> None:
+        backend = OllamaBackend(host=server.host, stream=True)
+        server.fail_next(Fault.end_stream(after=3))
+        assert (await failure(backend)).status_code == 200
+        await backend.aclose()
 
     async def test_a_missing_model_is_named_with_those_there_are(
         self, server: FakeOllama, backend: OllamaBackend
@@ -272,22 +277,75 @@ class TestFailures:
         assert '\\"' not in str(error), "the JSON inside the text was not taken apart"
 
     @pytest.mark.parametrize(
-        ("version", "text"),
+        ("version", "prompt", "said"),
         [
-            ("0.32.15", r"the prompt has 592 tokens, more than num_ctx=256"),
-            ("0.24.0", r"the prompt has 2400 characters, more than num_ctx=256"),
+            (
+                "0.32.15",
+                "592 tokens",
+                "request (592 tokens) exceeds the available context size ({n} tokens), try "
+                "increasing it",
+            ),
+            ("0.24.0", "2400 characters", "the input length exceeds the context length"),
         ],
     )
-    async def test_an_overflow_names_prompt_window_and_way_out(
-        self, version: str, text: str
+    @pytest.mark.parametrize(
+        ("num_ctx", "trained", "window", "way_out"),
+        [
+            (
+                256,
+                8192,
+                "num_ctx=256 can hold",
+                "raise LLMConfig.num_ctx, up to 8192, or shorten the prompt",
+            ),
+            (
+                256,
+                256,
+                "the 256 tokens of context that the model was trained for",
+                "shorten the prompt, or use a model with a longer context",
+            ),
+            (
+                4096,
+                300,
+                "the 300 tokens of context that the model was trained for",
+                "shorten the prompt, or use a model with a longer context",
+            ),
+        ],
+    )
+    async def test_an_overflow_names_prompt_window_and_one_way_out(
+        self,
+        version: str,
+        prompt: str,
+        said: str,
+        num_ctx: int,
+        trained: int,
+        window: str,
+        way_out: str,
     ) -> None:
-        with FakeOllama(version=version) as server:
+        model = FakeModel(name="llama3.2", context_length=trained)
+        with FakeOllama([model], version=version) as server:
             backend = OllamaBackend(host=server.host)
-            with pytest.raises(BackendError, match=text) as caught:
-                await backend.chat(ask("A b c d e f g h i j. " * 34 + "x" * 1686, **_window(256)))
+            request = ask("A b c d e f g h i j. " * 34 + "x" * 1686, **_window(num_ctx))
+            error = await failure(backend, request)
             await backend.aclose()
-        assert (caught.value.reason, caught.value.retry) == ("context_overflow", False)
-        assert "raise LLMConfig.num_ctx" in str(caught.value)
+        assert (error.reason, error.retry) == ("context_overflow", False)
+        said = said.format(n=min(num_ctx, trained))
+        assert str(error) == f"the prompt has {prompt}, more than {window} ({said}); {way_out}"
+
+    async def test_a_server_that_grants_less_than_asked_for_shows_the_trained_length(
+        self,
+    ) -> None:
+        told = {"message": "exceeds the available context size", "n_prompt_tokens": 900}
+        told |= {"type": "exceed_context_size_error", "n_ctx": 512}
+        body = json.dumps({"error": json.dumps({"error": told})})
+        async with answering("400 Bad Request", body) as host:
+            backend = OllamaBackend(host=host)
+            error = await failure(backend, ask(**_window(2048)))
+            await backend.aclose()
+        assert str(error) == (
+            "the prompt has 900 tokens, more than the 512 tokens of context that the model was "
+            "trained for (exceeds the available context size); shorten the prompt, or use a model "
+            "with a longer context"
+        )
 
     @pytest.mark.parametrize(
         "changes", [{"options": {"x": float("nan")}}, {"keep_alive": object()}]

@@ -14,7 +14,7 @@ from llmsim_lab.calls import ChatReply, ChatRequest, Message
 from llmsim_lab.errors import BackendError
 from llmsim_lab.llm.ollama import OllamaBackend
 from llmsim_lab.llm.ollama.context import PromptGauge, countable, texts_read
-from llmsim_lab.testing.fake_ollama import FakeOllama
+from llmsim_lab.testing.fake_ollama import FakeModel, FakeOllama
 
 ENGLISH = (
     "The central bank raised its policy rate by fifty basis points, because inflation expectations "
@@ -103,10 +103,26 @@ async def test_a_server_that_cuts_without_a_word_is_caught(version: str, read: i
         await backend.aclose()
     assert caught.value.reason == "context_overflow"
     assert not caught.value.retry
-    assert "num_ctx=2048" in str(caught.value)
-    assert f"has read {read} tokens" in str(caught.value)
-    assert "raise LLMConfig.num_ctx" in str(caught.value)
+    assert re.sub("least [0-9]+", "least N", str(caught.value)) == (
+        "the prompt has at least N tokens, more than num_ctx=2048 can hold (the server has read "
+        f"{read} tokens of it and cut the rest without a word); raise LLMConfig.num_ctx, up to "
+        "8192, or shorten the prompt"
+    )
     assert len(server.requests) == 1
+
+
+async def test_a_prompt_cut_to_the_trained_length_is_not_told_to_raise_num_ctx() -> None:
+    model = FakeModel(name="llama3.2", context_length=1024)
+    with FakeOllama([model], knows_truncate=False) as server:
+        backend = OllamaBackend(host=server.host)
+        with pytest.raises(BackendError) as caught:
+            await backend.chat(ask(ENGLISH * 55, num_ctx=8192))
+        await backend.aclose()
+    assert re.sub("least [0-9]+", "least N", str(caught.value)) == (
+        "the prompt has at least N tokens, more than the 1024 tokens of context that the model was "
+        "trained for (the server has read 514 tokens of it and cut the rest without a word); "
+        "shorten the prompt, or use a model with a longer context"
+    )
 
 
 async def test_a_prompt_only_just_too_long_is_caught_once_the_model_is_known() -> None:
@@ -149,7 +165,7 @@ async def test_a_prompt_that_cannot_fit_is_not_sent() -> None:
 
 
 async def test_a_reply_that_fills_the_window_is_not_an_overflow() -> None:
-    with FakeOllama(reply="word " * 500) as server:
+    with FakeOllama(reply="one two " * 250) as server:
         backend = OllamaBackend(host=server.host)
         reply = await backend.chat(ask("Count to a thousand.", num_ctx=64))
         await backend.aclose()

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import traceback
+from pathlib import Path
 
 import httpx
 import pytest
 
 from llmsim_lab.calls import ChatRequest, Message
 from llmsim_lab.errors import BackendError, ConfigError
+from llmsim_lab.llm import connect
 from llmsim_lab.llm.ollama import OllamaBackend
 from llmsim_lab.llm.ollama.wire import (
     Clients,
@@ -17,9 +20,9 @@ from llmsim_lab.llm.ollama.wire import (
     Outgoing,
     clients_for,
     is_loopback,
-    outgoing,
     parse_host,
 )
+from llmsim_lab.llm.scope import scoped
 from llmsim_lab.testing.fake_ollama import FakeOllama
 
 
@@ -35,6 +38,19 @@ from llmsim_lab.testing.fake_ollama import FakeOllama
         ("0.0.0.0", "http://127.0.0.1:11434"),
         ("[::]:9", "http://[::1]:9"),
         ("[fe80::1]", "http://[fe80::1]:11434"),
+        ("::1", "http://[::1]:11434"),
+        ("::", "http://[::1]:11434"),
+        ("http://::1/", "http://[::1]:80"),
+        ("http://0.0.0.0:11434/", "http://127.0.0.1:11434"),
+        ("HTTP://gpu-box:9", "http://gpu-box:9"),
+        ("http://gpu-box:11434/api", "http://gpu-box:11434"),
+        ("gpu-box:11434/api/", "http://gpu-box:11434"),
+        ("http://gpu-box:11434/v1", "http://gpu-box:11434"),
+        ("http://gpu-box:11434/v1/chat/completions", "http://gpu-box:11434"),
+        ("http://gpu-box:11434/api/chat", "http://gpu-box:11434"),
+        ("https://gpu-box/ollama/api", "https://gpu-box:443/ollama"),
+        ("https://gpu-box/api/api", "https://gpu-box:443/api"),
+        ("https://gpu-box/my-api", "https://gpu-box:443/my-api"),
         ("1box.example", "http://1box.example:11434"),
         (None, "http://127.0.0.1:11434"),
     ],
@@ -52,13 +68,33 @@ def test_an_address_is_read_as_ollama_does(given: str | None, url: str) -> None:
         "http://[::1",
         "1.2.3",
         "a box",
-        "http://me:secret@box",
+        "::1:11434",
         "box?x",
+        "box/\x1b[2J",
     ],
 )
 def test_an_address_that_makes_no_sense_is_refused(given: str) -> None:
-    with pytest.raises(ConfigError, match=r"host=.* is not a server's address; write it as"):
+    with pytest.raises(ConfigError, match=r"host=.* is not a server's address; write it as") as no:
         parse_host(given)
+    assert "for example 127.0.0.1:11434 or [::1]:11434" in str(no.value)
+
+
+@pytest.mark.parametrize(
+    "given", ["http://me:secret@box", "me:secret@box:1", "http://me:sec/ret@box", "secret@box/x"]
+)
+def test_a_password_in_an_address_is_refused_and_never_shown(
+    given: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OLLAMA_HOST", given)
+    with pytest.raises(ConfigError, match="no user name or password") as no:
+        parse_host()
+    assert "***@box" in str(no.value)
+    with pytest.raises(ConfigError, match=r"goes with Ollama") as other:
+        connect("embedded", host=given)
+    for error in (no.value, other.value):
+        shown = "".join(traceback.format_exception(error))
+        assert "sec" not in str(error)
+        assert "ret@" not in shown
 
 
 def test_the_environments_address_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,10 +144,29 @@ async def test_a_host_excepted_from_the_proxy_is_asked_directly(
 
 
 def test_a_proxy_of_an_unknown_kind_is_a_wrong_setting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("http_proxy", "gopher://proxy:70")
+    monkeypatch.setenv("http_proxy", "gopher://me:secret@proxy:70")
     monkeypatch.setenv("no_proxy", "")
-    with pytest.raises(ConfigError, match="proxy 'gopher://proxy:70' cannot be used"):
+    with pytest.raises(ConfigError, match=r"proxy 'gopher://\*\*\*@proxy:70' cannot be") as caught:
         Clients.open("http://gpu-box:11434")
+    assert "secret" not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize("url", ["https://gpu-box:443", "https://127.0.0.1:443"])
+def test_https_servers_are_held_to_the_environments_certificates(
+    url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    mine = tmp_path / "mine.pem"
+    monkeypatch.setenv("SSL_CERT_FILE", str(mine))
+    with pytest.raises(ConfigError, match=r"SSL_CERT_FILE.*mine\.pem.* cannot be read.*PEM format"):
+        Clients.open(url)
+    mine.write_text("not a certificate")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        Clients.open(url)
+
+
+def test_plain_http_needs_no_certificates(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", "/nowhere/mine.pem")
+    assert not Clients.open("http://127.0.0.1:9").http.is_closed
 
 
 async def test_only_chat_requests_get_further_fields() -> None:
@@ -122,11 +177,11 @@ async def test_only_chat_requests_get_further_fields() -> None:
         return httpx.Response(200)
 
     transport = FieldsTransport(httpx.MockTransport(note))
-    token = outgoing.set(Outgoing({"truncate": False}))
+    extra = Outgoing({"truncate": False})
     async with httpx.AsyncClient(transport=transport, base_url="http://box") as client:
-        await client.post("/api/show", json={"model": "m"})
-        await client.post("/ollama/api/chat", json={"model": "m"})
-    outgoing.reset(token)
+        with scoped(outgoing=extra):
+            await client.post("/api/show", json={"model": "m"})
+            await client.post("/ollama/api/chat", json={"model": "m"})
     assert seen == [b'{"model":"m"}', b'{"model":"m","truncate":false}']
 
 

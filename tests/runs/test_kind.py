@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import make_simulation
+from builders import make_simulation, make_state
 from counter_kit import (
     CounterConfig,
     CounterIntervention,
@@ -18,11 +18,13 @@ from counter_kit import (
     make_counter,
 )
 
-from llmsim_lab.errors import ConfigError
+from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.runs import RunConfig, RunTurn, SimulationLike, TurnBase, TurnLike
 from llmsim_lab.runs.codec import changed_values, own_fields
 from llmsim_lab.runs.kind import Kind
+from llmsim_lab.runs.manifest import check_manifest
 from llmsim_lab.runs.parts import belongs_to, copied
+from llmsim_lab.simulation import Simulation, Turn
 
 
 @pytest.mark.parametrize("make", [make_counter, make_simulation])
@@ -108,15 +110,36 @@ def test_a_new_runs_first_turn_comes_without_another_runs_chains(tmp_path: Path)
         ({"a": 1, "b": 2}, {"a": 1, "b": 2}, ""),
         ({"a": 1}, {"a": 2}, "a was 1 and is 2"),
         ({"a": 1}, {"b": 2}, "a was 1 and is None; b was None and is 2"),
-        (dict.fromkeys("abcd", 1), {}, "a was 1 and is None; b was 1 and is None; c was 1 and is"),
+        (
+            dict.fromkeys("abcd", 1),
+            {},
+            "a was 1 and is None; b was 1 and is None; c was 1 and is None",
+        ),
         (3, 3, ""),
         ([3], 4, "it was [3] and is 4"),
     ],
 )
 def test_changed_values_are_named(before: Any, after: Any, said: str) -> None:
-    found = changed_values(before, after)
-    assert found.startswith(said)
-    assert bool(found) == bool(said)
+    assert changed_values(before, after) == said
+
+
+def test_of_a_manifests_faults_three_are_told() -> None:
+    with pytest.raises(TapeError) as caught:
+        check_manifest(2, {"prompts": {}, "given": []}, ())
+    assert str(caught.value) == (
+        "run 2 on the tape is damaged: the manifest has no package; the manifest has no config; "
+        "the manifest has no llm"
+    )
+
+
+def test_of_the_variables_that_came_out_differently_three_are_told() -> None:
+    names = ("inflation", "unemployment", "gdp_growth", "interest_rate")
+    recorded, now = (
+        Turn(number=1, state=make_state(**dict.fromkeys(names, rate))) for rate in (2.0, 3.0)
+    )
+    assert Simulation.difference(recorded, now).split("; ") == [
+        f"{name} was 2.0 and is 3.0" for name in ("interest_rate", "gdp_growth", "inflation")
+    ]
 
 
 def test_a_prompts_place_is_in_its_part() -> None:

@@ -30,6 +30,24 @@ def complaint(folder: Path, text: str) -> str:
 # Good ones
 
 
+def test_any_economic_run_can_be_played_by_rules() -> None:
+    config = SimulationConfig.model_validate(
+        {
+            "nations": [
+                {"name": "Aland", "inflation_target": 4, "temperament": "bold", "mandate": "jobs"},
+                {"name": "Ann", "kind": "human", "names_rate": False},
+            ],
+            "validator": {"permissive": False},
+            "turns": 3,
+        }
+    )
+    rules = config.by_rules()
+    assert not rules.needs_model
+    assert [(n.name, n.kind) for n in rules.nations] == [("Aland", "taylor"), ("Ann", "human")]
+    assert (rules.nations[0].inflation_target, rules.turns) == (4, 3)
+    assert SimulationConfig.model_validate(rules.model_dump()) == rules
+
+
 def test_a_configuration_needs_no_arguments() -> None:
     config = SimulationConfig()
     assert (config.turns, config.seed, config.start) == (8, 0, None)

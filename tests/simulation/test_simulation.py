@@ -22,6 +22,7 @@ from builders import (
     policy,
     rate_update,
     requests_of,
+    second_by_second,
     verdict,
 )
 
@@ -66,7 +67,6 @@ async def test_a_step_returns_the_turns_record() -> None:
     assert turn is simulation.turns[-1]
     assert (turn.number, turn.state.turn, simulation.turn) == (1, 1, 1)
     assert [action.agent_name for action in turn.actions] == ["Aland", "Borduria"]
-    assert turn.seconds > 0
 
 
 async def test_the_first_record_holds_the_initial_state() -> None:
@@ -205,6 +205,7 @@ def test_an_error_of_the_callers_callback_is_raised_and_the_turn_is_kept() -> No
     assert simulation.turn == 1
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_an_interrupt_keeps_the_turns_done_and_the_run_can_go_on() -> None:
     started = threading.Event()
 
@@ -231,6 +232,7 @@ def test_an_interrupt_keeps_the_turns_done_and_the_run_can_go_on() -> None:
     assert outcome(simulation).equals(make_simulation().run(3).drop(columns="seconds"))
 
 
+@pytest.mark.process
 def test_the_design_page_s_lines_run_as_a_script() -> None:
     code = (
         "from llmsim_lab.simulation import Simulation, SimulationConfig\n"
@@ -583,3 +585,12 @@ def test_a_rate_that_a_fallback_set_is_counted() -> None:
     assert frame["fallback"].tolist() == [0, 1]
     assert frame["calls"].tolist() == [0, 0]
     assert simulation.statuses == {"fallback": 1.0}
+
+
+def test_a_turns_seconds_are_those_between_its_start_and_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    simulation = Simulation(make_config())
+    second_by_second(monkeypatch)
+    simulation.run(2)
+    assert [turn.seconds for turn in simulation.turns] == [0, 1, 1]

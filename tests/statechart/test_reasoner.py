@@ -11,7 +11,7 @@ import pytest
 from social_kit import OPTIONS, any_option, make_question, picks, social_client
 
 from llmsim_lab.calls import CallSite, ChatReply, ChatRequest
-from llmsim_lab.errors import ConfigError, LLMFailureException
+from llmsim_lab.errors import BackendError, ConfigError, FailureReason, LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig, OllamaBackend
 from llmsim_lab.statechart import (
     AgentState,
@@ -108,6 +108,15 @@ async def test_a_fallback_says_who_when_and_why_and_keeps_both_attempts(
     assert "agent=Ada turn=5" in line
     assert "chosen=scrolling" in line
     assert "looking things up" not in line
+
+
+@pytest.mark.parametrize("reason", ["timeout", "invalid_response", "generation_stopped"])
+async def test_the_first_option_stands_in_where_the_model_gives_no_answer(
+    reason: FailureReason,
+) -> None:
+    reasoner = Reasoner(social_client(BackendError("no word came", reason=reason)))
+    (choice,) = await reasoner.choose_all([make_question()])
+    assert (choice.state, choice.status) == (AgentState.SCROLLING, "fallback")
 
 
 async def test_a_fallback_says_where_it_was_the_lookup_that_failed(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -240,16 +239,10 @@ print([(c.agent, c.reasoning) for c in simulation.chains])
 """
 
 
-def test_a_run_is_the_same_whatever_python_hashes_with() -> None:
-    outputs = {
-        subprocess.run(
-            [sys.executable, "-c", PLAY],
-            check=True,
-            capture_output=True,
-            cwd=Path(__file__).parents[1],
-            env=os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": str(Path(__file__).parents[1])},
-        ).stdout
-        for seed in ("0", "1", "4711")
-    }
-    assert len(outputs) == 1
-    assert len(outputs.pop()) > 1000
+@pytest.mark.process
+def test_a_run_is_the_same_whatever_python_hashes_with(
+    under_two_hash_seeds: Callable[..., list[str]],
+) -> None:
+    one, other = under_two_hash_seeds(PLAY)
+    assert one == other
+    assert len(one) > 1000

@@ -6,11 +6,13 @@ Python blocks of one page run in order in one namespace, in an empty folder, wit
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shlex
 import subprocess
 import sys
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -18,6 +20,7 @@ from textwrap import dedent
 
 import pytest
 
+from llmsim_lab.cli import main
 from llmsim_lab.testing import FakeOllama
 
 REPO = Path(__file__).resolve().parents[2]
@@ -81,6 +84,7 @@ def test_readme_shows_code_and_the_two_commands() -> None:
     assert {"demo", "test"} <= {words[1] for words in commands(readme) if words[0] == "make"}
 
 
+@pytest.mark.process
 @with_python
 def test_the_python_of_a_page_runs(page: Path, tmp_path: Path) -> None:
     # Each block stands at its own line, so that a traceback points into the page.
@@ -139,15 +143,14 @@ def _help_for(arguments: list[str]) -> str:
 
 @cache
 def _run_help(*path: str) -> str:
-    done = subprocess.run(
-        [str(Path(sys.executable).parent / "llmsim-lab"), *path, "--help"],
-        env=os.environ | {"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    return done.stdout
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()) as printed:
+        patch.setattr(sys, "argv", ["llmsim-lab", *path, "--help"])
+        for name, value in {"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"}.items():
+            patch.setenv(name, value)
+        with pytest.raises(SystemExit) as ended:
+            main()
+    assert not ended.value.code, printed.getvalue()
+    return printed.getvalue()
 
 
 @every_page

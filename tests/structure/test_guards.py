@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -77,6 +78,24 @@ def test_writing_into_tmp_path_is_fine(watch: Any, tmp_path: Path) -> None:
     assert watch.faults == []
 
 
+def test_an_interpreter_started_by_a_test_that_is_not_marked_is_noted(watch: Any) -> None:
+    subprocess.run([sys.executable, "-S", "-c", ""], check=True)
+    assert "mark it pytest.mark.process" in watch.faults[0]
+
+
+@pytest.fixture
+def _sigint_ignored() -> Iterator[None]:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_sigint_ignored", "ctrl_c")
+def test_ctrl_c_raises_whatever_it_did_before() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+
+
 def test_the_users_model_settings_are_hidden() -> None:
     assert not {"OLLAMA_HOST", "LLMSIM_MODEL"} & set(os.environ)
 
@@ -110,12 +129,15 @@ def run_suite(suite: Path, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.process
 def test_live_tests_are_left_out_and_the_header_says_so(suite: Path) -> None:
     output = run_suite(suite)
     assert "live tests: left out" in output
+    assert "process tests: left out, they start programs or take long" in output
     assert "1 passed, 1 deselected" in output
 
 
+@pytest.mark.process
 def test_live_tests_run_when_asked_for_and_see_the_users_server(suite: Path) -> None:
     output = run_suite(suite, "-m", "live")
     assert "live tests: may connect to real models" in output

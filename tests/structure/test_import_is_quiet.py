@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 HEAVY = ("IPython", "ipywidgets", "jupyter_client", "matplotlib", "mcp", "nest_asyncio", "pandas")
 HEAVY += ("xllamacpp", "typer")
 

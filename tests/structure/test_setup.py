@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -11,7 +13,10 @@ import pytest
 import yaml
 
 make = shutil.which("make")
-pytestmark = pytest.mark.skipif(make is None, reason="make is not installed")
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.skipif(make is None, reason="make is not installed"),
+]
 
 # What the set-up needs of the machine besides Python.
 TOOLS = ("awk", "cat", "dirname", "find", "mkdir", "rm", "sh", "touch")
@@ -63,7 +68,11 @@ def test_make_alone_lists_the_targets(checkout: Path, path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "target", ["demo", "test", "check", "check-browser", "notebooks", "screenshots", "lab", "bench"]
+    "target",
+    [
+        *("demo", "test", "check", "check-process", "check-browser", "check-lowest"),
+        *("notebooks", "screenshots", "lab", "bench", "offline"),
+    ],
 )
 def test_every_target_sets_up_before_it_runs(checkout: Path, path: Path, target: str) -> None:
     done = run_make(checkout, path, "--dry-run", target)
@@ -74,6 +83,26 @@ def test_every_target_sets_up_before_it_runs(checkout: Path, path: Path, target:
 def test_arguments_reach_the_demo(checkout: Path, path: Path) -> None:
     done = run_make(checkout, path, "--dry-run", "demo", "ARGS=--turns 4")
     assert done.stdout.splitlines()[-1] == ".venv/bin/llmsim-lab demo --turns 4"
+
+
+def test_coverage_is_measured_by_make_check_and_in_ci_but_not_by_make_test(
+    checkout: Path, path: Path
+) -> None:
+    [tests] = pytest_lines(run_make(checkout, path, "--dry-run", "test"))
+    assert ("--cov" in tests, "-n logical" in tests) == (False, True)
+    checked = pytest_lines(run_make(checkout, path, "--dry-run", "check"))
+    assert checked[0] == f"{tests.rstrip()} --cov --cov-report="
+    assert " -m process " in checked[1]
+    assert checked[1].endswith("--cov --cov-append --cov-report=term --cov-fail-under=90")
+    ci = (checkout / ".ci" / "run").read_text()
+    assert {"make test COVERAGE=yes", "make check-process COVERAGE=yes"} <= set(
+        re.findall(r"make [a-z-]+ COVERAGE=yes", ci)
+    )
+
+
+def pytest_lines(done: subprocess.CompletedProcess[str]) -> list[str]:
+    lines = done.stdout.replace("\\\n", "").splitlines()
+    return [" ".join(line.split()) for line in lines if "-m pytest" in line]
 
 
 def test_a_machine_without_python_is_told_so(checkout: Path, path: Path) -> None:
@@ -135,19 +164,20 @@ def make_offline(checkout: Path, path: Path) -> subprocess.CompletedProcess[str]
     return run_make(checkout, path, "demo", f"PIP_CONFIG_FILE={checkout / 'pip.conf'}")
 
 
-@pytest.mark.slow
 def test_without_a_network_the_way_on_is_named_and_the_next_try_goes_on(
     offline: Path, path: Path
 ) -> None:
+    nobody = "http://127.0.0.1:9/simple"
+    (offline / "pip.conf").write_text(f"[global]\nindex-url = {nobody}\nretries = 1\n")
     for _ in range(2):
         done = make_offline(offline, path)
         assert done.returncode != 0
+        assert "It could not reach its package index" in done.stderr
         assert "run the same command again" in done.stderr
         assert (offline / ".venv" / "bin" / "python").exists()
         assert not list((offline / ".venv").glob(".ready-*"))
 
 
-@pytest.mark.slow
 def test_an_environment_that_was_moved_is_made_anew(offline: Path, path: Path) -> None:
     make_offline(offline, path)
     moved = offline.rename(offline.with_name("moved"))
@@ -159,3 +189,97 @@ def test_an_environment_that_was_moved_is_made_anew(offline: Path, path: Path) -
 def test_conda_takes_its_packages_from_pyproject(repo: Path) -> None:
     environment = yaml.safe_load((repo / "environment.yml").read_text())
     assert environment["dependencies"] == ["python>=3.11", "pip", {"pip": ["-e .[all]"]}]
+
+
+# A folder for machines without a network
+
+
+def test_a_folder_that_does_not_fit_is_named_with_what_it_is_for(
+    offline: Path, path: Path, tmp_path: Path
+) -> None:
+    stick = tmp_path / "a stick"
+    done = run_make(offline, path, "lab", f"FROM={stick}")
+    assert done.returncode != 0
+    assert f"There is no folder {stick}/wheels. Name one that 'make offline TO=...'" in done.stderr
+    (stick / "wheels").mkdir(parents=True)
+    (stick / "made-for.txt").write_text("Python 2.7 on Amiga m68k\n")
+    done = run_make(offline, path, "lab", f"FROM={stick}")
+    assert done.returncode != 0
+    assert "No matching distribution found for hatchling" in done.stderr
+    assert f"{stick}/wheels has packages for:\nPython 2.7 on Amiga m68k\nThis is: Python 3." in (
+        done.stderr
+    )
+    assert "package index" not in done.stderr
+
+
+# Packages that `llmsim-lab model get` needs, and those that install them: the test is to take
+# seconds. `make lab` asks for one of them in each of its extras.
+LIGHT = {"anyio", "colorama", "filelock", "hatchling", "httpx", "jinja2", "markupsafe"}
+LIGHT |= {"nest-asyncio", "ollama", "platformdirs", "psutil", "pydantic", "pyyaml", "rich"}
+LIGHT |= {"tenacity", "typer", "typing-extensions"}
+
+
+def leave_light_packages(pyproject: Path) -> None:
+    text = pyproject.read_text().replace('"xllamacpp>=2026.10.11549"', '"colorama>=0.4"')
+    pyproject.write_text(
+        re.sub(
+            r'"([\w.-]+)>=[\w.]+"(?:, |,\n)?',
+            lambda found: found[0] if found[1] in LIGHT else "",
+            text,
+        )
+    )
+
+
+def recipe(page: Path, stick: Path) -> list[list[str]]:
+    """Return the two commands of the page, for another stick."""
+    found = re.findall(r"^ *(make (?:offline|lab) \w+=.*)$", page.read_text(), re.MULTILINE)
+    assert [line.split()[1] for line in found] == ["offline", "lab"]
+    return [
+        [word.replace("/media/USB STICK", str(stick)) for word in shlex.split(line)]
+        for line in found
+    ]
+
+
+def without_network() -> list[str]:
+    """Return what to put before a command, nothing where the system does not allow it."""
+    unshare = shutil.which("unshare")
+    tried = unshare and subprocess.run([unshare, "-rn", "true"], check=False, capture_output=True)
+    return [unshare, "-rn"] if unshare and tried and tried.returncode == 0 else []
+
+
+@pytest.mark.process
+@pytest.mark.embedded
+def test_the_documented_stick_installs_all_of_it_without_a_network(
+    checkout: Path, path: Path, tmp_path: Path
+) -> None:
+    leave_light_packages(checkout / "pyproject.toml")
+    laptop = shutil.copytree(checkout, tmp_path / "a laptop" / "clone")
+    fill, install = recipe(checkout / "notebooks" / "README.md", tmp_path / "USB STICK")
+    subprocess.run(
+        [*fill, "ARGS=smollm2-135m", f"PYTHON={sys.executable}"],
+        cwd=checkout,
+        check=True,
+        timeout=300,
+    )
+    shutil.rmtree(checkout)
+
+    home = tmp_path / "an empty home"
+    home.mkdir()
+    (path / "python3").symlink_to(Path(sys.executable).resolve())
+    nowhere = dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9")
+    # All that `make lab` does before it opens JupyterLab.
+    install = [str(make), ".venv/.ready-lab", *install[2:]]
+    done = subprocess.run(
+        [*without_network(), *install],
+        cwd=laptop,
+        env={"HOME": str(home), "PATH": str(path)} | nowhere,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    python = laptop / ".venv" / "bin" / "python"
+    subprocess.run([python, "-c", "import colorama, nest_asyncio, anyio, llmsim_lab"], check=True)
+    [weights] = home.glob(".cache/llmsim_lab/models/*.gguf")
+    assert weights.name == "smollm2-135m-instruct-q4_1.gguf"

@@ -83,6 +83,7 @@ def paid(folder: Path) -> list[tuple[int, str]]:
     return lines_of(folder / "paid.log")
 
 
+@pytest.mark.process
 def test_a_run_killed_again_and_again_ends_as_one_never_interrupted(killed: Path) -> None:
     import killed_runs
 

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
-import subprocess
-import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -118,26 +115,17 @@ def test_a_cache_is_not_fooled_by_objects_that_take_the_place_of_gone_ones() -> 
         assert asked(request, cache).key == key(request)
 
 
-def test_keys_are_the_same_in_another_process() -> None:
+@pytest.mark.process
+def test_keys_are_the_same_in_another_process(
+    under_two_hash_seeds: Callable[..., list[str]],
+) -> None:
     code = (
+        f"import sys; sys.path.append({str(Path(__file__).parent)!r})\n"
         "from test_tape_keys import *\n"
         "print(*(key(replace(REQUEST, **changes)).hex() for changes in OTHERS.values()))"
     )
-    here = Path(__file__).parent
-    for seed in ("1", "2"):
-        done = subprocess.run(
-            [sys.executable, "-c", code],
-            check=True,
-            capture_output=True,
-            text=True,
-            env={
-                **os.environ,
-                "PYTHONHASHSEED": seed,
-                "PYTHONPATH": os.pathsep.join((str(here), str(here.parent))),
-            },
-        )
-        expected = [key(replace(REQUEST, **changes)).hex() for changes in OTHERS.values()]
-        assert done.stdout.split() == expected
+    expected = [key(replace(REQUEST, **changes)).hex() for changes in OTHERS.values()]
+    assert [printed.split() for printed in under_two_hash_seeds(code)] == [expected, expected]
 
 
 # --- repeats -----------------------------------------------------------------------------------

@@ -13,9 +13,11 @@ from builders import make_client, make_config
 from tape_kit import asked, bytes_in, hash_client, make_recorded
 
 from llmsim_lab.agents import EconLLMAgent
+from llmsim_lab.calls import Attempt, ChatRequest, Message
 from llmsim_lab.errors import TapeError, TapeMiss
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.llm.tape.ledger import Ledger
+from llmsim_lab.llm.tape.nearest import explain_miss
 from llmsim_lab.models import Action, GlobalState, SimulationState
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.simulation import Simulation
@@ -62,6 +64,21 @@ def test_an_edited_prompt_is_shown_as_a_word_diff_with_the_way_out(tmp_path: Pat
     assert "the [-most-]{+least+} [-pressing-]{+urgent+} economic issue" in message
     assert "Analyze the current economic state" not in message
     assert "to go on with other ones, fork the run" in message
+
+
+def test_a_changed_line_is_shown_with_the_ones_around_it() -> None:
+    lines = [f"{word} line" for word in ("first", "second", "third", "fourth", "fifth")]
+    recorded, asked = (
+        ChatRequest(model="m", messages=(Message("user", "\n".join(said)),))
+        for said in (lines, [*lines[:2], "third sentence", *lines[3:]])
+    )
+    message = explain_miss(asked, [Attempt(request=recorded, reply=None, seconds=0.0)], run=3)
+    assert message == (
+        "run 3 has no recorded call for a call outside a turn. From the nearest recorded one, "
+        "the prompt differs:\nsecond line\nthird [-line-]{+sentence+}\nfourth line\n"
+        "A replay takes the prompts, the configuration and the code of the recording; "
+        "to go on with other ones, fork the run."
+    )
 
 
 @pytest.mark.parametrize(

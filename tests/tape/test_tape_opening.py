@@ -9,9 +9,10 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -376,18 +377,22 @@ def test_nothing_can_be_written_through_a_tape_opened_for_reading(tmp_path: Path
     assert bytes_in(tmp_path) == before
 
 
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """A folder that other users can reach; those above ``tmp_path`` are for one user only."""
+    with tempfile.TemporaryDirectory() as name:
+        yield Path(name)
+
+
+@pytest.mark.process
 @pytest.mark.parametrize("what", ["file", "folder"])
-def test_a_user_who_may_only_read_replays(tmp_path: Path, what: str) -> None:
+def test_a_user_who_may_only_read_replays(shared: Path, what: str) -> None:
     if os.name != "posix" or os.geteuid() != 0:
         pytest.skip("becoming another user needs root; as oneself, the mode bits are enough")
-    folder = tmp_path / "shared"
-    folder.mkdir()
+    folder = shared
     path = finished(folder / "x.tape", turns=2)
     path.chmod(0o444)
     folder.chmod(0o555 if what == "folder" else 0o777)
-    for parent in path.parents:
-        if parent != folder and parent.stat().st_uid == os.geteuid() and parent != Path("/"):
-            parent.chmod(parent.stat().st_mode | 0o055)
     before = bytes_in(folder)
     done = script(
         f"""
@@ -430,6 +435,7 @@ def test_a_tape_on_a_disk_mounted_for_reading_replays(tmp_path: Path) -> None:
         subprocess.run(["umount", "--lazy", str(disk)], check=True)
 
 
+@pytest.mark.process
 def test_the_log_of_a_writer_that_died_is_read_too(tmp_path: Path) -> None:
     path = tmp_path / "x.tape"
     script(
@@ -455,6 +461,7 @@ def test_the_log_of_a_writer_that_died_is_read_too(tmp_path: Path) -> None:
 # --- several at once ---------------------------------------------------------------------------
 
 
+@pytest.mark.process
 def test_others_read_while_one_writes(tmp_path: Path) -> None:
     path = tmp_path / "x.tape"
     simulation = make_recorded(path, turns=1)
@@ -486,6 +493,7 @@ HOLD = """
 """
 
 
+@pytest.mark.process
 def test_two_processes_do_not_write_to_one_run(tmp_path: Path) -> None:
     path = finished(tmp_path / "x.tape", turns=1)
     here = Path(__file__).parent
@@ -561,6 +569,7 @@ def _here(pid: int, since: float) -> str:
     return json.dumps({"host": socket.gethostname(), "pid": pid, "since": since})
 
 
+@pytest.mark.process
 def test_a_dead_writers_entry_is_passed_over(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as child:
         child.wait()
@@ -595,6 +604,7 @@ def test_a_writer_who_cannot_be_looked_for_is_believed_until_the_run_is_released
     assert resume(path, llm_client=hash_client()).turn == 1
 
 
+@pytest.mark.process
 def test_two_processes_that_make_a_tape_at_the_same_time_both_get_it(tmp_path: Path) -> None:
     code = "import sys; from llmsim_lab.llm import Tape; print(len(Tape(sys.argv[1])))"
     for number in range(2):

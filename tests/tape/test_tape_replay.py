@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -423,8 +421,10 @@ def test_an_initial_state_with_another_runs_chains_begins_without_them(tmp_path:
 # --- other processes, other orders -------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", ["0", "1234"])
-def test_a_replay_in_another_process_gives_the_same(tmp_path: Path, seed: str) -> None:
+@pytest.mark.process
+def test_a_replay_in_another_process_gives_the_same(
+    tmp_path: Path, under_two_hash_seeds: Callable[..., list[str]]
+) -> None:
     simulation = make_recorded(tmp_path / "x.tape", turns=3, faulty=True)
     code = (
         "import sys\n"
@@ -433,16 +433,10 @@ def test_a_replay_in_another_process_gives_the_same(tmp_path: Path, seed: str) -
         "print(run.to_frame().to_csv(), run.chains_frame().to_csv())\n"
         "print([turn.state.model_dump_json(exclude={'reasoning_chains'}) for turn in run.turns])\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code, tmp_path / "x.tape"],
-        check=True,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONHASHSEED": seed},
-    )
+    printed = under_two_hash_seeds(code, tmp_path / "x.tape")
     states = [t.state.model_dump_json(exclude={"reasoning_chains"}) for t in simulation.turns]
     expected = f"{simulation.to_frame().to_csv()} {simulation.chains_frame().to_csv()}\n{states}\n"
-    assert done.stdout == expected
+    assert printed == [expected, expected]
 
 
 @pytest.mark.parametrize("salt", range(3))

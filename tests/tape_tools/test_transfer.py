@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from llmsim_lab.calls import Attempt, ChatReply, ChatRequest, Message, ToolCall
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm.tape import LiveRecorder, transfer, verify
+from llmsim_lab.llm.tape import export as export_module
 from llmsim_lab.simulation import Simulation, replay
 
 
@@ -93,6 +94,29 @@ def test_the_header_says_what_follows(exported: Path) -> None:
     assert (header["kind"], header["format"]) == ("header", 2)
     for kind in ("text", "run", "call", "turn"):
         assert header[kind] == sum(line["kind"] == kind for line in rest) > 0
+
+
+def test_two_exports_to_one_file_at_once_leave_one_of_them_whole(
+    recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "runs.jsonl"
+    other = Tape(recorded, read_only=True)
+    header = export_module._lines
+
+    def lines(tape: Tape, runs: list[int]) -> Iterator[dict[str, Any]]:
+        """Begin another export of fewer runs after the first line of this one."""
+        monkeypatch.setattr(export_module, "_lines", header)
+        for number, line in enumerate(header(tape, runs)):
+            if number == 1:
+                other.export(path, run=1)
+            yield line
+
+    monkeypatch.setattr(export_module, "_lines", lines)
+    with Tape(recorded, read_only=True) as tape:
+        tape.export(path)
+    with Tape(tmp_path / "new.tape") as new:
+        assert new.import_jsonl(path) == [1, 2, 3]
+    assert [file.name for file in tmp_path.iterdir() if "jsonl" in file.name] == ["runs.jsonl"]
 
 
 def test_half_a_character_in_an_answer_survives_export_and_import(tmp_path: Path) -> None:

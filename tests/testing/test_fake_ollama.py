@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Iterator
 from typing import Any, Literal
@@ -232,7 +233,7 @@ class TestContext:
         assert (answer.done_reason, answer.eval_count) == ("length", 5)
 
     def test_a_reply_ends_with_the_context_unless_it_may_shift(self) -> None:
-        with FakeOllama(reply="word " * 500) as server:
+        with FakeOllama(reply="one two " * 250) as server:
             stopped = post(server, shift=False, options={"num_ctx": 64}).json()
             shifted = post(server, options={"num_ctx": 64}).json()
             limited = post(server, shift=False, options={"num_ctx": 64, "num_predict": 9}).json()
@@ -240,6 +241,19 @@ class TestContext:
         assert stopped["done_reason"] == "length"
         assert shifted["eval_count"] > 64
         assert limited["eval_count"] == 9
+
+    @pytest.mark.parametrize(("repeats", "stopped"), [(30, False), (31, True)])
+    def test_a_token_that_comes_again_once_too_often_ends_the_reply(
+        self, repeats: int, stopped: bool
+    ) -> None:
+        with FakeOllama(reply="say ha" + " ha" * repeats + " so") as server:
+            plain = post(server, stream=False).json()
+            lines = [json.loads(line) for line in post(server, stream=True).text.splitlines()]
+        said = "say ha" + " ha" * 30
+        assert plain["message"]["content"] == (said if stopped else said + " so")
+        assert "".join(line["message"]["content"] for line in lines) == plain["message"]["content"]
+        assert plain["done"] == lines[-1]["done"] == (not stopped)
+        assert ("eval_count" in plain) == (not stopped)
 
 
 class TestModels:
@@ -320,6 +334,12 @@ class TestFaults:
     def test_a_stream_can_end_without_its_closing_line(self, server: FakeOllama) -> None:
         server.fail_next(Fault.end_stream(after=3))
         assert post(server, stream=True).text.count('"done":false') == 3
+
+    def test_a_plain_answer_can_end_undone(self, server: FakeOllama) -> None:
+        server.fail_next(Fault.end_stream(after=3))
+        answer = post(server, stream=False).json()
+        assert list(answer) == ["model", "created_at", "message", "done"]
+        assert (answer["message"]["content"], answer["done"]) == ("The capital of", False)
 
     @pytest.mark.parametrize("stream", [True, False])
     def test_invalid_json_has_status_200(self, server: FakeOllama, stream: bool) -> None:

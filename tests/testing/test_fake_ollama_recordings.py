@@ -115,9 +115,13 @@ def recorded_reply(recording: Recording) -> ChatReply | None:
         return None
     calls = [call["function"] for message in messages for call in message.get("tool_calls", ())]
     text = "".join(message.get("content", "") for message in messages)
-    cut = recording.answers[-1].get("done_reason") == "length"
+    last = recording.answers[-1]
+    if last.get("done_reason") == "length":
+        text += " and on it goes" * 200
+    elif last.get("done") is False:  # stopped for repeating itself, so that it goes on doing that
+        text += f" {text.split()[-1]}" * 200
     return ChatReply(
-        text=text + " and on it goes" * 200 if cut else text,
+        text=text,
         tool_calls=tuple(ToolCall(name=c["name"], arguments=c["arguments"]) for c in calls),
     )
 

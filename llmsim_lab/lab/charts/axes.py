@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from llmsim_lab.lab.charts.scene import Scene
 
-__all__ = ["pin_labels", "set_limits", "set_ticks", "span", "thinned"]
+__all__ = ["pin_labels", "plain_numbers", "set_limits", "set_ticks", "thinned"]
 
 _MOST_POINTS = 2000
 
@@ -50,34 +50,18 @@ def pin_labels(axes: Axes, *, large: bool) -> None:
     axes.yaxis.set_major_locator(MaxNLocator(6 if large else 4))
 
 
-def span(scene: Scene) -> tuple[float, float]:
-    """Return the first and the latest turn that a scene shows."""
-    ends = [
-        (float(x[0]), float(x[-1]))
-        for curve in scene.curves
-        for x, _ in curve.points.values()
-        if len(x)
-    ]
-    return min(first for first, _ in ends), max(last for _, last in ends)
-
-
 def set_limits(axes: Axes, scene: Scene, column: str) -> None:
-    """Let a panel hold all of its column's values, with a little room around them."""
-    import numpy as np
-
-    parts: list[NDArray[np.float64]] = [
-        curve.points[column][1] for curve in scene.curves if column in curve.points
-    ]
-    for band in scene.bands:
-        parts += band.points[column][1:]
-    values = np.concatenate(parts) if parts else np.array([])
-    values = values[np.isfinite(values)]
-    low, high = (values.min(), values.max()) if len(values) else (0.0, 1.0)
-    room = 0.06 * (high - low) or max(abs(high), 1.0) * 0.06
-    axes.set_ylim(low - room, high + room)
-    first, last = span(scene)
-    side = 0.03 * (last - first) or 0.5
+    """Give a panel the scene's limits."""
+    axes.set_ylim(scene.limits[column])
+    first, last = scene.span
+    side = 0.03 * (last - first)
     axes.set_xlim(first - side, last + side)
+
+
+def plain_numbers(axes: Axes) -> None:
+    """Write values in full, not as differences from an offset; only huge ones have an exponent."""
+    axes.ticklabel_format(axis="y", useOffset=False, scilimits=(-5, 10))
+    axes.yaxis.set_offset_position("right")  # the title is on the left
 
 
 def set_ticks(axes: Axes, scene: Scene) -> None:

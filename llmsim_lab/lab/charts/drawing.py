@@ -9,14 +9,14 @@ import io
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from llmsim_lab.lab.charts.axes import pin_labels, set_limits, set_ticks, span, thinned
+from llmsim_lab.lab.charts.axes import pin_labels, plain_numbers, set_limits, set_ticks, thinned
 from llmsim_lab.lab.charts.labels import drawable, spread_out
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from llmsim_lab.lab.charts.scene import Scene
+    from llmsim_lab.lab.charts.scene import Curve, Look, Scene
 
 __all__ = ["Drawing", "chart_class"]
 
@@ -97,6 +97,7 @@ class Drawing:
         for series in scene.shown:
             axes = self._axes[series.column]
             axes.grid(alpha=0.3)
+            plain_numbers(axes)
             if self._quick:
                 pin_labels(axes, large=series is scene.main)
             if series is scene.main:
@@ -119,7 +120,7 @@ class Drawing:
                     linestyle=look.style,
                     linewidth=look.width if column == main else look.width * 0.8,
                     alpha=look.alpha,
-                    marker=look.marker if len(x) <= _FEW else "",
+                    marker=_marker(look, len(x)),
                     markersize=3.5 if column == main else 2,
                     label=self._name(curve.legend) if curve.legend else "_",
                 )
@@ -149,7 +150,7 @@ class Drawing:
             for column, (x, y) in curve.points.items():
                 line = self._lines[column, place]
                 line.set_data(*thinned(x, y))
-                line.set_marker(curve.look.marker if len(x) <= _FEW else "")
+                line.set_marker(_marker(curve.look, len(x)))
 
     def _bands(self, scene: Scene) -> None:
         for band in scene.bands:
@@ -167,7 +168,7 @@ class Drawing:
                 line = axes.axvline(turn, color=_GREY, linewidth=0.8, linestyle=(0, (1, 2)))
                 self._passing.append(line)
         worded = len(scene.marks) <= _MANY_MARKS
-        first, last = span(scene)
+        first, last = scene.span
         for place, mark in enumerate(scene.marks):
             text = f"{mark.number} {drawable(mark.text, 28)}" if worded else f"{mark.number}"
             left = mark.turn > first + 0.6 * (last - first)
@@ -230,13 +231,25 @@ class Drawing:
                 )
 
 
+def _marker(look: Look, points: int) -> str:
+    """Return how points are marked; one by itself always is, since it makes no line."""
+    if points == 1:
+        return look.marker or "x"
+    return look.marker if points <= _FEW else ""
+
+
+def _parts(curve: Curve) -> tuple[tuple[str, str], ...]:
+    """Return a curve's columns and how the legend marks it."""
+    return tuple((name, _marker(curve.look, len(x))) for name, (x, _) in curve.points.items())
+
+
 def _frame(scene: Scene) -> tuple[object, ...]:
     """Return what, once changed, needs the figure laid out anew."""
     return (
         scene.title,
         scene.shown,
         scene.ticks.label,
-        tuple((item.name, item.legend, item.look, tuple(item.points)) for item in scene.curves),
+        tuple((item.name, item.legend, item.look, _parts(item)) for item in scene.curves),
         tuple((band.legend, band.colour, tuple(band.points)) for band in scene.bands),
     )
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from llmsim_lab.economy import next_quarter
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab.charts.marks import Mark, marks_of
 from llmsim_lab.lab.charts.references import HISTORY_LOOK, RULE_LOOK, history_curve, rule_curve
@@ -31,6 +33,8 @@ _MARKERS = ("o", "s", "D", "^", "v")
 _FAN_FROM = 5
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 _TICKS = 12
+_LEAST_SHARE, _LEAST = 1e-6, 1e-9
+"""A panel shows no difference below that share of its values, or below that: it is rounding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +103,8 @@ class Scene:
         marks: what happened when, numbered from 1.
         notes: what the reader must know besides, a sentence each.
         ticks: of the turns' axis.
+        span: the first and the last turn on that axis; there may be none played so far yet.
+        limits: the lowest and the highest value on a panel's other axis, by column.
     """
 
     title: str
@@ -109,6 +115,8 @@ class Scene:
     marks: tuple[Mark, ...]
     notes: tuple[str, ...]
     ticks: Ticks
+    span: tuple[float, float]
+    limits: Mapping[str, tuple[float, float]]
 
     @property
     def shown(self) -> tuple[Series, ...]:
@@ -143,7 +151,8 @@ def compose(items: Sequence[Track | Ensemble], choice: Choice) -> Scene:
     made = _Composer(items, choice)
     made.compose()
     tracks = made.tracks
-    ticks = _ticks(tracks)
+    planned = max(track.planned for track in tracks)
+    ticks = _ticks(tracks, planned)
     first = tracks[0].first_period
     title = choice.title or choice.main.label
     if not choice.title and first and ticks.names:
@@ -157,6 +166,8 @@ def compose(items: Sequence[Track | Ensemble], choice: Choice) -> Scene:
         marks=marks_of(items, made.branches),
         notes=tuple(made.notes),
         ticks=ticks,
+        span=_span(made.curves, planned),
+        limits={name: _limits(made.curves, made.bands, name) for name in made.columns},
     )
 
 
@@ -227,6 +238,8 @@ class _Composer:
 
     def _ensemble(self, item: Ensemble, look: Look) -> None:
         count = len(item.members)
+        if item.note:
+            self.notes.append(f"{item.name}: {item.note}.")
         if count < _FAN_FROM:
             runs = "1 run is" if count == 1 else f"{count} runs are"
             self.notes.append(
@@ -299,16 +312,45 @@ class _Composer:
             )
 
 
-def _ticks(tracks: Sequence[Track]) -> Ticks:
+def _ticks(tracks: Sequence[Track], planned: int) -> Ticks:
     """Name the quarters on the axis, at most a dozen of them, if the runs agree on them."""
     longest = max(tracks, key=lambda track: track.turns[1])
-    rows = longest.rows
-    every = max(1, len(rows) // _TICKS + (len(rows) % _TICKS > 0))
-    shown = rows[::every]
+    first, last = longest.turns
+    turns = range(first, planned + 1, math.ceil((planned - first + 1) / _TICKS))
     starts = {(track.turns[0], track.first_period) for track in tracks}
-    periods = [row.get("period") for row in shown]
-    at = tuple(float(row["turn"]) for row in shown)
+    periods = [row.get("period") for row in longest.rows]
+    at = tuple(map(float, turns))
     if len(starts) == 1 and all(isinstance(period, str) for period in periods):
-        return Ticks(label="quarter", at=at, names=tuple(map(str, periods)))
-    dated = any("period" in row for row in shown)
+        names = (
+            periods[turn - first] if turn <= last else next_quarter(periods[-1], steps=turn - last)
+            for turn in turns
+        )
+        return Ticks(label="quarter", at=at, names=tuple(map(str, names)))
+    dated = any("period" in row for row in longest.rows)
     return Ticks(label="turn (quarters)" if dated else "turn", at=at)
+
+
+def _span(curves: Sequence[Curve], planned: int) -> tuple[float, float]:
+    turns = [x for curve in curves for x, _ in curve.points.values() if len(x)]
+    first = min(float(x[0]) for x in turns)
+    last = max(float(x[-1]) for x in turns)
+    return first, max(last, float(planned), first + 1)
+
+
+def _limits(curves: Sequence[Curve], bands: Sequence[Band], column: str) -> tuple[float, float]:
+    """Return limits that hold all of a column's values, with a little room around them."""
+    import numpy as np
+
+    parts = [curve.points[column][1] for curve in curves if column in curve.points]
+    for band in bands:
+        parts += band.points[column][1:]
+    values = np.concatenate([*parts, []])
+    values = values[np.isfinite(values)]
+    if not len(values):
+        return 0.0, 1.0
+    low, high = float(values.min()), float(values.max())
+    size = max(abs(low), abs(high))
+    # One value, or several that differ by rounding: a scale as fine as that would say nothing.
+    flat = high - low <= max(_LEAST_SHARE * size, _LEAST)
+    room = (size / 4 if size > _LEAST else 1.0) if flat else 0.06 * (high - low)
+    return low - room, high + room

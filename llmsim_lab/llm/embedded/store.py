@@ -72,14 +72,14 @@ def list_models() -> list[ModelRow]:
 
 
 def installed_models() -> list[str]:
-    """Return the names of the models that are on this machine, the better one first."""
+    """Return the names of the models that are on this machine, the larger one first."""
     return [model.name for model in CATALOGUE if is_verified(model)]
 
 
 def default_model() -> tuple[str, str]:
     """Return the name of the model that suits this machine, and why."""
     best, small = CATALOGUE[0], CATALOGUE[-1]
-    warning = f"note that {small.name} is {small.note}"
+    warning = f"note that {small.name} is for {small.note}"
     needed, free = best.memory_bytes * _MEMORY_MARGIN, available_memory_bytes()
     if free < needed:
         return small.name, (
@@ -87,7 +87,7 @@ def default_model() -> tuple[str, str]:
             f"{needed / 1e9:.1f} GB; {warning}"
         )
     if is_verified(best):
-        return best.name, "the best one here, and it fits into memory"
+        return best.name, "it is here and fits into memory"
     space = free_space_bytes(models_folder())
     if space < best.size_bytes * 1.25:
         return small.name, (

@@ -9,6 +9,7 @@ from typing import Any
 
 from llmsim_lab.calls import ChatReply, Message, ToolCall
 from llmsim_lab.errors import BackendError
+from llmsim_lab.llm.transport import read_json
 
 __all__ = ["describe_tools", "read_tool_reply", "tool_schema", "tools_as_text"]
 
@@ -79,9 +80,9 @@ def tools_as_text(message: Message) -> tuple[str, str]:
 def read_tool_reply(reply: ChatReply) -> ChatReply:
     """Return the reply with the call, or the answer, that its text stands for."""
     try:
-        said = json.loads(reply.text)
+        said = read_json(reply.text)
     except ValueError:
-        return reply  # cut off at the token limit, as its done_reason says
+        return reply  # mostly cut off at the token limit, as its done_reason says
     if _ANSWER in said:
         answer = said[_ANSWER]
         return replace(reply, text=answer if isinstance(answer, str) else json.dumps(answer))

@@ -5,7 +5,6 @@ Replies are streamed since that is how the runtime notices that nobody waits for
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
@@ -14,6 +13,7 @@ from llmsim_lab.calls import ChatReply, ChatRequest
 from llmsim_lab.errors import BackendError
 from llmsim_lab.llm.embedded.grammar import grammar_of
 from llmsim_lab.llm.embedded.tools import describe_tools, tool_schema, tools_as_text
+from llmsim_lab.llm.transport import count, error_text, read_json
 
 __all__ = ["Outgoing", "collect", "context_overflow", "outgoing", "raise_error"]
 
@@ -126,11 +126,16 @@ class _Parts:
     text: list[str] = field(default_factory=list)
     thinking: list[str] = field(default_factory=list)
     done_reason: str | None = None
-    usage: dict[str, Any] = field(default_factory=dict)
+    prompt_tokens: int | None = None
+    reply_tokens: int | None = None
 
 
-async def collect(lines: AsyncIterator[str]) -> ChatReply:
+async def collect(lines: AsyncIterator[str], *, trained: int | None = None) -> ChatReply:
     """Put a reply together from the lines of its event stream; times are left out.
+
+    Args:
+        lines: the stream.
+        trained: the longest context the model was trained for, tokens, where known.
 
     Raises:
         BackendError: the runtime reports an error, or the stream ends early.
@@ -139,13 +144,16 @@ async def collect(lines: AsyncIterator[str]) -> ChatReply:
     async for line in lines:
         kind, _, content = line.partition(": ")
         if kind == "error":
-            raise_error({"error": _decoded(content)}, 200)
+            raise_error({"error": _decoded(content)}, 200, trained=trained)
         if kind != "data" or content == "[DONE]":
             continue
         event = _decoded(content)
         if "error" in event:
-            raise_error(event, 200)
-        _take(event, parts)
+            raise_error(event, 200, trained=trained)
+        try:
+            _take(event, parts)
+        except (ValueError, TypeError, AttributeError) as error:
+            raise _no_event(content) from error
     if parts.done_reason is None:
         raise BackendError(
             "the embedded model's reply broke off", reason="connection_error", retry=True
@@ -154,47 +162,67 @@ async def collect(lines: AsyncIterator[str]) -> ChatReply:
         text="".join(parts.text),
         thinking="".join(parts.thinking),
         done_reason=parts.done_reason,
-        prompt_tokens=parts.usage.get("prompt_tokens"),
-        reply_tokens=parts.usage.get("completion_tokens"),
+        prompt_tokens=parts.prompt_tokens,
+        reply_tokens=parts.reply_tokens,
     )
 
 
 def _decoded(content: str) -> dict[str, Any]:
     try:
-        event = json.loads(content)
+        event = read_json(content)
     except ValueError:
         event = None
     if not isinstance(event, dict):
-        raise BackendError(
-            f"the embedded model's process sent {content[:200]!r}, which is no event",
-            reason="server_error",
-            retry=True,
-        )
+        raise _no_event(content)
     return event
 
 
+def _no_event(content: str) -> BackendError:
+    return BackendError(
+        f"the embedded model's process sent {content[:200]!r}, which is no event",
+        reason="server_error",
+        retry=True,
+    )
+
+
 def _take(event: dict[str, Any], parts: _Parts) -> None:
-    parts.usage = event.get("usage") or parts.usage
+    if usage := event.get("usage"):
+        parts.prompt_tokens = count(usage.get("prompt_tokens"), "prompt_tokens")
+        parts.reply_tokens = count(usage.get("completion_tokens"), "completion_tokens")
     for choice in event.get("choices") or ():
         delta = choice.get("delta") or {}
-        parts.text.append(delta.get("content") or "")
-        parts.thinking.append(delta.get("reasoning_content") or "")
-        parts.done_reason = choice.get("finish_reason") or parts.done_reason
+        parts.text.append(_text(delta, "content"))
+        parts.thinking.append(_text(delta, "reasoning_content"))
+        parts.done_reason = _text(choice, "finish_reason") or parts.done_reason
 
 
-def raise_error(body: Mapping[str, Any], status: int) -> NoReturn:
+def _text(values: Mapping[str, Any], name: str) -> str:
+    value = values.get(name) or ""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} is not a text")
+    return value
+
+
+def raise_error(body: Mapping[str, Any], status: int, *, trained: int | None = None) -> NoReturn:
     """Turn the runtime's error into one of ours; it may come with any status, also 200.
+
+    Args:
+        body: the error.
+        status: the HTTP status it came with.
+        trained: the longest context the model was trained for, tokens, where known.
 
     Raises:
         BackendError: always.
     """
     error = body.get("error")
     error = error if isinstance(error, Mapping) else {"message": str(error)}
-    message = str(error.get("message", "it does not say what"))
+    message = error_text(str(error.get("message", "it does not say what")))
     code = error.get("code", status)
-    code = code if isinstance(code, int) and code >= 400 else 500
-    if error.get("type") == "exceed_context_size_error":
-        raise context_overflow(int(error["n_prompt_tokens"]), int(error["n_ctx"]))
+    code = code if isinstance(code, int) and 400 <= code <= 599 else 500
+    read, window = error.get("n_prompt_tokens"), error.get("n_ctx")
+    is_overflow = error.get("type") == "exceed_context_size_error"
+    if is_overflow and isinstance(read, int) and isinstance(window, int):
+        raise context_overflow(read, window, trained=trained)
     if code < 500:
         raise BackendError(
             f"the embedded model refuses the request: {message}",
@@ -209,10 +237,24 @@ def raise_error(body: Mapping[str, Any], status: int) -> NoReturn:
     )
 
 
-def context_overflow(prompt_tokens: int, num_ctx: int) -> BackendError:
-    """Return the error of a prompt that is too long."""
+def context_overflow(
+    prompt_tokens: int, num_ctx: int, *, trained: int | None = None
+) -> BackendError:
+    """Return the error of a prompt that is too long.
+
+    Args:
+        prompt_tokens: its length.
+        num_ctx: the window, tokens.
+        trained: the longest window the model was trained for, where known.
+    """
+    most = f", up to {trained}," if trained else ""
+    way_out = f"raise LLMConfig.num_ctx{most} or shorten the prompt"
+    if trained is not None and num_ctx >= trained:
+        way_out = (
+            "the model was trained for no more, so shorten the prompt or use one with a longer "
+            "context"
+        )
     return BackendError(
-        f"the prompt has {prompt_tokens:,} tokens but num_ctx={num_ctx}; raise LLMConfig.num_ctx "
-        "or shorten the prompt",
+        f"the prompt has {prompt_tokens:,} tokens but num_ctx={num_ctx}; {way_out}",
         reason="context_overflow",
     )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
 from typing import Any, cast
 
 import httpx
@@ -18,21 +18,28 @@ from llmsim_lab.llm.ollama.context import PromptGauge, texts_read
 from llmsim_lab.llm.ollama.faults import (
     context_overflow,
     fault_of,
+    is_overflow,
     lost_connection,
     no_thinking,
     not_understood,
+    stopped,
+    translated,
 )
 from llmsim_lab.llm.ollama.models import (
+    SUGGESTED_MODEL,
     InstalledModel,
     OllamaProbe,
-    can_chat,
-    candidates,
+    context_length,
     full_name,
+    in_use,
     installed,
     probe,
+    version_of,
 )
-from llmsim_lab.llm.ollama.wire import Outgoing, clients_for, outgoing, parse_host, release
+from llmsim_lab.llm.ollama.wire import Outgoing, clients_for, parse_host, release
+from llmsim_lab.llm.scope import scoped
 from llmsim_lab.logs import log_event
+from llmsim_lab.text import printable
 
 __all__ = ["InstalledModel", "OllamaBackend", "OllamaProbe", "probe"]
 
@@ -81,7 +88,7 @@ class OllamaBackend:
         texts = texts_read(request.messages)
         num_ctx = request.options.get("num_ctx")
         if num_ctx is not None and (least := gauge.least_tokens(texts, limit=num_ctx)) > num_ctx:
-            raise context_overflow(f"at least {least} tokens", num_ctx)
+            raise await self._overflow(model, f"at least {least} tokens", num_ctx)
         think = None if full_name(model) in self._thinkless else request.think
         try:
             reply = await self._exchange(model, request, think)
@@ -100,7 +107,7 @@ class OllamaBackend:
         if reply.prompt_tokens is not None:
             fits = not request.tools and gauge.surely_fits(texts, num_ctx=num_ctx or 0)
             if num_ctx is not None and not fits:
-                _check_whole(reply.prompt_tokens, gauge, texts, num_ctx)
+                await self._check_whole(model, reply.prompt_tokens, gauge, texts, num_ctx)
             gauge.learn(texts, reply.prompt_tokens)
         return reply
 
@@ -111,25 +118,19 @@ class OllamaBackend:
             BackendError: the server cannot be reached, or lacks the model.
         """
         name = await self._resolve("")
-        with self._translated(name):
+        with translated(name, host=self.host):
             clients = await clients_for(self.host, self)
             shown = await self._show(name)
             listing = await clients.chat.list()
-            version = await clients.http.get("/api/version")
             known = {full_name(model.name): model for model in installed(listing)}
             found = known.get(full_name(name))
-            lengths = [
-                int(value)
-                for key, value in (shown.modelinfo or {}).items()
-                if key.endswith(".context_length")
-            ]
             return ModelInfo(
                 name=name,
                 backend="ollama",
                 digest=found.digest if found else None,
-                context_length=lengths[0] if lengths else None,
-                capabilities=tuple(shown.capabilities or ()),
-                version=version.json().get("version"),
+                context_length=context_length(shown),
+                capabilities=tuple(map(printable, shown.capabilities or ())),
+                version=await version_of(clients),
             )
 
     async def list_models(self) -> list[InstalledModel]:
@@ -138,7 +139,7 @@ class OllamaBackend:
         Raises:
             BackendError: the server cannot be reached.
         """
-        with self._translated(""):
+        with translated("", host=self.host):
             clients = await clients_for(self.host, self)
             return installed(await clients.chat.list())
 
@@ -156,14 +157,14 @@ class OllamaBackend:
         return self._model
 
     async def _choose(self) -> str:
-        with self._translated(""):
+        with translated("", host=self.host):
             clients = await clients_for(self.host, self)
-            loaded = await clients.chat.ps()
-            for name in candidates(loaded, installed(await clients.chat.list())):
-                if can_chat(await clients.chat.show(name)):
-                    return name
+            name = await in_use(clients, installed(await clients.chat.list()))
+        if name is not None:
+            return name
         raise BackendError(
-            f"Ollama at {self.host} has no model that can chat; get one with: ollama pull llama3.2",
+            f"Ollama at {self.host} has no model that can chat; get one with: "
+            f"ollama pull {SUGGESTED_MODEL}",
             reason="model_not_found",
         )
 
@@ -182,20 +183,20 @@ class OllamaBackend:
         if request.tools:
             fields["tools"] = [dict(tool) for tool in request.tools]
         extra = Outgoing(fields)
-        token = outgoing.set(extra)
         began = time.perf_counter()
         try:
             clients = await clients_for(self.host, self)
-            answer = await clients.chat.chat(
-                model,
-                [_as_json(message) for message in request.messages],
-                stream=self._stream,  # type: ignore[call-overload]
-                think=think,
-                format=request.schema,
-                options=dict(request.options),
-                keep_alive=request.keep_alive,
-            )
-            parts = await _collect(answer) if self._stream else [answer]
+            with scoped(outgoing=extra):
+                answer = await clients.chat.chat(
+                    model,
+                    [_as_json(message) for message in request.messages],
+                    stream=self._stream,  # type: ignore[call-overload]
+                    think=think,
+                    format=request.schema,
+                    options=dict(request.options),
+                    keep_alive=request.keep_alive,
+                )
+                parts = await _collect(answer) if self._stream else [answer]
         except ollama.ResponseError as error:
             if think is not None and no_thinking(error):
                 raise _NoThinkingError from error
@@ -210,9 +211,9 @@ class OllamaBackend:
             raise BackendError(
                 f"the request for {model!r} cannot be sent: {error}", reason="client_error"
             ) from error
-        finally:
-            outgoing.reset(token)
-        return _joined(parts, host=self.host, seconds=time.perf_counter() - began)
+        seconds = time.perf_counter() - began
+        whole = extra.framed or not self._stream
+        return _joined(parts, host=self.host, seconds=seconds, whole=whole)
 
     async def _explained(
         self, error: ollama.ResponseError, model: str, request: ChatRequest | None = None
@@ -224,6 +225,7 @@ class OllamaBackend:
             host=self.host,
             num_ctx=request.options.get("num_ctx") if request else None,
             chars=sum(len(message.content) for message in request.messages) if request else 0,
+            trained=await self._trained_length(model) if is_overflow(error) else None,
         )
         if fault.reason != "model_not_found":
             return fault
@@ -239,29 +241,38 @@ class OllamaBackend:
             status_code=fault.status_code,
         )
 
-    @contextmanager
-    def _translated(self, model: str) -> Iterator[None]:
-        """Turn what the clients raise in requests about models into failures of ours."""
+    async def _overflow(
+        self, model: str, prompt: str, num_ctx: int, *, what: str = ""
+    ) -> BackendError:
+        """Return the failure of a prompt that does not fit, with advice for this model."""
+        trained = await self._trained_length(model)
+        return context_overflow(prompt, num_ctx, trained=trained, what=what)
+
+    async def _trained_length(self, model: str) -> int | None:
+        """Return the longest context a model was trained for, tokens, where the server tells."""
         try:
-            yield
-        except ollama.ResponseError as error:
-            raise fault_of(error, model=model, host=self.host, num_ctx=None, chars=0) from error
-        except (ConnectionError, httpx.TransportError) as error:
-            raise lost_connection(error, host=self.host) from error
-        except (ValueError, TypeError, AttributeError) as error:
-            raise not_understood(error, host=self.host) from error
+            async with asyncio.timeout(_LIST_TIMEOUT_S):
+                with translated(model, host=self.host):
+                    clients = await clients_for(self.host, self)
+                    return context_length(await clients.chat.show(model))
+        except (BackendError, TimeoutError) as lost:
+            log_event(logger, logging.DEBUG, "no_details", host=self.host, detail=repr(lost))
+            return None
+
+    async def _check_whole(
+        self, model: str, read: int, gauge: PromptGauge, texts: list[str], num_ctx: int
+    ) -> None:
+        """Raise if the server has read fewer tokens than the whole prompt must have."""
+        least = gauge.least_tokens(texts, limit=read)
+        if least > read or read >= num_ctx:
+            what = f"the server has read {read} tokens of it and cut the rest without a word"
+            raise await self._overflow(
+                model, f"at least {max(least, read)} tokens", num_ctx, what=what
+            )
 
 
 class _NoThinkingError(Exception):
     """The model cannot think; ask again without."""
-
-
-def _check_whole(read: int, gauge: PromptGauge, texts: list[str], num_ctx: int) -> None:
-    """Raise if the server has read fewer tokens than the whole prompt must have."""
-    least = gauge.least_tokens(texts, limit=read)
-    if least > read or read >= num_ctx:
-        what = f"the server has read {read} tokens of it and cut the rest without a word"
-        raise context_overflow(f"at least {max(least, read)} tokens", num_ctx, what=what)
 
 
 def _as_json(message: Message) -> dict[str, Any]:
@@ -283,14 +294,23 @@ async def _collect(answer: AsyncIterator[ollama.ChatResponse]) -> list[ollama.Ch
         return [line async for line in lines]
 
 
-def _joined(parts: list[ollama.ChatResponse], *, host: str, seconds: float) -> ChatReply:
+def _joined(
+    parts: list[ollama.ChatResponse], *, host: str, seconds: float, whole: bool
+) -> ChatReply:
     """Put the parts of an answer together.
 
+    Args:
+        parts: the lines of a stream, or the one answer.
+        host: the server.
+        seconds: how long it took.
+        whole: whether what came ended by itself, and not with its connection.
+
     Raises:
-        BackendError: the closing part is missing.
+        BackendError: the closing part is missing: the server stopped the model, or the connection
+            broke.
     """
     last = parts[-1] if parts else None
-    if last is None or not last.done:
+    if last is None or not (last.done or whole):
         raise BackendError(
             f"the reply of Ollama at {host} ended after {len(parts)} lines, before it was done",
             reason="connection_error",
@@ -299,16 +319,19 @@ def _joined(parts: list[ollama.ChatResponse], *, host: str, seconds: float) -> C
         )
     messages = [part.message for part in parts]
     calls = [call.function for message in messages for call in message.tool_calls or ()]
-    return ChatReply(
+    reply = ChatReply(
         text="".join(message.content or "" for message in messages),
         thinking="".join(message.thinking or "" for message in messages),
         tool_calls=tuple(_tool_call(call.name, call.arguments) for call in calls),
-        done_reason=last.done_reason or "stop",
+        done_reason=last.done_reason or ("stop" if last.done else "aborted"),
         prompt_tokens=last.prompt_eval_count,
         reply_tokens=last.eval_count,
         seconds=seconds,
         load_seconds=(last.load_duration or 0) / 1e9,
     )
+    if not last.done:
+        raise stopped(reply, host=host)
+    return reply
 
 
 def _tool_call(name: str, arguments: Mapping[str, Any]) -> ToolCall:

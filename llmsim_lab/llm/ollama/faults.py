@@ -4,14 +4,30 @@ from __future__ import annotations
 
 import json
 import re
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import httpx
 import ollama
 
+from llmsim_lab.calls import ChatReply
 from llmsim_lab.errors import BackendError
+from llmsim_lab.llm.extract import repeated_end
+from llmsim_lab.llm.transport import error_text, read_json
+from llmsim_lab.text import clip
 
-__all__ = ["context_overflow", "fault_of", "lost_connection", "no_thinking", "not_understood"]
+__all__ = [
+    "context_overflow",
+    "fault_of",
+    "is_overflow",
+    "lost_connection",
+    "no_thinking",
+    "not_understood",
+    "stopped",
+    "translated",
+]
 
 _WRONG_REQUEST = re.compile(
     r"option \".*\" must be of type|option \".*\" must be of an array|invalid format:"
@@ -24,7 +40,7 @@ _OVERFLOW = re.compile(
     r"|exceed_context_size_error",
     re.IGNORECASE,
 )
-_MAX_TEXT = 500
+_MAX_TEXT, _MAX_SHOWN, _MAX_UNIT = 500, 120, 40
 
 
 def _unwrap(error: Any) -> tuple[str, dict[str, Any]]:
@@ -33,7 +49,7 @@ def _unwrap(error: Any) -> tuple[str, dict[str, Any]]:
     while True:
         if isinstance(error, str) and error.lstrip().startswith("{"):
             try:
-                error = json.loads(error)
+                error = read_json(error)
             except ValueError:
                 return error, details
         if not isinstance(error, dict):
@@ -49,29 +65,52 @@ def no_thinking(error: ollama.ResponseError) -> bool:
     return error.status_code == 400 and "does not support thinking" in str(error.error)
 
 
+def is_overflow(error: ollama.ResponseError) -> bool:
+    """Return True if the server says that the prompt does not fit."""
+    text, details = _unwrap(error.error)
+    return bool(_OVERFLOW.search(text)) or details.get("type") == "exceed_context_size_error"
+
+
 def context_overflow(
-    prompt: str, num_ctx: int | None, *, what: str = "", status_code: int | None = None
+    prompt: str,
+    num_ctx: int | None,
+    *,
+    trained: int | None = None,
+    what: str = "",
+    status_code: int | None = None,
 ) -> BackendError:
     """Return the failure of a prompt that does not fit.
 
     Args:
         prompt: how long the prompt is, in words.
-        num_ctx: the window it does not fit.
+        num_ctx: the window asked for, which the prompt does not fit.
+        trained: the longest window the model was trained for, tokens, where known; the server
+            grants no longer one.
         what: how that showed.
         status_code: the HTTP status, where there was one.
     """
-    window = f"num_ctx={num_ctx}" if num_ctx is not None else "the context window"
+    window = f"num_ctx={num_ctx} can hold" if num_ctx is not None else "the context window can hold"
+    most = "what the model was trained for" if trained is None else f"{trained}"
+    way_out = f"raise LLMConfig.num_ctx, up to {most}, or shorten the prompt"
+    if trained is not None and num_ctx is not None and num_ctx >= trained:
+        window = f"the {trained} tokens of context that the model was trained for"
+        way_out = "shorten the prompt, or use a model with a longer context"
     shown = f" ({what})" if what else ""
     return BackendError(
-        f"the prompt has {prompt}, more than {window} can hold{shown}; raise LLMConfig.num_ctx, "
-        "up to what the model was trained for, or shorten the prompt",
+        f"the prompt has {prompt}, more than {window}{shown}; {way_out}",
         reason="context_overflow",
         status_code=status_code,
     )
 
 
 def fault_of(
-    error: ollama.ResponseError, *, model: str, host: str, num_ctx: int | None, chars: int
+    error: ollama.ResponseError,
+    *,
+    model: str,
+    host: str,
+    num_ctx: int | None,
+    chars: int,
+    trained: int | None = None,
 ) -> BackendError:
     """Turn an error the server reported into a failure of ours.
 
@@ -81,15 +120,19 @@ def fault_of(
         host: the server.
         num_ctx: the context asked for.
         chars: the prompt's length in characters.
+        trained: the longest context the model was trained for, tokens, where known.
     """
     status = error.status_code if error.status_code >= 100 else None
     text, details = _unwrap(error.error)
-    text = text[:_MAX_TEXT]
-    if _OVERFLOW.search(text) or details.get("type") == "exceed_context_size_error":
-        tokens = details.get("n_prompt_tokens")
-        prompt = f"{tokens} tokens" if tokens else f"{chars} characters"
+    text = error_text(text)[:_MAX_TEXT]  # once more, since it may have come out of JSON just now
+    if is_overflow(error):
+        tokens, in_force = details.get("n_prompt_tokens"), details.get("n_ctx", num_ctx)
+        in_force = in_force if type(in_force) is int else num_ctx
+        prompt = f"{tokens} tokens" if type(tokens) is int else f"{chars} characters"
+        if trained is None and in_force is not None and in_force < (num_ctx or 0):
+            trained = in_force  # the server grants less than was asked for
         return context_overflow(
-            prompt, details.get("n_ctx", num_ctx), what=text, status_code=status
+            prompt, num_ctx or in_force, trained=trained, what=text, status_code=status
         )
     where = f"Ollama at {host}"
     shown = text or "no explanation"
@@ -124,20 +167,93 @@ def fault_of(
     )
 
 
+def stopped(reply: ChatReply, *, host: str) -> BackendError:
+    """Return the failure of a model that the server stopped before it was done.
+
+    Args:
+        reply: what had come of it.
+        host: the server.
+    """
+    found = repeated_end(reply.text) or repeated_end(reply.thinking)
+    if found is None:
+        what = f"ended the reply before the model was done, after {clip(reply.text, _MAX_SHOWN)!r}"
+    else:
+        unit = repr(clip(found.unit, _MAX_UNIT)) if found.unit else "white space"
+        what = (
+            f"stopped the model because it repeated {unit} {found.times} times, at the end of "
+            f"{clip(found.before, _MAX_SHOWN)!r}"
+        )
+    return BackendError(
+        f"Ollama at {host} {what}; change the prompt, raise the temperature, or use another model",
+        reason="generation_stopped",
+        status_code=200,
+        retry=True,
+        reply=reply,
+    )
+
+
 def lost_connection(error: ConnectionError | httpx.TransportError, *, host: str) -> BackendError:
     """Return the failure of a connection that could not be made, or broke."""
-    if isinstance(error, httpx.ConnectError) or type(error) is ConnectionError:
+    # The official client makes a plain ConnectionError of a ConnectError, and of nothing else.
+    refused = isinstance(error, httpx.ConnectError) or type(error) is ConnectionError
+    if refused and (fault := _tls_fault(error)) is not None:
+        return BackendError(_tls_text(fault, host), reason="connection_error")
+    if refused:
         text = (
             f"no Ollama server answers at {host}; start it with: ollama serve, or set OLLAMA_HOST"
         )
+    elif isinstance(error, httpx.TimeoutException):
+        text = f"nothing answered in time at {host}; see that an Ollama server runs there"
     else:
-        text = f"the connection to Ollama at {host} broke: {str(error) or type(error).__name__}"
+        detail = error_text(str(error)) or type(error).__name__
+        text = f"the connection to Ollama at {host} broke: {detail}"
+    if host.startswith("https:") and (refused or isinstance(error, httpx.ConnectTimeout)):
+        text += f"; if it speaks plain http, write {_plain(host)}"
     return BackendError(text, reason="connection_error", retry=True)
+
+
+def _plain(host: str) -> str:
+    return host.replace("https:", "http:", 1)
+
+
+def _tls_fault(error: BaseException | None) -> ssl.SSLError | None:
+    """Return what went wrong with TLS; the libraries in between put their own errors on top."""
+    waiting = (ssl.SSLWantReadError, ssl.SSLWantWriteError)  # every read over TLS raises those
+    while error is not None:
+        if isinstance(error, ssl.SSLError) and not isinstance(error, waiting):
+            return error
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def _tls_text(fault: ssl.SSLError, host: str) -> str:
+    if isinstance(fault, ssl.SSLCertVerificationError):
+        return (
+            f"the certificate of {host} is not trusted ({fault.verify_message}); name the file "
+            "of your own authority's certificate in SSL_CERT_FILE"
+        )
+    return (
+        f"{host} does not answer in TLS ({fault.reason or fault}); if it speaks plain http, as "
+        f"Ollama itself does, write {_plain(host)}"
+    )
+
+
+@contextmanager
+def translated(model: str, *, host: str) -> Iterator[None]:
+    """Turn what the clients raise in requests about models into failures of ours."""
+    try:
+        yield
+    except ollama.ResponseError as error:
+        raise fault_of(error, model=model, host=host, num_ctx=None, chars=0) from error
+    except (ConnectionError, httpx.TransportError) as error:
+        raise lost_connection(error, host=host) from error
+    except (ValueError, TypeError, AttributeError) as error:
+        raise not_understood(error, host=host) from error
 
 
 def not_understood(error: Exception, *, host: str) -> BackendError:
     """Return the failure of an answer that is not what Ollama's protocol says."""
-    detail = f"{type(error).__name__}: {error}"[:_MAX_TEXT]
+    detail = error_text(f"{type(error).__name__}: {error}")[:_MAX_TEXT]
     return BackendError(
         f"the answer of {host} is not valid JSON of Ollama's form ({detail})",
         reason="server_error",

@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
-import httpx
 import ollama
 
-from llmsim_lab.llm.ollama.wire import is_loopback, parse_host
+from llmsim_lab.errors import BackendError
+from llmsim_lab.llm.ollama.faults import translated
+from llmsim_lab.llm.ollama.wire import Clients, parse_host
+from llmsim_lab.llm.transport import count
 from llmsim_lab.logs import log_event
+from llmsim_lab.text import clip, printable
 
 __all__ = [
+    "SUGGESTED_MODEL",
     "InstalledModel",
     "OllamaProbe",
-    "can_chat",
-    "candidates",
+    "context_length",
     "full_name",
+    "in_use",
     "installed",
+    "look",
     "probe",
+    "version_of",
 ]
 
 logger = logging.getLogger(__name__)
+
+SUGGESTED_MODEL = "llama3.1:8b"
+"""What to pull where there is no model, or only a very small one; 4.9 GB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +82,8 @@ def installed(response: ollama.ListResponse) -> list[InstalledModel]:
     oldest = datetime.min.replace(tzinfo=UTC)
     models = [
         InstalledModel(
-            name=model.model or "",
-            digest=model.digest,
+            name=printable(model.model or ""),
+            digest=printable(model.digest) if model.digest else None,
             size_bytes=int(model.size or 0),
             modified_at=model.modified_at,
         )
@@ -82,15 +92,71 @@ def installed(response: ollama.ListResponse) -> list[InstalledModel]:
     return sorted(models, key=lambda model: model.modified_at or oldest, reverse=True)
 
 
-def candidates(loaded: ollama.ProcessResponse, models: Iterable[InstalledModel]) -> list[str]:
-    """Return the models to consider, in order: loaded ones, then those pulled last."""
-    names = [model.model or "" for model in loaded.models] + [model.name for model in models]
-    return list(dict.fromkeys(names))
+async def in_use(clients: Clients, models: Iterable[InstalledModel]) -> str | None:
+    """Return the model to take where none is named: a loaded one, else the one pulled last.
+
+    None where no model completes text; one without a list of capabilities is taken to.
+    """
+    loaded = [printable(model.model or "") for model in (await clients.chat.ps()).models]
+    for name in dict.fromkeys(loaded + [model.name for model in models]):
+        capabilities = (await clients.chat.show(name)).capabilities
+        if capabilities is None or "completion" in capabilities:
+            return name
+    return None
 
 
-def can_chat(shown: ollama.ShowResponse) -> bool:
-    """Whether a model completes text; one without a list of capabilities is taken to."""
-    return shown.capabilities is None or "completion" in shown.capabilities
+def context_length(shown: ollama.ShowResponse) -> int | None:
+    """Return the longest context a model was trained for, tokens, where the server tells.
+
+    Raises:
+        ValueError: it is not a number of tokens.
+    """
+    for key, value in (shown.modelinfo or {}).items():
+        if key.endswith(".context_length"):
+            return count(value, key)
+    return None
+
+
+async def version_of(clients: Clients) -> str:
+    """Return the server's version.
+
+    Raises:
+        ValueError: the server names none.
+    """
+    version = (await clients.http.get("/api/version")).json().get("version")
+    if not isinstance(version, str):
+        raise ValueError(f"the version is {clip(repr(version), 60)}")
+    return clip(printable(version), 40)
+
+
+def look(host: str | None = None, *, timeout_s: float = 1.0) -> OllamaProbe:
+    """Return what an Ollama server has.
+
+    Args:
+        host: the server; by default ``$OLLAMA_HOST``, else the usual local one.
+        timeout_s: how long each of the few requests may take, seconds.
+
+    Raises:
+        ConfigError: the host's name makes no sense.
+        BackendError: no server answers there, or not in Ollama's form; the message says which.
+    """
+    url = parse_host(host)
+    # In a thread of its own, since the caller's may be running an event loop already.
+    with ThreadPoolExecutor(1, thread_name_prefix="llmsim-lab-look") as thread:
+        return thread.submit(asyncio.run, _look(url, timeout_s)).result()
+
+
+async def _look(url: str, timeout_s: float) -> OllamaProbe:
+    clients = Clients.open(url, timeout_s=timeout_s)
+    try:
+        with translated("", host=url):
+            version = await version_of(clients)
+            models = installed(await clients.chat.list())
+            chosen = await in_use(clients, models)
+    finally:
+        await clients.aclose()
+    known = tuple(model.name for model in models)
+    return OllamaProbe(host=url, version=version, models=known, model=chosen)
 
 
 def probe(host: str | None = None, *, timeout_s: float = 1.0) -> OllamaProbe | None:
@@ -103,23 +169,8 @@ def probe(host: str | None = None, *, timeout_s: float = 1.0) -> OllamaProbe | N
     Raises:
         ConfigError: the host's name makes no sense.
     """
-    url = parse_host(host)
-    trust_env = not is_loopback(url)
     try:
-        with httpx.Client(base_url=url, timeout=timeout_s, trust_env=trust_env) as client:
-
-            def get(path: str, model: str | None = None) -> dict[str, Any]:
-                answer = client.post(path, json={"model": model}) if model else client.get(path)
-                return dict(answer.raise_for_status().json())
-
-            version = str(get("/api/version")["version"])
-            models = installed(ollama.ListResponse(**get("/api/tags")))
-            names = candidates(ollama.ProcessResponse(**get("/api/ps")), models)
-            shown = ((name, ollama.ShowResponse(**get("/api/show", name))) for name in names)
-            chosen = next((name for name, details in shown if can_chat(details)), None)
-    # The last three: something answers, but not in Ollama's form.
-    except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
-        log_event(logger, logging.DEBUG, "ollama_probe", host=url, found=False, detail=repr(error))
+        return look(host, timeout_s=timeout_s)
+    except BackendError as error:
+        log_event(logger, logging.DEBUG, "ollama_probe", found=False, detail=str(error))
         return None
-    known = tuple(model.name for model in models)
-    return OllamaProbe(host=url, version=version, models=known, model=chosen)

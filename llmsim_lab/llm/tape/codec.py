@@ -44,6 +44,7 @@ __all__ = [
     "manifest_faults",
     "now",
     "nth_key",
+    "plain",
     "read",
     "reply_text",
     "run_faults",

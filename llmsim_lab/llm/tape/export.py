@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 from llmsim_lab.errors import ConfigError, TapeError
@@ -51,7 +52,7 @@ def export(tape: Tape, path: Path, *, run: int | None = None) -> list[Path]:
 @contextmanager
 def _whole_file(path: Path) -> Iterator[Path]:
     """Give a file to write to, which takes the path's place when it is whole."""
-    part = path.with_name(f"{path.name}.part")
+    part = path.with_name(f"{path.name}.{token_hex(4)}.part")  # others may export to it, too
     try:
         try:
             yield part

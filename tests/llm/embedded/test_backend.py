@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import signal
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,11 @@ import pytest
 
 from llmsim_lab.calls import ChatReply, ChatRequest, Message
 from llmsim_lab.errors import BackendError, ConfigError, ModelFileError
+from llmsim_lab.llm import transport
 from llmsim_lab.llm.embedded import EmbeddedBackend, backend, runtime_installed, server
 from llmsim_lab.llm.embedded.catalogue import find_model
 
-pytestmark = pytest.mark.embedded
+pytestmark = [pytest.mark.embedded, pytest.mark.process]
 
 RATES = [9.0, 9.25, 9.38]
 SCHEMA: dict[str, Any] = {
@@ -65,13 +67,14 @@ async def embedded(small_model: Path) -> AsyncIterator[EmbeddedBackend]:
 
 
 async def test_it_answers_and_counts_tokens(embedded: EmbeddedBackend) -> None:
+    began = time.perf_counter()
     reply = await embedded.chat(request())
+    assert 0 < reply.load_seconds < reply.seconds < time.perf_counter() - began
     assert reply.text
     assert reply.prompt_tokens is not None
     assert reply.prompt_tokens > 10
     assert reply.reply_tokens is not None
     assert 1 <= reply.reply_tokens <= 8
-    assert reply.seconds > reply.load_seconds > 0
     assert (await embedded.chat(request())).load_seconds == 0
 
 
@@ -270,6 +273,15 @@ async def test_an_answer_that_is_no_json_is_a_server_error(
         with pytest.raises(BackendError, match=message) as caught:
             await embedded.chat(request(schema={"type": "boolean"}))
         assert caught.value.reason == "server_error"
+
+
+async def test_an_answer_is_held_to_the_limits_of_every_server(
+    embedded: EmbeddedBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await embedded.chat(request())
+    monkeypatch.setattr(transport, "MAX_STREAM_BYTES", 400)
+    with pytest.raises(BackendError, match="the embedded model's process sent more than 400 bytes"):
+        await embedded.chat(request("Tell a long story."))
 
 
 # Sharing

@@ -39,6 +39,7 @@ def launch(folder: Path, runtime: str, monkeypatch: pytest.MonkeyPatch) -> Child
     return ChildProcess(told)
 
 
+@pytest.mark.process
 def test_native_noise_does_not_get_between_parent_and_child(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -47,6 +48,7 @@ def test_native_noise_does_not_get_between_parent_and_child(
     child.stop()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("runtime", "kind", "message"),
     [

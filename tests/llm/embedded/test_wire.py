@@ -158,10 +158,56 @@ async def test_what_is_no_event_is_shown(line: str) -> None:
         await collect(stream(line))
 
 
-def test_too_long_a_prompt_names_both_numbers() -> None:
+@pytest.mark.parametrize(
+    "line",
+    [
+        'data: {"usage": {"prompt_tokens": true}}',
+        'data: {"usage": {"completion_tokens": -1}}',
+        'data: {"usage": [1]}',
+        'data: {"choices": [{"delta": {"content": 5}}]}',
+        'data: {"choices": [5]}',
+        'data: {"x": NaN}',
+        "data: " + "[" * 100_000,
+    ],
+)
+async def test_an_event_that_makes_no_sense_is_shown_and_no_other_kind_of_error(line: str) -> None:
+    with pytest.raises(BackendError, match="which is no event") as caught:
+        await collect(stream(line))
+    assert (caught.value.reason, len(str(caught.value)) < 300) == ("server_error", True)
+
+
+def test_an_errors_text_has_nothing_that_a_terminal_obeys() -> None:
+    with pytest.raises(BackendError) as caught:
+        raise_error({"error": {"message": "\x1b[31mred\x07\u202e\x9b"}}, 500)
+    assert str(caught.value) == "the embedded model failed: [31mred"
+
+
+def test_numbers_in_an_error_that_make_no_sense_are_left_aside() -> None:
+    told = {"type": "exceed_context_size_error", "code": 10**30, "n_ctx": "x", "message": "long"}
+    with pytest.raises(BackendError, match="failed: long") as caught:
+        raise_error({"error": told}, 400)
+    assert caught.value.status_code == 500
+
+
+@pytest.mark.parametrize(
+    ("trained", "way_out"),
+    [
+        (None, "raise LLMConfig.num_ctx or shorten the prompt"),
+        (8192, "raise LLMConfig.num_ctx, up to 8192, or shorten the prompt"),
+        (
+            4096,
+            "the model was trained for no more, so shorten the prompt or use one with a longer "
+            "context",
+        ),
+    ],
+)
+def test_too_long_a_prompt_names_both_numbers_and_one_way_out(
+    trained: int | None, way_out: str
+) -> None:
     error = {"type": "exceed_context_size_error", "code": 400, "n_prompt_tokens": 5031}
-    with pytest.raises(BackendError, match=r"5,031 tokens but num_ctx=4096; raise") as caught:
-        raise_error({"error": error | {"n_ctx": 4096}}, 400)
+    with pytest.raises(BackendError) as caught:
+        raise_error({"error": error | {"n_ctx": 4096}}, 400, trained=trained)
+    assert str(caught.value) == f"the prompt has 5,031 tokens but num_ctx=4096; {way_out}"
     assert caught.value.reason == "context_overflow"
 
 

@@ -1,0 +1,215 @@
+"""What every server's answer must keep to before a client reads it.
+
+A prompt goes only where its user sent it, so no redirect is followed. Nothing is inflated, and
+nothing is read beyond a limit. The limits are also what bounds the time that reading an answer
+takes away from the event loop: parsing in a thread would not, since the parsers keep Python's
+lock for a whole document.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+from pydantic_core import from_json
+
+from llmsim_lab.errors import BackendError
+from llmsim_lab.text import clip, printable
+
+__all__ = [
+    "MAX_ERROR_BYTES",
+    "MAX_REPLY_BYTES",
+    "MAX_STREAM_BYTES",
+    "MAX_TOKENS",
+    "MAX_VALUES",
+    "STREAMED",
+    "GuardedTransport",
+    "count",
+    "error_text",
+    "read_json",
+]
+
+MAX_REPLY_BYTES = 2**20
+"""Of one document, and of one line of a stream: more than models write."""
+MAX_STREAM_BYTES = 16 * 2**20
+"""Of a streamed reply, which needs some 150 bytes for each token."""
+MAX_ERROR_BYTES = 64 * 2**10
+"""What is read of the body of an error; the rest is left."""
+MAX_VALUES = 50_000
+"""In one JSON document; a list of a thousand models has fewer."""
+MAX_TOKENS = 10**9
+"""What a server may report as a number of tokens."""
+STREAMED: dict[str, Any] = {"streamed": True}
+"""An httpx request's ``extensions`` where the reply is to be handed on line by line."""
+
+_LEAST_INTEGER, _LARGEST_INTEGER = -(2**63), 2**64 - 1
+
+
+def read_json(text: str | bytes) -> Any:
+    """Return what a JSON text of a server's means.
+
+    Raises:
+        ValueError: it is not JSON (``NaN`` is not either), is nested more than 200 deep, has more
+            than ``MAX_VALUES`` values, or a number that needs more than 64 bits.
+    """
+    value = from_json(text, allow_inf_nan=False)
+    waiting, values = [value], 1
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, str):
+            continue
+        if isinstance(item, dict | list):
+            values += len(item)
+            if values > MAX_VALUES:
+                raise ValueError(f"it has more than {MAX_VALUES:,} values")
+            waiting.extend(item.values() if isinstance(item, dict) else item)
+        elif isinstance(item, float):
+            if not math.isfinite(item):
+                raise ValueError("it has a number that needs more than 64 bits")
+        elif isinstance(item, int) and not _LEAST_INTEGER <= item <= _LARGEST_INTEGER:
+            raise ValueError(f"it has a number of {len(str(abs(item)))} digits")
+    return value
+
+
+def count(value: object, name: str, *, most: int = MAX_TOKENS) -> int | None:
+    """Return a count as a server reported it, None where it reported none.
+
+    Raises:
+        ValueError: it is not a whole number from 0 to ``most``.
+    """
+    if value is None or (type(value) is int and 0 <= value <= most):
+        return value
+    raise ValueError(
+        f"{name} is {clip(repr(value), 60)}, which is not a whole number from 0 to {most:,}"
+    )
+
+
+def error_text(text: str) -> str:
+    """Return a server's explanation without anything that a terminal or a page might obey."""
+    return printable(text[:MAX_ERROR_BYTES], keep="\n").strip()
+
+
+class GuardedTransport(httpx.AsyncBaseTransport):
+    """Lets through only uncompressed answers of a bounded size, and no redirects.
+
+    Answers are read whole, but for those to requests with ``extensions=STREAMED``: they come in
+    blocks of whole lines.
+
+    Args:
+        inner: makes the requests.
+        who: the server, for messages.
+    """
+
+    def __init__(self, inner: httpx.AsyncBaseTransport, *, who: str) -> None:
+        self._inner = inner
+        self._who = who
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Make a request.
+
+        Raises:
+            BackendError: the answer redirects, is compressed, or is too large.
+        """
+        request.headers["Accept-Encoding"] = "identity"
+        response = await self._inner.handle_async_request(request)
+        try:
+            self._check_head(request, response)
+            if request.extensions.get("streamed") and response.is_success:
+                return httpx.Response(
+                    response.status_code,
+                    headers=response.headers,
+                    stream=_Lines(response, self._who),
+                    extensions=response.extensions,
+                )
+            content = await self._whole(response)
+        except BaseException:
+            await response.aclose()
+            raise
+        await response.aclose()
+        return httpx.Response(response.status_code, headers=response.headers, content=content)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._inner.aclose()
+
+    def _check_head(self, request: httpx.Request, response: httpx.Response) -> None:
+        if response.has_redirect_location:
+            raise BackendError(
+                f"{self._who} redirects to {_target(request, response)}, which is not followed: "
+                "prompts go only to the address given; if that is the right one, give it instead",
+                reason="client_error",
+                status_code=response.status_code,
+            )
+        encoding = response.headers.get("content-encoding", "").strip().lower()
+        if encoding not in ("", "identity"):
+            raise BackendError(
+                f"{self._who} sent a compressed reply ({clip(printable(encoding), 40)}) although "
+                "asked not to, and it is not unpacked; turn compression off there, or in the proxy "
+                "in between",
+                reason="server_error",
+                status_code=response.status_code,
+            )
+
+    async def _whole(self, response: httpx.Response) -> bytes:
+        content = bytearray()
+        async for chunk in _chunks(response):
+            content += chunk
+            if response.is_error and len(content) >= MAX_ERROR_BYTES:
+                break
+            if len(content) > MAX_REPLY_BYTES:
+                raise _too_large(self._who, response.status_code, MAX_REPLY_BYTES)
+        return bytes(content[:MAX_ERROR_BYTES] if response.is_error else content)
+
+
+class _Lines(httpx.AsyncByteStream):
+    """An answer's body in blocks of whole lines, as far as the limits go."""
+
+    def __init__(self, response: httpx.Response, who: str) -> None:
+        self._response = response
+        self._who = who
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        waiting, total = bytearray(), 0
+        async for chunk in _chunks(self._response):
+            total += len(chunk)
+            waiting += chunk
+            # Looked for in what is new only: a long line may come in very many pieces.
+            end = waiting.rfind(b"\n", len(waiting) - len(chunk)) + 1
+            if total > MAX_STREAM_BYTES:
+                raise _too_large(self._who, self._response.status_code, MAX_STREAM_BYTES)
+            if max(end, len(waiting) - end) > MAX_REPLY_BYTES:
+                raise _too_large(self._who, self._response.status_code, MAX_REPLY_BYTES)
+            if end:
+                yield bytes(waiting[:end])
+                del waiting[:end]
+        if waiting:
+            yield bytes(waiting)
+
+    async def aclose(self) -> None:
+        await self._response.aclose()
+
+
+def _chunks(response: httpx.Response) -> httpx.AsyncByteStream:
+    assert isinstance(response.stream, httpx.AsyncByteStream)
+    return response.stream
+
+
+def _too_large(who: str, status: int, limit: int) -> BackendError:
+    what = "a streamed reply" if limit == MAX_STREAM_BYTES else "one document or line"
+    return BackendError(
+        f"{who} sent more than {limit:,} bytes, the most that is read of {what}; "
+        "lower max_tokens, or see what answers at that address",
+        reason="server_error",
+        status_code=status,
+    )
+
+
+def _target(request: httpx.Request, response: httpx.Response) -> str:
+    """Return where a redirect leads, without path and password."""
+    try:
+        url = request.url.join(response.headers["location"])
+        return clip(printable(f"{url.scheme}://{url.netloc.decode()}"), 200)
+    except (httpx.InvalidURL, ValueError):
+        return "an address that makes no sense"

@@ -1,0 +1,91 @@
+"""A notebook of every widget: each is seen once, live or, when the file is reopened, static."""
+
+from __future__ import annotations
+
+import re
+
+from lab_page import LabPage
+from playwright.sync_api import Locator, expect
+
+SETUP = """
+from IPython.display import display
+from widget_kit import every_widget
+widgets = await every_widget()
+"""
+SHOWN = {
+    "AgentStory": "Precise and curious.",
+    "AssistantChat": "I have added it.",
+    "ContextXRay": "Taiwan, turn 2",
+    "HumanSeat": "Raise the rate",
+    "PromptComparer": "48 of 48 samples played",
+    "PromptViewer": "You are an economic policy advisor",
+    "RateChart": "first → latest value",
+    "ReasoningInspector": "confidence 0.8",
+    "RunTree": "They part at turn 4",
+    "SocialBoard": "harbour town, round 7",
+    "TurnStepper": "Turn 8 (1981Q3)",
+}
+"""What is read in a widget's static view."""
+
+
+def seen(outputs: Locator) -> Locator:
+    """Those outputs of an area that can be seen."""
+    return outputs.locator(":scope > .jp-OutputArea-child").filter(visible=True)
+
+
+def test_every_widget_is_seen_once_while_it_lives_and_read_when_the_file_is_reopened(
+    lab: LabPage,
+) -> None:
+    notebook = lab.write("reopened", [SETUP, *(f"widgets[{name!r}]" for name in SHOWN)])
+    notebook.run_all()
+    with notebook.tall():
+        for cell, _ in enumerate(SHOWN, 1):
+            expect(seen(notebook.outputs(cell))).to_have_count(1)
+            expect(seen(notebook.outputs(cell)).locator(".llmsim-live").first).to_be_visible()
+    for kernel, instead in ((False, "Loading widget"), (True, "model not found")):
+        lab.reopen(kernel=kernel)
+        with notebook.tall():
+            # It is still there, and out of sight.
+            expect(notebook.page.get_by_text(instead)).to_have_count(len(SHOWN))
+            for cell, text in enumerate(SHOWN.values(), 1):
+                expect(seen(notebook.outputs(cell))).to_have_count(1)
+                expect(seen(notebook.outputs(cell))).to_contain_text(text)
+    with notebook.tall():
+        picture = notebook.outputs(list(SHOWN).index("RateChart") + 1).get_by_role("img")
+        expect(picture).to_have_accessible_name(re.compile("turns 0 to 8"))
+    assert notebook.axe_faults() == []
+    notebook.screenshot("reopened_light")
+    lab.theme("JupyterLab Dark")
+    notebook.screenshot("reopened_dark")
+    lab.theme("JupyterLab Light")
+    assert lab.foreign == []
+    # What JupyterLab does not show any more it still reports to the console.
+    assert [text for text in lab.complaints if "widget model not found" not in text] == []
+    assert len(lab.complaints) == len(SHOWN)
+    lab.complaints.clear()
+
+
+def test_wherever_a_widget_is_displayed_it_is_seen_once_until_it_is_closed(lab: LabPage) -> None:
+    cells = [
+        SETUP + "stepper = widgets['TurnStepper']",
+        "display(stepper); display(stepper)",
+        "import ipywidgets\nout = ipywidgets.Output()\nwith out: display(stepper)\nout",
+        "stepper.close()",
+    ]
+    notebook = lab.write("displays", cells)
+    for cell in range(3):
+        notebook.run_cell(cell)
+    notebook.page.evaluate("window.panel.content.activeCellIndex = 1")
+    notebook.command("notebook:create-output-view")
+    places = [
+        (notebook.outputs(1), 2),
+        (notebook.outputs(2).locator(".jp-OutputArea").first, 1),
+        (notebook.page.locator(".jp-LinkedOutputView .jp-OutputArea").first, 2),
+    ]
+    for place, times in places:
+        expect(seen(place).locator(".llmsim-live")).to_have_count(times)
+        expect(seen(place)).to_have_count(times)
+    notebook.run_cell(3)
+    for place, times in places:
+        expect(place.locator(".llmsim-live")).to_have_count(0)
+        expect(seen(place).locator(".llmsim-static").filter(visible=True)).to_have_count(times)

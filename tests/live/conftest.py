@@ -1,0 +1,72 @@
+"""The real Ollama server that the tests of this folder talk to, found once.
+
+It is the one at ``$OLLAMA_HOST``, else at the usual port; the model is ``$LLMSIM_LIVE_MODEL``, else
+the one that ``connect("auto")`` would take. Where no server answers, the tests are skipped and say
+so.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from llmsim_lab.errors import LabError
+from llmsim_lab.llm.ollama import OllamaBackend, OllamaProbe, parse_host, probe
+from llmsim_lab.llm.ollama.models import full_name
+
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Live:
+    """Where to ask whom."""
+
+    host: str
+    version: str
+    model: str
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(HERE):
+            item.add_marker("live")
+
+
+@cache
+def find(host: str) -> OllamaProbe | str:
+    """Look once for a server; returns what is amiss where there is none."""
+    try:
+        found = probe(host, timeout_s=5)
+    except LabError as error:
+        return str(error)
+    return (
+        found or f"no Ollama server answers at {host}; start one (ollama serve), or set OLLAMA_HOST"
+    )
+
+
+@pytest.fixture
+def live() -> Live:
+    """The server and its model. No test of this folder goes without."""
+    found = find(parse_host(os.environ.get("OLLAMA_HOST")))
+    if isinstance(found, str):
+        pytest.skip(found)
+    model = os.environ.get("LLMSIM_LIVE_MODEL") or found.model
+    if model is None:
+        pytest.skip(
+            f"Ollama at {found.host} has no model that can chat; ollama pull llama3.2 gets one"
+        )
+    if full_name(model) not in map(full_name, found.models):
+        pytest.fail(f"LLMSIM_LIVE_MODEL={model}, but the server has {', '.join(found.models)}")
+    return Live(found.host, found.version, model)
+
+
+@pytest.fixture
+async def backend(live: Live) -> AsyncIterator[OllamaBackend]:
+    backend = OllamaBackend(live.model, host=live.host)
+    yield backend
+    await backend.aclose()

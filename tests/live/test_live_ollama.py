@@ -1,0 +1,264 @@
+"""What only a real Ollama can show: that it does what the backend and ``FakeOllama`` expect."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from typing import Any
+
+import ollama
+import pytest
+from pydantic import Field
+
+from llmsim_lab import connect
+from llmsim_lab.calls import ChatRequest, Message
+from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
+from llmsim_lab.llm import LLMClient, LLMConfig
+from llmsim_lab.llm.ollama import OllamaBackend
+from llmsim_lab.models import PolicyDecision
+from llmsim_lab.values import Decision
+from tests.live.conftest import Live
+
+RATES = [3.5, 3.75, 4.0, 4.25, 4.5]
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "description": "Get the weather of a city",
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"type": "string"}},
+            "required": ["city"],
+        },
+    },
+}
+
+
+class Rate(Decision):
+    """A float with bounds, which the server's grammar does not know."""
+
+    rate: float = Field(ge=0.5, le=4.5)
+
+
+def an_object(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+def ask(text: str = "What is the capital of France?", **changes: Any) -> ChatRequest:
+    options = {"num_ctx": 1024, "num_predict": 60, "temperature": 0.9, "seed": 7}
+    options |= changes.pop("options", {})
+    return replace(
+        ChatRequest(model="", messages=(Message("user", text),), options=options, timeout_s=240),
+        **changes,
+    )
+
+
+async def failure(backend: OllamaBackend, request: ChatRequest) -> BackendError:
+    with pytest.raises(BackendError) as caught:
+        await backend.chat(request)
+    return caught.value
+
+
+async def test_auto_finds_the_server_and_says_what_it_chose(
+    live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LLMSIM_MODEL", raising=False)
+    async with connect("auto", host=live.host, quiet=True) as client:
+        assert f"on Ollama {live.version} at {live.host}" in client.chosen
+
+
+async def test_a_model_is_connected_to_by_its_name(live: Live) -> None:
+    async with connect(f"ollama:{live.model}", host=live.host, quiet=True) as client:
+        assert client.config.model == live.model
+
+
+def test_a_model_that_is_not_there_is_answered_with_those_that_are(live: Live) -> None:
+    with pytest.raises(ConfigError, match="has no model 'no-such-model'") as caught:
+        connect("ollama:no-such-model", host=live.host, quiet=True)
+    assert live.model in str(caught.value)
+
+
+async def test_a_request_for_a_missing_model_says_which_there_are(
+    backend: OllamaBackend, live: Live
+) -> None:
+    fault = await failure(backend, ask(model="no-such-model"))
+    assert (fault.reason, fault.status_code) == ("model_not_found", 404)
+    assert live.model.partition(":")[0] in str(fault)
+
+
+async def test_the_models_are_listed_with_digest_and_size(
+    backend: OllamaBackend, live: Live
+) -> None:
+    models = {model.name.partition(":")[0]: model for model in await backend.list_models()}
+    model = models[live.model.partition(":")[0]]
+    assert len(model.digest or "") == 64
+    assert model.size_bytes > 1_000_000
+
+
+async def test_what_identifies_the_model_is_known(backend: OllamaBackend, live: Live) -> None:
+    info = await backend.model_info()
+    assert (info.backend, info.version, len(info.digest or "")) == ("ollama", live.version, 64)
+    assert (info.context_length or 0) >= 512
+    assert not info.capabilities or "completion" in info.capabilities
+
+
+async def test_a_reply_has_a_text_and_counts_its_tokens(backend: OllamaBackend) -> None:
+    reply = await backend.chat(ask())
+    assert reply.text
+    assert reply.done_reason in ("stop", "length")
+    assert 5 <= (reply.prompt_tokens or 0) < 400
+    assert 1 <= (reply.reply_tokens or 0) <= 60
+
+
+async def test_a_reply_that_reaches_its_limit_says_so(backend: OllamaBackend) -> None:
+    reply = await backend.chat(
+        ask("Count from one to fifty, in words.", options={"num_predict": 3})
+    )
+    assert (reply.done_reason, reply.reply_tokens) == ("length", 3)
+
+
+async def test_a_stream_says_the_same_as_a_plain_reply(backend: OllamaBackend, live: Live) -> None:
+    request = ask(options={"temperature": 0})
+    await backend.chat(request)  # from here on the prompt is in the server's cache
+    streaming = OllamaBackend(live.model, host=live.host, stream=True)
+    streamed = await streaming.chat(request)
+    await streaming.aclose()
+    plain = await backend.chat(request)
+    assert streamed.text == plain.text
+    assert streamed.reply_tokens == plain.reply_tokens
+
+
+async def test_the_same_seed_gives_the_same_text(backend: OllamaBackend) -> None:
+    request = ask("Invent a name for a ship.")
+    await backend.chat(request)
+    assert (await backend.chat(request)).text == (await backend.chat(request)).text
+
+
+async def test_a_schema_gives_the_object_it_describes(backend: OllamaBackend) -> None:
+    schema = an_object(city={"type": "string", "maxLength": 20}, big={"type": "boolean"})
+    reply = await backend.chat(ask(schema=schema, options={"num_predict": 200}))
+    value = json.loads(reply.text)
+    assert set(value) == {"city", "big"}
+    assert isinstance(value["big"], bool)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+async def test_numbers_of_an_enum_are_enforced(backend: OllamaBackend, seed: int) -> None:
+    schema = an_object(rate={"type": "number", "enum": RATES})
+    options = {"temperature": 1.5, "seed": seed}
+    reply = await backend.chat(ask("Say the rate 9.99 in JSON.", schema=schema, options=options))
+    assert json.loads(reply.text)["rate"] in RATES
+
+
+async def test_bounds_of_whole_numbers_are_enforced(backend: OllamaBackend) -> None:
+    schema = an_object(score={"type": "integer", "minimum": 1, "maximum": 7})
+    reply = await backend.chat(ask("Say the score 95 in JSON.", schema=schema))
+    assert 1 <= json.loads(reply.text)["score"] <= 7
+
+
+async def test_a_float_out_of_bounds_never_gets_through_though_the_server_lets_it(
+    live: Live,
+) -> None:
+    config = LLMConfig(model=live.model, num_ctx=1024, max_tokens=60, retry_wait_s=0, timeout_s=240)
+    async with LLMClient(config, OllamaBackend(live.model, host=live.host)) as client:
+        asking = client.call_with_retry(prompt='Answer with {"rate": 6.5}.', response_model=Rate)
+        [outcome] = await asyncio.gather(asking, return_exceptions=True)
+    if isinstance(outcome, Rate):
+        assert 0.5 <= outcome.rate <= 4.5
+    else:
+        assert isinstance(outcome, LLMFailureException)
+        assert outcome.reason == "invalid_response"
+
+
+async def test_a_prompt_that_does_not_fit_is_an_error_and_not_cut(backend: OllamaBackend) -> None:
+    fault = await failure(backend, ask("rates and prices " * 300, options={"num_ctx": 256}))
+    assert fault.reason == "context_overflow"
+    assert "256" in str(fault)
+
+
+async def test_the_context_asked_for_is_the_one_that_is_loaded(
+    backend: OllamaBackend, live: Live
+) -> None:
+    reply = await backend.chat(ask("rates and prices " * 120, options={"num_ctx": 768}))
+    assert (reply.prompt_tokens or 0) > 256
+    with ollama.Client(live.host) as client:
+        loaded = {(model.model or "").partition(":")[0]: model for model in client.ps().models}
+    assert loaded[live.model.partition(":")[0]].context_length == 768
+
+
+async def test_how_long_the_model_stays_loaded_is_passed_on(
+    backend: OllamaBackend, live: Live
+) -> None:
+    await backend.chat(ask(keep_alive=-1))
+    with ollama.Client(live.host) as client:
+        [expires_at] = [
+            model.expires_at
+            for model in client.ps().models
+            if (model.model or "").partition(":")[0] == live.model.partition(":")[0]
+        ]
+    assert expires_at is not None
+    assert expires_at.year > 2200
+    await backend.chat(ask(keep_alive="5m"))
+
+
+async def test_a_duration_without_a_unit_is_an_error_of_the_request(
+    backend: OllamaBackend,
+) -> None:
+    fault = await failure(backend, ask(keep_alive="90"))
+    assert (fault.reason, fault.retry) == ("client_error", False)
+    assert "missing unit" in str(fault)
+
+
+async def test_an_option_of_the_wrong_type_is_an_error_of_the_request(
+    backend: OllamaBackend,
+) -> None:
+    fault = await failure(backend, ask(options={"temperature": "hot"}))
+    assert (fault.reason, fault.retry) == ("client_error", False)
+
+
+async def test_a_stop_text_ends_the_reply_before_it(backend: OllamaBackend) -> None:
+    reply = await backend.chat(ask("Repeat: a b c d e f", options={"stop": ["a"]}))
+    assert "a" not in reply.text
+    assert reply.done_reason == "stop"
+
+
+async def test_a_tool_is_called_by_its_name_with_an_object(backend: OllamaBackend) -> None:
+    if "tools" not in (await backend.model_info()).capabilities:
+        pytest.skip("the model cannot call tools; name one that can in LLMSIM_LIVE_MODEL")
+    reply = await backend.chat(ask("What is the weather in Paris? Use the tool.", tools=(TOOL,)))
+    assert [call.name for call in reply.tool_calls] == ["get_weather"]
+    assert set(reply.tool_calls[0].arguments) == {"city"}
+
+
+async def test_a_model_that_cannot_think_answers_without(backend: OllamaBackend) -> None:
+    if "thinking" in (await backend.model_info()).capabilities:
+        pytest.skip("the model can think; name one that cannot in LLMSIM_LIVE_MODEL")
+    reply = await backend.chat(ask(think=True))
+    assert (bool(reply.text), reply.thinking) == (True, "")
+
+
+async def test_a_reply_that_takes_too_long_is_given_up_and_the_server_answers_on(
+    live: Live,
+) -> None:
+    backend = OllamaBackend(live.model, host=live.host)
+    config = LLMConfig(model=live.model, timeout_s=0.001, retry_wait_s=0, num_ctx=1024)
+    async with LLMClient(config, backend) as client:
+        with pytest.raises(LLMFailureException) as caught:
+            await client.call_with_retry(
+                prompt="Write a long story.", response_model=PolicyDecision
+            )
+        assert (caught.value.reason, caught.value.attempts) == ("timeout", 2)
+        assert (await backend.chat(ask())).text
+
+
+async def test_a_request_can_be_cancelled_and_the_server_answers_on(
+    backend: OllamaBackend,
+) -> None:
+    await backend.chat(ask())
+    asking = asyncio.create_task(backend.chat(ask("Write a story.", options={"num_predict": 900})))
+    await asyncio.sleep(0.001)  # it is on its way
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    assert (await backend.chat(ask())).text

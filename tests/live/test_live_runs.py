@@ -1,0 +1,75 @@
+"""Runs on a real Ollama, their tapes, and what the doctor says about it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from llmsim_lab import Simulation, SimulationConfig, connect
+from llmsim_lab.cli import main
+from llmsim_lab.llm import LLMClient
+from llmsim_lab.simulation import replay
+from llmsim_lab.simulation.verbs import resume
+from tests.live.conftest import Live
+
+
+def client_of(live: Live) -> LLMClient:
+    settings = {"temperature": 0, "seed": 1, "num_ctx": 2048, "max_tokens": 300, "timeout_s": 240}
+    return connect(f"ollama:{live.model}", host=live.host, quiet=True, **settings)
+
+
+@pytest.fixture
+def run(live: Live, tmp_path: Path) -> Simulation:
+    """One nation, one turn, recorded."""
+    config = SimulationConfig(nations=["Aland"], validator={"kind": "always_valid"})
+    simulation = Simulation(config, llm_client=client_of(live), tape=tmp_path / "live.tape")
+    simulation.run(1)
+    return simulation
+
+
+def test_a_turn_is_decided_by_the_model_and_recorded(run: Simulation, live: Live) -> None:
+    assert run.turn == 1
+    assert run.tape is not None
+    attempts = [call.attempt for call in run.tape.calls(1)]
+    assert len(attempts) >= 2  # the nation's and the engine's
+    assert {attempt.request.model for attempt in attempts} == {live.model}
+    assert all(attempt.reply and attempt.reply.prompt_tokens for attempt in attempts)
+
+
+def test_a_replay_gives_the_same_and_asks_nobody(run: Simulation, tmp_path: Path) -> None:
+    again = replay(tmp_path / "live.tape")
+    assert again.to_frame().equals(run.to_frame())
+    assert again.turns[1].actions == run.turns[1].actions
+
+
+def test_a_run_is_resumed_on_the_model(run: Simulation, live: Live) -> None:
+    assert run.tape is not None
+    run.close()
+    resumed = resume(run.tape, llm_client=client_of(live))
+    resumed.run(1)
+    assert resumed.turn == 2
+    assert len(run.tape.calls(1, turn=2)) >= 2
+
+
+def test_a_fork_asks_the_model_about_what_was_changed(run: Simulation) -> None:
+    fork = run.fork(0, intervene=[{"turn": 1, "set": {"inflation": 15.0}}])
+    fork.run(2)
+    assert fork.tape is not None
+    calls = fork.tape.calls(2, turn=2)
+    assert any("Inflation: 15%" in call.attempt.request.prompt for call in calls)
+
+
+def test_the_doctor_asks_the_model_and_names_the_server(
+    live: Live, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    arguments = ["doctor", "--host", live.host, "--model", f"ollama:{live.model}"]
+    monkeypatch.setattr(sys, "argv", ["llmsim-lab", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    out = capfd.readouterr().out
+    assert ended.value.code in (0, None), out
+    assert f"Ollama {live.version} at {live.host}" in out
+    assert "tokens/s" in out

@@ -1,0 +1,134 @@
+"""How long a client waits before its one retry: its own bounds, and what the server asks for."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+
+import httpx
+import pytest
+from builders import make_client, requests_of
+
+from llmsim_lab.calls import CallRecord, ChatRequest, Message
+from llmsim_lab.errors import BackendError, LLMFailureException
+from llmsim_lab.llm import LLMClient
+from llmsim_lab.llm.faults import retry_after_s
+from llmsim_lab.llm.ollama import OllamaBackend
+from llmsim_lab.llm.scope import time_limit
+from llmsim_lab.testing import FakeOllama, Fault
+
+NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The waits asked for, none of which is waited out."""
+    asked: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        asked.append(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    return asked
+
+
+def busy(seconds: float | None) -> BackendError:
+    return BackendError("busy", reason="rate_limited", retry=True, retry_after_s=seconds)
+
+
+async def talk(client: LLMClient) -> CallRecord:
+    return (await client.converse([Message("user", "Hi")]))[1]
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        ("7", 7.0),
+        (" 0 ", 0.0),
+        ("Sun, 22 Nov 2026 12:00:30 GMT", 30.0),
+        ("Sun, 22 Nov 2026 12:00:30 -0000", 30.0),
+        ("Sun, 22 Nov 2026 11:00:00 GMT", 0.0),
+        ("Sun, 22 Nov 2099 12:00:30 GMT", 86_400.0),
+        ("9" * 5_000, 86_400.0),
+        ("-7", None),
+        ("1.5", None),
+        ("\u0667", None),
+        ("soon", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_a_header_holds_seconds_or_a_date(header: str | None, seconds: float | None) -> None:
+    assert retry_after_s(header, now=NOON) == seconds
+
+
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_ollamas_answer_says_how_long_to_wait(status: int, stream: bool) -> None:
+    with FakeOllama() as server:
+        server.fail_next(Fault.status(status, retry_after="7"))
+        backend = OllamaBackend(host=server.host, stream=stream)
+        with pytest.raises(BackendError) as caught:
+            await backend.chat(ChatRequest(model="llama3.2", messages=(Message("user", "Hi"),)))
+        await backend.aclose()
+    assert (caught.value.retry, caught.value.retry_after_s) == (True, 7.0)
+
+
+async def test_the_wait_lies_within_its_bounds(waits: list[float]) -> None:
+    await talk(make_client([TimeoutError(), "Hi"], retry_wait_s=(2.0, 3.0)))
+    assert [2.0 <= wait <= 3.0 for wait in waits] == [True]
+
+
+async def test_without_a_wait_there_is_none(waits: list[float]) -> None:
+    await talk(make_client([busy(None), "Hi"]))
+    assert waits == []
+
+
+async def test_the_server_is_given_the_time_it_asks_for(waits: list[float]) -> None:
+    record = await talk(make_client([busy(7.0), "Hi"], retry_wait_s=(0.0, 5.0)))
+    assert (waits, record.attempts) == ([7.0], 2)
+
+
+async def test_a_shorter_wait_than_ones_own_is_not_asked_for(waits: list[float]) -> None:
+    await talk(make_client([busy(1.0), "Hi"], retry_wait_s=4.0))
+    assert waits == [4.0]
+
+
+async def test_the_wait_is_no_longer_than_the_timeout(waits: list[float]) -> None:
+    await talk(make_client([busy(3_600.0), "Hi"], timeout_s=30.0))
+    assert waits == [30.0]
+
+
+async def test_a_header_of_another_client_counts_as_well(waits: list[float]) -> None:
+    response = httpx.Response(
+        503, headers={"Retry-After": "9"}, request=httpx.Request("POST", "http://box")
+    )
+    fault = httpx.HTTPStatusError("busy", request=response.request, response=response)
+    await talk(make_client([fault, "Hi"]))
+    assert waits == [9.0]
+
+
+async def test_who_will_not_wait_that_long_is_told_at_once(
+    waits: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("llmsim_lab.llm.client.seconds_left", lambda: 20.0)
+    client = make_client([busy(30.0), "Hi"])
+    with pytest.raises(LLMFailureException) as caught:
+        await talk(client)
+    failure = caught.value
+    assert str(failure) == (
+        "rate_limited after 1 attempt: busy; it asks to wait 30 s, and the caller waits no longer "
+        "than 20.0 s"
+    )
+    assert (waits, len(requests_of(client))) == ([], 1)
+    assert failure.call is not None
+    # On a tape this says that no second request was made.
+    assert failure.call.history[0].retry is False
+    assert isinstance(failure.__cause__, BackendError)
+    assert failure.__cause__.retry_after_s == 30.0
+
+
+async def test_who_has_the_time_waits(waits: list[float]) -> None:
+    with time_limit(40.0):
+        await talk(make_client([busy(30.0), "Hi"]))
+    assert waits == [30.0]

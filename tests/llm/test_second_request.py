@@ -1,0 +1,265 @@
+"""What goes to the model the second time, word for word, and what is told of a call that failed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from llmsim_lab.calls import Attempt, CallRecord, ChatReply, ChatRequest, Message
+from llmsim_lab.errors import BackendError, LLMFailureException
+from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
+from llmsim_lab.llm.extract import Repetition, repeated_end
+from llmsim_lab.llm.requests import second_request
+from llmsim_lab.models import PolicyDecision
+
+GOOD = {"action": "Raise the rate", "reasoning": "Prices rise.", "confidence": 0.8}
+AGAIN = "Reply again with one complete JSON object of the required form and nothing else."
+PROMPT = (Message("user", "What now?"),)
+OVERFLOW = BackendError(
+    "the prompt has 1100 tokens, more than num_ctx=1024 can hold; raise LLMConfig.num_ctx",
+    reason="context_overflow",
+    status_code=400,
+)
+NO_JSON = "the reply is not valid JSON: there is no JSON object in it"
+
+
+def scripted(*replies: Any, **config: Any) -> tuple[LLMClient, ScriptedBackend]:
+    backend = ScriptedBackend(list(replies))
+    return LLMClient(LLMConfig(**{"model": "m", "retry_wait_s": 0} | config), backend), backend
+
+
+async def decide(client: LLMClient, **more: Any) -> CallRecord:
+    decision = await client.call_with_retry(
+        prompt="What now?", response_model=PolicyDecision, **more
+    )
+    assert decision.call is not None
+    return decision.call
+
+
+async def failure_of(client: LLMClient, **more: Any) -> LLMFailureException:
+    with pytest.raises(LLMFailureException) as caught:
+        await decide(client, **more)
+    return caught.value
+
+
+async def shown_after(reply: Any, **more: Any) -> tuple[str, str]:
+    """What the model is shown of its reply, and what it is told of it."""
+    client, backend = scripted(reply, GOOD)
+    assert (await decide(client, **more)).status == "repaired"
+    first, second = backend.requests
+    assert second.messages[:-2] == first.messages == PROMPT
+    assert second == replace(first, messages=second.messages, attempt=2)
+    own, note = second.messages[-2:]
+    assert (own.role, note.role) == ("assistant", "user")
+    return own.content, note.content
+
+
+async def test_an_invalid_reply_is_shown_whole_with_the_complaint() -> None:
+    text = '{"action": "Hold", "reasoning": "Calm.", "confidence": 1.2}'
+    assert await shown_after(text) == (
+        text,
+        "That reply was not valid: confidence: Input should be less than or equal to 1 "
+        f"(it was 1.2).\n{AGAIN}",
+    )
+
+
+async def test_a_long_reply_is_shown_by_its_beginning() -> None:
+    text = " ".join(f"point {number}," for number in range(1_000))
+    said, _ = await shown_after(text)
+    assert said == text[:2_000].rstrip() + " …"
+
+
+async def test_thoughts_are_not_shown_again() -> None:
+    said, _ = await shown_after("<think>Let me see.</think>I would rather not.")
+    assert said == "I would rather not."
+
+
+async def test_a_reply_cut_by_the_token_limit_is_told_to_be_brief_not_to_raise_limits() -> None:
+    text = " ".join(f"point {number}," for number in range(200))
+    assert await shown_after(ChatReply(text=text, done_reason="length")) == (
+        text[:400].rstrip() + " …",
+        f"That reply was too long and was cut off. Be brief.\n{AGAIN}",
+    )
+
+
+async def test_a_loop_that_ran_into_the_limit_is_cut_out_and_named() -> None:
+    text = '{"action": "Raise' + " the rate, raise" * 90
+    assert await shown_after(ChatReply(text=text, done_reason="length")) == (
+        '{"action": "Raise',
+        'That reply repeated "the rate, raise" over and over and was stopped. '
+        f"Do not repeat yourself.\n{AGAIN}",
+    )
+
+
+async def test_a_loop_of_white_space_is_named_in_words() -> None:
+    said, note = await shown_after(ChatReply(text="{\n" + "\n \n" * 90, done_reason="length"))
+    assert said == "{"
+    assert note.startswith("That reply repeated white space over and over and was stopped. ")
+
+
+@pytest.mark.parametrize(
+    "thoughts",
+    [
+        {"text": "", "thinking": "So" + " wait, but" * 40},
+        {"text": "<think>So" + " wait, but" * 40},
+    ],
+)
+async def test_a_loop_of_thoughts_is_named_and_not_shown(thoughts: dict[str, str]) -> None:
+    assert await shown_after(ChatReply(**thoughts, done_reason="length")) == (
+        "",
+        'That reply repeated "wait, but" over and over and was stopped. '
+        f"Do not repeat yourself.\n{AGAIN}",
+    )
+
+
+async def test_a_cut_reply_whose_content_is_not_accepted_is_told_both() -> None:
+    text = PolicyDecision(**GOOD).model_dump_json() + " And then some more."
+    client, backend = scripted(
+        ChatReply(text=text, done_reason="length"), GOOD | {"action": "Cut the policy rate"}
+    )
+    await decide(client, check=lambda d: "say which rate" if "policy" not in d.action else None)
+    note = backend.requests[1].messages[-1].content
+    assert note == (
+        "That reply was too long and was cut off. Be brief. It was not valid either: "
+        f"say which rate.\n{AGAIN}"
+    )
+
+
+# Where it cannot fit
+
+
+FULL = ChatReply(text="I would say that", done_reason="length", prompt_tokens=950, reply_tokens=74)
+
+
+@pytest.mark.parametrize("seed", [None, 7])
+async def test_what_cannot_fit_is_not_shown_and_the_same_is_asked_again(seed: int | None) -> None:
+    client, backend = scripted(FULL, GOOD, num_ctx=1024, seed=seed)
+    call = await decide(client)
+    first, second = backend.requests
+    assert (call.status, call.attempts, second.attempt) == ("ok", 2, 2)
+    assert second.messages == first.messages
+    # The same seed would give the same reply.
+    assert second.options.get("seed") == (None if seed is None else 450017278)
+    assert {**second.options, "seed": seed} == {**first.options, "seed": seed}
+
+
+@pytest.mark.parametrize(("prompt_tokens", "shown"), [(866, True), (867, False)])
+async def test_room_is_left_for_an_answer(prompt_tokens: int, shown: bool) -> None:
+    reply = ChatReply(text="No.", prompt_tokens=prompt_tokens, reply_tokens=2)
+    client, backend = scripted(reply, GOOD, num_ctx=1024, max_tokens=100)
+    await decide(client)
+    assert (len(backend.requests[1].messages) == 3) == shown
+
+
+async def test_a_window_smaller_than_asked_for_is_learned_from_a_reply_cut_early() -> None:
+    client, backend = scripted(FULL, GOOD, num_ctx=32_768)
+    await decide(client)
+    assert backend.requests[1].messages == PROMPT
+
+
+async def test_a_window_full_twice_is_told_once_with_the_way_out() -> None:
+    client, _ = scripted(FULL, FULL, num_ctx=1024)
+    assert str(await failure_of(client)) == (
+        "invalid_response after 2 attempts: the reply was cut off: prompt and reply filled "
+        f"num_ctx=1024; raise it, or ask for less ({NO_JSON})"
+    )
+
+
+async def test_a_window_larger_than_the_model_has_is_not_advised_to_be_raised() -> None:
+    client, _ = scripted(FULL, FULL, num_ctx=32_768)
+    assert (await failure_of(client)).detail == (
+        "the reply was cut off: prompt and reply filled the 1024 tokens of context that the model "
+        "has, which is less than num_ctx=32768; shorten the prompt, or use a model with a longer "
+        f"context ({NO_JSON})"
+    )
+
+
+async def test_a_limit_of_tokens_is_told_with_the_way_out() -> None:
+    cut = ChatReply(text="I", done_reason="length", prompt_tokens=50, reply_tokens=99)
+    client, _ = scripted(cut, cut, max_tokens=99)
+    assert (await failure_of(client)).detail == (
+        f"the reply was cut off: max_tokens=99 was reached; raise it, or ask for less ({NO_JSON})"
+    )
+
+
+# What is told
+
+
+async def test_a_repair_that_overflows_does_not_hide_what_was_wrong() -> None:
+    client, _ = scripted("I would rather not.", OVERFLOW)
+    failure = await failure_of(client)
+    assert (failure.reason, failure.attempts, failure.status_code) == ("invalid_response", 2, None)
+    assert str(failure) == (
+        f"invalid_response after 2 attempts: {NO_JSON} (asking again with this fault shown did "
+        "not fit into the context window)"
+    )
+
+
+async def test_a_repair_that_overflows_still_hands_over_the_rejected_reply() -> None:
+    client, _ = scripted(GOOD, OVERFLOW)
+    failure = await failure_of(client, check=lambda _: "say which rate")
+    assert failure.rejected == PolicyDecision(**GOOD)
+    assert failure.detail == (
+        "say which rate (asking again with this fault shown did not fit into the context window)"
+    )
+
+
+async def test_two_different_faults_are_told_in_their_order() -> None:
+    client, _ = scripted("I would rather not.", {"action": "Hold", "reasoning": "Calm."})
+    assert str(await failure_of(client)) == (
+        f"invalid_response after 2 attempts: first: {NO_JSON}; then: confidence: is missing"
+    )
+
+
+async def test_faults_of_two_kinds_are_told_with_their_reasons() -> None:
+    busy = BackendError("busy", reason="server_error", status_code=503, retry=True)
+    client, _ = scripted("I would rather not.", busy)
+    failure = await failure_of(client)
+    assert str(failure) == (
+        "server_error after 2 attempts (HTTP 503): "
+        f"first invalid_response: {NO_JSON}; then server_error: busy"
+    )
+    assert failure.reason == "server_error"
+
+
+async def test_the_same_fault_twice_is_told_once() -> None:
+    client, _ = scripted("I would rather not.", "I would rather not.")
+    assert str(await failure_of(client)) == f"invalid_response after 2 attempts: {NO_JSON}"
+
+
+# Repetitions
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("so: ha" + " ha" * 31, Repetition("so: ha", "ha", 32)),
+        ("Yes!" + "!" * 40, Repetition("Yes!", "!", 41)),
+        (
+            "First. " + "I will raise the rate. " * 4,
+            Repetition("First.", "I will raise the rate.", 4),
+        ),
+        ('{"x":\n' + "\n \n" * 20, Repetition('{"x":', "", 61)),
+        ("First. " + "I will raise the rate. " * 3, None),
+        ("ha" * 14, None),
+        ("{" * 29, None),
+        ("A reply like any other, of no more than two lines.\n" * 2, None),
+        ("", None),
+    ],
+)
+def test_what_a_text_repeats_at_its_end_is_found(text: str, found: Repetition | None) -> None:
+    assert repeated_end(text) == found
+
+
+def test_a_request_without_a_window_is_repaired() -> None:
+    request = ChatRequest(model="m", messages=PROMPT, options={})
+    failed = Attempt(request=request, reply=ChatReply(text="?"), seconds=0.0)
+    fault = BackendError("it is no answer", reason="invalid_response", retry=True)
+    second, repaired = second_request(request, failed, fault)
+    assert repaired
+    assert second.messages[1:] == (
+        Message("assistant", "?"),
+        Message("user", "That reply was not valid: it is no answer.\nReply again."),
+    )

@@ -1,0 +1,176 @@
+"""A model that the server stops because it repeats itself: told apart, kept, asked once more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmsim_lab.calls import CallSite, ChatReply, Message
+from llmsim_lab.errors import BackendError, LLMFailureException, TapeMiss
+from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
+from llmsim_lab.llm.ollama import OllamaBackend
+from llmsim_lab.llm.scope import recording
+from llmsim_lab.llm.tape import LiveRecorder, ReplayRecorder
+from llmsim_lab.models import PolicyDecision
+from llmsim_lab.testing import FakeOllama, Fault
+
+LOOPING = '{"action": "ha' + " ha" * 200
+TEXT = '{"action": "ha' + " ha" * 30
+"""What comes of it: the thirty-first repetition is not sent."""
+GOOD = {"action": "Raise the rate", "reasoning": "Prices rise.", "confidence": 0.8}
+SITE = CallSite(component="agent", agent="Aland", turn=1)
+NOTE = (
+    'That reply repeated "ha" over and over and was stopped. Do not repeat yourself.\n'
+    "Reply again with one complete JSON object of the required form and nothing else."
+)
+SHOWN = (Message("assistant", '{"action": "ha'), Message("user", NOTE))
+
+
+def told(host: str) -> str:
+    return (
+        f"Ollama at {host} stopped the model because it repeated 'ha' 31 times, at the end of "
+        '\'{"action": "ha\'; change the prompt, raise the temperature, or use another model'
+    )
+
+
+def client_of(server: FakeOllama, *, stream: bool = False, **config: Any) -> LLMClient:
+    settings = {"model": "llama3.2", "retry_wait_s": 0, **config}
+    return LLMClient(LLMConfig(**settings), OllamaBackend(host=server.host, stream=stream))
+
+
+async def decide(client: LLMClient) -> PolicyDecision:
+    async with client:
+        return await client.call_with_retry(
+            prompt="What now?", response_model=PolicyDecision, site=SITE
+        )
+
+
+def messages_of(body: Mapping[str, Any]) -> tuple[Message, ...]:
+    return tuple(Message(m["role"], m["content"]) for m in body["messages"])
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_stopped_model_is_told_so_and_asked_with_another_seed(stream: bool) -> None:
+    with FakeOllama(reply=[LOOPING, GOOD]) as server:
+        host = server.host
+        decision = await decide(client_of(server, stream=stream, seed=7))
+    assert decision.action == GOOD["action"]
+    assert decision.call is not None
+    assert (decision.call.status, decision.call.attempts) == ("repaired", 2)
+    first = decision.call.history[0]
+    assert first.reply is not None
+    assert (first.reply.text, first.reply.done_reason) == (TEXT, "aborted")
+    assert (first.reason, first.status_code, first.retry) == ("generation_stopped", 200, True)
+    assert first.detail == told(host)
+    asked, again = (request.body for request in server.requests)
+    assert messages_of(again) == (*messages_of(asked), *SHOWN)
+    assert (asked["options"]["seed"], again["options"]["seed"]) == (7, 450017278)
+    assert {**again["options"], "seed": 7} == asked["options"]
+
+
+async def test_a_model_stopped_twice_is_a_failure_that_keeps_both_texts() -> None:
+    with FakeOllama(reply=LOOPING) as server:
+        host = server.host
+        with pytest.raises(LLMFailureException) as caught:
+            await decide(client_of(server))
+    failure = caught.value
+    assert (failure.reason, failure.attempts, failure.status_code) == ("generation_stopped", 2, 200)
+    assert str(failure) == (f"agent: generation_stopped after 2 attempts (HTTP 200): {told(host)}")
+    assert failure.call is not None
+    assert [attempt.reply.text for attempt in failure.call.history] == [TEXT, TEXT]
+
+
+@pytest.mark.parametrize("seed", [None, -1])
+async def test_without_a_seed_the_server_goes_on_drawing_anew(seed: int | None) -> None:
+    with FakeOllama(reply=[LOOPING, GOOD]) as server:
+        await decide(client_of(server, seed=seed))
+    assert [request.body["options"].get("seed") for request in server.requests] == [seed, seed]
+
+
+async def test_a_text_that_would_do_is_not_taken_where_the_model_was_stopped() -> None:
+    ready = PolicyDecision(**GOOD).model_dump_json() + " ha" * 40
+    with FakeOllama(reply=[ready, GOOD]) as server:
+        decision = await decide(client_of(server))
+    assert decision.call is not None
+    assert decision.call.history[0].reason == "generation_stopped"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_reply_ended_without_a_repetition_says_only_that(stream: bool) -> None:
+    with FakeOllama(reply=[GOOD, GOOD]) as server:
+        host = server.host
+        server.fail_next(Fault.end_stream(after=3))
+        decision = await decide(client_of(server, stream=stream))
+    assert decision.call is not None
+    assert decision.call.history[0].detail == (
+        f"Ollama at {host} ended the reply before the model was done, after "
+        "'{ \"action'; change the prompt, raise the temperature, or use another model"
+    )
+    note = messages_of(server.requests[1].body)[-1].content
+    assert note.startswith("That reply was stopped before it was complete.\n")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("fault", [Fault.cut_stream(), Fault.cut_connection()])
+async def test_a_broken_connection_is_none_of_the_models(stream: bool, fault: Fault) -> None:
+    with FakeOllama(reply=LOOPING) as server:
+        server.fail_next(fault)
+        backend = OllamaBackend(host=server.host, stream=stream)
+        with pytest.raises(LLMFailureException) as caught:
+            await decide(LLMClient(LLMConfig(model="llama3.2", retry_wait_s=0), backend))
+    assert caught.value.call is not None
+    reasons = [attempt.reason for attempt in caught.value.call.history]
+    assert reasons == ["connection_error", "generation_stopped"]
+    first, second = (request.body for request in server.requests)
+    assert first == second
+
+
+async def test_a_stream_that_ends_with_its_connection_may_have_been_cut() -> None:
+    line = b'{"model":"m","message":{"role":"assistant","content":"ha"},"done":false}\n'
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\n\r\n" + line)
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        host = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        backend = OllamaBackend("m", host=host, stream=True)
+        client = LLMClient(LLMConfig(model="m", retry_wait_s=0), backend)
+        with pytest.raises(LLMFailureException, match="after 1 lines, before") as caught:
+            await decide(client)
+    assert caught.value.reason == "connection_error"
+
+
+async def test_a_stopped_reply_is_on_the_tape_and_replays(tmp_path: Path) -> None:
+    with Tape(tmp_path / "x.tape") as tape:
+        run = tape.add_run({}, name="stopped", first=(0, "{}", "{}"))
+        live = LiveRecorder(tape, run)
+        with FakeOllama(reply=[LOOPING, GOOD]) as server, recording(live):
+            made = await decide(client_of(server, seed=7))
+        live.close()
+        replaying = ReplayRecorder(tape, run)
+        replaying.begin_turn(1)
+        silent = LLMClient(
+            LLMConfig(model="llama3.2", seed=7), ScriptedBackend(TapeMiss("a call was made"))
+        )
+        with recording(replaying):
+            replayed = await decide(silent)
+    assert (made.call, made.action) == (replayed.call, replayed.action)
+    assert made.call is not None
+    assert made.call.history[0].reply is not None
+    assert made.call.history[0].reply.text == TEXT
+
+
+async def test_a_backend_of_ones_own_may_say_that_it_was_stopped() -> None:
+    reply = ChatReply(text="so so", done_reason="aborted")
+    stopped = BackendError("enough", reason="generation_stopped", retry=True, reply=reply)
+    backend = ScriptedBackend([stopped, GOOD])
+    decision = await decide(LLMClient(LLMConfig(model="mine", retry_wait_s=0), backend))
+    assert decision.call is not None
+    assert decision.call.history[0].reply is reply

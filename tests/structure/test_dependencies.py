@@ -1,0 +1,89 @@
+"""pyproject.toml declares what is imported, and nothing else; uv.lock is of that list."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+# Used without an import: programs, pytest's plugins, and stubs for mypy.
+NOT_IMPORTED = {
+    *("ipykernel", "jupyterlab", "mypy", "nbval", "pandas-stubs", "pyarrow"),
+    *("pytest-asyncio", "pytest-cov", "pytest-timeout", "pytest-xdist", "ruff"),
+    *("types-jsonschema", "types-psutil", "types-pyyaml"),
+    "uv",
+}
+OWN = "llmsim-lab"
+
+
+def name_of(requirement: str) -> str:
+    found = re.match(r"[\w.-]+", requirement)
+    assert found, requirement
+    return normal(found[0])
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+@pytest.fixture(scope="module")
+def project(repo: Path) -> dict[str, Any]:
+    loaded: dict[str, Any] = tomllib.loads((repo / "pyproject.toml").read_text())["project"]
+    return loaded
+
+
+def requirements(project: dict[str, Any]) -> list[str]:
+    extras = project["optional-dependencies"].values()
+    return [*project["dependencies"], *(line for extra in extras for line in extra)]
+
+
+def imported(folder: Path) -> set[str]:
+    """Return the distributions that the modules of a folder import."""
+    known = packages_distributions()
+    local = {path.stem for path in folder.rglob("*.py")}
+    found = set()
+    for path in folder.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names: list[str] = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+                names = [node.module]
+            found |= {name.partition(".")[0] for name in names}
+    found -= sys.stdlib_module_names | local | {"tests", "llmsim_lab"}
+    return {normal(known[name][0]) for name in found}
+
+
+def test_the_package_declares_what_it_imports(repo: Path, project: dict[str, Any]) -> None:
+    extras = project["optional-dependencies"]
+    lists = [project["dependencies"], *(extras[e] for e in ("embedded", "notebooks", "tools"))]
+    assert imported(repo / "llmsim_lab") - {name_of(r) for part in lists for r in part} == set()
+
+
+@pytest.mark.parametrize("folder", ["tests", "benchmarks"])
+def test_what_the_tests_import_is_declared(
+    repo: Path, project: dict[str, Any], folder: str
+) -> None:
+    assert imported(repo / folder) - set(map(name_of, requirements(project))) == set()
+
+
+def test_what_is_declared_is_used(repo: Path, project: dict[str, Any]) -> None:
+    used = set().union(*(imported(repo / part) for part in ("llmsim_lab", "tests", "benchmarks")))
+    assert set(map(name_of, requirements(project))) - used == NOT_IMPORTED | {OWN}
+
+
+def test_the_lock_is_of_the_declared_versions(repo: Path, project: dict[str, Any]) -> None:
+    packages = tomllib.loads((repo / "uv.lock").read_text())["package"]
+    [own] = [package for package in packages if package["name"] == OWN]
+    locked = {(row["name"], row.get("specifier", "")) for row in own["metadata"]["requires-dist"]}
+    declared = {
+        (name_of(line), line.partition("]")[2] if "[" in line else line[len(name_of(line)) :])
+        for line in requirements(project)
+    }
+    assert locked == declared

@@ -1,0 +1,56 @@
+"""The live tests are not dead: they pass on a server that says what the real one says."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmsim_lab.calls import ChatReply, ToolCall
+from llmsim_lab.testing import FakeModel, FakeOllama
+
+pytestmark = pytest.mark.process
+REPO = Path(__file__).resolve().parents[2]
+
+
+def reply(body: dict[str, Any]) -> Any:
+    if body.get("tools"):
+        call = ToolCall(name="get_weather", arguments={"city": "Paris"})
+        return ChatReply(text="", tool_calls=(call,))
+    if "action" in (body.get("format") or {}).get("properties", {}):
+        return {
+            "action": "Raise the interest rate by 0.25",
+            "reasoning": "Prices rise.",
+            "confidence": 0.8,
+        }
+    return None
+
+
+def run_live_tests(host: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-m", "live", "-p", "no:cacheprovider", "tests/live"],
+        cwd=REPO,
+        env=os.environ | {"OLLAMA_HOST": host},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_all_live_tests_pass_where_a_server_answers_as_ollama_does() -> None:
+    model = FakeModel(name="llama3.2", capabilities=("completion", "tools"))
+    with FakeOllama([model], reply=reply, delay_s=0.05) as server:
+        done = run_live_tests(server.host)
+    assert done.returncode == 0, done.stdout
+    assert "skipped" not in done.stdout
+
+
+def test_live_tests_are_skipped_with_a_reason_where_no_server_answers() -> None:
+    done = run_live_tests("http://127.0.0.1:9")
+    assert done.returncode == 0, done.stdout
+    assert "no Ollama server answers at http://127.0.0.1:9; start one" in done.stdout
+    assert "passed" not in done.stdout

@@ -1,0 +1,59 @@
+"""One of every widget, each with something to show; all answers come from tapes and scripts."""
+
+from __future__ import annotations
+
+from assistant_kit import call, engine
+
+from llmsim_lab import Simulation, SimulationConfig, lab
+from llmsim_lab.files import data_path
+from llmsim_lab.lab.widget import LabWidget
+from llmsim_lab.runs import load
+
+__all__ = ["every_widget"]
+
+
+async def every_widget() -> dict[str, LabWidget]:
+    """Return one of every widget by its class's name."""
+    economy = load(data_path("tapes/first_run.tape"), 1)
+    nations = load(data_path("tapes/two_nations.tape"), 1)
+    town = load(data_path("tapes/social.tape"), 1)
+    made = [
+        lab.AgentStory(town),
+        await _chat(),
+        lab.ContextXRay(data_path("tapes/crisis.tape"), run=1),
+        await _seat(),
+        lab.PromptComparer.from_results(data_path("tapes/prompt_experiment.tape")),
+        lab.PromptViewer(nations),
+        lab.RateChart(economy),
+        lab.ReasoningInspector(nations),
+        await _tree(),
+        lab.SocialBoard(town),
+        lab.TurnStepper(economy),
+    ]
+    return {type(widget).__name__: widget for widget in made}
+
+
+async def _chat() -> lab.AssistantChat:
+    script = engine(call("add_task", title="Water plants"), "I have added it.")
+    chat = lab.AssistantChat(script, user_id="ann")
+    await chat.ask("Add: water plants")
+    return chat
+
+
+async def _seat() -> lab.HumanSeat:
+    nation = {"name": "Aland", "kind": "human"}
+    config = SimulationConfig(
+        nations=[nation], start="1979Q3", turns=3, seed=7, validator={"kind": "always_valid"}
+    )
+    seat = lab.HumanSeat(Simulation(config))
+    await seat.take_turn("Raise the rate", rate=11.5, reasoning="Prices rise.", confidence=0.9)
+    return seat
+
+
+async def _tree() -> lab.RunTree:
+    """A tree with two runs compared and one opened."""
+    tree = lab.RunTree(data_path("tapes/first_run.tape"))
+    tree.select(1, compare_with=2)
+    tree.open_button.click()
+    await tree.idle()
+    return tree

@@ -163,8 +163,12 @@ def test_a_drawing_that_has_followed_a_run_looks_like_one_made_afterwards() -> N
         chart.refresh()
         followed.show(chart.scene)
         png = screen.png()
+        made = Drawing(chart.scene, quick=True)
+        for one, other in zip(followed.figure.axes, made.figure.axes, strict=True):
+            points = [[line.get_xydata().tolist() for line in a.get_lines()] for a in (one, other)]
+            assert points[0] == points[1]
+            assert (one.get_xlim(), one.get_ylim()) == (other.get_xlim(), other.get_ylim())
     assert png == screen.png()
-    made = Drawing(chart.scene, quick=True)
     assert Screen(made.figure).png() == png
 
 

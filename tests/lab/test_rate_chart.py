@@ -125,7 +125,9 @@ def test_the_axes_leave_room_for_what_is_planned_and_can_be_read_from_the_start(
     inflation = simulation.state.global_state.inflation
     # History differs from it by rounding alone.
     assert chart.scene.limits["inflation"] == pytest.approx((0.75 * inflation, 1.25 * inflation))
-    simulation.run(14)
+    simulation.run(3)
+    assert chart.scene.ticks.names == (*quarters[1:], "1983Q1")
+    simulation.run(11)
     played = chart.scene
     assert (played.span, played.ticks.names[-1]) == ((0, 14), "1983Q1")
     values = np.concatenate([curve.points["inflation"][1] for curve in played.curves[::2]])
@@ -313,6 +315,10 @@ async def test_it_is_drawn_when_the_page_first_shows_it() -> None:
     await turn_over()
     assert drawn_alt(chart) == chart.alt
     assert "turns 0 to 2." in chart.alt
+    png = chart._png
+    chart._view_count = 2
+    await turn_over()
+    assert chart._png is png
 
 
 async def test_a_cell_that_shows_it_and_plays_on_sees_it_follow() -> None:
@@ -456,8 +462,8 @@ async def test_the_table_shows_the_latest_turns_and_turns_its_pages() -> None:
 
 
 def test_the_table_has_the_values_of_runs_that_begin_later() -> None:
-    def late(first: int) -> pd.DataFrame:
-        turns = range(first, 8)
+    def late(first: int, end: int = 8) -> pd.DataFrame:
+        turns = range(first, end)
         values = [10.0 * turn for turn in turns]
         return pd.DataFrame({"turn": turns, "period": [f"Q{n}" for n in turns], "mood": values})
 
@@ -473,6 +479,9 @@ def test_the_table_has_the_values_of_runs_that_begin_later() -> None:
         ["6", "Q6", "many (median of 2)", "60"],
         ["5", "Q5", "many (median of 2)", "50"],
     ]
+    chart = RateChart({"all on one page": late(8, 15)})
+    chart.table.toggle.click()
+    assert chart.table.earlier.disabled
 
 
 @pytest.mark.parametrize("ending", ["png", "svg", "pdf", "csv"])

@@ -57,6 +57,7 @@ OF_ALL_CLASSES = (  # it looks at classes that are there already, so it runs non
 
 EQUIVALENT = {
     "84816d41": "economy/macro.py, _check: no level is off by the tolerance to the last bit",
+    "02e5ccda": "run_recorder.py, restart_turn: what is asked again replaces what was pending",
     "8e11ef52": "tape/file.py, in_batches: rows in a batch; the same rows come back",
 }
 """Mutants that change no behaviour, by the id that is printed, and why."""

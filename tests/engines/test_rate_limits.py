@@ -98,3 +98,9 @@ def test_a_rate_that_is_no_number_is_a_problem() -> None:
 def test_limits_must_be_finite(value: float) -> None:
     with pytest.raises(ConfigError, match="finite"):
         RateLimits(upper=value)
+
+
+def test_a_move_may_be_cut_into_a_thousand_rates_and_no_more() -> None:
+    assert RateLimits(max_move=1000 / 64, step=1 / 64).step == 1 / 64
+    with pytest.raises(ConfigError, match="into more than 1000 rates"):
+        RateLimits(max_move=1000.5 / 64, step=1 / 64)

@@ -14,14 +14,17 @@ import textwrap
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tape_kit import bytes_in, hash_client, make_recorded, steady_config
 
+from llmsim_lab.calls import Attempt, CallSite, ChatReply, ChatRequest, Message, ToolCall
 from llmsim_lab.errors import LabError, TapeError
 from llmsim_lab.llm import Tape
+from llmsim_lab.llm.tape.checks import check_attempt
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.simulation.verbs import fork, load, replay, rerun, resume
 
@@ -623,3 +626,55 @@ def test_a_run_with_a_turn_missing_is_refused_by_the_gap(tmp_path: Path) -> None
     connection.close()
     with pytest.raises(TapeError, match=r"run 1 .* is damaged: turn 3 follows turn 1; .*verify"):
         load(path)
+
+
+_SITE = CallSite(component="agent", agent="Aland", turn=1)
+_REQUEST = ChatRequest(model="m", messages=(Message("user", "?"),), site=_SITE)
+_REPLY = ChatReply(text="!")
+
+
+@pytest.mark.parametrize(
+    ("part", "field", "value", "fault"),
+    [
+        ("request", "model", 1, "the model is int"),
+        ("request", "attempt", "1", "the attempt is str"),
+        ("request", "attempt", True, "the attempt is bool"),
+        ("request", "schema", [], "the schema is list"),
+        ("request", "options", [], "the options is list"),
+        ("request", "think", 1, "think is int"),
+        ("request", "keep_alive", [], "keep_alive is list"),
+        ("request", "timeout_s", "1", "timeout_s is str"),
+        ("request", "tools", ("x",), "a tool is str"),
+        ("site", "component", None, "the component is NoneType"),
+        ("site", "agent", 1, "the agent is int"),
+        ("site", "turn", "1", "the turn is str"),
+        ("site", "replicate", None, "the replicate is NoneType"),
+        ("message", "role", "boss", "unknown role 'boss'"),
+        ("message", "content", None, "a message's content is NoneType"),
+        ("message", "tool_name", 1, "a message's tool is int"),
+        ("reply", "text", None, "the reply's text is NoneType"),
+        ("reply", "thinking", None, "the reply's thinking is NoneType"),
+        ("reply", "done_reason", None, "the reply's done_reason is NoneType"),
+        ("reply", "prompt_tokens", "1", "the reply's prompt_tokens is str"),
+        ("reply", "reply_tokens", 1.5, "the reply's reply_tokens is float"),
+        ("reply", "seconds", "1", "the reply's seconds is str"),
+        ("reply", "load_seconds", None, "the reply's load_seconds is NoneType"),
+        ("call", "name", 1, "a tool call's name is int"),
+        ("call", "arguments", [], "a tool call's arguments is list"),
+        ("call", "id", 1, "a tool call's id is int"),
+        ("attempt", "seconds", "1", "seconds is str"),
+        ("attempt", "detail", None, "the fault's detail is NoneType"),
+        ("attempt", "status_code", "1", "the fault's status code is str"),
+    ],
+)
+def test_each_part_of_a_call_is_of_its_type(part: str, field: str, value: Any, fault: str) -> None:
+    def made(name: str, whole: Any) -> Any:
+        return replace(whole, **{field: value}) if part == name else whole
+
+    call = made("call", ToolCall(name="t", arguments={}))
+    message = made("message", Message("assistant", "", (call,)))
+    request = made("request", replace(_REQUEST, messages=(message,), site=made("site", _SITE)))
+    reply = made("reply", _REPLY)
+    attempt = made("attempt", Attempt(request=request, reply=reply, seconds=1.0))
+    with pytest.raises(ValueError, match=f"^{fault}$"):
+        check_attempt(attempt)

@@ -83,7 +83,8 @@ class _Lines(httpx.AsyncByteStream):
         self._response = response
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for block in self._response.aiter_raw():
+        assert isinstance(self._response.stream, httpx.AsyncByteStream)
+        async for block in self._response.stream:
             lines = [_checked_line(line) for line in block.split(b"\n") if line.strip()]
             if lines:
                 yield b"\n".join(lines) + b"\n"

@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from llmsim_lab.llm.tape.checks import check_attempt
 from tape_kit import bytes_in, hash_client, make_recorded, steady_config
 
 from llmsim_lab.calls import Attempt, CallSite, ChatReply, ChatRequest, Message, ToolCall
 from llmsim_lab.errors import LabError, TapeError
 from llmsim_lab.llm import Tape
-from llmsim_lab.llm.tape.checks import check_attempt
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.simulation.verbs import fork, load, replay, rerun, resume
 

@@ -14,17 +14,15 @@ import textwrap
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from llmsim_lab.llm.tape.checks import check_attempt
 from tape_kit import bytes_in, hash_client, make_recorded, steady_config
 
-from llmsim_lab.calls import Attempt, CallSite, ChatReply, ChatRequest, Message, ToolCall
 from llmsim_lab.errors import LabError, TapeError
 from llmsim_lab.llm import Tape
+from llmsim_lab.llm.tape.codec import call_of
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.simulation.verbs import fork, load, replay, rerun, resume
 
@@ -628,53 +626,63 @@ def test_a_run_with_a_turn_missing_is_refused_by_the_gap(tmp_path: Path) -> None
         load(path)
 
 
-_SITE = CallSite(component="agent", agent="Aland", turn=1)
-_REQUEST = ChatRequest(model="m", messages=(Message("user", "?"),), site=_SITE)
-_REPLY = ChatReply(text="!")
+_CALL = {"name": "t", "arguments": {}}
+_MESSAGE = {"role": "assistant", "content": "", "tool_calls": [_CALL]}
+_REPLY = {"text": "!"}
+_SETTINGS = {
+    "model": "m",
+    "schema": None,
+    "tools": [],
+    "options": {},
+    "think": None,
+    "keep_alive": None,
+    "timeout_s": 1.0,
+}
+_ROW = {
+    "id": 1,
+    "run": 1,
+    "key": b"k",
+    "turn": 1,
+    "component": "agent",
+    "agent": "Aland",
+    "replicate": 0,
+    "attempt": 1,
+    "seconds": 1.0,
+    "forgotten": 0,
+    "fault": None,
+}
 
 
 @pytest.mark.parametrize(
-    ("part", "field", "value", "fault"),
+    ("part", "values"),
     [
-        ("request", "model", 1, "the model is int"),
-        ("request", "attempt", "1", "the attempt is str"),
-        ("request", "attempt", True, "the attempt is bool"),
-        ("request", "schema", [], "the schema is list"),
-        ("request", "options", [], "the options is list"),
-        ("request", "think", 1, "think is int"),
-        ("request", "keep_alive", [], "keep_alive is list"),
-        ("request", "timeout_s", "1", "timeout_s is str"),
-        ("request", "tools", ("x",), "a tool is str"),
-        ("site", "component", None, "the component is NoneType"),
-        ("site", "agent", 1, "the agent is int"),
-        ("site", "turn", "1", "the turn is str"),
-        ("site", "replicate", None, "the replicate is NoneType"),
-        ("message", "role", "boss", "unknown role 'boss'"),
-        ("message", "content", None, "a message's content is NoneType"),
-        ("message", "tool_name", 1, "a message's tool is int"),
-        ("reply", "text", None, "the reply's text is NoneType"),
-        ("reply", "thinking", None, "the reply's thinking is NoneType"),
-        ("reply", "done_reason", None, "the reply's done_reason is NoneType"),
-        ("reply", "prompt_tokens", "1", "the reply's prompt_tokens is str"),
-        ("reply", "reply_tokens", 1.5, "the reply's reply_tokens is float"),
-        ("reply", "seconds", "1", "the reply's seconds is str"),
-        ("reply", "load_seconds", None, "the reply's load_seconds is NoneType"),
-        ("call", "name", 1, "a tool call's name is int"),
-        ("call", "arguments", [], "a tool call's arguments is list"),
-        ("call", "id", 1, "a tool call's id is int"),
-        ("attempt", "seconds", "1", "seconds is str"),
-        ("attempt", "detail", None, "the fault's detail is NoneType"),
-        ("attempt", "status_code", "1", "the fault's status code is str"),
+        *(("row", {"turn": "1"}), ("row", {"component": 1}), ("row", {"agent": 1})),
+        *(("row", {"replicate": None}), ("row", {"attempt": "1"}), ("row", {"attempt": 1.0})),
+        *(("row", {"seconds": "1"}), ("row", {"key": "k"}), ("row", {"forgotten": None})),
+        *(("settings", {"model": 1}), ("settings", {"schema": []}), ("settings", {"options": []})),
+        *(("settings", {"think": 1}), ("settings", {"keep_alive": []})),
+        *(("settings", {"timeout_s": "1"}), ("settings", {"tools": ["x"]})),
+        *(("settings", {"more": 1}), ("settings", {"system": 1})),
+        *(("message", {"role": "boss"}), ("message", {"content": None})),
+        *(("message", {"tool_name": 1}), ("message", {"more": 1})),
+        *(("reply", {"text": None}), ("reply", {"thinking": None}), ("reply", {"more": 1})),
+        *(("reply", {"done_reason": None}), ("reply", {"prompt_tokens": "1"})),
+        *(("reply", {"prompt_tokens": True}), ("reply", {"reply_tokens": 1.5})),
+        *(("reply", {"seconds": "1"}), ("reply", {"load_seconds": None})),
+        *(("call", {"name": 1}), ("call", {"arguments": []}), ("call", {"id": 1})),
+        *(("fault", {0: "bored"}), ("fault", {1: None}), ("fault", {2: "1"}), ("fault", {3: 1})),
     ],
 )
-def test_each_part_of_a_call_is_of_its_type(part: str, field: str, value: Any, fault: str) -> None:
-    def made(name: str, whole: Any) -> Any:
-        return replace(whole, **{field: value}) if part == name else whole
+def test_each_part_of_a_call_is_of_its_type(part: str, values: dict[Any, Any]) -> None:
+    def made(name: str, whole: dict[Any, Any]) -> dict[Any, Any]:
+        return whole | values if part == name else whole
 
-    call = made("call", ToolCall(name="t", arguments={}))
-    message = made("message", Message("assistant", "", (call,)))
-    request = made("request", replace(_REQUEST, messages=(message,), site=made("site", _SITE)))
-    reply = made("reply", _REPLY)
-    attempt = made("attempt", Attempt(request=request, reply=reply, seconds=1.0))
-    with pytest.raises(ValueError, match=f"^{fault}$"):
-        check_attempt(attempt)
+    message = made("message", _MESSAGE) | {"tool_calls": [made("call", _CALL)]}
+    fault = made("fault", dict(enumerate(["timeout", "late", None, True])))
+    row = made("row", _ROW) | {
+        "messages": json.dumps([message]),
+        "reply": json.dumps(made("reply", _REPLY)),
+        "fault": json.dumps(list(fault.values())),
+    }
+    with pytest.raises(TapeError, match="call 1 on the tape is damaged: "):
+        call_of(row, json.dumps(made("settings", _SETTINGS)))

@@ -68,7 +68,7 @@ def _differences(old: ChatRequest, new: ChatRequest) -> str:
         faults.append(f"the place differs: recorded {old.site}, asked {new.site}")
     before, after = (settings_of(request) for request in (old, new))
     for name in before:
-        if before[name] != after[name]:
+        if name != "system" and before[name] != after[name]:  # that is a part of the prompt
             was, now = (clip(json.dumps(value[name]), 200) for value in (before, after))
             faults.append(f"{name} differs: recorded {was}, asked {now}")
     if old.messages != new.messages:

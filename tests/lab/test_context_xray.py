@@ -18,7 +18,8 @@ from llmsim_lab.lab import (
     RunTree,
     TurnStepper,
 )
-from llmsim_lab.lab.xray_html import clip_lines
+from llmsim_lab.lab.xray_html import as_attempt, clip_lines
+from llmsim_lab.prompts import Prompt
 from llmsim_lab.runs import load
 
 from builders import make_simulation  # isort: skip
@@ -262,3 +263,12 @@ def test_what_comes_back_where_silence_makes_room_is_said_to_be_there() -> None:
     assert "Fog and rain." in xray.prompt.value
     fog = next(line for line in xray.face_text().splitlines() if line.startswith("  FOG"))
     assert fog.endswith("(yes, now that there is room)")
+
+
+def test_a_prompts_two_messages_have_their_roles() -> None:
+    prompt = Prompt("It is war.", system="Be calm.").render()
+    messages = as_attempt(prompt).request.messages
+    assert [(message.role, message.content) for message in messages] == [
+        ("system", "Be calm."),
+        ("user", "It is war."),
+    ]

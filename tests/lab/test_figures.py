@@ -8,6 +8,7 @@ from builders import make_simulation
 
 from llmsim_lab.economy import history
 from llmsim_lab.lab import rate_figure
+from llmsim_lab.lab.charts.columns import chartable
 from llmsim_lab.simulation import Simulation, SimulationConfig
 
 
@@ -56,3 +57,8 @@ def test_a_notebook_shows_the_figure_without_pyplot() -> None:
     assert png.startswith(b"\x89PNG")
     assert told["alt"].startswith("Chart of Policy rate, turns 0 to 2. Latest values. ruled: ")
     assert "matplotlib.pyplot" not in sys.modules or figure.number is None  # type: ignore[attr-defined]
+
+
+def test_what_is_the_same_each_turn_or_counted_elsewhere_is_not_charted() -> None:
+    row = dict.fromkeys(("turn", "ok", "actions", "accepted", "coverage", "tokens"), 1.0)
+    assert [item.label for item in chartable([row])] == ["coverage", "Tokens of a turn"]

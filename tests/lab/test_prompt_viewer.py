@@ -484,6 +484,7 @@ def test_tools_thinking_and_odd_endings_are_shown() -> None:
     for shown in ("&lt;add&gt;", "&lt;hm&gt;", "&lt;m&gt;", "length", "1.50", "HTTP 500", "none"):
         assert shown in page
     assert "not reported" in page
+    assert ">the server&#39;s<" in page
 
 
 def test_fields_that_were_not_asked_for_are_named_so() -> None:

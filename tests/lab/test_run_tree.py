@@ -207,6 +207,7 @@ async def test_refresh_shows_what_others_recorded_meanwhile(copy: Path) -> None:
     tree.refresh_button.click()
     await tree.idle()
     assert "4 late · run" in tree.tree.value
+    assert ">The tape was read again.<" in tree.status.value
     assert tree.error.value == ""
 
 

@@ -226,7 +226,7 @@ class AgentContextBuilder:
         agent_state: Mapping[str, Any],
         global_state: Mapping[str, Any],
     ) -> Part:
-        role: Role = "system" if self.stable_first and not item.slots else "user"
+        role: Role = "system" if self.stable_first and not item.template.slots else "user"
         text = item.fill(agent_name, agent_state, global_state)
         return Part(item.title, source, role, text, priority)
 

@@ -11,7 +11,6 @@ from llmsim_lab.context.table import Variables
 from llmsim_lab.context.wording import humanise, section, value_text
 from llmsim_lab.errors import ConfigError, ModuleError
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.prompts.fill import Fill, compile_template
 
 __all__ = ["DataSection", "StateLines", "data_sections"]
 
@@ -46,8 +45,7 @@ class DataSection:
 
     module: str
     title: str
-    slots: tuple[str, ...]
-    template: Fill
+    template: Prompt
     writers: Mapping[str, Callable[[Any], str]]
 
     def fill(
@@ -59,7 +57,7 @@ class DataSection:
             ModuleError: the state lacks a variable that it names.
         """
         values = {}
-        for slot in self.slots:
+        for slot in self.template.slots:
             if slot == "agent_name":
                 values[slot] = agent_name
                 continue
@@ -72,7 +70,7 @@ class DataSection:
                     detail=f"the state has no variable {slot!r}",
                 )
             values[slot] = self.writers[slot](state[slot])
-        return section(self.title, self.template(values))
+        return section(self.title, self.template.render(**values).user)
 
 
 def data_sections(module: BehaviorModule, variables: Variables) -> tuple[DataSection, ...]:
@@ -83,9 +81,9 @@ def data_sections(module: BehaviorModule, variables: Variables) -> tuple[DataSec
     """
     found = []
     for place, item in enumerate(module.sections):
-        slots = Prompt(item.text, name=module.name).slots
+        template = Prompt(item.text, name=module.name)
         writers = {}
-        for slot in slots:
+        for slot in template.slots:
             variable = variables.get(slot)
             if variable is not None:
                 writers[slot] = variable.text
@@ -96,5 +94,5 @@ def data_sections(module: BehaviorModule, variables: Variables) -> tuple[DataSec
                     f"there are: {known}"
                 )
         title = item.title or module.heading
-        found.append(DataSection(module.name, title, slots, compile_template(item.text), writers))
+        found.append(DataSection(module.name, title, template, writers))
     return tuple(found)

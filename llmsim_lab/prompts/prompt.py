@@ -1,9 +1,10 @@
-"""A prompt: two Jinja2 templates, for the system and the user message, and where they came from.
+"""A prompt: two templates, for the system and the user message, and where they came from.
 
 A prompt file is Markdown: an optional first paragraph about the prompt, then the headings
 ``## System`` and ``## User``, each followed by a template. What a run never changes belongs under
 ``## System``, which servers read once and keep; what changes each turn belongs under ``## User``.
-Templates run in Jinja2's immutable sandbox: a stranger's prompt file can print its slots, no more.
+Templates are written in a small part of Jinja2's language (see ``language``): an untrusted prompt
+file can print the values of its slots, and takes neither long nor much memory.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,9 +22,10 @@ from markupsafe import Markup, escape
 from llmsim_lab.errors import PromptError
 from llmsim_lab.markup import visible
 from llmsim_lab.prompts.rendered import RenderedPrompt, digest_of, fenced
+from llmsim_lab.prompts.spans import Provenance, Span
 
 if TYPE_CHECKING:
-    from llmsim_lab.prompts.fill import Fill
+    from llmsim_lab.prompts.language import Filled, Template
 
 __all__ = ["Prompt", "PromptDiff"]
 
@@ -99,27 +101,24 @@ class Prompt:
         self.system = system
         self.user = user
         self.parent = parent
-        self._system_slots = self._find_slots(system, "System")
-        self._user_slots = self._find_slots(user, "User")
+        self._system_slots = self._read(system, "System").slots
+        self._user_slots = self._read(user, "User").slots
         self.slots: tuple[str, ...] = tuple(dict.fromkeys(self._system_slots + self._user_slots))
         """Names of the values that ``render`` wants, in order of first use."""
         self._wanted = frozenset(self.slots)
-        self._system_texts: dict[tuple[object, ...], str] = {}
+        self._system_texts: dict[tuple[object, ...], Filled] = {}
 
-    def _find_slots(self, text: str, part: str) -> tuple[str, ...]:
-        from llmsim_lab.prompts.fill import TemplateFault, find_slots
+    def _read(self, text: str, part: str) -> Template:
+        from llmsim_lab.prompts.language import TemplateFault, template_of
 
         try:
-            names = find_slots(text)
+            return template_of(text)
         except TemplateFault as error:
             raise PromptError(f"prompt {self.name!r}, {part} message, {error}") from error
-        return tuple(sorted(names, key=lambda name: _first_use(name, text)))
 
     @cached_property
-    def _templates(self) -> tuple[Fill, Fill]:
-        from llmsim_lab.prompts.fill import compile_template
-
-        return compile_template(self.system), compile_template(self.user)
+    def _templates(self) -> tuple[Template, Template]:
+        return self._read(self.system, "System"), self._read(self.user, "User")
 
     @cached_property
     def digest(self) -> str:
@@ -202,33 +201,40 @@ class Prompt:
     def render(self, **values: object) -> RenderedPrompt:
         """Fill the slots; texts go in as they are, never as templates.
 
+        Numbers are written for readers, with at most ten significant digits: 29.8, not
+        29.799999999999997.
+
         Raises:
-            PromptError: a value is missing, or one was given that no slot uses.
+            PromptError: a value is missing, one was given that no slot uses, or a value does not
+                have what the template looks up in it.
         """
         if values.keys() != self._wanted:
             raise PromptError(self._mismatch(values))
-        fill_system, fill_user = self._templates
-        system = self._render_system(fill_system, values)
+        system_template, user_template = self._templates
+        system = self._render_system(system_template, values) if self.system else None
         try:
-            user = fill_user(values)
+            user = user_template.fill(values)
         except (TypeError, ValueError, ArithmeticError) as error:
             raise PromptError(f"prompt {self.name!r}, User message: {error}") from error
-        return RenderedPrompt(system=system, user=user, template=self, values=values)
+        return RenderedPrompt(
+            system=system.text if system else "",
+            user=user.text,
+            template=self,
+            provenance=partial(_provenance_of, system, user),
+        )
 
-    def _render_system(self, fill: Fill, values: dict[str, Any]) -> str:
+    def _render_system(self, template: Template, values: dict[str, Any]) -> Filled:
         """Render the system message, once for each set of values."""
-        if not self.system:
-            return ""
         key = tuple([repr(values[slot]) for slot in self._system_slots])
-        text = self._system_texts.get(key)
-        if text is None:
+        filled = self._system_texts.get(key)
+        if filled is None:
             try:
-                text = fill(values)
+                filled = template.fill(values)
             except (TypeError, ValueError, ArithmeticError) as error:
                 raise PromptError(f"prompt {self.name!r}, System message: {error}") from error
             if len(self._system_texts) < _MAX_CACHED_SYSTEM_TEXTS:
-                self._system_texts[key] = text
-        return text
+                self._system_texts[key] = filled
+        return filled
 
     def _mismatch(self, values: dict[str, object]) -> str:
         missing = sorted(self._wanted - values.keys())
@@ -264,9 +270,12 @@ class Prompt:
         return f"{heading}\n\n{fenced(system=self.system, user=self.user)}"
 
 
-def _first_use(name: str, text: str) -> int:
-    match = re.search(rf"\b{re.escape(name)}\b", text)
-    return match.start() if match else len(text)
+def _provenance_of(system: Filled | None, user: Filled) -> Provenance:
+    spans = (
+        [Span(slot, "system", start, end) for slot, start, end in system.places] if system else []
+    )
+    spans += [Span(slot, "user", start, end) for slot, start, end in user.places]
+    return Provenance(spans=tuple(spans))
 
 
 @cache

@@ -28,12 +28,11 @@ class RenderedPrompt(str):
         template: the prompt it was rendered from.
     """
 
-    __slots__ = ("_provenance", "_said", "_values", "system", "template", "user")
+    __slots__ = ("_provenance", "_said", "system", "template", "user")
 
     system: str
     user: str
     template: Prompt
-    _values: Mapping[str, object] | None
     _said: Said | None
     _provenance: Provenance | Callable[[], Provenance] | None
 
@@ -43,7 +42,6 @@ class RenderedPrompt(str):
         system: str,
         user: str,
         template: Prompt,
-        values: Mapping[str, object] | None = None,
         provenance: Provenance | Callable[[], Provenance] | None = None,
     ) -> RenderedPrompt:
         """Join the parts with an empty line.
@@ -52,14 +50,13 @@ class RenderedPrompt(str):
             system: the system message.
             user: the user message.
             template: what they were rendered from.
-            values: of its slots; where they landed is worked out when first asked for.
-            provenance: instead, where the parts came from, or a function that works it out.
+            provenance: where the parts came from, or a function that works it out; without it the
+                template's fixed text is looked for in the messages.
         """
         self = super().__new__(cls, f"{system}\n\n{user}" if system else user)
         self.system = system
         self.user = user
         self.template = template
-        self._values = values
         self._said = None
         self._provenance = provenance
         return self
@@ -85,9 +82,7 @@ class RenderedPrompt(str):
         """Where the parts came from, and how sure that is; worked out when first asked for."""
         known = self._provenance
         if known is None:
-            known = trace_prompt(
-                self.template, system=self.system, user=self.user, values=self._values
-            )
+            known = trace_prompt(self.template, system=self.system, user=self.user)
         elif not isinstance(known, Provenance):
             known = known()
         self._provenance = known
@@ -111,48 +106,36 @@ def _rebuild(system: str, user: str, template: Prompt, provenance: Provenance) -
     return RenderedPrompt(system=system, user=user, template=template, provenance=provenance)
 
 
-def trace_prompt(
-    template: Prompt, *, system: str, user: str, values: Mapping[str, object] | None = None
-) -> Provenance:
-    """Return where the values of a template's slots are in the messages rendered from it.
+def trace_prompt(template: Prompt, *, system: str, user: str) -> Provenance:
+    """Return where the values of a template's slots seem to be in messages rendered from it.
+
+    The template's fixed text is looked for in the messages. What ``Prompt.render`` returns knows
+    better: it noted where each value went.
 
     Args:
         template: the prompt.
         system: the system message, empty if there is none.
         user: the user message.
-        values: of the slots, which makes it exact; without them the template's fixed text is
-            looked for in the messages.
     """
     parts: list[tuple[Role, str, str]] = [
         ("system", template.system, system),
         ("user", template.user, user),
     ]
-    why = "the values of the slots were not kept"
-    if values is not None:
-        exact = [_traced(role, source, text, values) for role, source, text in parts]
-        if None not in exact:
-            return Provenance(spans=tuple(span for spans in exact if spans for span in spans))
-        why = "the values have changed since"
     spans: list[Span] = []
     for role, source, text in parts:
         found = _matched(role, source, text)
         if isinstance(found, str):
             return Provenance(how="unknown", why=found)
         spans += found
-    return Provenance(spans=tuple(spans), how="matched", why=why)
-
-
-def _traced(role: Role, source: str, text: str, values: Mapping[str, object]) -> list[Span] | None:
-    from llmsim_lab.prompts.trace import compile_trace
-
-    places = compile_trace(source)(values, text)
-    return None if places is None else [Span(name, role, start, end) for name, start, end in places]
+    return Provenance(
+        spans=tuple(spans), how="matched", why="the values of the slots were not kept"
+    )
 
 
 def _matched(role: Role, source: str, text: str) -> tuple[Span, ...] | str:
-    from llmsim_lab.prompts.fill import split
+    from llmsim_lab.prompts.language import template_of
 
-    pieces = split(source)
+    pieces = template_of(source).split()
     if pieces is None:
         return f"the {role} template holds more than text and slots"
     return match_pieces(text, *pieces, role=role)

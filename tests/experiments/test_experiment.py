@@ -425,7 +425,7 @@ def test_wrong_slots_are_named_before_anything_is_asked() -> None:
 
 def test_a_prompt_that_cannot_be_rendered_on_a_state_is_named_with_the_turn() -> None:
     simulation = make_run()
-    text = hawk_of(simulation).text.replace("{{ inflation }}", "{{ inflation / 0 }}")
+    text = hawk_of(simulation).text.replace("{{ inflation }}", "{{ inflation.core }}")
     message = refused(simulation, variants={"a": None, "b": text})
     assert message.startswith("variant 'b' at turn 1: ")
 

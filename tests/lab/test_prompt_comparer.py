@@ -119,7 +119,7 @@ async def test_the_prompt_is_shown_as_the_model_would_get_it_on_a_chosen_state()
 async def test_a_prompt_that_cannot_be_rendered_is_said_in_the_preview() -> None:
     widget = PromptComparer(await played())
     box = widget.editors[1].text_box
-    box.value = box.value.replace("{{ inflation }}", "{{ inflation / 0 }}")
+    box.value = box.value.replace("{{ inflation }}", "{{ inflation.core }}")
     widget.preview.variant_choice.value = "variant 2"
     assert 'role="alert"' in widget.preview.view.value
 

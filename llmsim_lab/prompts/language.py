@@ -1,0 +1,684 @@
+"""The language of prompts: text with ``{{ values }}``, ``{% if %}`` and ``{% for %}``, and no more.
+
+Jinja2 reads the syntax and does nothing else: it folds no constants and compiles nothing. What a
+template may hold is listed here, and an interpreter of these few things fills it, noting where each
+value lands. There are no calls and no arithmetic; length, nesting, loops and output have limits. So
+an untrusted template, as a tape has, takes neither long nor much memory, and reaches nothing but
+the fields of the values that it is given.
+
+Only this module imports Jinja2; ``prompt`` imports it when the first prompt is made.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache, lru_cache
+from typing import Any, NamedTuple
+
+import jinja2
+from jinja2 import nodes
+from pydantic import BaseModel
+
+from llmsim_lab.text import clip
+
+__all__ = ["Filled", "Place", "Template", "TemplateFault", "template_of", "written"]
+
+MAX_LENGTH = 250_000
+"""Of a template, in characters."""
+MAX_TOKENS = 10_000
+"""Of a template: words, signs and spaces in braces, and the texts between."""
+MAX_NESTING = 40
+"""Of brackets, blocks and expressions in one another."""
+MAX_OUTPUT = 1_000_000
+"""Of a filled template, in characters."""
+MAX_STEPS = 200_000
+"""Of filling a template; a loop takes as many for each value as its body has parts."""
+
+_DIGITS = 10
+"""Significant digits of a number with a point."""
+_SHORT = _DIGITS + 1
+"""Characters of a number that has no more digits than that: they and the point."""
+_STEP_CHARACTERS = 64
+"""How much text a filter or a comparison handles in a step."""
+
+
+class TemplateFault(ValueError):  # noqa: N818 - a finding, which becomes a PromptError
+    """What is wrong with a template or its filling."""
+
+
+class _MissingItem(TemplateFault):
+    """A value lacks what a template looks up in it."""
+
+
+Place = tuple[str, int, int]
+"""Where a value landed: the slot, or several with commas between, and its start and end."""
+
+
+class Filled(NamedTuple):
+    """A filled template, and where the values are in it."""
+
+    text: str
+    places: tuple[Place, ...]
+
+
+class _Filling:
+    """A template that is being filled."""
+
+    __slots__ = ("length", "names", "parts", "places", "steps")
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self.names = dict(values)
+        self.parts: list[str] = []
+        self.places: list[Place] = []
+        self.length = 0
+        self.steps = 0
+
+    def put(self, text: str) -> None:
+        self.length += len(text)
+        if self.length > MAX_OUTPUT:
+            raise _too_long()
+        self.parts.append(text)
+
+    def charge(self, steps: int) -> None:
+        self.steps += steps
+        if self.steps > MAX_STEPS:
+            raise TemplateFault(
+                f"filling it takes more than {MAX_STEPS:,} steps (a loop takes as many for each "
+                "value as its body has parts); loop over fewer values"
+            )
+
+    def charge_for(self, *values: object) -> None:
+        for value in values:
+            if isinstance(value, str | Sequence | Mapping):
+                self.charge(len(value) // _STEP_CHARACTERS)
+
+
+_Expression = Callable[[_Filling], Any]
+_Statement = Callable[[_Filling], None]
+
+
+def _too_long() -> TemplateFault:
+    return TemplateFault(
+        f"the filled text is longer than {MAX_OUTPUT:,} characters; give it shorter values"
+    )
+
+
+# --- values --------------------------------------------------------------------------------------
+
+
+def written(value: object) -> str:
+    """Return a value as a prompt shows it: numbers have at most 10 significant digits."""
+    kind = type(value)
+    if kind is str:
+        return value  # type: ignore[return-value]
+    if isinstance(value, float):
+        text = float.__repr__(value)
+        return text if len(text) <= _SHORT else repr(_rounded(value))
+    if kind is list or kind is tuple or kind is dict:
+        return str(_rounded(value))
+    return str(value)
+
+
+def _rounded(value: Any) -> Any:
+    kind = type(value)
+    if isinstance(value, float):
+        return float(f"{value:.{_DIGITS}g}")
+    if kind is dict:
+        return {key: _rounded(item) for key, item in value.items()}
+    if kind is list or kind is tuple:
+        return kind(map(_rounded, value))
+    return value
+
+
+def _item(value: Any, key: Any) -> Any:
+    """Return a mapping's value, a sequence's item, or the field of a model or a dataclass."""
+    if isinstance(value, Mapping):
+        if key in value:
+            return value[key]
+    elif isinstance(key, str):
+        if key in _fields(value):
+            return getattr(value, key)
+    elif isinstance(value, Sequence) and type(key) is int and -len(value) <= key < len(value):
+        return value[key]
+    raise _MissingItem(f"{clip(repr(value), 60)} has no item {clip(repr(key), 60)}")
+
+
+def _fields(value: object) -> Sequence[str] | frozenset[str]:
+    """Return the names of a value's fields, which never begin with an underscore."""
+    if isinstance(value, BaseModel) and value.model_extra:
+        names = {*_fields_of(type(value)), *value.model_extra}
+        return frozenset(name for name in names if not name.startswith("_"))
+    kind: Any = type(value)
+    return _fields_of(kind)
+
+
+@lru_cache(maxsize=256)
+def _fields_of(kind: type) -> frozenset[str]:
+    names: Any = ()
+    if issubclass(kind, BaseModel):
+        names = kind.model_fields
+    elif dataclasses.is_dataclass(kind):
+        names = [field.name for field in dataclasses.fields(kind)]
+    return frozenset(name for name in names if not name.startswith("_"))
+
+
+# --- filters -------------------------------------------------------------------------------------
+
+
+def _join(value: Any, between: object = "") -> str:
+    texts = []
+    length, gap = 0, written(between)
+    for item in value:
+        texts.append(written(item))
+        length += len(texts[-1]) + len(gap)
+        if length > MAX_OUTPUT + len(gap):
+            raise _too_long()
+    return gap.join(texts)
+
+
+def _round(value: Any, digits: Any = 0) -> float:
+    # As a float, since rounding a whole number to minus a billion digits would take forever.
+    return round(float(value), operator.index(digits))
+
+
+def _items(value: Any) -> list[tuple[Any, Any]]:
+    if not isinstance(value, Mapping):
+        raise TemplateFault(f"items is for a mapping, not for {clip(repr(value), 60)}")
+    return list(value.items())
+
+
+def _first(value: Any) -> Any:
+    for item in value:
+        return item
+    raise _MissingItem(f"{clip(repr(value), 60)} has no first item")
+
+
+def _last(value: Any) -> Any:
+    return _item(list(value), -1)
+
+
+def _default(value: Any, instead: Any = "", also_if_empty: Any = False) -> Any:
+    return instead if also_if_empty and not value else value
+
+
+_FILTERS: Mapping[str, tuple[Callable[..., Any], int]] = {
+    "capitalize": (lambda value: written(value).capitalize(), 0),
+    "default": (_default, 2),
+    "first": (_first, 0),
+    "items": (_items, 0),
+    "join": (_join, 1),
+    "last": (_last, 0),
+    "length": (len, 0),
+    "lower": (lambda value: written(value).lower(), 0),
+    "round": (_round, 1),
+    "title": (lambda value: written(value).title(), 0),
+    "trim": (lambda value: written(value).strip(), 0),
+    "upper": (lambda value: written(value).upper(), 0),
+}
+"""By name: what it does, and how many arguments it takes at most."""
+
+_COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "lt": operator.lt,
+    "lteq": operator.le,
+    "gt": operator.gt,
+    "gteq": operator.ge,
+    "in": lambda value, values: value in values,
+    "notin": lambda value, values: value not in values,
+}
+
+# --- what is not in it ---------------------------------------------------------------------------
+
+_ALLOWED = (
+    'allowed are names, a.b, a["b"], a[0], comparisons, and, or, not, {% if %}, {% for %} and the '
+    f"filters {', '.join(_FILTERS)}"
+)
+_BEFORE = "work it out before rendering and give it a slot"
+_NOT_ALLOWED: Mapping[type[nodes.Node], tuple[str, str]] = {
+    nodes.Call: ("a call", _BEFORE),
+    nodes.Concat: ("'~'", "write {{ a }}{{ b }} one after the other"),
+    nodes.CondExpr: ("'x if y else z'", "write {% if y %}x{% else %}z{% endif %}"),
+    nodes.Test: ("'is'", "compare with ==, as in x == none"),
+    nodes.Slice: ("a slice", _BEFORE),
+    nodes.List: ("a list", _BEFORE),
+    nodes.Tuple: ("a tuple", _BEFORE),
+    nodes.Dict: ("a dict", _BEFORE),
+    nodes.Assign: ("{% set %}", _BEFORE),
+    nodes.AssignBlock: ("{% set %}", _BEFORE),
+    nodes.With: ("{% with %}", _BEFORE),
+    nodes.Macro: ("{% macro %}", "write the text out, or loop over values"),
+    nodes.CallBlock: ("{% call %}", "write the text out, or loop over values"),
+    nodes.FilterBlock: ("{% filter %}", "put the filter behind each value"),
+    nodes.Include: ("{% include %}", "give the text a slot"),
+    nodes.Import: ("{% import %}", "write the text out"),
+    nodes.FromImport: ("{% from %}", "write the text out"),
+    nodes.Extends: ("{% extends %}", "write the text out"),
+    nodes.Block: ("{% block %}", "write the text out"),
+    nodes.Scope: ("{% autoescape %}", "take it out; nothing is escaped"),
+}
+
+
+def _not_allowed(node: nodes.Node) -> TemplateFault:
+    what, instead = f"{type(node).__name__.lower()!r}", _BEFORE
+    if isinstance(node, nodes.BinExpr | nodes.Neg | nodes.Pos):
+        what = f"arithmetic ({getattr(node, 'operator', '-')})"
+    for kind, words in _NOT_ALLOWED.items():
+        if isinstance(node, kind):
+            what, instead = words
+    return _fault_at(node, f"{what} is not allowed in a prompt; {instead}. In all, {_ALLOWED}")
+
+
+def _fault_at(node: nodes.Node, what: str) -> TemplateFault:
+    line = node.lineno or next(child.lineno for child in node.iter_child_nodes())
+    return TemplateFault(f"line {line}: {what}")
+
+
+# --- compiling -----------------------------------------------------------------------------------
+
+
+class Template:
+    """A template, read and checked.
+
+    Args:
+        text: of the template.
+
+    Raises:
+        TemplateFault: a syntax error, something that is not allowed, or too long or too deeply
+            nested; names the line, and what to do.
+
+    Attributes:
+        slots: the names of the values that it wants, in order of first use.
+    """
+
+    def __init__(self, text: str) -> None:
+        body = _parse(text).body
+        compiler = _Compiler()
+        with _nesting_told():
+            self._body = compiler.block(body)
+        self.slots = tuple(compiler.slots)
+        self._pieces = _pieces(body)
+
+    def fill(self, values: Mapping[str, Any]) -> Filled:
+        """Fill the slots.
+
+        Raises:
+            TemplateFault: a value lacks what is looked up in it, or a limit was reached.
+            TypeError, ValueError, ArithmeticError: a value is not one for that filter or
+                comparison.
+        """
+        try:
+            if self._pieces is not None:
+                return _fill_slots(self._pieces, values)
+            filling = _Filling(values)
+            self._body(filling)
+        except RecursionError as error:
+            raise TemplateFault(f"{_NESTED}, or simpler values") from error
+        return Filled("".join(filling.parts), tuple(filling.places))
+
+    def split(self) -> tuple[list[str], list[str]] | None:
+        """Return the fixed pieces and, one fewer, the slots between them.
+
+        None for a template of more than text and bare slots.
+        """
+        if self._pieces is None:
+            return None
+        slots, last = self._pieces
+        return [*[fixed for fixed, *_ in slots], last], [slot for *_, slot in slots]
+
+
+@lru_cache(maxsize=256)
+def template_of(text: str) -> Template:
+    """Return the template of a text, which is read once.
+
+    Raises:
+        TemplateFault: see ``Template``.
+    """
+    return Template(text)
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    return jinja2.Environment(autoescape=False)
+
+
+def _parse(text: str) -> nodes.Template:
+    if len(text) > MAX_LENGTH:
+        raise TemplateFault(
+            f"the template has {len(text):,} characters, and {MAX_LENGTH:,} is the limit; give "
+            "long texts a slot"
+        )
+    environment = _environment()
+    with _nesting_told():
+        try:
+            depth = 0
+            for number, (line, kind, value) in enumerate(environment.lex(text)):
+                if number == MAX_TOKENS:
+                    raise TemplateFault(
+                        f"line {line}: the template has more than {MAX_TOKENS:,} words and signs "
+                        "in braces; loop over values, or give long texts a slot"
+                    )
+                if kind == "operator":
+                    depth += (value in "([{") - (value in ")]}")
+                    if depth > MAX_NESTING:
+                        raise TemplateFault(f"line {line}: {_NESTED}")
+            return environment.parse(text)
+        except jinja2.TemplateSyntaxError as error:
+            raise TemplateFault(f"line {error.lineno}: {error.message}") from error
+        except TemplateFault:
+            raise
+        except (ValueError, SyntaxError) as error:
+            raise TemplateFault(f"it holds a number that cannot be read: {error}") from error
+
+
+_NESTED = (
+    f"the template is nested more than {MAX_NESTING} levels deep; use fewer brackets, blocks and "
+    "operators in one another"
+)
+
+
+@contextmanager
+def _nesting_told() -> Iterator[None]:
+    try:
+        yield
+    except RecursionError as error:
+        raise TemplateFault(f"{_NESTED}, or simpler values") from error
+
+
+_Pieces = tuple[list[tuple[str, int, str]], str]
+"""Fixed text, its length and the slot after it, time and again, and the fixed text at the end."""
+
+
+def _pieces(body: Sequence[nodes.Node]) -> _Pieces | None:
+    """Return a template's pieces, or None if it holds more than text and bare slots."""
+    slots: list[tuple[str, int, str]] = []
+    fixed = ""
+    for output in body:
+        if not isinstance(output, nodes.Output):
+            return None
+        for node in output.nodes:
+            if isinstance(node, nodes.TemplateData):
+                fixed += node.data
+            elif isinstance(node, nodes.Name):
+                slots.append((fixed, len(fixed), node.name))
+                fixed = ""
+            else:
+                return None
+    return slots, fixed
+
+
+def _fill_slots(pieces: _Pieces, values: Mapping[str, Any]) -> Filled:
+    """Fill a template of nothing but text and slots, as most are, without the interpreter."""
+    slots, last = pieces
+    parts: list[str] = []
+    places: list[Place] = []
+    end = 0
+    for fixed, length, slot in slots:
+        value = values[slot]
+        kind = type(value)
+        if kind is str:
+            text = value
+        elif kind is not float or len(text := repr(value)) > _SHORT:
+            text = written(value)
+        start = end + length
+        end = start + len(text)
+        if end > MAX_OUTPUT:
+            raise _too_long()
+        parts.append(fixed)
+        parts.append(text)
+        places.append((slot, start, end))
+    parts.append(last)
+    return Filled("".join(parts), tuple(places))
+
+
+class _Compiler:
+    """Makes functions of a template's nodes, one inside another."""
+
+    def __init__(self) -> None:
+        self.slots: dict[str, None] = {}
+        self._depth = 0
+        self._parts = 0
+        self._local: dict[str, tuple[str, ...]] = {}
+        """Names of loops that are under way, with the slots that their values come from."""
+        self._mentioned: list[str] = []
+        """Slots that the expression at hand mentions."""
+
+    # --- statements
+
+    def block(self, body: Sequence[nodes.Node]) -> _Statement:
+        statements: list[_Statement] = []
+        for node in body:
+            with self._inside(node):
+                match node:
+                    case nodes.Output():
+                        statements += map(self._output, node.nodes)
+                    case nodes.If():
+                        statements.append(self._if(node))
+                    case nodes.For():
+                        statements.append(self._for(node))
+                    case _:
+                        raise _not_allowed(node)
+        if len(statements) == 1:
+            return statements[0]
+
+        def run(filling: _Filling) -> None:
+            for statement in statements:
+                statement(filling)
+
+        return run
+
+    @contextmanager
+    def _inside(self, node: nodes.Node) -> Iterator[None]:
+        self._depth += 1
+        self._parts += 1
+        if self._depth > MAX_NESTING:
+            raise _fault_at(node, _NESTED)
+        yield
+        self._depth -= 1
+
+    def _output(self, node: nodes.Node) -> _Statement:
+        if isinstance(node, nodes.TemplateData):
+            text = node.data
+            self._parts += 1
+            return lambda filling: filling.put(text)
+        value, slots = self._with_slots(node)
+        if not slots:
+            return lambda filling: filling.put(written(value(filling)))
+        label = ", ".join(slots)
+
+        def put(filling: _Filling) -> None:
+            start = filling.length
+            filling.put(written(value(filling)))
+            filling.places.append((label, start, filling.length))
+
+        return put
+
+    def _if(self, node: nodes.If) -> _Statement:
+        branches = [
+            (self.expression(part.test), self.block(part.body)) for part in (node, *node.elif_)
+        ]
+        otherwise = self.block(node.else_)
+
+        def run(filling: _Filling) -> None:
+            for test, body in branches:
+                if test(filling):
+                    return body(filling)
+            return otherwise(filling)
+
+        return run
+
+    def _for(self, node: nodes.For) -> _Statement:
+        if node.recursive:
+            raise _fault_at(node, "'recursive' is not allowed in a prompt; write a loop in a loop")
+        values, slots = self._with_slots(node.iter)
+        names = self._targets(node.target)
+        outer, before = self._local, self._parts
+        self._local = {**outer, **dict.fromkeys(names, slots)}
+        test = self.expression(node.test) if node.test else None
+        self._local["loop"] = ()
+        body = self.block(node.body)
+        self._local = outer
+        steps = 1 + self._parts - before
+        otherwise = self.block(node.else_)
+        several = isinstance(node.target, nodes.Tuple)
+
+        def run(filling: _Filling) -> None:
+            around = filling.names
+            inside = filling.names = dict(around)
+            chosen = []
+            for value in values_of(filling, around):
+                filling.charge(steps)
+                _assign(inside, names, value, several=several)
+                if test is None or test(filling):
+                    chosen.append(value)
+            for place, value in enumerate(chosen):
+                _assign(inside, names, value, several=several)
+                inside["loop"] = {
+                    "index": place + 1,
+                    "first": place == 0,
+                    "last": place == len(chosen) - 1,
+                    "length": len(chosen),
+                }
+                body(filling)
+            filling.names = around
+            if not chosen:
+                otherwise(filling)
+
+        def values_of(filling: _Filling, around: dict[str, Any]) -> Any:
+            inside, filling.names = filling.names, around
+            found = values(filling)
+            filling.names = inside
+            return found
+
+        return run
+
+    def _targets(self, target: nodes.Node) -> list[str]:
+        parts = target.items if isinstance(target, nodes.Tuple) else [target]
+        names = [part.name for part in parts if isinstance(part, nodes.Name)]
+        if len(names) < len(parts):
+            raise _fault_at(target, "a loop's names are one, or several with commas between")
+        return names
+
+    # --- expressions
+
+    def _with_slots(self, node: nodes.Node) -> tuple[_Expression, tuple[str, ...]]:
+        """Return an expression and the slots that it mentions."""
+        before, self._mentioned = self._mentioned, []
+        made = self.expression(node)
+        slots = tuple(dict.fromkeys(self._mentioned))
+        self._mentioned = before + self._mentioned
+        return made, slots
+
+    def expression(self, node: nodes.Node) -> _Expression:
+        with self._inside(node):
+            match node:
+                case nodes.Name():
+                    return self._name(node.name)
+                case nodes.Const():
+                    constant = node.value
+                    return lambda _: constant
+                case nodes.TemplateData():
+                    data = node.data
+                    return lambda _: data
+                case nodes.Neg(node=nodes.Const(value=int() | float() as number)):
+                    return lambda _: -number
+                case nodes.Getattr():
+                    return self._attribute(node)
+                case nodes.Getitem() if node.arg is not None:
+                    value, key = self.expression(node.node), self.expression(node.arg)
+                    return lambda filling: _item(value(filling), key(filling))
+                case nodes.Compare():
+                    return self._compare(node)
+                case nodes.And():
+                    left, right = self.expression(node.left), self.expression(node.right)
+                    return lambda filling: left(filling) and right(filling)
+                case nodes.Or():
+                    left, right = self.expression(node.left), self.expression(node.right)
+                    return lambda filling: left(filling) or right(filling)
+                case nodes.Not():
+                    value = self.expression(node.node)
+                    return lambda filling: not value(filling)
+                case nodes.Filter() if node.node is not None:
+                    return self._filter(node, node.node)
+        raise _not_allowed(node)
+
+    def _name(self, name: str) -> _Expression:
+        if name in self._local:
+            self._mentioned += self._local[name]
+        else:
+            self.slots[name] = None
+            self._mentioned.append(name)
+        return lambda filling: filling.names[name]
+
+    def _attribute(self, node: nodes.Getattr) -> _Expression:
+        name = node.attr
+        if name.startswith("_"):
+            raise _fault_at(
+                node,
+                f"{name!r} is not allowed in a prompt: names after a point begin with a letter",
+            )
+        value = self.expression(node.node)
+        return lambda filling: _item(value(filling), name)
+
+    def _compare(self, node: nodes.Compare) -> _Expression:
+        first = self.expression(node.expr)
+        rest = [(_COMPARISONS[one.op], self.expression(one.expr)) for one in node.ops]
+
+        def run(filling: _Filling) -> bool:
+            left = first(filling)
+            for compare, other in rest:
+                right = other(filling)
+                filling.charge_for(left, right)
+                if not compare(left, right):
+                    return False
+                left = right
+            return True
+
+        return run
+
+    def _filter(self, node: nodes.Filter, filtered: nodes.Expr) -> _Expression:
+        if node.name not in _FILTERS:
+            raise _fault_at(
+                node,
+                f"there is no filter {clip(repr(node.name), 60)}; there are {', '.join(_FILTERS)}",
+            )
+        apply, most = _FILTERS[node.name]
+        if node.kwargs or node.dyn_args or node.dyn_kwargs or len(node.args) > most:
+            raise _fault_at(
+                node,
+                f"the filter {node.name!r} takes {most or 'no'} arguments{' at most' * (most > 0)}"
+                ", none of them by name",
+            )
+        value = self.expression(filtered)
+        arguments = [self.expression(argument) for argument in node.args]
+        forgives = node.name == "default"
+
+        def run(filling: _Filling) -> Any:
+            try:
+                found = value(filling)
+            except _MissingItem:
+                if not forgives:
+                    raise
+                return arguments[0](filling) if arguments else ""
+            filling.charge_for(found)
+            made = apply(found, *[argument(filling) for argument in arguments])
+            filling.charge_for(made)
+            return made
+
+        return run
+
+
+def _assign(names: dict[str, Any], targets: Sequence[str], value: Any, *, several: bool) -> None:
+    if not several:
+        names[targets[0]] = value
+        return
+    values = list(value)
+    if len(values) != len(targets):
+        raise TemplateFault(
+            f"a loop over {len(targets)} names ({', '.join(targets)}) met "
+            f"{clip(repr(value), 60)}, which has {len(values)} items"
+        )
+    names.update(zip(targets, values, strict=True))

@@ -1,0 +1,272 @@
+"""The language of prompts: what it has, what it does not, and its limits."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, ConfigDict
+
+from llmsim_lab.errors import PromptError
+from llmsim_lab.prompts import Prompt
+
+
+class Nation(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+    name: str = "Aland"
+    rates: tuple[float, ...] = (4.0, 4.5)
+
+    @property
+    def secret(self) -> str:
+        return "a property may compute anything"
+
+
+@dataclasses.dataclass
+class Town:
+    name: str = "Mariehamn"
+    _mayor: str = "nobody's business"
+
+    def rename(self) -> str:
+        return "a method"
+
+
+def filled(text: str, **values: Any) -> str:
+    return Prompt(text).render(**values).user
+
+
+HOSTILE = {
+    "power": "{{ 9**(9**9) }}",
+    "text": "{{ 'x'*3*10**9 }}",
+    "brackets": "{{ " + "(" * 3_000 + "1" + ")" * 3_000 + " }}",
+    "not": "{{ " + "not " * 3_000 + "1 }}",
+    "minus": "{{ " + "-" * 3_000 + "1 }}",
+    "ifs": "{% if 1 %}" * 1_500 + "{% endif %}" * 1_500,
+    "points": "{{ a" + ".b" * 3_000 + " }}",
+    "filters": "{{ a" + "|upper" * 9_000 + " }}",
+    "digits": "{{ " + "9" * 90_000 + " }}",
+    "branches": "{% if a %}" + "{% elif a %}" * 7_000 + "{% endif %}",
+    "length": "x" * 300_000,
+}
+"""What took hours, gigabytes or the interpreter's stack, or could."""
+
+
+# What there is
+
+
+@pytest.mark.parametrize(
+    ("text", "values", "expected"),
+    [
+        ("{{ a.b }}", {"a": {"b": 1}}, "1"),
+        ('{{ a["b"] }}{{ a[k] }}', {"a": {"b": 1}, "k": "b"}, "11"),
+        ("{{ a[0] }} {{ a[-1] }}", {"a": [3, 4]}, "3 4"),
+        ("{{ n.name }} {{ n.rates[1] }} {{ n.more }}", {"n": Nation(more=1)}, "Aland 4.5 1"),
+        ("{{ t.name }}", {"t": Town()}, "Mariehamn"),
+        ("{% if a < b <= 3 %}yes{% endif %}", {"a": 1, "b": 3}, "yes"),
+        ("{% if a == b %}same{% else %}other{% endif %}", {"a": 1, "b": 3}, "other"),
+        ("{% if a != b and not a > b %}yes{% endif %}", {"a": 1, "b": 3}, "yes"),
+        ("{% if a >= b or 'x' in c %}yes{% endif %}", {"a": 1, "b": 3, "c": "xy"}, "yes"),
+        ("{% if a not in c %}no{% endif %}", {"a": 1, "c": [2]}, "no"),
+        ("{% if x == none %}A{% elif x %}B{% else %}C{% endif %}", {"x": 0}, "C"),
+        ("{% if x == none %}A{% elif x %}B{% else %}C{% endif %}", {"x": 7}, "B"),
+        ("{{ a or 'nobody' }}{{ a and 'somebody' }}", {"a": ""}, "nobody"),
+        ("{% for x in xs %}{{ x }},{% endfor %}", {"xs": (1, 2)}, "1,2,"),
+        ("{% for x in xs %}{{ x }}{% else %}none{% endfor %}", {"xs": []}, "none"),
+        ("{% for x in xs if x > 1 %}{{ x }}{% endfor %}", {"xs": [1, 2, 3]}, "23"),
+        ("{% for k, v in m | items %}{{ k }}={{ v }} {% endfor %}", {"m": {"a": 1}}, "a=1 "),
+        (
+            "{% for x in xs %}{% for y in x %}{{ y }}{% endfor %};{% endfor %}",
+            {"xs": ["ab"]},
+            "ab;",
+        ),
+        ("{% for x in x %}{{ x }}{% endfor %}{{ x }}", {"x": "ab"}, "abab"),
+        (
+            "{% for x in xs %}{{ loop.index }}/{{ loop.length }} {{ x }}"
+            "{% if not loop.last %}, {% endif %}{% endfor %}",
+            {"xs": "ab"},
+            "1/2 a, 2/2 b",
+        ),
+        ("a {%- if x %} b{% endif %}{# c #}{% raw %}{{ c }}{% endraw %}", {"x": 1}, "a b{{ c }}"),
+        ("{% if x < -1.5 %}low{% endif %}", {"x": -2}, "low"),
+        ("{{ a | upper }}{{ a | lower }}", {"a": "x Y"}, "X Yx y"),
+        ("{{ a | title }}{{ a | capitalize }}", {"a": "x Y"}, "X YX y"),
+        ("<{{ a | trim }}>{{ a | length }}", {"a": " x "}, "<x>3"),
+        (
+            "{{ a | first }}{{ a | last }}{{ a | join('-') }}{{ a | join }}",
+            {"a": [1, 2]},
+            "121-212",
+        ),
+        ("{{ a | round(1) }} {{ a | round }} {{ b | round }}", {"a": 2.345, "b": 7}, "2.3 2.0 7.0"),
+        ("{{ a.b | default('?') }}{{ a.b | default }}", {"a": {}}, "?"),
+        ("{{ a | default('?') }}{{ a | default('!', true) }}", {"a": ""}, "!"),
+    ],
+)
+def test_a_prompt_has(text: str, values: dict[str, Any], expected: str) -> None:
+    assert filled(text, **values) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (29.799999999999997, "29.8"),
+        (0.1 + 0.2, "0.3"),
+        (-1234567.891, "-1234567.891"),
+        (2.0, "2.0"),
+        (1e22, "1e+22"),
+        (12345678901.5, "12345678900.0"),
+        (12345678901, "12345678901"),
+        (float("inf"), "inf"),
+        ([0.1 + 0.2, {"a": (29.799999999999997, True, None)}], "[0.3, {'a': (29.8, True, None)}]"),
+    ],
+)
+def test_numbers_are_written_for_readers(value: object, expected: str) -> None:
+    assert filled("{{ x }}", x=value) == expected
+    assert filled("{% if true %}{{ x }}{% endif %}", x=value) == expected
+
+
+def test_slots_come_in_order_also_out_of_loops_and_conditions() -> None:
+    text = (
+        "{% for b in d if b > c %}{{ b }}{{ a }}{% endfor %}{% if e %}{{ b }}{% endif %}{{ loop }}"
+    )
+    assert Prompt(text).slots == ("d", "c", "a", "e", "b", "loop")
+
+
+# What there is not
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("{{ a() }}", "a call is not allowed"),
+        ("{{ a.append(1) }}", "a call is not allowed"),
+        ("{{ a + 1 }}", r"arithmetic \(\+\) is not allowed in a prompt; work it out before"),
+        ("{{ a - 1 }}", r"arithmetic \(-\)"),
+        ("{{ -a }}", r"arithmetic \(-\)"),
+        ("{{ a * 2 }}", r"arithmetic \(\*\)"),
+        ("{{ a / 0 }}", r"arithmetic \(/\)"),
+        ("{{ a // 2 }}", r"arithmetic \(//\)"),
+        ("{{ a % 2 }}", r"arithmetic \(%\)"),
+        ("{{ a ** 2 }}", r"arithmetic \(\*\*\)"),
+        ("{{ a ~ b }}", r"'~' is not allowed in a prompt; write \{\{ a \}\}\{\{ b \}\}"),
+        ("{{ 'x' if a else 'y' }}", r"'x if y else z' is not allowed .* write \{% if y %\}"),
+        ("{{ a is defined }}", "'is' is not allowed in a prompt; compare with =="),
+        ("{{ a[1:2] }}", "a slice is not allowed"),
+        ("{{ [a] }}", "a list is not allowed"),
+        ("{{ a, b }}", "a tuple is not allowed"),
+        ("{{ {'a': 1} }}", "a dict is not allowed"),
+        ("{% set b = a %}", "{% set %} is not allowed"),
+        ("{% set b %}x{% endset %}", "{% set %} is not allowed"),
+        ("{% with b = a %}x{% endwith %}", "{% with %} is not allowed"),
+        ("{% macro b() %}x{% endmacro %}", "{% macro %} is not allowed"),
+        ("{% call a() %}x{% endcall %}", "{% call %} is not allowed"),
+        ("{% filter upper %}x{% endfilter %}", "{% filter %} is not allowed"),
+        ("{% include 'b.md' %}", "{% include %} is not allowed"),
+        ("{% import 'b.md' as b %}", "{% import %} is not allowed"),
+        ("{% from 'b.md' import b %}", "{% from %} is not allowed"),
+        ("{% extends 'b.md' %}", "{% extends %} is not allowed"),
+        ("{% block b %}x{% endblock %}", "{% block %} is not allowed"),
+        ("{% autoescape true %}x{% endautoescape %}", "{% autoescape %} is not allowed"),
+        ("{% for x in a recursive %}x{% endfor %}", "'recursive' is not allowed"),
+        ("{{ a | random }}", "there is no filter 'random'; there are capitalize, default, first"),
+        ("{{ a | attr('b') }}", "there is no filter 'attr'"),
+        ("{{ a | replace('a', 'aa') }}", "there is no filter 'replace'"),
+        ("{{ a | upper(1) }}", "the filter 'upper' takes no arguments"),
+        ("{{ a | join(',', 'b') }}", "the filter 'join' takes 1 arguments at most"),
+        ("{{ a | join(d=',') }}", "none of them by name"),
+        ("{{ a.__class__ }}", "'__class__' is not allowed in a prompt: names after a point"),
+        ("{{ a._b }}", "'_b' is not allowed"),
+    ],
+)
+def test_a_prompt_does_not_have(text: str, what: str) -> None:
+    with pytest.raises(PromptError, match=rf"line 2: .*{what}"):
+        Prompt(f"Hello\n{text}")
+
+
+def test_what_is_not_allowed_is_told_with_what_is() -> None:
+    with pytest.raises(
+        PromptError, match=r"allowed are names, a\.b, .*filters capitalize, default"
+    ):
+        Prompt("{{ a + 1 }}")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("{{ x.secret }}", Nation()),
+        ("{{ x.model_fields }}", Nation()),
+        ("{{ x['__class__'] }}", Nation()),
+        ("{{ x.rename }}", Town()),
+        ("{{ x['_mayor'] }}", Town()),
+        ("{{ x.real }}", 1),
+        ("{{ x[2] }}", [1]),
+        ("{{ x[true] }}", [1, 2]),
+        ("{{ x.keys }}", {"a": 1}),
+        ("{{ x | first }}", []),
+        ("{{ x | last }}", []),
+    ],
+)
+def test_only_items_and_fields_are_looked_up(text: str, value: object) -> None:
+    with pytest.raises(PromptError, match=r"has no (item|first item)"):
+        filled(text, x=value)
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "message"),
+    [
+        ("{% if x < 'a' %}b{% endif %}", 1, "'<' not supported"),
+        ("{% for y in x %}b{% endfor %}", 1, "not iterable"),
+        ("{% for y, z in x %}b{% endfor %}", [[1]], r"over 2 names \(y, z\) met \[1\]"),
+        ("{{ x | length }}", 1, "has no len"),
+        ("{{ x | round(0.5) }}", 1, "integer"),
+        ("{{ x | items }}", [1], r"items is for a mapping, not for \[1\]"),
+        ("{{ x[y] }}", {}, "unhashable"),
+    ],
+)
+def test_a_value_that_does_not_fit_is_a_prompt_error(
+    text: str, value: object, message: str
+) -> None:
+    values = {"x": value} | ({"y": []} if "x[y]" in text else {})
+    with pytest.raises(PromptError, match=message):
+        filled(text, **values)
+
+
+# Limits
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_template_that_would_take_long_is_not_taken(name: str) -> None:
+    with pytest.raises(PromptError, match=r"not allowed|nested|limit|more than"):
+        Prompt.parse(f"## User\n\n{HOSTILE[name]}", name="hostile")
+
+
+def test_loops_end() -> None:
+    loops = "{% for a in x %}{% for b in x %}{% for c in x %}{% endfor %}{% endfor %}{% endfor %}"
+    with pytest.raises(PromptError, match="more than 200,000 steps"):
+        filled(loops, x=range(10**9))
+    with pytest.raises(PromptError, match="more than 200,000 steps"):
+        filled(loops, x=range(1_000))
+
+
+def test_work_on_long_texts_counts_as_steps() -> None:
+    for body in ("{% if x | upper %}{% endif %}", "{% if x < x %}{% endif %}"):
+        with pytest.raises(PromptError, match="more than 200,000 steps"):
+            filled("{% for y in z %}" + body + "{% endfor %}", x="a" * 900_000, z=range(9_999))
+
+
+def test_output_ends() -> None:
+    long = "x" * 600_000
+    for text in ("{{ a }}{{ a }}", "{{ a }}{% if true %}{{ a }}{% endif %}"):
+        with pytest.raises(PromptError, match="longer than 1,000,000 characters; give it shorter"):
+            filled(text, a=long)
+    with pytest.raises(PromptError, match="longer than 1,000,000"):
+        filled("{{ a | join(b) }}", a="ab" * 9, b=long)
+    assert len(filled("{{ a }}", a=long)) == 600_000
+
+
+def test_a_value_that_holds_itself_is_a_prompt_error() -> None:
+    endless: list[Any] = [1.0]
+    endless.append(endless)
+    for text in ("{{ a }}", "{% if true %}{{ a }}{% endif %}"):
+        with pytest.raises(PromptError, match="nested"):
+            filled(text, a=endless)

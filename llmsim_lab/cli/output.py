@@ -17,6 +17,7 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab import rate_figure
 from llmsim_lab.runs import SimulationLike, TurnLike
 from llmsim_lab.simulation import Simulation, Turn
+from llmsim_lab.tables import csv_text
 from llmsim_lab.text import clip, number, printable
 
 __all__ = [
@@ -183,13 +184,13 @@ def _chart_name(simulation: Simulation) -> str:
 
 
 def _write_tables(simulation: SimulationLike, shadow: Simulation | None, out: Path) -> list[Path]:
-    frames = {"turns": simulation.to_frame(), "decisions": simulation.chains_frame()}
+    frames = {"turns": simulation.to_frame(), "decisions": simulation.decisions()}
     if shadow is not None:
         frames["shadow"] = shadow.to_frame()
     paths = []
     for name, frame in frames.items():
         paths.append(out / f"{name}.csv")
-        frame.to_csv(paths[-1], index=False)
+        paths[-1].write_text(csv_text(frame), encoding="utf-8", newline="")
     paths.append(out / "config.yaml")
     values = simulation.config.model_dump(mode="json", by_alias=True)
     text = yaml.safe_dump(values, sort_keys=False, allow_unicode=True)

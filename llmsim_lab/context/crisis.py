@@ -14,7 +14,7 @@ from llmsim_lab.context.composed import ComposedModules
 from llmsim_lab.context.crisis_config import CrisisConfig
 from llmsim_lab.context.crisis_engine import Judges
 from llmsim_lab.context.crisis_state import CrisisIntervention, CrisisState, CrisisTurn
-from llmsim_lab.context.game_engine import GameEngine
+from llmsim_lab.context.game_engine import ENGINE, GameEngine
 from llmsim_lab.context.modules import BehaviorModule
 from llmsim_lab.context.outside import changed_from_outside, check_possible
 from llmsim_lab.context.players import CrisisAgent
@@ -25,6 +25,7 @@ from llmsim_lab.context.soundness import check_columns, check_state
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.logs import log_event
+from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.prompts import Prompt, RenderedPrompt
 from llmsim_lab.runs import Run, Series
 from llmsim_lab.runs.taping import Recording
@@ -323,6 +324,18 @@ class CrisisSimulation(Run[CrisisState, CrisisTurn, CrisisConfig, CrisisInterven
             "changes": len(turn.changes),
             "refused": len(turn.refused),
         }
+
+    def outcomes(
+        self, turn: CrisisTurn, chains: Sequence[LLMReasoningChain]
+    ) -> Sequence[Mapping[str, Any]]:
+        """Return ``changes`` and ``refused``: how many the engine asked for and were (not) made."""
+        updates = {"changes": turn.changes, "refused": turn.refused}
+        counts = {
+            name: sum(record.source == ENGINE for record in records)
+            for name, records in updates.items()
+        }
+        none = dict.fromkeys(counts)
+        return [counts if chain.component == "engine" else none for chain in chains]
 
     @classmethod
     def series_of(cls, config: CrisisConfig) -> Sequence[Series]:

@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from markupsafe import Markup, escape
-from pydantic import BaseModel, ConfigDict
 
 from llmsim_lab.calls import Attempt, ChatReply, Message
 from llmsim_lab.lab.texts import block, prose
-from llmsim_lab.llm.extract import InvalidReply, parse_reply
+from llmsim_lab.llm.extract import InvalidReply, reply_fields
 from llmsim_lab.markup import badge, details, join, pairs, pre, safe, table, visible
 from llmsim_lab.prompts import Provenance, Span
 from llmsim_lab.text import clip
@@ -36,14 +35,10 @@ _MOST_CHARS = 20_000
 _FOLDED_FROM = 2_000
 
 
-class _AnyObject(BaseModel):
-    model_config = ConfigDict(extra="allow")
-
-
 def parsed_fields(reply: ChatReply) -> dict[str, Any] | str:
     """Return the fields of the JSON object in a reply, or why there are none."""
     try:
-        return parse_reply(reply.text, _AnyObject).model_extra or {}
+        return reply_fields(reply.text)
     except InvalidReply as error:
         return str(error)
 

@@ -33,6 +33,7 @@ from llmsim_lab.lab.charts.screen import Screen
 from llmsim_lab.lab.charts.tracks import Ensemble, read_runs, run_numbers
 from llmsim_lab.lab.inputs import row
 from llmsim_lab.lab.widget import LabWidget
+from llmsim_lab.tables import csv_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -333,7 +334,7 @@ class RateChart(LabWidget):
 
     def _content(self, kind: FileKind) -> bytes:
         if kind == "csv":
-            return self.frame.to_csv(index=False, lineterminator="\n").encode()
+            return csv_text(self.frame).encode()
         return figure_bytes(self.figure, kind)
 
     def _on_export(self, kind: str) -> None:

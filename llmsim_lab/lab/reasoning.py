@@ -14,7 +14,6 @@ from llmsim_lab.lab.texts import block, prose, word_diff
 from llmsim_lab.lab.turn_facts import decisions_of
 from llmsim_lab.markup import badge, details, join, safe
 from llmsim_lab.models import LLMReasoningChain
-from llmsim_lab.runs.frames import CHAIN_COLUMNS, chain_row
 from llmsim_lab.text import number
 
 if TYPE_CHECKING:
@@ -31,8 +30,10 @@ __all__ = [
     "steps_of",
 ]
 
-_HOW = CHAIN_COLUMNS.index("reasoning")
-COLUMNS = (*CHAIN_COLUMNS[:_HOW], "decided", *CHAIN_COLUMNS[_HOW:])
+COLUMNS = (
+    *("turn", "component", "agent", "status", "confidence", "decided", "reasoning", "model"),
+    *("attempts", "prompt_tokens", "reply_tokens", "seconds"),
+)
 """Of a frame of steps."""
 
 _SAID_ELSEWHERE = ("reasoning", "confidence")
@@ -128,8 +129,21 @@ def rows_of(steps: dict[str, list[Step]], wanted: Filter) -> dict[str, list[Step
 
 def step_row(step: Step) -> tuple[Any, ...]:
     """Return a step as a row of a frame; ``COLUMNS`` has the names."""
-    row = chain_row(step.chain)
-    return (*row[:_HOW], step.decided, *row[_HOW:])
+    chain, call = step.chain, step.chain.call
+    return (
+        chain.turn,
+        chain.component,
+        chain.agent,
+        chain.status,
+        chain.confidence,
+        step.decided,
+        chain.reasoning,
+        call.request.model if call else None,
+        call.attempts if call else 0,
+        call.prompt_tokens if call else 0,
+        call.reply_tokens if call else 0,
+        call.seconds if call else 0.0,
+    )
 
 
 # --- as HTML ---------------------------------------------------------------------------------

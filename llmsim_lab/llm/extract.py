@@ -7,9 +7,16 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
-__all__ = ["InvalidReply", "Repetition", "parse_reply", "repeated_end", "without_thinking"]
+__all__ = [
+    "InvalidReply",
+    "Repetition",
+    "parse_reply",
+    "repeated_end",
+    "reply_fields",
+    "without_thinking",
+]
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -56,6 +63,19 @@ def parse_reply(
     if check is not None and (complaint := check(decision)):
         raise InvalidReply(complaint, rejected=decision)
     return decision
+
+
+class _AnyObject(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+
+def reply_fields(text: str) -> dict[str, Any]:
+    """Return the fields of the JSON object in a reply, whatever was asked for.
+
+    Raises:
+        InvalidReply: there is none.
+    """
+    return parse_reply(text, _AnyObject).model_extra or {}
 
 
 def without_thinking(text: str) -> str:

@@ -20,6 +20,7 @@ from llmsim_lab.logs import log_event
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.runs.faces import run_html
 from llmsim_lab.runs.forks import fork_of
+from llmsim_lab.runs.frames import decisions_frame
 from llmsim_lab.runs.history import History
 from llmsim_lab.runs.kind import ConfigT, InterventionT, StateT, TurnT
 from llmsim_lab.runs.manifest import config_of, make_manifest
@@ -382,6 +383,19 @@ class Run(History[StateT, TurnT, ConfigT, InterventionT]):
         return fork_of(
             self, turn, prompt=prompt, state=state, intervene=intervene, llm_client=llm_client
         )
+
+    def decisions(self) -> pd.DataFrame:
+        """Return the run's decisions as a frame, one row each: what was said, what became of it.
+
+        Columns: ``run``, its number on the tape; ``seed``; ``period``; ``turn``; ``player``;
+        ``component``; the fields of the replies, each under its own name, or as ``reply_NAME``
+        where that is taken; ``reasoning``; ``confidence``; what the kind says became of it, see
+        ``outcomes``; ``status``; ``interventions`` of the turn, in words; ``attempts``;
+        ``prompt_tokens``, ``reply_tokens`` and ``tokens``, both together; ``seconds``; ``model``.
+
+        Where a rule decided, ``attempts``, tokens and seconds are 0 and there is no model.
+        """
+        return decisions_frame(self)
 
     def close(self) -> None:
         """Let others write to this run on its tape; the run can still be looked at."""

@@ -2,37 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, get_args
 
 from llmsim_lab.calls import Status
 from llmsim_lab.errors import ConfigError
+from llmsim_lab.llm.extract import InvalidReply, reply_fields
 from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.runs.protocol import TurnLike
 from llmsim_lab.runs.turn import every_chain
+from llmsim_lab.tables import plain_frame
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["CHAIN_COLUMNS", "COMMON_COLUMNS", "chain_row", "chains_frame", "turn_row"]
+    from llmsim_lab.runs.base import Run
+
+__all__ = ["COMMON_COLUMNS", "decisions_frame", "turn_row"]
 
 _STATUSES: tuple[Status, ...] = get_args(Status)
 COMMON_COLUMNS = frozenset({"turn", "calls", *_STATUSES, "tokens", "seconds", "interventions"})
 """Of every run's frame, beside the kind's own."""
-CHAIN_COLUMNS = (
-    "turn",
-    "component",
-    "agent",
-    "status",
-    "confidence",
-    "reasoning",
+_BEFORE = ("run", "seed", "period", "turn", "player", "component")
+_LAST_SAID = ("reasoning", "confidence")
+_AFTER = (
+    *("status", "interventions", "attempts", "prompt_tokens", "reply_tokens", "tokens", "seconds"),
     "model",
-    "attempts",
-    "prompt_tokens",
-    "reply_tokens",
-    "seconds",
 )
-"""Of a frame of decisions."""
+_TAKEN = {*_BEFORE, *_LAST_SAID, *_AFTER}
 
 
 def turn_row(turn: TurnLike, own: dict[str, Any]) -> dict[str, Any]:
@@ -60,36 +57,64 @@ def turn_row(turn: TurnLike, own: dict[str, Any]) -> dict[str, Any]:
     row |= {name: statuses.get(name, 0) for name in _STATUSES}
     row["tokens"] = turn.tokens
     row["seconds"] = turn.seconds
-    row["interventions"] = "; ".join(str(intervention) for intervention in turn.interventions)
+    row["interventions"] = _in_words(turn)
     return row
 
 
-def chain_row(chain: LLMReasoningChain) -> tuple[Any, ...]:
-    """Return a decision as a row of a frame; ``CHAIN_COLUMNS`` has the names."""
+def decisions_frame(run: Run[Any, Any, Any, Any]) -> pd.DataFrame:
+    """Return one row a decision; see ``Run.decisions``."""
+    rows: list[dict[str, Any]] = []
+    said: dict[str, None] = {}
+    became: dict[str, None] = {}
+    for turn in run.turns:
+        chains = every_chain(turn)
+        if not chains:
+            continue
+        shared = {
+            "run": run.run_id,
+            "seed": run.config.seed,
+            "period": run.own_columns(turn).get("period"),
+            "turn": turn.number,
+            "interventions": _in_words(turn),
+        }
+        for chain, outcome in zip(chains, run.outcomes(turn, chains), strict=True):
+            taken = _TAKEN | outcome.keys()
+            fields = {
+                f"reply_{name}" if name in taken else name: value
+                for name, value in _fields(chain).items()
+                if name not in _LAST_SAID
+            }
+            said |= dict.fromkeys(fields)
+            became |= dict.fromkeys(outcome)
+            rows.append({**fields, **outcome, **shared, **_decision(chain)})
+    told = (*said, *_LAST_SAID, *(name for name in became if name not in said))
+    return plain_frame(rows, (*_BEFORE, *told, *_AFTER))
+
+
+def _fields(chain: LLMReasoningChain) -> dict[str, Any]:
+    """Return what the model answered, by field; nothing where it was no object."""
+    reply = chain.call.reply if chain.call else None
+    with suppress(InvalidReply):
+        return reply_fields(reply.text) if reply else {}
+    return {}
+
+
+def _decision(chain: LLMReasoningChain) -> dict[str, Any]:
     call = chain.call
-    return (
-        chain.turn,
-        chain.component,
-        chain.agent,
-        chain.status,
-        chain.confidence,
-        chain.reasoning,
-        call.request.model if call else None,
-        call.attempts if call else 0,
-        call.prompt_tokens if call else 0,
-        call.reply_tokens if call else 0,
-        call.seconds if call else 0.0,
-    )
+    return {
+        "player": chain.agent,
+        "component": chain.component,
+        "reasoning": chain.reasoning,
+        "confidence": chain.confidence,
+        "status": chain.status,
+        "attempts": call.attempts if call else 0,
+        "prompt_tokens": call.prompt_tokens if call else 0,
+        "reply_tokens": call.reply_tokens if call else 0,
+        "tokens": call.tokens if call else 0,
+        "seconds": call.seconds if call else 0.0,
+        "model": call.request.model if call else None,
+    }
 
 
-def chains_frame(turns: Iterable[TurnLike]) -> pd.DataFrame:
-    """Return one row a decision, in the order in which a turn's chains stand.
-
-    Columns: ``turn``, ``component``, ``agent``, ``status``, ``confidence``, ``reasoning``,
-    ``model``, ``attempts``, ``prompt_tokens``, ``reply_tokens``, ``seconds``; the last five are 0
-    and the model is None where a rule decided.
-    """
-    import pandas as pd
-
-    rows = [chain_row(chain) for turn in turns for chain in every_chain(turn)]
-    return pd.DataFrame(rows, columns=list(CHAIN_COLUMNS))
+def _in_words(turn: TurnLike) -> str:
+    return "; ".join(str(intervention) for intervention in turn.interventions)

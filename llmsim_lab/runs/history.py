@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from llmsim_lab.calls import CallRecord, Status
 from llmsim_lab.models import LLMReasoningChain
-from llmsim_lab.runs.frames import chains_frame, turn_row
+from llmsim_lab.runs.frames import turn_row
 from llmsim_lab.runs.kind import ConfigT, InterventionT, Kind, StateT, TurnT
 
 if TYPE_CHECKING:
@@ -88,7 +88,3 @@ class History(Kind[StateT, TurnT, ConfigT, InterventionT]):
 
         rows: list[dict[str, Any]] = [turn_row(turn, self.own_columns(turn)) for turn in self.turns]
         return pd.DataFrame(rows)
-
-    def chains_frame(self) -> pd.DataFrame:
-        """Return the run's decisions as a frame, one row each; see ``frames.chains_frame``."""
-        return chains_frame(self.turns)

@@ -74,6 +74,21 @@ class Kind(ABC, Generic[StateT, TurnT, ConfigT, InterventionT]):
         said = [f"{name} {value}" for name, value in cls.own_columns(turn).items()]
         return [f"it led to: {', '.join(said)}"]
 
+    def outcomes(
+        self, turn: TurnT, chains: Sequence[LLMReasoningChain]
+    ) -> Sequence[Mapping[str, Any]]:
+        """Return what became of a turn's decisions, one mapping each, for ``decisions()``.
+
+        Its keys become columns; a kind names what tells whether a decision counted, such as
+        ``accepted``. What a rule decided may be said here as well, since it has no reply.
+
+        Args:
+            turn: one of this run's.
+            chains: its decisions, as ``every_chain`` gives them.
+        """
+        del turn
+        return [{} for _ in chains]
+
     # --- playing -----------------------------------------------------------------------------
 
     @abstractmethod

@@ -165,8 +165,8 @@ class SimulationLike(Protocol):
         """Return the run as a frame, one row a turn."""
         ...
 
-    def chains_frame(self) -> pd.DataFrame:
-        """Return the run's decisions as a frame, one row each."""
+    def decisions(self) -> pd.DataFrame:
+        """Return the run's decisions as a frame, one row each: replies, and what became of them."""
         ...
 
     def close(self) -> None:

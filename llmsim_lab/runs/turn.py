@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from llmsim_lab.calls import CallRecord, Status
+from llmsim_lab.llm.extract import InvalidReply, reply_fields
 from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.runs.faces import turn_html
 
@@ -95,12 +95,12 @@ def every_chain(turn: TurnLike) -> tuple[LLMReasoningChain, ...]:
 
 def _chain_of_call(call: CallRecord, turn: int) -> LLMReasoningChain:
     site, reply = call.request.site, call.reply
-    said: Any = {}
-    with suppress(ValueError, RecursionError):
-        said = json.loads(reply.text) if reply else {}
-    said = said if isinstance(said, dict) else {}
+    said: dict[str, Any] = {}
+    with suppress(InvalidReply):
+        said = reply_fields(reply.text) if reply else {}
     reasoning, confidence = said.get("reasoning"), said.get("confidence")
-    known = type(confidence) in (int, float) and 0 <= confidence <= 1
+    known = isinstance(confidence, int | float) and 0 <= confidence <= 1
+    known = known and not isinstance(confidence, bool)
     return LLMReasoningChain(
         component=site.component if site else "call",
         agent=(site.agent if site else None) or "",

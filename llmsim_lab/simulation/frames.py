@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from llmsim_lab.economy.rules import TaylorRule
+from llmsim_lab.engines import EconLLMEngine, Engine
+from llmsim_lab.llm.extract import InvalidReply, parse_reply
+from llmsim_lab.models import Action, GlobalState, LLMReasoningChain, StateUpdateDecision
 from llmsim_lab.runs import Series
 from llmsim_lab.simulation.turn import Turn
 
-__all__ = ["SERIES", "in_words", "own_columns"]
+__all__ = ["SERIES", "in_words", "outcomes", "own_columns"]
 
 _ECONOMY = (
     "interest_rate",
@@ -60,3 +65,52 @@ def in_words(turn: Turn) -> list[str]:
         accepted = "accepted" if action.validated else "REJECTED"
         lines.append(f"{action.agent_name} proposed ({accepted}): {action.action_string}")
     return lines
+
+
+def outcomes(
+    turn: Turn, chains: Sequence[LLMReasoningChain], *, before: GlobalState, engine: Engine
+) -> list[dict[str, Any]]:
+    """Return what became of each decision's action; see ``Simulation.outcomes``.
+
+    Args:
+        turn: the turn.
+        chains: its decisions.
+        before: the economy that the turn began with.
+        engine: the run's.
+    """
+    actions = {action.agent_name: action for action in turn.actions}
+    rate: float | None = before.interest_rate
+    rates: dict[str, float | None] = {}
+    for chain in chains:
+        if chain.component == "engine":
+            rate = rates[chain.agent] = _rate_after(chain, actions.get(chain.agent), rate, engine)
+    found = []
+    for chain in chains:
+        action = actions.get(chain.agent)
+        accepted = action is not None and action.validated
+        # An engine of the user's own need not leave chains: then nothing is known of it.
+        applied = chain.agent in rates if rates or not accepted else None
+        outcome: dict[str, Any] = {
+            "accepted": accepted,
+            "applied": applied,
+            "new_rate": rates.get(chain.agent),
+        }
+        if action is not None and chain.component == "agent" and chain.call is None:
+            outcome["action"] = action.action_string
+        found.append(outcome)
+    return found
+
+
+def _rate_after(
+    chain: LLMReasoningChain, action: Action | None, rate: float | None, engine: Engine
+) -> float | None:
+    """Return the rate that an engine's decision set; None where its record does not say."""
+    if chain.call is not None:
+        with suppress(InvalidReply):
+            reply = chain.call.reply.text if chain.call.reply else ""
+            return parse_reply(reply, StateUpdateDecision).new_interest_rate
+        return None
+    asked = action.proposed_rate if action else None
+    if asked is None or chain.status == "ok" or rate is None:
+        return asked
+    return engine.limits.nearest(asked, current=rate) if isinstance(engine, EconLLMEngine) else None

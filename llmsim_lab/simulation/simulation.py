@@ -18,7 +18,7 @@ from llmsim_lab.prompts import Prompt
 from llmsim_lab.runs import Run, Series
 from llmsim_lab.simulation import build, records
 from llmsim_lab.simulation.config import SimulationConfig
-from llmsim_lab.simulation.frames import SERIES, in_words, own_columns
+from llmsim_lab.simulation.frames import SERIES, in_words, outcomes, own_columns
 from llmsim_lab.simulation.interventions import (
     Intervention,
     ShockName,
@@ -231,6 +231,18 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
         See ``frames.own_columns``.
         """
         return own_columns(turn, TaylorRule())
+
+    def outcomes(
+        self, turn: Turn, chains: Sequence[LLMReasoningChain]
+    ) -> Sequence[Mapping[str, Any]]:
+        """Return ``accepted``, ``applied`` and ``new_rate`` of each decision's action.
+
+        ``new_rate`` is the rate right after the engine applied the action, percent per year; the
+        actions of other agents may have moved it on. ``applied`` is None where the engine leaves no
+        record of what it did. An action that no model put in words is under ``action``.
+        """
+        before = self.turns[turn.number - self.turns[0].number - 1]
+        return outcomes(turn, chains, before=before.state.global_state, engine=self.engine)
 
     @classmethod
     def series_of(cls, config: SimulationConfig) -> Sequence[Series]:

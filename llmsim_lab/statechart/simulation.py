@@ -304,6 +304,16 @@ class SocialSimulation(Run[SocialState, SocialTurn, SocialConfig, SocialInterven
         """Return how many did what, and the first few moves that were decided."""
         return words_of(turn)
 
+    def outcomes(
+        self, turn: SocialTurn, chains: Sequence[LLMReasoningChain]
+    ) -> Sequence[Mapping[str, Any]]:
+        """Return ``moved_to`` of what the reasoner decided: the state that the user went to."""
+        targets = {move.agent: str(move.target) for move in turn.moves}
+        return [
+            {"moved_to": targets.get(chain.agent) if chain.component == "reasoner" else None}
+            for chain in chains
+        ]
+
     @classmethod
     def series_of(cls, config: SocialConfig) -> Sequence[Series]:
         """Return engagement, then the users by state."""

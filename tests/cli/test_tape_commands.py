@@ -86,6 +86,21 @@ def test_a_run_is_recorded_where_a_tape_is_named(llmsim_lab: Run, server: FakeOl
         assert (tape.run().turns, tape.run().calls) == (2, 6)
 
 
+def test_a_runs_decisions_are_written_where_no_spreadsheet_can_run_them(llmsim_lab: Run) -> None:
+    def hostile(body: dict[str, Any]) -> dict[str, Any]:
+        said = reply(body)
+        return said | {"action": "=HYPERLINK(1)\x1b[2J taxes"} if "action" in said else said
+
+    Path("run.yaml").write_text(yaml.safe_dump(CONFIG | {"turns": 1, "name": "=1"}))
+    with FakeOllama(reply=hostile) as server:
+        status, _, err = llmsim_lab("run", "run.yaml", "--host", server.host)
+    assert (status, err) == (0, "")
+    agent, validator, engine = pd.read_csv("out/run/decisions.csv").to_dict("records")
+    assert agent["action"] == "'=HYPERLINK(1)[2J taxes"
+    assert (validator["is_valid"], agent["accepted"], agent["applied"]) == (True, True, True)
+    assert engine["new_interest_rate"] == agent["new_rate"] > 9
+
+
 def test_a_replay_gives_the_same_files_and_asks_no_model(
     llmsim_lab: Run, tape: Path, recorded_once: Path
 ) -> None:

@@ -79,11 +79,11 @@ def test_the_frame_has_the_kinds_columns_between_those_of_every_run() -> None:
     assert frame.total.tolist() == [0, 8]
 
 
-def test_the_chains_frame_has_a_row_a_decision() -> None:
+def test_the_frame_of_decisions_has_a_row_each() -> None:
     made = make_counter()
     made.run(1)
-    frame = made.chains_frame()
-    assert frame.agent.tolist() == ["Ann", "Bob"]
+    frame = made.decisions()
+    assert frame.player.tolist() == ["Ann", "Bob"]
     assert frame.model.tolist() == ["scripted", "scripted"]
 
 

@@ -114,8 +114,8 @@ def test_the_record_says_who_is_a_person(tmp_path: Path) -> None:
     kinds = {nation["name"]: nation["kind"] for nation in manifest["config"]["nations"]}
     assert kinds == {"Aland": "human", "Borduria": "llm"}
     assert manifest["model"]["backend"] == "scripted"
-    frame = load(tape).chains_frame().query("component == 'agent'")
-    models = dict(zip(frame["agent"], frame["model"], strict=True))
+    frame = load(tape).decisions().query("component == 'agent'")
+    models = dict(zip(frame["player"], frame["model"], strict=True))
     assert models == {"Aland": "human", "Borduria": "auto"}
 
 

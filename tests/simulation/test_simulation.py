@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import signal
 import subprocess
 import sys
 import threading
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -338,7 +340,7 @@ async def test_an_agent_off_its_subject_is_a_failed_decision_in_every_record() -
     assert turn.statuses == {"ok": 3, "failed": 1}
     assert simulation.statuses == {"ok": 0.75, "failed": 0.25}
     assert simulation.to_frame().failed.tolist() == [0, 1]
-    frame = simulation.chains_frame()
+    frame = simulation.decisions()
     assert frame.status.tolist() == ["ok", "failed", "ok", "ok"]
     assert frame.attempts.tolist() == [1, 2, 1, 1]
 
@@ -404,23 +406,92 @@ async def test_tokens_are_summed_over_a_turns_calls_and_attempts() -> None:
     frame = await simulation.arun(1)
     assert frame.tokens.tolist() == [0, 440]
     assert (frame.repaired[1], frame.ok[1]) == (1, 2)
-    assert simulation.chains_frame().prompt_tokens.tolist() == [200, 100, 100]
+    assert simulation.decisions().prompt_tokens.tolist() == [200, 100, 100]
 
 
 async def test_the_frame_of_decisions_has_one_row_each() -> None:
     simulation = make_simulation(names=("Aland",))
     await simulation.arun(2)
-    frame = simulation.chains_frame()
+    frame = simulation.decisions()
     assert frame.columns.tolist() == [
-        "turn", "component", "agent", "status", "confidence", "reasoning", "model", "attempts",
-        "prompt_tokens", "reply_tokens", "seconds",
+        "run", "seed", "period", "turn", "player", "component", "action", "is_valid",
+        "new_interest_rate", "action_applied", "reasoning", "confidence", "accepted", "applied",
+        "new_rate", "status", "interventions", "attempts", "prompt_tokens", "reply_tokens", "tokens",
+        "seconds", "model",
     ]  # fmt: skip
     assert frame.turn.tolist() == [1, 1, 1, 2, 2, 2]
+    assert frame.component.tolist() == ["agent", "validator", "engine"] * 2
+    assert frame.action[0] == "Raise the interest rate by 0.25"
+    assert frame.is_valid.dropna().tolist() == [True, True]
+    assert frame.new_interest_rate.dropna().tolist() == [4.25, 4.5]
+    assert frame.new_rate.tolist() == [4.25] * 3 + [4.5] * 3
+    assert frame.applied.all()
     assert set(frame.model) == {"auto"}
 
 
+async def test_a_decision_that_was_rejected_is_told_from_one_that_moved_the_rate() -> None:
+    def strict(request: ChatRequest) -> Any:
+        assert request.site is not None
+        if request.site.component == "validator" and request.site.agent == "Borduria":
+            return verdict(is_valid=False)
+        return answer(request)
+
+    simulation = make_simulation(strict, start="1979Q3")
+    simulation.intervene(1, set={"inflation": 9}, note="oil")
+    await simulation.arun(1)
+    frame = simulation.decisions().query("component == 'agent'").set_index("player")
+    assert frame.accepted.to_dict() == {"Aland": True, "Borduria": False}
+    assert frame.applied.to_dict() == {"Aland": True, "Borduria": False}
+    assert frame.new_rate["Aland"] == simulation.state.global_state.interest_rate
+    assert math.isnan(frame.new_rate["Borduria"])
+    assert frame.period.tolist() == ["1979Q4"] * 2
+    assert frame.interventions.tolist() == ["turn 1: inflation=9 (oil)"] * 2
+
+
+def test_a_rules_decision_says_what_it_did_and_how_far_it_got() -> None:
+    nations = [
+        {"name": "Hawk", "kind": "taylor", "inflation_target": 0},
+        {"name": "Dove", "kind": "taylor", "inflation_target": 4},
+    ]
+    simulation = Simulation(make_config(nations=nations), state=make_state(inflation=3))
+    simulation.run(1)
+    frame = simulation.decisions().query("component == 'agent'").set_index("player")
+    rates = {action.agent_name: action.proposed_rate for action in simulation.turns[1].actions}
+    assert frame.action.str.contains("rate").all()
+    assert frame.new_rate["Hawk"] == rates["Hawk"]
+    assert frame.new_rate["Dove"] == simulation.state.global_state.interest_rate
+
+
+def test_a_reply_with_the_names_of_other_columns_hides_none_of_them() -> None:
+    reply = (
+        '{"action": "Raise taxes", "turn": 99, "accepted": [1], "reasoning": "So", "confidence": 1}'
+    )
+
+    def loud(request: ChatRequest) -> Any:
+        assert request.site is not None
+        return reply if request.site.component == "agent" else answer(request)
+
+    simulation = make_simulation(loud, names=("Aland",))
+    simulation.run(1)
+    frame = simulation.decisions()
+    assert frame.turn.tolist() == [1, 1, 1]
+    assert frame.reply_turn[0] == 99
+    assert frame.reply_accepted[0] == "[1]"
+    assert frame.accepted[0]
+
+
+async def test_frames_of_a_run_are_written_as_parquet(tmp_path: Path) -> None:
+    simulation = make_simulation(start="1979Q3")
+    await simulation.arun(1)
+    for frame in (simulation.to_frame(), simulation.decisions(), make_simulation().decisions()):
+        frame.to_parquet(tmp_path / "x.parquet")
+        again = pd.read_parquet(tmp_path / "x.parquet")
+        assert again.columns.tolist() == frame.columns.tolist()
+        assert len(again) == len(frame)
+
+
 def test_the_frame_of_decisions_has_its_columns_also_when_empty() -> None:
-    frame = make_simulation().chains_frame()
+    frame = make_simulation().decisions()
     assert len(frame) == 0
     assert "reasoning" in frame.columns
 
@@ -428,7 +499,7 @@ def test_the_frame_of_decisions_has_its_columns_also_when_empty() -> None:
 def test_rules_decisions_are_in_the_frame_without_a_model() -> None:
     simulation = Simulation(make_config())
     simulation.run(1)
-    frame = simulation.chains_frame()
+    frame = simulation.decisions()
     assert frame.component.tolist() == ["agent", "engine"]
     assert frame.attempts.tolist() == [0, 0]
     assert frame.model.isna().all()

@@ -17,7 +17,7 @@ PACKAGE = Path(llmsim_lab.__file__).parent
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
     ("calls", "checks", "concurrency", "files", "logs", "text"),
-    ("markup",),
+    ("markup", "tables"),
     ("faces",),
     ("values",),
     ("models", "settings", "yaml_file"),

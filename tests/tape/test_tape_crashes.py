@@ -49,7 +49,7 @@ def uninterrupted(turns: int, **config: Any) -> Simulation:
 
 def assert_same(run: Simulation, reference: Simulation) -> None:
     assert content(run) == content(reference)
-    for frame in ("to_frame", "chains_frame"):
+    for frame in ("to_frame", "decisions"):
         pd.testing.assert_frame_equal(
             getattr(run, frame)().drop(columns="seconds"),
             getattr(reference, frame)().drop(columns="seconds"),

@@ -45,7 +45,7 @@ def assert_replays(simulation: Simulation, **parts: Any) -> Simulation:
     assert [t.actions for t in replayed.turns] == [t.actions for t in simulation.turns]
     assert replayed.statuses == simulation.statuses
     assert replayed.validator.get_stats() == simulation.validator.get_stats()
-    for frame in ("to_frame", "chains_frame"):
+    for frame in ("to_frame", "decisions"):
         pd.testing.assert_frame_equal(
             getattr(replayed, frame)(), getattr(simulation, frame)(), check_exact=True
         )
@@ -430,12 +430,12 @@ def test_a_replay_in_another_process_gives_the_same(
         "import sys\n"
         "from llmsim_lab.simulation.verbs import replay\n"
         "run = replay(sys.argv[1])\n"
-        "print(run.to_frame().to_csv(), run.chains_frame().to_csv())\n"
+        "print(run.to_frame().to_csv(), run.decisions().to_csv())\n"
         "print([turn.state.model_dump_json(exclude={'reasoning_chains'}) for turn in run.turns])\n"
     )
     printed = under_two_hash_seeds(code, tmp_path / "x.tape")
     states = [t.state.model_dump_json(exclude={"reasoning_chains"}) for t in simulation.turns]
-    expected = f"{simulation.to_frame().to_csv()} {simulation.chains_frame().to_csv()}\n{states}\n"
+    expected = f"{simulation.to_frame().to_csv()} {simulation.decisions().to_csv()}\n{states}\n"
     assert printed == [expected, expected]
 
 

@@ -222,7 +222,11 @@ class CallRecord:
     @property
     def tokens(self) -> int:
         """Prompt and reply tokens together."""
-        return self.prompt_tokens + self.reply_tokens
+        found = 0
+        for attempt in self.history:
+            if (reply := attempt.reply) is not None:
+                found += (reply.prompt_tokens or 0) + (reply.reply_tokens or 0)
+        return found
 
 
 @runtime_checkable

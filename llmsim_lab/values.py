@@ -51,7 +51,13 @@ class Immutable(BaseModel):
         object.__setattr__(self, "__pydantic_fields_set__", self._every_field)
 
     def __copy__(self) -> Self:
-        copied = super().__copy__()
+        if self.__pydantic_extra__ is None and self.__pydantic_private__ is None:
+            copied = type(self).__new__(type(self))
+            object.__setattr__(copied, "__dict__", self.__dict__.copy())
+            object.__setattr__(copied, "__pydantic_extra__", None)
+            object.__setattr__(copied, "__pydantic_private__", None)
+        else:
+            copied = super().__copy__()
         object.__setattr__(copied, "__pydantic_fields_set__", self._every_field)
         return copied
 

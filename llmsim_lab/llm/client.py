@@ -182,42 +182,35 @@ class LLMClient:
         self, request: ChatRequest, read: Callable[[ChatReply], T], site: CallSite | None
     ) -> tuple[T, CallRecord]:
         """Make a request, once more where that may help; ``read`` says what a reply means."""
-        log = scope().log
+        log, began, history = scope().log, request, list[Attempt]()
         if log is None:
             self._check_known()
-            return await self._ask_once_more(request, read, site, [])
-        began, history = request, list[Attempt]()
-        log.begin(began)
+        else:
+            log.begin(began)
         call = None
         try:
-            outcome, call = await self._ask_once_more(request, read, site, history)
+            outcome = await self._attempt(request, read, history)
+            repaired = False
+            if isinstance(outcome, BackendError) and outcome.retry:
+                first = outcome
+                request, repaired = second_request(request, history[-1], first)
+                outcome = await self._attempt(
+                    request, read, history, asked_wait=first.retry_after_s
+                )
+                if isinstance(outcome, BackendError):
+                    outcome = both_told(first, outcome, repaired=repaired)
+            if isinstance(outcome, BackendError):
+                raise failure_of(outcome, history, site, model=self.config.model)
+            call = CallRecord(history=tuple(history), status="repaired" if repaired else "ok")
         except LLMFailureException as failure:
             call = failure.call
             raise
         finally:
-            if call is None and history:
-                call = CallRecord(history=tuple(history), status="failed")
-            log.end(began, call)
+            if log is not None:
+                if call is None and history:
+                    call = CallRecord(history=tuple(history), status="failed")
+                log.end(began, call)
         return outcome, call
-
-    async def _ask_once_more(
-        self,
-        request: ChatRequest,
-        read: Callable[[ChatReply], T],
-        site: CallSite | None,
-        history: list[Attempt],
-    ) -> tuple[T, CallRecord]:
-        outcome = await self._attempt(request, read, history)
-        repaired = False
-        if isinstance(outcome, BackendError) and outcome.retry:
-            first = outcome
-            request, repaired = second_request(request, history[-1], first)
-            outcome = await self._attempt(request, read, history, asked_wait=first.retry_after_s)
-            if isinstance(outcome, BackendError):
-                outcome = both_told(first, outcome, repaired=repaired)
-        if isinstance(outcome, BackendError):
-            raise failure_of(outcome, history, site, model=self.config.model)
-        return outcome, CallRecord(history=tuple(history), status="repaired" if repaired else "ok")
 
     @contextmanager
     def playing(self, log: CallLog) -> Iterator[None]:
@@ -325,7 +318,8 @@ class LLMClient:
             if around.watch is not None:
                 around.watch.ended(request, known, taped=True)
         else:
-            attempt, fault = await self._make(request, asked_wait)
+            make = self._make if around.deadline is None else self._make_in_time
+            attempt, fault = await make(request, asked_wait)
         if attempt.reply is None or attempt.reason not in (None, "invalid_response"):
             outcome = fault or recorded_fault(attempt)
         else:
@@ -343,22 +337,21 @@ class LLMClient:
         history.append(attempt)
         return outcome
 
-    async def _make(
+    async def _make_in_time(
         self, request: ChatRequest, asked_wait: float | None
     ) -> tuple[Attempt, BackendError | None]:
         """Ask the backend, no longer than the caller is going to wait."""
-        if (left := seconds_left()) is None:
-            return await self._make_in_turn(request, asked_wait)
+        left = seconds_left() or 0.0
         limit = asyncio.timeout(left)
         try:
             async with limit:
-                return await self._make_in_turn(request, asked_wait)
+                return await self._make(request, asked_wait)
         except TimeoutError:
             if not limit.expired():
                 raise
             return out_of_time(request, left)
 
-    async def _make_in_turn(
+    async def _make(
         self, request: ChatRequest, asked_wait: float | None
     ) -> tuple[Attempt, BackendError | None]:
         """Ask the backend, within the limits of time and of requests in flight."""

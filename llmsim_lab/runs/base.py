@@ -21,6 +21,7 @@ from llmsim_lab.prompts import Prompt
 from llmsim_lab.runs.faces import run_html
 from llmsim_lab.runs.forks import fork_of
 from llmsim_lab.runs.frames import decisions_frame
+from llmsim_lab.runs.garbage import rare_collections
 from llmsim_lab.runs.history import History
 from llmsim_lab.runs.kind import ConfigT, InterventionT, StateT, TurnT
 from llmsim_lab.runs.manifest import config_of, make_manifest
@@ -268,6 +269,7 @@ class Run(History[StateT, TurnT, ConfigT, InterventionT]):
         log = CallLog(self.config.name, before.number + 1)
         recorder = self._taping.recorder if self._taping else None
         with ExitStack() as playing, recording(recorder, log):
+            playing.enter_context(rare_collections())
             for client in self._clients():
                 playing.enter_context(client.playing(log))
             turn = await self._play(before, planned)

@@ -158,8 +158,13 @@ def prompts_of(manifest: Mapping[str, Any]) -> dict[str, Prompt]:
         TapeError: a prompt's text does not have the digest recorded for it.
     """
     prompts = {}
+    parsed: dict[tuple[str, ...], Prompt] = {}
     for place, entry in manifest.get("prompts", {}).items():
-        prompt = Prompt.parse(entry["text"], name=entry["name"], parent=entry["parent"])
+        text, name, parent = entry["text"], entry["name"], entry["parent"]
+        prompt = parsed.get((text, name, parent))
+        if prompt is None:
+            prompt = Prompt.parse(text, name=name, parent=parent)
+            parsed[text, name, parent] = prompt
         if prompt.digest != entry["digest"]:
             raise TapeError(f"the recorded prompt of {place} does not have its recorded digest")
         prompts[place] = prompt

@@ -33,6 +33,7 @@ __all__ = [
     "tape_turn",
 ]
 
+_STATUSES = get_args(Status)
 AnyKind = type[Kind[Any, Any, Any, Any]]
 AnyTurn = TurnBase[Any, Any]
 Planned = Mapping[int, Sequence[RunIntervention]]
@@ -161,7 +162,7 @@ def _decode_chain(
 
 def _decode_call(values: Any, attempts: Callable[[int], Attempt]) -> CallRecord:
     status, numbers = values
-    if status not in get_args(Status) or not numbers:
+    if status not in _STATUSES or not numbers:
         raise ValueError(f"{values!r:.80} does not name a call by its status and numbers")
     return CallRecord(history=tuple(attempts(number) for number in numbers), status=status)
 

@@ -13,6 +13,7 @@ from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.llm.scope import Recorder
 from llmsim_lab.llm.tape import LiveRecorder, ReplayRecorder
 from llmsim_lab.runs.codec import changed_values
+from llmsim_lab.runs.garbage import rare_collections
 from llmsim_lab.runs.manifest import model_differs, with_model
 from llmsim_lab.runs.records import (
     AnyKind,
@@ -214,6 +215,7 @@ class Replaying:
         """Nothing to let go of."""
 
 
+@rare_collections()
 def load_turns(kind: AnyKind, tape: Tape, run: int, *, up_to: int | None = None) -> list[Any]:
     """Return a run's turns from the tape, those it shares with its parents included."""
     line = tape.line(run)

@@ -96,7 +96,7 @@ def _not_finite(text: str) -> float:
 
 def _write(adapter: TypeAdapter[Any], value: object) -> str:
     try:
-        return adapter.dump_json(value, exclude_defaults=True).decode()
+        return adapter.serializer.to_json(value, exclude_defaults=True).decode()
     except ValueError:  # half a character, which pydantic cannot write
         return dumps(adapter.dump_python(value, mode="json", exclude_defaults=True))
 
@@ -266,14 +266,12 @@ def asked(request: ChatRequest, cache: SettingsCache) -> Asked:
     settings = cache.of(request)
     own = request.messages if _shared_system(request) is None else request.messages[1:]
     messages = _write(_messages(), own)
-    site = request.site
-    place = (
-        (site.component, site.agent, site.turn, site.replicate) if site else (None, None, None, 0)
-    )
-    digest = hashlib.blake2b(settings.key_digest, digest_size=KEY_BYTES)
-    digest.update(repr((*place, request.attempt)).encode("utf-8", "surrogatepass"))
-    digest.update(messages.encode())
-    return Asked(messages, settings, digest.digest())
+    place: tuple[Any, ...] = (None, None, None, 0, request.attempt)
+    if (site := request.site) is not None:
+        place = (site.component, site.agent, site.turn, site.replicate, request.attempt)
+    covered = f"{place!r}{messages}".encode("utf-8", "surrogatepass")
+    key = hashlib.blake2b(settings.key_digest + covered, digest_size=KEY_BYTES).digest()
+    return Asked(messages, settings, key)
 
 
 def nth_key(base: bytes, count: int) -> bytes:
@@ -551,10 +549,16 @@ def _prompt_fault(entry: Any) -> str | None:
         case _:
             return "it lacks its name, text, digest or parent"
     try:
-        found = Prompt.parse(text, name=name).digest
+        found = _prompt_digest(text, name)
     except (PromptError, UnicodeError, RecursionError) as error:
         return f"it cannot be read: {error}"
     return None if found == digest else "its text does not have the digest recorded for it"
+
+
+@lru_cache(maxsize=64)
+def _prompt_digest(text: str, name: str) -> str:
+    """Return a prompt's digest; all agents of a run may have the same one."""
+    return Prompt.parse(text, name=name).digest
 
 
 def run_faults(

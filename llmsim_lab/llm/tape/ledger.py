@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 from zlib import crc32
 
@@ -34,22 +35,21 @@ _WIDTH = 4
 
 def seal(cells: Iterable[object]) -> bytes:
     """Return the seal of a row's cells, given in the order of ``SEALED``."""
-    return b"".join([_crc(cell).to_bytes(_WIDTH, "big") for cell in cells])
+    try:
+        found = [_CRC[type(cell)](cell) for cell in cells]
+    except KeyError as error:
+        raise TypeError(f"a cell of the type {error.args[0].__name__}") from None
+    return struct.pack(f">{len(found)}I", *found)
 
 
-def _crc(cell: object) -> int:
-    # The second argument keeps apart what has the same bytes in another type.
-    if cell is None:
-        return 0
-    if type(cell) is str:
-        return crc32(cell.encode(errors="surrogatepass"), 1)
-    if type(cell) is int:
-        return crc32(b"%d" % cell, 2)
-    if type(cell) is bytes:
-        return crc32(cell, 3)
-    if type(cell) is float:
-        return crc32(struct.pack("<d", cell), 4)
-    raise TypeError(f"a cell of the type {type(cell).__name__}")
+# The second argument keeps apart what has the same bytes in another type.
+_CRC: Mapping[type, Callable[[Any], int]] = {
+    type(None): lambda _: 0,
+    str: lambda cell: crc32(cell.encode("utf-8", "surrogatepass"), 1),
+    int: lru_cache(4_096)(lambda cell: crc32(b"%d" % cell, 2)),
+    bytes: lambda cell: crc32(cell, 3),
+    float: lambda cell: crc32(struct.pack("<d", cell), 4),
+}
 
 
 def broken_cells(table: str, row: Mapping[str, Any] | Any) -> list[str]:
@@ -78,6 +78,8 @@ class Ledger:
 
     The tally is brought up to date with every whole turn, not with every answer, which would
     double what an answer costs. Until then the calls of the unfinished turn are not counted in it.
+
+    After a transaction that was committed comes ``settle``, after one that failed ``undo``.
 
     Args:
         run: the run's number on the tape.
@@ -126,7 +128,7 @@ class Ledger:
     def add_calls(
         self, connection: sqlite3.Connection, calls: Sequence[Sequence[Any]]
     ) -> list[int]:
-        """Add calls; returns their numbers. ``settle`` or ``undo`` comes after the transaction.
+        """Add calls; returns their numbers.
 
         Args:
             connection: in a transaction.
@@ -152,7 +154,7 @@ class Ledger:
             self._new = []
 
     def undo(self) -> None:
-        """Take what was written for not written: the transaction failed."""
+        """Take what was written for not written, and read the tape anew: a transaction failed."""
         self._place, self._loose, self._new = None, [], []
 
     def _read(self, connection: sqlite3.Connection) -> None:
@@ -220,8 +222,8 @@ class Ledger:
             "UPDATE tallies SET calls = ?, digest = ? WHERE run = ?",
             (calls + len(loose), mixed(digest, *loose), self.run),
         )
-        # Read anew when next needed, since this transaction may fail yet.
-        self._place, self._loose, self._new = None, [], []
+        self._place = (self._place or 0) + len(self._new)
+        self._loose, self._new = [], []
 
     def _tally(self, connection: sqlite3.Connection) -> tuple[int, int, int, bytes]:
         row = connection.execute(

@@ -9,8 +9,8 @@ import socket
 import sqlite3
 import threading
 import weakref
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from llmsim_lab.calls import Attempt, CallSite, ChatRequest
@@ -36,8 +36,6 @@ _WINDOW_S = 0.002
 """How long an answer may wait for others to be committed with it, while more are due."""
 
 _CLOCK_STEP_S = 2.0
-_Place = tuple[int | None, str | None, str | None, int]
-_NOWHERE: _Place = (None, None, None, 0)
 
 _cache = SettingsCache()
 _writers: dict[tuple[str, int], weakref.ref[object]] = {}
@@ -51,7 +49,7 @@ class _Keys:
     """
 
     def __init__(self, known: Mapping[bytes, Attempt]) -> None:
-        self._seen: Counter[bytes] = Counter()
+        self._seen: dict[bytes, int] = {}
         self._counts: dict[int, int] = {}
         self._lock = threading.Lock()
         for key, attempt in known.items():
@@ -61,8 +59,8 @@ class _Keys:
         if previous is not None and previous.number in self._counts:
             return nth_key(base, self._counts[previous.number])
         with self._lock:
-            count = self._seen[base]
-            self._seen[base] += 1
+            count = self._seen.get(base, 0)
+            self._seen[base] = count + 1
         return nth_key(base, count)
 
     def remember(self, number: int, key: bytes) -> None:
@@ -89,25 +87,40 @@ def _by_key(calls: Iterable[RecordedCall]) -> dict[bytes, Attempt]:
     """Return recorded attempts by their keys, each checked to be its request's."""
     known = {}
     for call in calls:
-        if not call.key.startswith(asked(call.attempt.request, _cache).key):
-            raise TapeError(f"call {call.id} on the tape is damaged: it is not the one of its key")
+        _check_key(call.key, call.attempt)
         known[call.key] = call.attempt
     return known
 
 
-_Said = tuple[str | None, str | None]
-"""A reply and a fault as JSON."""
+def _check_key(key: bytes, attempt: Attempt) -> None:
+    """Raise TapeError if a recorded attempt is not the one of its key."""
+    if not key.startswith(asked(attempt.request, _cache).key):
+        raise TapeError(
+            f"call {attempt.number} on the tape is damaged: it is not the one of its key"
+        )
+
+
+def _plainly_equal(one: ChatRequest, other: ChatRequest) -> bool:
+    """Return True if two requests have the same key, as far as that shows without making it."""
+    return (
+        one.messages == other.messages
+        and one.site == other.site
+        and one.attempt == other.attempt
+        and _cache.of(one).key_digest == _cache.of(other).key_digest
+    )
+
+
+_Answer = tuple[Attempt, Asked, str | None, str | None]
+"""What became of a request, the request as the tape has it, reply and fault as JSON."""
 
 
 @dataclass(slots=True)
 class _Group:
     """Answers of one event loop that are committed together."""
 
-    waiting: list[tuple[Attempt, Asked, _Said, asyncio.Future[Attempt]]] = field(
-        default_factory=list
-    )
+    answers: list[_Answer] = field(default_factory=list)
+    futures: list[asyncio.Future[Attempt]] = field(default_factory=list)
     timer: asyncio.Handle | None = None
-    due_now: bool = False
 
 
 class LiveRecorder:
@@ -145,11 +158,11 @@ class LiveRecorder:
             TapeError: the recorder was closed.
         """
         self._check_open()
-        found = asked(request, _cache)
-        key = self._keys.next(found.key, previous)
+        messages, settings, base = asked(request, _cache)
+        key = self._keys.next(base, previous)
         known = self._known.get(key)
         if known is None:
-            self._pending[id(request)] = found._replace(key=key)
+            self._pending[id(request)] = Asked(messages, settings, key)
         return known
 
     async def keep(self, attempt: Attempt) -> Attempt:
@@ -160,46 +173,51 @@ class LiveRecorder:
         Raises:
             TapeError: the disk is full or fails, or the answer holds what JSON cannot.
         """
-        found, said = self._as_kept(attempt)
+        answer = self._as_kept(attempt)
+        if not self._pending and not self._groups:  # an engine's, which asks for one at a time
+            return self._alone(answer)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Attempt] = loop.create_future()
         with self._lock:
             group = self._groups.get(loop)
             if group is None:
                 group = self._groups[loop] = _Group()
-            group.waiting.append((attempt, found, said, future))
+            group.answers.append(answer)
+            group.futures.append(future)
             # As long as other answers are due this one waits for company, but not for long.
-            if not self._pending and not group.due_now:
-                group.due_now = True
-                if group.timer is not None:
-                    group.timer.cancel()
-                group.timer = loop.call_soon(self._commit_group, loop)
-            elif group.timer is None:
+            last = not self._pending
+            if group.timer is None and not last:
                 group.timer = loop.call_later(_WINDOW_S, self._commit_group, loop)
+        if last:
+            self._commit_group(loop)
         return await future
 
     def keep_now(self, attempt: Attempt) -> Attempt:
         """Do what ``keep`` does from code that cannot wait: commit it by itself."""
-        found, said = self._as_kept(attempt)
-        [number] = self._write([(attempt, found, said)])
-        return self._kept(attempt, found, number)
+        return self._alone(self._as_kept(attempt))
 
-    def _as_kept(self, attempt: Attempt) -> tuple[Asked, _Said]:
+    def _alone(self, answer: _Answer) -> Attempt:
+        [number] = self._write([answer])
+        return self._kept(answer, number)
+
+    def _as_kept(self, attempt: Attempt) -> _Answer:
         request = attempt.request
         found = self._pending.pop(id(request), None)
         if found is None:
             found = asked(request, _cache)
             found = found._replace(key=self._keys.next(found.key, None))
         try:
-            return found, (reply_text(attempt.reply), fault_text(attempt))
+            return attempt, found, reply_text(attempt.reply), fault_text(attempt)
         except ValueError as error:
             raise TapeError(f"an answer cannot be kept on {self.tape.path}: {error}") from error
 
-    def _kept(self, attempt: Attempt, found: Asked, number: int) -> Attempt:
-        kept = replace(attempt, number=number)
-        self._known[found.key] = kept
+    def _kept(self, answer: _Answer, number: int) -> Attempt:
+        attempt, found, *_ = answer
+        # Not handed on yet, so that nobody sees it change; a copy would take ten times as long.
+        object.__setattr__(attempt, "number", number)
+        self._known[found.key] = attempt
         self._keys.remember(number, found.key)
-        return kept
+        return attempt
 
     def _commit_group(self, loop: asyncio.AbstractEventLoop) -> None:
         with self._lock:
@@ -209,46 +227,47 @@ class LiveRecorder:
         if group.timer is not None:
             group.timer.cancel()
         try:
-            numbers = self._write(answer[:3] for answer in group.waiting)
+            numbers = self._write(group.answers)
         except BaseException as error:
-            for *_, future in group.waiting:
+            for future in group.futures:
                 if not future.done():
                     future.set_exception(error)
                     future.exception()  # its task may be gone, and asyncio would complain
             if not isinstance(error, Exception):
                 raise
             return
-        for number, (attempt, found, _, future) in zip(numbers, group.waiting, strict=True):
-            kept = self._kept(attempt, found, number)
+        for number, answer, future in zip(numbers, group.answers, group.futures, strict=True):
+            kept = self._kept(answer, number)
             if not future.done():
                 future.set_result(kept)
 
-    def _write(self, answers: Iterable[tuple[Attempt, Asked, _Said]]) -> list[int]:
+    def _write(self, answers: Sequence[_Answer]) -> Sequence[int]:
+        with self._booking() as connection:
+            return self._ledger.add_calls(connection, self._rows(connection, answers))
+
+    @contextmanager
+    def _booking(self) -> Iterator[sqlite3.Connection]:
+        """Write to the ledger all that is written inside, or nothing of it."""
         try:
             with self.tape.transaction() as connection:
-                numbers = self._ledger.add_calls(connection, self._rows(connection, answers))
+                yield connection
         except BaseException:
             self._ledger.undo()
             raise
         self._ledger.settle()
-        return numbers
 
     def _rows(
-        self, connection: sqlite3.Connection, answers: Iterable[tuple[Attempt, Asked, _Said]]
+        self, connection: sqlite3.Connection, answers: Sequence[_Answer]
     ) -> list[tuple[object, ...]]:
         rows: list[tuple[object, ...]] = []
-        for attempt, found, (reply, fault) in answers:
-            settings, site = found.settings, attempt.request.site
-            place: _Place = _NOWHERE
-            if site is not None:
+        for attempt, (messages, settings, key), reply, fault in answers:
+            request = attempt.request
+            place: tuple[int | None, str | None, str | None, int] = (None, None, None, 0)
+            if (site := request.site) is not None:
                 place = (site.turn, site.component, site.agent, site.replicate)
             shared = self.tape.text_id(connection, settings.text, settings.digest)
-            rows.append(
-                (
-                    *(found.key, *place, attempt.request.attempt, found.messages, shared),
-                    *(reply, fault, float(attempt.seconds), 0),
-                )
-            )
+            asked = (key, *place, request.attempt, messages, shared)
+            rows.append((*asked, reply, fault, float(attempt.seconds), 0))
         return rows
 
     def flush(self) -> None:
@@ -259,7 +278,7 @@ class LiveRecorder:
     def settle(self) -> None:
         """Bring the run's tally up to date, also in the middle of a turn: the run ends here."""
         self.flush()
-        with self.tape.transaction() as connection:
+        with self._booking() as connection:
             self._ledger.count(connection)
 
     def restart_turn(self, error: BaseException | None = None) -> None:
@@ -293,7 +312,7 @@ class LiveRecorder:
                 gone |= attempts
         if not gone:
             return
-        with self.tape.transaction() as connection:
+        with self._booking() as connection:
             self._ledger.forget(connection, [attempt.number or 0 for attempt in gone.values()])
         for key in gone:
             del self._known[key]
@@ -311,7 +330,7 @@ class LiveRecorder:
         """
         self._check_open()
         self.flush()
-        with self.tape.transaction() as connection:
+        with self._booking() as connection:
             self._ledger.add_turn(connection, turn, record, row)
         self._turn = turn + 1
         self._known = {}
@@ -321,7 +340,7 @@ class LiveRecorder:
     def replace_turn(self, turn: int, record: str, row: str) -> None:
         """Write the latest turn again, after something was done to it from outside."""
         self._check_open()
-        with self.tape.transaction() as connection:
+        with self._booking() as connection:
             self._ledger.replace_turn(connection, turn, record, row)
 
     def close(self) -> None:
@@ -375,7 +394,7 @@ class ReplayRecorder:
     def begin_turn(self, turn: int) -> None:
         """Get the calls of a turn ready."""
         part = next((part for part, last in self._line if turn <= last), self.run)
-        self._known = _by_key(self.tape.calls(part, turn=turn))
+        self._known = {call.key: call.attempt for call in self.tape.calls(part, turn=turn)}
         self._by_number = {attempt.number: attempt for attempt in self._known.values()}
         self._keys = _Keys(self._known)
         self._turn = turn
@@ -390,9 +409,14 @@ class ReplayRecorder:
         Raises:
             TapeMiss: it was never made; the message shows how it differs from the nearest one.
         """
-        known = self._known.get(self._keys.next(asked(request, _cache).key, previous))
+        key = self._keys.next(asked(request, _cache).key, previous)
+        known = self._known.get(key)
         if known is None:
+            for its, attempt in self._known.items():
+                _check_key(its, attempt)
             raise TapeMiss(explain_miss(request, self._known.values(), run=self.run))
+        if not _plainly_equal(request, known.request):
+            _check_key(key, known)
         return known
 
     def knows(self, request: ChatRequest) -> bool:

@@ -93,6 +93,7 @@ class _Arrival:
     def __init__(self, tape: Tape) -> None:
         self.tape = tape
         self.runs: dict[int, int] = {}
+        self._ledgers: dict[int, Ledger] = {}
         self._calls: dict[int, int] = {}
         self._texts: dict[int, tuple[int, str]] = {}
         self._settings = SettingsCache()
@@ -171,6 +172,7 @@ class _Arrival:
             },
         )
         self.runs[_whole(values["id"])] = ledger.run
+        self._ledgers[ledger.run] = ledger
 
     def _take_call(self, values: dict[str, Any]) -> None:
         number, (settings_id, settings) = _whole(values["id"]), self._texts[values["settings"]]
@@ -189,7 +191,7 @@ class _Arrival:
             self._keys.add((run, key))
         cells = row | {"key": key, "settings": settings_id, "seconds": float(row["seconds"])}
         row_cells = [cells[name] for name in _CELLS]
-        [self._calls[number]] = Ledger(run).add_calls(self.connection, [row_cells])
+        [self._calls[number]] = self._ledgers[run].add_calls(self.connection, [row_cells])
 
     def _take_turn(self, values: dict[str, Any]) -> None:
         record, row = values["record"], values["row"]
@@ -199,8 +201,7 @@ class _Arrival:
         named = [chain["call"] for chain in record["chains"] if isinstance(chain.get("call"), list)]
         for call in (*record["calls"], *named):
             call[1] = [self._calls[number] for number in call[1]]
-        ledger = Ledger(self.runs[values["run"]])
-        turn = _whole(values["turn"])
+        ledger, turn = self._ledgers[self.runs[values["run"]]], _whole(values["turn"])
         ledger.add_turn(self.connection, turn, dumps(record), dumps(row))
 
 

@@ -102,7 +102,7 @@ def test_coverage_is_measured_by_make_check_and_in_ci_but_not_by_make_test(
 
 def pytest_lines(done: subprocess.CompletedProcess[str]) -> list[str]:
     lines = done.stdout.replace("\\\n", "").splitlines()
-    return [" ".join(line.split()) for line in lines if "-m pytest" in line]
+    return [" ".join(line.split()) for line in lines if ".venv/bin/python -m pytest" in line]
 
 
 def test_a_machine_without_python_is_told_so(checkout: Path, path: Path) -> None:

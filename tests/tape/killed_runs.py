@@ -14,6 +14,7 @@ import random
 import signal
 import sys
 import time
+import traceback
 from pathlib import Path
 
 from tape_kit import HashBackend, hash_client, identity, steady_config
@@ -88,6 +89,9 @@ def main(folder: Path, seed: int, kills: int) -> None:
             try:
                 play(folder, life)
                 status = 0
+            except BaseException:
+                traceback.print_exc()
+                raise
             finally:
                 sys.stderr.flush()
                 os._exit(status)

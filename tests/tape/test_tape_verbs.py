@@ -383,7 +383,7 @@ def test_half_a_character_in_a_reply_is_kept_too(tmp_path: Path) -> None:
     assert simulation.chains[0].call.reply.text == half
 
 
-def test_a_prompt_on_a_strangers_tape_runs_in_the_sandbox(tmp_path: Path) -> None:
+def test_a_prompt_on_an_untrusted_tape_reaches_fields_only(tmp_path: Path) -> None:
     root = make_recorded(tmp_path / "x.tape", turns=1)
     prompt = root.agents[0].prompt  # type: ignore[attr-defined]
     attack = prompt.text + "\n{{ inflation.__class__.__mro__ }}"

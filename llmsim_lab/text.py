@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 from pydantic import ValidationError
 
-__all__ = ["clip", "faults", "number", "printable"]
+__all__ = ["DIGITS", "clip", "faults", "number", "printable", "rounded"]
+
+DIGITS = 10
+"""Significant digits that numbers in prompts have at most."""
 
 
 @lru_cache(maxsize=1024)
@@ -14,6 +18,18 @@ def number(value: float) -> str:
     """Write a number with at most two decimals, none of them idle: 9.375 as 9.38, 2.0 as 2."""
     text = f"{value:.2f}".rstrip("0").rstrip(".")
     return "0" if text == "-0" else text
+
+
+def rounded(value: Any) -> Any:
+    """Return a value whose numbers, as deep as they are, have at most 10 significant digits."""
+    kind = type(value)
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}")
+    if kind is dict:
+        return {key: rounded(item) for key, item in value.items()}
+    if kind is list or kind is tuple:
+        return kind(map(rounded, value))
+    return value
 
 
 def clip(text: str, length: int) -> str:

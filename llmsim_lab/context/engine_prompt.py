@@ -9,6 +9,7 @@ from typing import Any
 from llmsim_lab.context.game_engine import GameEngine
 from llmsim_lab.context.variables import Variable
 from llmsim_lab.context.wording import event_line, quote, value_text
+from llmsim_lab.text import rounded
 
 __all__ = ["engine_slots", "limits_of"]
 
@@ -93,6 +94,7 @@ def limits_of(variable: Variable) -> str:
 
 def _values(values: Mapping[str, Any]) -> str:
     written = [
-        f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in values.items()
+        f"{name} = {json.dumps(rounded(value), ensure_ascii=False)}"
+        for name, value in values.items()
     ]
     return ", ".join(written) or "nothing is recorded"

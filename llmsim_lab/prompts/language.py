@@ -22,7 +22,7 @@ import jinja2
 from jinja2 import nodes
 from pydantic import BaseModel
 
-from llmsim_lab.text import clip
+from llmsim_lab.text import DIGITS, clip, rounded
 
 __all__ = ["Filled", "Place", "Template", "TemplateFault", "template_of", "written"]
 
@@ -37,9 +37,7 @@ MAX_OUTPUT = 1_000_000
 MAX_STEPS = 200_000
 """Of filling a template; a loop takes as many for each value as its body has parts."""
 
-_DIGITS = 10
-"""Significant digits of a number with a point."""
-_SHORT = _DIGITS + 1
+_SHORT = DIGITS + 1
 """Characters of a number that has no more digits than that: they and the point."""
 _STEP_CHARACTERS = 64
 """How much text a filter or a comparison handles in a step."""
@@ -116,21 +114,10 @@ def written(value: object) -> str:
         return value  # type: ignore[return-value]
     if isinstance(value, float):
         text = float.__repr__(value)
-        return text if len(text) <= _SHORT else repr(_rounded(value))
+        return text if len(text) <= _SHORT else repr(rounded(value))
     if kind is list or kind is tuple or kind is dict:
-        return str(_rounded(value))
+        return str(rounded(value))
     return str(value)
-
-
-def _rounded(value: Any) -> Any:
-    kind = type(value)
-    if isinstance(value, float):
-        return float(f"{value:.{_DIGITS}g}")
-    if kind is dict:
-        return {key: _rounded(item) for key, item in value.items()}
-    if kind is list or kind is tuple:
-        return kind(map(_rounded, value))
-    return value
 
 
 def _item(value: Any, key: Any) -> Any:
@@ -180,8 +167,11 @@ def _join(value: Any, between: object = "") -> str:
 
 
 def _round(value: Any, digits: Any = 0) -> float:
+    places = operator.index(digits)
+    if isinstance(value, int) and places >= 0:
+        return value
     # As a float, since rounding a whole number to minus a billion digits would take forever.
-    return round(float(value), operator.index(digits))
+    return round(float(value), places)
 
 
 def _items(value: Any) -> list[tuple[Any, Any]]:
@@ -269,6 +259,8 @@ def _not_allowed(node: nodes.Node) -> TemplateFault:
     for kind, words in _NOT_ALLOWED.items():
         if isinstance(node, kind):
             what, instead = words
+    if isinstance(node, nodes.Call):
+        what = f"the call {getattr(node.node, 'name', getattr(node.node, 'attr', ''))}()"
     return _fault_at(node, f"{what} is not allowed in a prompt; {instead}. In all, {_ALLOWED}")
 
 
@@ -443,6 +435,8 @@ class _Compiler:
         self._parts = 0
         self._local: dict[str, tuple[str, ...]] = {}
         """Names of loops that are under way, with the slots that their values come from."""
+        self._numbered = False
+        """Whether the loop that is under way is asked which time around it is."""
         self._mentioned: list[str] = []
         """Slots that the expression at hand mentions."""
 
@@ -519,47 +513,54 @@ class _Compiler:
         self._local = {**outer, **dict.fromkeys(names, slots)}
         test = self.expression(node.test) if node.test else None
         self._local["loop"] = ()
+        numbered_outside, self._numbered = self._numbered, False
         body = self.block(node.body)
         self._local = outer
         steps = 1 + self._parts - before
+        numbered, self._numbered = self._numbered, numbered_outside
         otherwise = self.block(node.else_)
         several = isinstance(node.target, nodes.Tuple)
 
         def run(filling: _Filling) -> None:
             around = filling.names
+            found = values(filling)
             inside = filling.names = dict(around)
-            chosen = []
-            for value in values_of(filling, around):
+            if test is not None or numbered:
+                found = list(chosen(filling, found))
+            place = 0
+            for value in found:
+                place += 1
                 filling.charge(steps)
                 _assign(inside, names, value, several=several)
-                if test is None or test(filling):
-                    chosen.append(value)
-            for place, value in enumerate(chosen):
-                _assign(inside, names, value, several=several)
-                inside["loop"] = {
-                    "index": place + 1,
-                    "first": place == 0,
-                    "last": place == len(chosen) - 1,
-                    "length": len(chosen),
-                }
+                if numbered:
+                    inside["loop"] = {
+                        "index": place,
+                        "first": place == 1,
+                        "last": place == len(found),
+                        "length": len(found),
+                    }
                 body(filling)
             filling.names = around
-            if not chosen:
+            if not place:
                 otherwise(filling)
 
-        def values_of(filling: _Filling, around: dict[str, Any]) -> Any:
-            inside, filling.names = filling.names, around
-            found = values(filling)
-            filling.names = inside
-            return found
+        def chosen(filling: _Filling, found: Any) -> Iterator[Any]:
+            for value in found:
+                filling.charge(1)
+                if test is not None:
+                    _assign(filling.names, names, value, several=several)
+                    if not test(filling):
+                        continue
+                yield value
 
         return run
 
     def _targets(self, target: nodes.Node) -> list[str]:
         parts = target.items if isinstance(target, nodes.Tuple) else [target]
         names = [part.name for part in parts if isinstance(part, nodes.Name)]
-        if len(names) < len(parts):
-            raise _fault_at(target, "a loop's names are one, or several with commas between")
+        if len(names) < len(parts) or "loop" in names:
+            what = "a loop has one name, or several with commas between, and none of them is 'loop'"
+            raise _fault_at(target, what)
         return names
 
     # --- expressions
@@ -608,19 +609,17 @@ class _Compiler:
     def _name(self, name: str) -> _Expression:
         if name in self._local:
             self._mentioned += self._local[name]
+            self._numbered |= name == "loop"
         else:
             self.slots[name] = None
             self._mentioned.append(name)
         return lambda filling: filling.names[name]
 
     def _attribute(self, node: nodes.Getattr) -> _Expression:
-        name = node.attr
+        value, name = self.expression(node.node), node.attr
         if name.startswith("_"):
-            raise _fault_at(
-                node,
-                f"{name!r} is not allowed in a prompt: names after a point begin with a letter",
-            )
-        value = self.expression(node.node)
+            what = f"{name!r} is not allowed in a prompt: names after a point begin with a letter"
+            raise _fault_at(node, what)
         return lambda filling: _item(value(filling), name)
 
     def _compare(self, node: nodes.Compare) -> _Expression:

@@ -165,3 +165,11 @@ def test_a_world_of_nothing_can_be_described() -> None:
 )
 def test_limits_are_said_in_words(variable: Any, words: str) -> None:
     assert limits_of(variable) == words
+
+
+def test_the_engine_reads_numbers_as_people_write_them() -> None:
+    client = crisis_client([judged()])
+    variables = {"global_vars": {"rate": {"type": "number"}}}
+    scenario = make_scenario(variables=variables, global_vars={"rate": 29.799999999999997})
+    SimulatorAgent.of(scenario, client).process_step(1, {})
+    assert "rate = 29.8" in client.backend.requests[0].prompt

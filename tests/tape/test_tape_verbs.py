@@ -383,11 +383,11 @@ def test_half_a_character_in_a_reply_is_kept_too(tmp_path: Path) -> None:
     assert simulation.chains[0].call.reply.text == half
 
 
-def test_a_prompt_on_an_untrusted_tape_reaches_no_attribute_of_python(tmp_path: Path) -> None:
+def test_a_prompt_on_an_untrusted_tape_reaches_fields_only(tmp_path: Path) -> None:
     root = make_recorded(tmp_path / "x.tape", turns=1)
     prompt = root.agents[0].prompt  # type: ignore[attr-defined]
     attack = prompt.text + "\n{{ inflation.__class__.__mro__ }}"
-    with pytest.raises(ConfigError, match="'__mro__' is not allowed in a prompt"):
+    with pytest.raises(ConfigError, match="__class__"):
         root.fork(prompt=prompt.edit(attack)).run(1)
 
 

@@ -439,6 +439,23 @@ def test_differences_of_configuration_and_trajectory_are_shown(llmsim_lab: Run) 
     assert "15 -> " in out
 
 
+def test_a_shocked_fork_is_said_to_be_one_wherever_runs_are_listed(llmsim_lab: Run) -> None:
+    config = SimulationConfig(
+        nations=({"name": "Aland", "kind": "taylor"},), validator={"kind": "always_valid"}
+    )
+    with Tape("two.tape") as tape:
+        first = Simulation(config, tape=tape)
+        first.run(1)
+        first.fork(1, intervene=[{"turn": 2, "shock": {"supply": 3}}])
+    diff, tree, ls = (
+        llmsim_lab("tape", *words)[1]
+        for words in (("diff", "two.tape", "1", "2"), ("tree", "two.tape"), ("ls", "two.tape"))
+    )
+    assert "From outside, run 2 only: turn 2: shock supply 3" in diff
+    assert "fork at turn 1 · turn 2: shock supply 3 · " in tree
+    assert "supply" in ls
+
+
 def test_a_tape_goes_through_json_lines_and_is_sound_at_the_other_end(
     llmsim_lab: Run, tape: Path
 ) -> None:

@@ -416,8 +416,8 @@ async def test_the_frame_of_decisions_has_one_row_each() -> None:
     assert frame.columns.tolist() == [
         "run", "seed", "period", "turn", "player", "component", "action", "is_valid",
         "new_interest_rate", "action_applied", "reasoning", "confidence", "accepted", "applied",
-        "new_rate", "status", "interventions", "attempts", "prompt_tokens", "reply_tokens", "tokens",
-        "seconds", "model",
+        "new_rate", "status", "interventions", "attempts", "prompt_tokens", "reply_tokens",
+        "tokens", "seconds", "model",
     ]  # fmt: skip
     assert frame.turn.tolist() == [1, 1, 1, 2, 2, 2]
     assert frame.component.tolist() == ["agent", "validator", "engine"] * 2

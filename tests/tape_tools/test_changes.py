@@ -11,7 +11,7 @@ from tape_tools_kit import HOSTILE, spoil
 
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm.tape import Changes
-from llmsim_lab.simulation import Simulation, fork, rerun
+from llmsim_lab.simulation import Simulation, fork, load, rerun
 
 
 @pytest.fixture
@@ -74,6 +74,8 @@ def test_another_model_and_other_settings_are_named(tape: Tape) -> None:
     run = Simulation(made.config, llm_client=client, tape=first)
     run.run(1)
     assert changes(tape, 2) == ['llm.model "other"', "llm.temperature 0.25"]
+    load(tape, 1).fork(llm_client=client).run(1)
+    assert changes(tape, 3) == ['llm.model "auto" → "other"', "llm.temperature 0.7 → 0.25"]
 
 
 def test_seeds_are_named_where_runs_differ_in_them(tmp_path: Path) -> None:

@@ -200,7 +200,7 @@ def _apart(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
 
 
 def _settings(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """Return which settings differ, and whether another model answered."""
+    """Return in what model, and settings of it, a run differs from the one that it came from."""
     said: list[str] = []
     models = [_mapping(manifest.get("model")) for manifest in (before, after)]
     names = [model.get("name") for model in models]
@@ -209,10 +209,15 @@ def _settings(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     elif all(models) and models[0].get("digest") != models[1].get("digest"):
         digests = [str(model.get("digest"))[:12] for model in models]
         said.append(f"model {_short(names[1])}, digest {_from_to(*digests)}")
-    if _defining(before) != _defining(after):
-        was, now = _fields(before), _fields(after)
-        differ = [name for name in _apart(before, after) if not (said and name == "llm.model")]
-        said += [f"{name} {_from_to(was.get(name), now.get(name))}" for name in differ]
+    # The configuration is the parent's; a setting that one of them lacks is another version's.
+    was, now = (
+        {name: it for name, it in _fields(manifest).items() if name.startswith("llm.")}
+        for manifest in (before, after)
+    )
+    for name in now | was:
+        lacking = name.count(".") == 1 and not (name in was and name in now)
+        if was.get(name) != now.get(name) and not lacking and not (said and name == "llm.model"):
+            said.append(f"{name} {_from_to(was.get(name), now.get(name))}")
     return _few(said)
 
 

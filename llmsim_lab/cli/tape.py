@@ -13,9 +13,9 @@ from llmsim_lab.cli.output import console, literal, say
 from llmsim_lab.cli.recorded import sound_run
 from llmsim_lab.cli.tape_diff import show_differences
 from llmsim_lab.cli.tape_show import show_call, show_run, show_turn
-from llmsim_lab.errors import ConfigError, LabError
+from llmsim_lab.errors import ConfigError, LabError, TapeError
 from llmsim_lab.llm import Tape
-from llmsim_lab.llm.tape import Finding
+from llmsim_lab.llm.tape import Changes, Finding
 from llmsim_lab.llm.tape import verify as verify_tape
 
 __all__ = ["app"]
@@ -28,13 +28,16 @@ Run = Annotated[int | None, typer.Option(help="The run's number; the latest if n
 
 @app.command("ls")
 def ls(file: File) -> None:
-    """List the runs on a tape."""
+    """List the runs on a tape, with what each changed."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("run", "name", "verb", "from", "turns", "calls", "model", "started", "outcome"):
+    headings = ("run", "name", "verb", "from", "changed", "turns", "calls", "model", "started")
+    for heading in (*headings, "outcome"):
         right = heading in ("run", "turns", "calls")
         table.add_column(heading, overflow="fold", justify="right" if right else "left")
     with Tape(file, read_only=True) as tape:
-        for info in tape.runs():
+        runs = tape.runs()
+        changes = Changes(tape, runs)
+        for info in runs:
             source = "" if info.parent is None else f"run {info.parent}"
             if info.fork_turn is not None:
                 source += f", turn {info.fork_turn}"
@@ -43,6 +46,7 @@ def ls(file: File) -> None:
                 info.name,
                 info.verb,
                 source,
+                "; ".join(changes.of(info.id)),
                 info.turns,
                 info.calls,
                 info.model,
@@ -72,7 +76,7 @@ def show(
 
 @app.command("tree")
 def tree(file: File) -> None:
-    """Show which run came from which."""
+    """Show which run came from which, and what each changed."""
     with Tape(file, read_only=True) as tape:
         say(tape.tree())
 
@@ -83,7 +87,7 @@ def diff(
     a: Annotated[int, typer.Argument(help="A run's number.")],
     b: Annotated[int, typer.Argument(help="Another's.")],
 ) -> None:
-    """Say how two runs differ: in what defines them, in their prompts, in where they led."""
+    """Say how two runs differ: what defines them, their prompts, what was done, where they led."""
     with Tape(file, read_only=True) as tape:
         show_differences(tape, sound_run(tape, a), sound_run(tape, b))
 
@@ -121,6 +125,55 @@ def import_(
     say(f"Imported to {file}: {'runs' if len(runs) > 1 else 'run'} {', '.join(map(str, runs))}")
 
 
+Runs = Annotated[list[int] | None, typer.Option("--run", help="A run's number; may be repeated.")]
+
+
+@app.command("prune")
+def prune(file: File, run: Runs = None) -> None:
+    """Take runs off a tape for good; their numbers are not used again."""
+    if not run:
+        raise ConfigError("say which runs to take off the tape: --run 2 --run 3")
+    with _existing(file) as tape:
+        tape.prune(run)
+    say(f"Taken off {file}: {'runs' if len(run) > 1 else 'run'} {', '.join(map(str, run))}")
+
+
+@app.command("redact")
+def redact(
+    file: File,
+    run: Runs = None,
+    component: Annotated[
+        list[str] | None, typer.Option(help="Only its texts, such as agent; may be repeated.")
+    ] = None,
+    states: Annotated[
+        bool, typer.Option("--states", help="Every text of the states as well, whoever wrote it.")
+    ] = False,
+) -> None:
+    """Put digests in the place of prompts, answers and reasoning, for good; all runs if none named.
+
+    Numbers, names, settings and prompt templates stay. A redacted run is not replayed.
+    """
+    with _existing(file) as tape:
+        tape.redact(run or None, components=component or None, states=states)
+        runs = tape.runs()
+    done = set(run or [info.id for info in runs])
+    named = ", ".join(map(str, sorted(done)))
+    say(f"Redacted on {file}: {'runs' if len(done) > 1 else 'run'} {named}")
+    for info in runs:
+        if info.id not in done and info.parent in done and info.fork_turn is not None:
+            say(
+                f"Run {info.id} has its own copy of turn {info.fork_turn} of run {info.parent}: "
+                f"redact it too with --run {info.id}",
+                style="yellow",
+            )
+
+
+def _existing(file: Path) -> Tape:
+    if not file.is_file():
+        raise TapeError(f"there is no tape at {file}")
+    return Tape(file)
+
+
 @app.command("verify")
 def verify(
     file: File,
@@ -132,6 +185,8 @@ def verify(
         played = 0
         if replay and not findings:
             for info in tape.runs():
+                if info.manifest.get("redacted"):
+                    continue
                 findings += _replayed(tape, info.id)
                 played += 1
         for finding in findings:

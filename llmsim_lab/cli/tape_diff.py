@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -12,7 +11,8 @@ from llmsim_lab.cli.columns import heading, series_of
 from llmsim_lab.cli.output import console, literal, say
 from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import Tape
-from llmsim_lab.llm.tape import RunInfo
+from llmsim_lab.llm.tape import Changes, RunInfo
+from llmsim_lab.llm.tape.changes import flat
 from llmsim_lab.prompts import PromptDiff
 from llmsim_lab.runs.registry import kind_name
 from llmsim_lab.text import clip, number
@@ -34,30 +34,16 @@ def show_differences(tape: Tape, a: RunInfo, b: RunInfo) -> None:
     for line in changed or ["Configuration, model and versions are the same."]:
         say(line)
     _show_prompts(a, b)
+    _show_what_was_done(tape, a, b)
     _show_trajectories(tape, a, b)
 
 
 def _changes(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[str]:
-    before, after = _flat(a), _flat(b)
+    before, after = (flat({name: run.get(name) for name in _PARTS}) for run in (a, b))
     for name in sorted(before.keys() | after.keys()):
         was, now = before.get(name, "(none)"), after.get(name, "(none)")
         if was != now:
             yield f"{name}: {clip(was, 200)} -> {clip(now, 200)}"
-
-
-def _flat(manifest: Mapping[str, Any]) -> dict[str, str]:
-    """Return a manifest's values as JSON, by names such as ``config.llm.temperature``."""
-    values: dict[str, str] = {}
-    todo: list[tuple[str, Any]] = [(name, manifest.get(name)) for name in _PARTS]
-    while todo:
-        name, value = todo.pop()
-        if isinstance(value, dict) and value:
-            todo += [(f"{name}.{key}", item) for key, item in value.items()]
-        elif isinstance(value, list) and any(isinstance(item, dict) for item in value):
-            todo += [(f"{name}.{place}", item) for place, item in enumerate(value)]
-        else:
-            values[name] = json.dumps(value, ensure_ascii=False)
-    return values
 
 
 def _show_prompts(a: RunInfo, b: RunInfo) -> None:
@@ -76,6 +62,16 @@ def _show_prompts(a: RunInfo, b: RunInfo) -> None:
         say("(too long to compare word by word)" if too_long else PromptDiff(was, now))
     if not changed:
         say("The prompts that both have are the same.")
+
+
+def _show_what_was_done(tape: Tape, a: RunInfo, b: RunInfo) -> None:
+    """Print what was done from outside to one of them only, and where a fork changed the state."""
+    changes = Changes(tape)
+    for run, other in ((a, b), (b, a)):
+        for line in changes.outside(run.id, other.id):
+            say(f"From outside, run {run.id} only: {line}")
+        for line in changes.state(run.id) if run.parent == other.id else ():
+            say(f"Run {run.id} began from another {line}")
 
 
 def _show_trajectories(tape: Tape, a: RunInfo, b: RunInfo) -> None:

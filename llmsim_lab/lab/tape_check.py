@@ -35,7 +35,8 @@ class Checked:
 async def check_tape(path: Path, *, on_run: Callable[[int, int], object]) -> Checked:
     """Return what is wrong with a tape, and how many of its runs came out as recorded.
 
-    Where the tape itself is damaged no run is replayed. Experiments on runs are no runs.
+    Where the tape itself is damaged no run is replayed. Experiments on runs are no runs, and a
+    redacted run cannot be replayed.
 
     Args:
         path: the tape.
@@ -54,7 +55,11 @@ async def check_tape(path: Path, *, on_run: Callable[[int, int], object]) -> Che
 def _verified(path: Path) -> tuple[list[Finding], list[int]]:
     with Tape(path, read_only=True) as tape:
         findings = verify(tape)
-        runs = [info.id for info in tape.runs() if info.verb != "experiment"]
+        runs = [
+            info.id
+            for info in tape.runs()
+            if info.verb != "experiment" and not info.manifest.get("redacted")
+        ]
         return findings, [] if findings else runs
 
 

@@ -83,10 +83,15 @@ def replay(
 
     Raises:
         TapeMiss: a call differs from the recorded ones; the message shows how.
-        TapeError: a turn came out differently, or the tape cannot be read.
+        TapeError: a turn came out differently, the run was redacted, or the tape cannot be read.
     """
     tape = _reading(tape)
     info = tape.run(run)
+    if info.manifest.get("redacted"):
+        raise TapeError(
+            f"run {info.id} on {tape.path} was redacted: digests stand where its texts were, so "
+            f"it cannot be replayed; load({str(tape.path)!r}, {info.id}) shows what is left"
+        )
     kind = kind_of_manifest(info.id, info.manifest)
     first = _first_own_turn(tape, info)
     loaded = load_turns(kind, tape, info.id, up_to=first)

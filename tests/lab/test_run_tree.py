@@ -35,8 +35,11 @@ def test_the_tree_shows_forks_below_what_they_came_from() -> None:
     assert tree.face_text().splitlines()[:4] == [
         "RunTree of first_run.tape",
         "1 one nation · run · turns 1 to 8 · done · qwen2.5-coder-1.5b",
-        "├─ 2 one nation · fork at turn 3 · turns 4 to 8 · done · qwen2.5-coder-1.5b",
-        "└─ 3 one nation · fork at turn 3 · turns 4 to 8 · done · qwen2.5-coder-1.5b",
+        "├─ 2 one nation · fork at turn 3 · turn 4: shock supply 4, note oil · turns 4 to 8 · done "
+        "· qwen2.5-coder-1.5b",
+        '└─ 3 one nation · fork at turn 3 · prompt agent_policy: - "an economic policy advisor '
+        'for", "nation." → "central banker who fears inflation above all else." · turns 4 to 8 '
+        "· done · qwen2.5-coder-1.5b",
     ]
     assert "The tape's 3 runs" in tree.tree.value.replace("&#39;", "'")
     assert [number for _, number in tree.run_box.options] == [1, 2, 3]

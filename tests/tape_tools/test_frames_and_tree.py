@@ -113,8 +113,10 @@ def test_the_tree_shows_what_came_from_what(recorded: Path) -> None:
     assert title.endswith("runs.tape': 3 runs>")
     assert lines == [
         "1 economy · run · turns 1 to 3 · done · scripted",
-        "└─ 2 economy · fork at turn 1 · turns 2 to 4 · done · scripted",
-        "   └─ 3 economy · fork at turn 4 · turns 5 to 5 · done · scripted",
+        '└─ 2 economy · fork at turn 1 · prompt agent_policy: "ONE" → "exactly one" · turns 2 to 4 '
+        "· done · scripted",
+        "   └─ 3 economy · fork at turn 4 · turn 5: shock supply 2, note oil · turns 5 to 5 · done "
+        "· scripted",
     ]
 
 

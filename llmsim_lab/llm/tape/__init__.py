@@ -1,5 +1,6 @@
 """Recording runs: the tape, and what writes to it and answers from it."""
 
+from llmsim_lab.llm.tape.changes import Changes
 from llmsim_lab.llm.tape.codec import RecordedCall, RunInfo, Verb
 from llmsim_lab.llm.tape.recorder import LiveRecorder, ReplayRecorder
 from llmsim_lab.llm.tape.tape import Tape
@@ -7,6 +8,7 @@ from llmsim_lab.llm.tape.tree import RunTree
 from llmsim_lab.llm.tape.verify import Finding, verify
 
 __all__ = [
+    "Changes",
     "Finding",
     "LiveRecorder",
     "RecordedCall",

@@ -249,6 +249,32 @@ class TapeFile:
             yield from rows
             last = rows[-1]["id"]
 
+    def compact(self) -> None:
+        """Write the file anew without what was deleted, so that none of it is left in there.
+
+        Raises:
+            TapeError: another program has the tape open.
+        """
+        with self._lock:
+            self._texts.clear()
+            # SQLite builds the new file as a database attached to this one.
+            self._connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 1)
+            try:
+                self._connection.execute("VACUUM")
+                [row] = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            except sqlite3.Error as error:
+                raise TapeError(self._not_compact(error)) from error
+            finally:
+                self._connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+            if row[0]:
+                raise TapeError(self._not_compact("it is open elsewhere"))
+
+    def _not_compact(self, why: object) -> str:
+        return (
+            f"what was taken off the tape {self.path} is gone from it, but the file may still hold "
+            f"its bytes ({why}); close what has it open, then Tape({str(self.path)!r}).compact()"
+        )
+
     def close(self) -> None:
         """Let go of the file; folds the write-ahead log into it if nobody else has it open."""
         with self._lock:

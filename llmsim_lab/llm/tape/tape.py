@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llmsim_lab.errors import TapeError
 from llmsim_lab.llm.tape import frames
+from llmsim_lab.llm.tape.changes import Changes
 from llmsim_lab.llm.tape.codec import (
     RecordedCall,
     RunInfo,
@@ -24,6 +25,7 @@ from llmsim_lab.llm.tape.file import COLUMNS, TapeFile
 from llmsim_lab.llm.tape.ledger import Ledger
 from llmsim_lab.llm.tape.transfer import import_runs
 from llmsim_lab.llm.tape.tree import RunTree
+from llmsim_lab.llm.tape.trim import prune, redact
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -180,8 +182,14 @@ class Tape(TapeFile):
         return frames.compare(self, run_a, run_b)
 
     def tree(self) -> RunTree:
-        """Return the runs with their forks and reruns below them; shows itself in a notebook."""
-        return RunTree(self.runs(), title=str(self))
+        """Return the runs with their forks and reruns below them; shows itself in a notebook.
+
+        Each says what it changed: the prompt's words, what was done from outside, the state, the
+        settings, the model; a run that came from no other says in what settings it differs from
+        those of its name.
+        """
+        runs = self.runs()
+        return RunTree(runs, title=str(self), changes=Changes(self, runs).of)
 
     def export(self, path: str | Path, *, run: int | None = None) -> list[Path]:
         """Write the runs to files for other programs, by what the path's name ends in.
@@ -294,6 +302,48 @@ class Tape(TapeFile):
             TapeError: the file cannot be read or is no whole export; the line is named.
         """
         return import_runs(Path(source), self)
+
+    def prune(self, runs: Iterable[int]) -> None:
+        """Take runs off the tape for good, with their calls and turns, and shrink the file.
+
+        The other runs stay as they are, and no run gets a number that one of these had.
+
+        Args:
+            runs: their numbers; forks and reruns of one have to be named as well.
+
+        Raises:
+            TapeError: a run that stays came from one of these, somebody writes to one of them, or
+                there is no such run; nothing was changed.
+        """
+        prune(self, runs)
+
+    def redact(
+        self,
+        runs: Iterable[int] | None = None,
+        *,
+        components: Collection[str] | None = None,
+        states: bool = False,
+    ) -> None:
+        """Put digests, ``redacted:sha256:…``, in the place of texts, for good.
+
+        Gone are the messages, answers (of JSON the texts in it), thoughts, tools' arguments and
+        faults of calls; the reasoning and prompts of chains; and what of them stands in the turns'
+        states and actions. Names, numbers, the configuration, prompt templates and what was done
+        from outside stay. A redacted run can be loaded and looked at, and is not replayed; its
+        manifest says how it was redacted. A fork has a copy of its own of the turn that it starts
+        from: name it as well.
+
+        Args:
+            runs: their numbers; all if not given.
+            components: only texts of these, such as ``("agent",)``; all if not given.
+            states: whether to take every text with a space in it out of the states, whoever wrote
+                it.
+
+        Raises:
+            TapeError: there is no such run or component, or somebody writes to one of the runs;
+                nothing was changed.
+        """
+        redact(self, runs, components=components, states=states)
 
 
 def _record_of(row: sqlite3.Row) -> dict[str, Any]:

@@ -1,0 +1,126 @@
+"""Trees, lists and differences say what each run changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import make_client, make_config, make_simulation, make_state
+from tape_tools_kit import HOSTILE, spoil
+
+from llmsim_lab.llm import Tape
+from llmsim_lab.llm.tape import Changes
+from llmsim_lab.simulation import Simulation, fork, load, rerun
+
+
+@pytest.fixture
+def tape(tmp_path: Path) -> Any:
+    with Tape(tmp_path / "x.tape") as tape:
+        made = make_simulation()
+        Simulation(made.config, llm_client=made.llm_client, tape=tape).run(2)
+        yield tape
+
+
+def changes(tape: Tape, run: int) -> list[str]:
+    return Changes(tape).of(run)
+
+
+def test_two_forks_are_told_apart_by_what_was_done_to_them(tape: Tape) -> None:
+    fork(
+        tape, 1, turn=1, llm_client=make_client(), intervene=[{"turn": 1, "set": {"inflation": 9}}]
+    )
+    fork(
+        tape, 1, turn=1, llm_client=make_client(), intervene=[{"turn": 2, "shock": {"demand": -1}}]
+    )
+    assert changes(tape, 1) == []
+    assert changes(tape, 2) == ["turn 1: set inflation 9"]
+    assert changes(tape, 3) == ["turn 2: shock demand -1"]
+
+
+def test_what_was_done_after_the_fork_counts_and_what_is_shared_does_not(tape: Tape) -> None:
+    first = fork(
+        tape, 1, turn=1, llm_client=make_client(), intervene=[{"turn": 2, "set": {"inflation": 5}}]
+    )
+    first.run(2)
+    second = first.fork(3)
+    second.intervene(4, set={"inflation": 1})
+    second.run(1)
+    assert changes(tape, 3) == ["turn 4: set inflation 1"]
+    third = second.fork(1)
+    assert changes(tape, third.run_id or 0) == ["without turn 2: set inflation 5"]
+
+
+def test_another_state_is_named_by_its_values(tape: Tape) -> None:
+    fork(tape, 1, turn=1, llm_client=make_client(), state=make_state(inflation=9.5).global_state)
+    [change] = changes(tape, 2)
+    assert change.startswith("state: global_state.interest_rate 4.5 → 4, ")
+    assert "global_state.inflation 2 → 9.5" in change
+
+
+def test_an_edited_prompt_is_named_by_its_words_and_by_the_part_that_has_it_alone(
+    tape: Tape,
+) -> None:
+    run = fork(tape, 1, turn=1, llm_client=make_client())
+    prompt = run.agents[0].prompt  # type: ignore[attr-defined]
+    fork(tape, 1, turn=1, llm_client=make_client(), prompt=prompt.replace(" ONE", ""))
+    assert changes(tape, 3) == ['prompt agent_policy: - "ONE"']
+
+
+def test_another_model_and_other_settings_are_named(tape: Tape) -> None:
+    client = make_client(model="other", temperature=0.25, timeout_s=7)
+    first = Tape(tape.path)
+    made = make_simulation()
+    run = Simulation(made.config, llm_client=client, tape=first)
+    run.run(1)
+    assert changes(tape, 2) == ['llm.model "other"', "llm.temperature 0.25"]
+    load(tape, 1).fork(llm_client=client).run(1)
+    assert changes(tape, 3) == ['llm.model "auto" → "other"', "llm.temperature 0.7 → 0.25"]
+
+
+def test_seeds_are_named_where_runs_differ_in_them(tmp_path: Path) -> None:
+    with Tape(tmp_path / "seeds.tape") as tape:
+        for seed in (1, 2, 3):
+            shock = [{"turn": 2, "shock": {"supply": 2}}] if seed == 3 else []
+            Simulation(make_config(seed=seed, interventions=shock), tape=tape).run(1)
+        rerun(tape, 1)
+        assert [changes(tape, run) for run in (1, 2, 3, 4)] == [
+            ["seed 1"],
+            ["seed 2"],
+            ["seed 3", "turn 2: shock supply 2"],
+            [],
+        ]
+
+
+def test_a_strangers_words_are_printable_and_short(tape: Tape) -> None:
+    note = HOSTILE * 50
+    fork(
+        tape,
+        1,
+        turn=1,
+        llm_client=make_client(),
+        intervene=[{"turn": 1, "set": {"inflation": 9}, "note": note}],
+    )
+    [change] = changes(tape, 2)
+    assert change.isprintable()
+    assert len(change) <= 160
+    assert "<b>" not in tape.tree()._repr_html_()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE turns SET record = '7'",
+        "UPDATE turns SET record = '{'",
+        "UPDATE turns SET record = json_set(record, '$.interventions', 7, '$.state', 8)",
+        "UPDATE turns SET record = json_set(record, '$.planned', json('[7, [], {}]'))",
+        """UPDATE runs SET manifest = '{"config": 3, "llm": [], "prompts": 7, "model": "x"}'""",
+        """UPDATE runs SET manifest = '{"prompts": {"a": 7, "b": {"text": 3}}, "config": {}}'
+           WHERE id = 2""",
+        "UPDATE runs SET parent = 2, fork_turn = 99 WHERE id = 1",
+    ],
+)
+def test_a_damaged_tape_still_has_a_tree(tape: Tape, statement: str) -> None:
+    fork(tape, 1, turn=1, llm_client=make_client()).close()
+    spoil(tape.path, statement)
+    assert len(tape.tree().lines) == 3

@@ -13,8 +13,10 @@ from builders import make_client, make_config
 from tape_kit import asked, bytes_in, hash_client, make_recorded
 
 from llmsim_lab.agents import EconLLMAgent
+from llmsim_lab.calls import Attempt, CallSite, ChatRequest, Message
 from llmsim_lab.errors import TapeError, TapeMiss
 from llmsim_lab.llm import LLMClient, Tape
+from llmsim_lab.llm.tape.nearest import explain_miss
 from llmsim_lab.models import Action, GlobalState, SimulationState
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.simulation import Simulation
@@ -204,3 +206,17 @@ def test_an_answer_put_in_another_calls_place_is_found_out(tmp_path: Path) -> No
             connection.execute("UPDATE calls SET messages = ? WHERE id = ?", (text, two))
     with pytest.raises(TapeError, match=f"call {two} on the tape is damaged: it is not the one"):
         replay(tmp_path / "x.tape")
+
+
+def test_the_nearest_call_is_one_of_the_same_agent() -> None:
+    def of(agent: str, prompt: str) -> ChatRequest:
+        site = CallSite(component="agent", agent=agent, turn=1)
+        return ChatRequest(model="m", messages=(Message("user", prompt),), site=site)
+
+    recorded = [
+        Attempt(request=of(agent, prompt), reply=None, seconds=0)
+        for agent, prompt in (("Borduria", "Prices rise fast."), ("Aland", "All is calm now."))
+    ]
+    told = explain_miss(of("Aland", "Prices rise slowly."), recorded, run=1)
+    assert "the place differs" not in told
+    assert "calm" in told

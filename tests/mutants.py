@@ -56,7 +56,9 @@ OF_ALL_CLASSES = (  # it looks at classes that are there already, so it runs non
 )
 
 EQUIVALENT = {
+    "5077228d": "economy/macro.py, _MAX_GROWTH: only keeps exp from an overflow, far beyond it",
     "5fb95117": "lab/reasoning.py, chain_html: the one caller passes it",
+    "8367d123": "economy/rules.py, slots: frozen raises already; slots save memory",
     "84816d41": "economy/macro.py, _check: no level is off by the tolerance to the last bit",
     "02e5ccda": "run_recorder.py, restart_turn: what is asked again replaces what was pending",
     "8e11ef52": "tape/file.py, in_batches: rows in a batch; the same rows come back",
@@ -326,6 +328,7 @@ def record(folders: list[str]) -> None:
         cov = ["--cov=llmsim_lab", f"--cov-config={rc}", "--cov-context=test", "--cov-append"]
         for folder, files in stale.items():
             typer.echo(f"{folder}: {len(files)} test files")
+            times.unlink(missing_ok=True)
             run_pytest(
                 copied,
                 *("-p", "mutants", "--cov-report=", *cov, *files),

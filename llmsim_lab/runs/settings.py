@@ -112,7 +112,13 @@ class RunIntervention(Settings):
         return whole_number("turn", turn)  # numpy's too, as frames have them; True is none
 
     def __str__(self) -> str:
-        done = [f"{name}={value}" for name, value in self if name != "turn" and value]
+        # A value of 0 is something done; what is as it is by default is not.
+        fields = type(self).model_fields
+        done = [
+            f"{name}={value}"
+            for name, value in self
+            if name != "turn" and value != fields[name].get_default(call_default_factory=True)
+        ]
         return f"turn {self.turn}: {clip(', '.join(done), 200)}"
 
 

@@ -382,7 +382,8 @@ def test_the_plan_is_an_estimate_from_the_runs_own_calls_and_says_so() -> None:
     mean = sum(c.call.seconds for c in simulation.chains if c.call) / 9
     assert plan.seconds == pytest.approx(36 * mean)
     assert "An estimate: the mean of this run's 9 recorded calls (opinions)" in str(plan)
-    assert "in memory only: the run is on no tape" in str(plan)
+    assert "in memory only: the run is on no tape" in plan.storage
+    assert str(plan).endswith(f"(opinions), retries extra. {plan.storage}")
 
 
 def test_without_recorded_calls_the_plan_gives_no_time() -> None:

@@ -12,7 +12,14 @@ from builders import make_config, make_simulation, policy, verdict
 
 from llmsim_lab.lab import TurnStepper
 from llmsim_lab.lab.turn_facts import change_text, facts_of, value_text
-from llmsim_lab.lab.turn_view import cost_text, state_html, turn_html, turn_name, turn_text
+from llmsim_lab.lab.turn_view import (
+    cost_text,
+    decisions_html,
+    state_html,
+    turn_html,
+    turn_name,
+    turn_text,
+)
 from llmsim_lab.models import AgentState
 from llmsim_lab.simulation import Simulation
 
@@ -147,3 +154,9 @@ async def test_who_only_thought_is_quoted_in_the_text() -> None:
     await simulation.step()
     thinker = turn({}, chains=simulation.turns[1].chains)
     assert turn_text(Bare(), thinker, None).endswith("Aland: Aland sees turn 1.")  # type: ignore[arg-type]
+
+
+async def test_a_turns_decisions_stand_in_one_table() -> None:
+    simulation = make_simulation(names=("Aland",))
+    await simulation.step()
+    assert decisions_html(simulation.turns[1]).count(">Decisions</caption>") == 1

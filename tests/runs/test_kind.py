@@ -23,7 +23,7 @@ from llmsim_lab.runs import RunConfig, RunTurn, SimulationLike, TurnBase, TurnLi
 from llmsim_lab.runs.codec import changed_values, own_fields
 from llmsim_lab.runs.kind import Kind
 from llmsim_lab.runs.manifest import check_manifest
-from llmsim_lab.runs.parts import belongs_to, copied
+from llmsim_lab.runs.parts import belongs_to, check_used, copied
 from llmsim_lab.simulation import Simulation, Turn
 
 
@@ -173,3 +173,11 @@ def test_prompts_outside_of_parts_reach_a_fork_through_the_constructor() -> None
     new = made.fork(prompt=edited)
     assert new.got == {"adder:Ann": edited}
     assert new.adders[0].prompt == edited
+
+
+def test_prompts_that_no_part_uses_are_named_with_those_there_are() -> None:
+    with pytest.raises(ConfigError) as caught:
+        check_used({"b", "a"}, ["y", "x", "y"])
+    assert str(caught.value) == (
+        "no part of the run uses a prompt named a, b; its prompts are: x, y"
+    )

@@ -423,7 +423,7 @@ def tape(path: Path) -> Iterator[Tape]:
 def test_the_tape_knows_the_runs_and_their_forks(tape: Tape) -> None:
     assert tape.tree().lines[1:] == (
         "1 counter · run · turn 2: value 100 · turns 1 to 3 · done · scripted",
-        "└─ 2 counter · fork at turn 1 · turns 2 to 3 · done · scripted",
+        "└─ 2 counter · fork at turn 1 · turn 2: value 0 · turns 2 to 3 · done · scripted",
     )
 
 

@@ -13,7 +13,7 @@ from builders import make_client, make_config
 from tape_kit import asked, bytes_in, hash_client, make_recorded
 
 from llmsim_lab.agents import EconLLMAgent
-from llmsim_lab.calls import Attempt, ChatRequest, Message
+from llmsim_lab.calls import Attempt, CallSite, ChatRequest, Message
 from llmsim_lab.errors import TapeError, TapeMiss
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.llm.tape.ledger import Ledger
@@ -232,3 +232,17 @@ def test_a_replay_compares_the_rows_of_the_frame_too(tmp_path: Path) -> None:
         Ledger(1).replace_turn(connection, 1, json.dumps(record), json.dumps(row))
     with pytest.raises(TapeError, match=r"in its row of the frame, inflation was 99\.0 and is "):
         replay(tmp_path / "x.tape")
+
+
+def test_the_nearest_call_is_one_of_the_same_agent() -> None:
+    def of(agent: str, prompt: str) -> ChatRequest:
+        site = CallSite(component="agent", agent=agent, turn=1)
+        return ChatRequest(model="m", messages=(Message("user", prompt),), site=site)
+
+    recorded = [
+        Attempt(request=of(agent, prompt), reply=None, seconds=0)
+        for agent, prompt in (("Borduria", "Prices rise fast."), ("Aland", "All is calm now."))
+    ]
+    told = explain_miss(of("Aland", "Prices rise slowly."), recorded, run=1)
+    assert "the place differs" not in told
+    assert "calm" in told

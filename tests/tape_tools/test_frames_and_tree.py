@@ -141,6 +141,7 @@ def test_the_tree_in_a_notebook_is_escaped(tmp_path: Path) -> None:
     assert repr(tree) == str(tree)
     assert all(line.isprintable() for line in tree.lines)
     html = tree._repr_html_()
+    assert (html[:5], html[-6:]) == ("<pre>", "</pre>")
     assert "[2Jnote [bold]&lt;b&gt;&amp;" in html
     assert "<b>" not in html
 

@@ -253,7 +253,10 @@ def test_a_file_cut_off_is_refused(exported: Path, tmp_path: Path) -> None:
 
 def test_an_empty_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "nothing.jsonl").touch()
-    with Tape(tmp_path / "new.tape") as tape, pytest.raises(TapeError, match="the file is empty"):
+    with (
+        Tape(tmp_path / "new.tape") as tape,
+        pytest.raises(TapeError, match="line 0: the file is empty; nothing"),
+    ):
         tape.import_jsonl(tmp_path / "nothing.jsonl")
 
 

@@ -290,7 +290,7 @@ def _words(intervention: Any) -> str:
     values = _mapping(intervention)
     said = []
     for name, value in values.items():
-        if name == "turn" or value in (None, "", [], {}, False):
+        if name == "turn" or value is None or value is False or value in ("", [], {}):
             continue
         its = value.items() if isinstance(value, dict) else [("", value)]
         said += [" ".join(filter(None, (name, key, _plain(item)))) for key, item in its]

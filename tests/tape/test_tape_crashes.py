@@ -51,10 +51,8 @@ def assert_same(run: Simulation, reference: Simulation) -> None:
     assert content(run) == content(reference)
     for frame in ("to_frame", "decisions"):
         pd.testing.assert_frame_equal(
-            *(
-                getattr(one, frame)().drop(columns=["seconds", "run"], errors="ignore")
-                for one in (run, reference)
-            ),
+            getattr(run, frame)().drop(columns=["seconds", "run"], errors="ignore"),
+            getattr(reference, frame)().drop(columns=["seconds", "run"], errors="ignore"),
             check_exact=True,
         )
 

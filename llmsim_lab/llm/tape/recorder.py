@@ -243,7 +243,8 @@ class LiveRecorder:
 
     def _write(self, answers: Sequence[_Answer]) -> Sequence[int]:
         with self._booking() as connection:
-            return self._ledger.add_calls(connection, self._rows(connection, answers))
+            numbers = self._ledger.add_calls(connection, self._rows(connection, answers))
+        return numbers
 
     @contextmanager
     def _booking(self) -> Iterator[sqlite3.Connection]:

@@ -56,6 +56,26 @@ def test_a_collector_that_is_off_or_rarer_is_left_alone(own: tuple[int, int, int
     assert gc.get_threshold() == own
 
 
+def test_a_collector_that_is_switched_off_stays_so_and_idle() -> None:
+    gc.disable()
+    try:
+        made = gc.get_stats()[0]["collections"]
+        with rare_collections():
+            assert gc.get_threshold() == (700, 10, 10)
+        assert gc.get_stats()[0]["collections"] == made
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+def test_what_a_turn_made_does_not_call_for_a_collection_after_it() -> None:
+    with rare_collections():
+        kept = [[number] for number in range(2_000)]
+        assert gc.get_count()[0] > 700
+    assert gc.get_count()[0] < 700
+    assert len(kept) == 2_000
+
+
 def test_what_is_set_inside_stays() -> None:
     with rare_collections():
         gc.set_threshold(123, 4, 5)

@@ -243,8 +243,7 @@ class LiveRecorder:
 
     def _write(self, answers: Sequence[_Answer]) -> Sequence[int]:
         with self._booking() as connection:
-            numbers = self._ledger.add_calls(connection, self._rows(connection, answers))
-        return numbers
+            return self._ledger.add_calls(connection, self._rows(connection, answers))
 
     @contextmanager
     def _booking(self) -> Iterator[sqlite3.Connection]:

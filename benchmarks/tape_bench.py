@@ -2,7 +2,8 @@
 
 ``python benchmarks/tape_bench.py --out tape_bench.json`` plays the same run with and without a
 tape in turn, on a model that answers at the event loop's next turn, and takes medians. CPU is this
-process's own time; opening and replay are wall time, since a reader waits for them.
+process's own time, also of replay and loading; opening is wall time, since a reader waits for it.
+A bare loop of gather and pydantic, timed in between, makes the ratios hold on any machine.
 """
 
 from __future__ import annotations
@@ -21,13 +22,17 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-from workloads import CALLS_PER_AGENT_TURN, StubBackend, make_simulation
+from workloads import CALLS_PER_AGENT_TURN, IN_FLIGHT, StubBackend, make_simulation, time_bare
 
+from llmsim_lab.engines import Engine
 from llmsim_lab.llm import Tape
+from llmsim_lab.models import Action, SimulationState
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.simulation.verbs import load, replay
 
 __all__ = ["FULL", "QUICK", "Plan", "main", "measure"]
+
+_MODEL_DELAY_S = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +69,7 @@ def measure(plan: Plan) -> dict[str, Any]:
             },
             "size": {"agents": plan.agents, "turns": plan.turns, "large_calls": plan.large},
             "recording": measure_recording(plan, path),
+            "waiting": measure_waiting(plan, Path(folder) / "waiting.tape"),
             "tape": measure_size(path),
             "replay": measure_replay(plan, path),
             "opening": measure_opening(plan, path),
@@ -78,7 +84,9 @@ def measure_recording(plan: Plan, path: Path) -> dict[str, float]:
     """
     bare: list[list[float]] = []
     taped: list[list[float]] = []
+    loop: list[float] = []
     for _ in range(plan.repeats):
+        loop.append(asyncio.run(time_bare(plan.agents * CALLS_PER_AGENT_TURN)))
         bare.append(asyncio.run(_times(plan, None)))
         path.unlink(missing_ok=True)
         with Tape(path) as tape:
@@ -87,7 +95,15 @@ def measure_recording(plan: Plan, path: Path) -> dict[str, float]:
     without, recorded = (median(median(run) for run in runs) for runs in (bare, taped))
     means = [median(mean(run) for run in runs) for runs in (bare, taped)]
     best = [min(min(run) for run in runs) for runs in (bare, taped)]
+    width = max(1, (plan.turns - 1) // 5)
     return {
+        "us_per_call_bare_loop": round(median(loop), 2),
+        "ratio_to_bare_loop_without": round(without * per_call / median(loop), 2),
+        "ratio_to_bare_loop_recorded": round(recorded * per_call / median(loop), 2),
+        "slowest_turn_to_median": round(median(max(run) / median(run) for run in taped), 2),
+        "late_turns_to_early_ones": round(
+            median(median(run[-width:]) / median(run[:width]) for run in taped), 3
+        ),
         "us_per_call_without": round(without * per_call, 2),
         "us_per_call_recorded": round(recorded * per_call, 2),
         "us_per_call_added": round((recorded - without) * per_call, 2),
@@ -115,6 +131,43 @@ def _simulation(agents: int, tape: Tape | None) -> Simulation:
     return Simulation(plain.config, llm_client=plain.llm_client, tape=tape)
 
 
+def measure_waiting(plan: Plan, path: Path) -> dict[str, float]:
+    """Measure CPU per recorded call of agents and validators where each answer takes 20 ms."""
+
+    async def asked(tape: Tape | None) -> float:
+        backend = StubBackend(_MODEL_DELAY_S)
+        plain = make_simulation(plan.agents, backend)
+        config = plain.config.model_copy(update={"turns": 1})
+        simulation = Simulation(config, llm_client=plain.llm_client, tape=tape, engine=_NoEngine())
+        await simulation.step()
+        began = time.process_time()
+        await simulation.step()
+        return (time.process_time() - began) / plan.agents / 2 * 1e6
+
+    without, recorded = list[float](), list[float]()
+    for _ in range(plan.repeats):
+        without.append(asyncio.run(asked(None)))
+        path.unlink(missing_ok=True)
+        with Tape(path) as tape:
+            recorded.append(asyncio.run(asked(tape)))
+    return {
+        "model_delay_s": _MODEL_DELAY_S,
+        "in_flight": IN_FLIGHT,
+        "us_per_call_without": round(median(without), 2),
+        "us_per_call_recorded": round(median(recorded), 2),
+    }
+
+
+class _NoEngine(Engine):
+    """An engine that applies nothing: with a model it would ask one call after another."""
+
+    async def run_turn(self, actions: Sequence[Action]) -> SimulationState:
+        """Return the next state, which is this one."""
+        del actions
+        state = self.current_state
+        return state.model_copy(update={"turn": state.turn + 1, "reasoning_chains": ()})
+
+
 def measure_size(path: Path) -> dict[str, float]:
     """Measure the file's bytes per call, and what the same calls' texts would be, written out."""
     with Tape(path, read_only=True) as tape:
@@ -134,12 +187,12 @@ def measure_size(path: Path) -> dict[str, float]:
 
 
 def measure_replay(plan: Plan, path: Path) -> dict[str, float]:
-    """Measure how fast a run is replayed, and loaded without being played; wall time."""
+    """Measure how fast a run is replayed, and loaded without being played; CPU time."""
     figures = {}
     for name, verb in (("replay", replay), ("load", load)):
-        began = time.perf_counter()
+        began = time.process_time()
         turns = len(verb(path).turns) - 1
-        seconds = time.perf_counter() - began
+        seconds = time.process_time() - began
         figures[f"{name}_turns_per_s"] = round(turns / seconds, 1)
         figures[f"{name}_us_per_call"] = round(
             seconds / turns / plan.agents / CALLS_PER_AGENT_TURN * 1e6, 1

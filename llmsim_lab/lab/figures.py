@@ -6,12 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from llmsim_lab.lab.charts.drawing import Drawing
-from llmsim_lab.lab.charts.faces import alt_text
-from llmsim_lab.lab.charts.scene import Choice, compose
-from llmsim_lab.lab.charts.tracks import read_runs
-from llmsim_lab.simulation.frames import SERIES
-
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
@@ -43,6 +37,13 @@ def rate_figure(
     Raises:
         ConfigError: there is no run, a frame is none of a run's, or ``rule_of`` is none of them.
     """
+    # Here, since whoever imports the package comes by, and few of them draw.
+    from llmsim_lab.lab.charts.drawing import Drawing
+    from llmsim_lab.lab.charts.faces import alt_text
+    from llmsim_lab.lab.charts.scene import Choice, compose
+    from llmsim_lab.lab.charts.tracks import read_runs
+    from llmsim_lab.simulation.frames import SERIES
+
     known = {series.column: series for series in SERIES}
     choice = Choice(
         title=title,

@@ -238,7 +238,8 @@ class Run(History[StateT, TurnT, ConfigT, InterventionT]):
         self._stepping = True
         try:
             async with progress_line("turn", number=self.turn + 1, last=None, shown=progress):
-                turn = await self._step()
+                with rare_collections():
+                    turn = await self._step()
         except BaseException as error:
             self._recount()
             if self._taping is not None:
@@ -269,7 +270,6 @@ class Run(History[StateT, TurnT, ConfigT, InterventionT]):
         log = CallLog(self.config.name, before.number + 1)
         recorder = self._taping.recorder if self._taping else None
         with ExitStack() as playing, recording(recorder, log):
-            playing.enter_context(rare_collections())
             for client in self._clients():
                 playing.enter_context(client.playing(log))
             turn = await self._play(before, planned)

@@ -22,13 +22,14 @@ _held = threading.Lock()
 
 @contextmanager
 def rare_collections() -> Iterator[None]:
-    """Have garbage collected less often inside; the thresholds are then what they were.
+    """Have garbage collected less often inside, and once at the end, of the young objects only.
 
-    Where another turn holds them already, where they are higher, or where there is no collection,
-    this does nothing. What is set by others meanwhile stays.
+    The thresholds are then what they were. Where another turn holds them already, where they are
+    higher, or where there is no collection, this does nothing. What others set meanwhile stays.
     """
     before = gc.get_threshold()
-    if not 0 < before[0] < _RARELY[0] or not _held.acquire(blocking=False):
+    usual = gc.isenabled() and 0 < before[0] < _RARELY[0]
+    if not usual or not _held.acquire(blocking=False):
         yield
         return
     gc.set_threshold(*_RARELY)
@@ -36,5 +37,7 @@ def rare_collections() -> Iterator[None]:
         yield
     finally:
         if gc.get_threshold() == _RARELY:
+            # Else all that the turn made would be due at once, and now and then a full pass.
+            gc.collect(0)
             gc.set_threshold(*before)
         _held.release()

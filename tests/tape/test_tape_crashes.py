@@ -134,6 +134,56 @@ def test_a_killed_run_replays(killed: Path) -> None:
     assert replayed.turns == load(killed / "killed.tape").turns
 
 
+# --- killed at each boundary of a commit --------------------------------------------------------
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("boundary", "caught"),
+    [
+        ("before BEGIN", "an answer"),
+        ("before COMMIT", "an answer"),
+        ("after COMMIT", "a kept answer"),
+        ("before COMMIT of the turn", "a turn"),
+        ("after COMMIT of the turn", "a kept turn"),
+    ],
+)
+def test_a_run_killed_at_a_boundary_of_a_commit_has_what_it_handed_on(
+    tmp_path: Path, boundary: str, caught: str
+) -> None:
+    import killed_at_commit
+
+    path, log = tmp_path / "x.tape", tmp_path / "log"
+    script = [sys.executable, "-W", "error", HERE / "killed_at_commit.py", path, log, boundary]
+    done = subprocess.run(
+        script,
+        check=False,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (TESTS, HERE)))},
+    )
+    assert done.returncode == killed_at_commit.KILLED
+    paid = Path(f"{log}.paid").read_text().split()
+    handed_on = Path(f"{log}.handed_on").read_text().split()
+    with Tape(path, read_only=True) as tape:
+        assert verify(tape) == []
+        kept = [identity(call.attempt.request) for call in tape.calls(1, forgotten=True)]
+        whole = tape.run(1).turns
+    assert len(kept) == len(set(kept))
+    assert set(handed_on) <= set(kept) <= set(paid)
+    assert whole == (2 if caught == "a kept turn" else 1)
+    assert bool(set(paid) - set(kept)) == (caught == "an answer")
+    assert bool(set(kept) - set(handed_on)) == (caught == "a kept answer")
+
+    backend = HashBackend(faulty=True)
+    resumed = resume(path, llm_client=hash_client(backend))
+    resumed.run(killed_at_commit.TURNS - resumed.turn)
+    again = {identity(request) for request in backend.requests} & set(paid)
+    assert again == set(paid) - set(kept)
+    assert_same(resumed, uninterrupted(killed_at_commit.TURNS))
+    assert resumed.tape is not None
+    assert verify(resumed.tape) == []
+
+
 # --- stopped from inside -----------------------------------------------------------------------
 
 

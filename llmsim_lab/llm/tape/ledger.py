@@ -104,6 +104,7 @@ class Ledger:
         count = connection.execute("SELECT value FROM meta WHERE key = 'runs'").fetchone()[0]
         # Numbers are never used again, so that a run that was pruned stays missing.
         ledger = cls(int(count) + 1)
+        ledger._place = 0
         row = {"id": ledger.run, "writer": None, **values}
         row["seal"] = seal([row[column] for column in SEALED["runs"]])
         _insert(connection, "runs", [[row[column] for column in COLUMNS["runs"]]])
@@ -236,6 +237,10 @@ class Ledger:
 
 
 def _insert(connection: sqlite3.Connection, table: str, rows: Sequence[Sequence[Any]]) -> None:
-    columns = COLUMNS[table]
-    marks = ", ".join("?" * len(columns))
-    connection.executemany(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})", rows)
+    connection.executemany(_INSERT[table], rows)
+
+
+_INSERT = {
+    table: f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
+    for table, columns in COLUMNS.items()
+}

@@ -42,6 +42,12 @@ class Tape(TapeFile):
 
     Several processes may read it while one writes; each run has one writer at a time.
 
+    Every commit (of an answer, of answers that come together, of a turn) is whole or not there, and
+    an answer is handed on only after its commit: whatever happens to the process, nothing handed on
+    is lost. When the computer itself fails, by a power cut, the latest commits may be missing, all
+    after some point in time; never is the file inconsistent (``synchronous = NORMAL`` in a
+    write-ahead log). ``resume`` then asks for those answers again.
+
     Args:
         path: the file; made if it is not there, unless ``read_only``.
         read_only: for looking and replaying only; works on a disk that cannot be written to.

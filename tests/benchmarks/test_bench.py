@@ -82,5 +82,5 @@ def test_the_table_shows_each_size_beside_its_target(run: tuple[dict[str, Any], 
     _, printed = run
     for size in SIZES:
         assert f"CPU per model call, {size} agents x turns" in printed
-    assert "< 60 µs" in printed
+    assert "< 40 µs" in printed
     assert "bench.json" in printed

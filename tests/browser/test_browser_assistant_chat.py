@@ -158,6 +158,7 @@ def test_the_keyboard_alone_reaches_everything(notebook: Notebook) -> None:
     tab_to(button("Send"))
     press("Space")
     notebook.says(WIDGET, "The assistant waits for a yes or a no.")
+    expect(button("Yes")).to_be_enabled()  # until then what is shown may be shown anew
     tab_to(notebook.output(WIDGET).locator("summary"), key="Shift+Tab")
     press("Space")  # JupyterLab takes Enter for itself
     expect(notebook.output(WIDGET).locator("details")).to_have_attribute("open", "")

@@ -100,7 +100,10 @@ NO_TAPES: dict[str, tuple[Callable[[Path], object], str]] = {
     "zeros": (lambda path: path.write_bytes(bytes(8192)), "it is not an SQLite file"),
     "another program's database": (_other_database, "SQLite file of another program"),
     "newer": (_newer_tape, "format 3; this version of llmsim_lab reads format 2: install a newer"),
-    "first format": (_first_format, "has format 1, from llmsim_lab 0.1.*record the run anew"),
+    "first format": (
+        _first_format,
+        "has format 1, which is not read any more.*record the run anew",
+    ),
     "format without a number": (_unnamed_format, "names no format; it is damaged"),
     "folder": (lambda path: path.mkdir(), "cannot read the tape"),
     "cut in the header": (_cut(60), "SQLite file of another program"),

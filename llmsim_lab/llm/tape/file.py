@@ -426,8 +426,8 @@ def _check_schema(connection: sqlite3.Connection, path: Path) -> None:
         )
     if version == 1:
         raise TapeError(
-            f"the tape {path} has format 1, from llmsim_lab 0.1; this version reads format "
-            f"{FORMAT_VERSION}: record the run anew, or look at it with version 0.1"
+            f"the tape {path} has format 1, which is not read any more; this version of llmsim_lab "
+            f"reads format {FORMAT_VERSION}: record the run anew"
         )
     if there == _schema():
         raise TapeError(f"the tape {path} names no format; it is damaged")

@@ -59,7 +59,7 @@ def test_every_widget_is_seen_once_while_it_lives_and_read_when_the_file_is_reop
     notebook.screenshot("reopened_dark")
     lab.theme("JupyterLab Light")
     assert lab.foreign == []
-    # What JupyterLab does not show any more it still reports to the console, once or twice a widget.
+    # What JupyterLab does not show any more it still reports to the console, each once or twice.
     assert [text for text in lab.complaints if "widget model not found" not in text] == []
     lab.complaints.clear()
 

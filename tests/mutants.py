@@ -276,7 +276,7 @@ def run_pytest(folder: Path, *args: str, timeout_s: float | None = None, **env: 
 def _pytest(folder: Path, args: tuple[str, ...], env: dict[str, str]) -> None:
     os.setsid()
     os.chdir(folder)
-    for stream in () if "DEBUG" in os.environ else (1, 2):
+    for stream in (1, 2):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
     paths = [str(folder), str(folder / "tests")]
     os.environ.update(env, PYTHONPATH=os.pathsep.join(paths))

@@ -42,7 +42,7 @@ RECORD, KILLED = KEPT / "record.json", KEPT / "killed.txt"
 PACKAGES = ("economy", "tape", "experiments", "assistant", "llm", "lab", "runs", "others")
 LEFT_OUT = {"structure", "browser", "benchmarks"}  # they read the code, or run it elsewhere
 PYTEST = (
-    *("-q", "-p", "no:cacheprovider", "-m", "not embedded and not slow"),
+    *("-q", "-p", "no:cacheprovider", "-m", "not embedded and not process"),
     *("-W", "ignore::pytest.PytestAssertRewriteWarning"),  # for what FORKS imports before
 )
 
@@ -329,12 +329,14 @@ def record(folders: list[str]) -> None:
         for folder, files in stale.items():
             typer.echo(f"{folder}: {len(files)} test files")
             times.unlink(missing_ok=True)
-            run_pytest(
+            code = run_pytest(
                 copied,
                 *("-p", "mutants", "--cov-report=", *cov, *files),
                 COVERAGE_FILE=str(KEPT / f".coverage-{'-'.join(folder.parts)}"),
                 MUTANTS_SECONDS=str(times),
             )
+            if code not in (0, 1, 5):  # 1: a test failed, 5: none is left
+                raise typer.BadParameter(f"pytest ended with {code} in {folder}; run it by itself")
             passed = json.loads(times.read_text("utf-8"))
             for path, file_hash in files.items():
                 own = {test: s for test, s in passed.items() if test.startswith(f"{path}::")}

@@ -104,6 +104,7 @@ class LLMClient:
         prompt: str,
         response_model: type[ModelT],
         choices: Mapping[str, tuple[Any, ...]] | None = None,
+        limits: Mapping[str, tuple[float, float]] | None = None,
         check: Callable[[ModelT], str | None] | None = None,
         site: CallSite | None = None,
     ) -> ModelT:
@@ -114,6 +115,7 @@ class LLMClient:
             response_model: what the reply must be.
             choices: for some fields of the response model, the only values allowed here; they
                 go into the schema the model is held to, and are not checked again.
+            limits: likewise the lowest and highest value of some fields.
             check: says what is wrong with the content of a well-formed reply, or None; a complaint
                 makes the reply invalid.
             site: where in the run the call is made.
@@ -123,7 +125,13 @@ class LLMClient:
         """
         self._check_size(prompt, site)
         request = first_request(
-            prompt, response_model, choices, site, config=self.config, options=self._options
+            prompt,
+            response_model,
+            choices,
+            site,
+            limits=limits,
+            config=self.config,
+            options=self._options,
         )
         decision, call = await self._ask_twice(
             request, lambda reply: parse_reply(reply.text, response_model, check), site

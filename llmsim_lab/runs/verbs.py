@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from llmsim_lab.concurrency import run_sync
 from llmsim_lab.errors import ConfigError, TapeError
@@ -24,22 +24,25 @@ from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.llm.tape import RunInfo
 from llmsim_lab.logs import log_event
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.runs.base import Run
 from llmsim_lab.runs.forks import NoModel, fork_of, on_tape
 from llmsim_lab.runs.manifest import check_manifest, config_of, llm_config_of, prompts_of
 from llmsim_lab.runs.parts import belongs_to, made_of
 from llmsim_lab.runs.records import planned_in
-from llmsim_lab.runs.registry import kind_of_config, kind_of_manifest
+from llmsim_lab.runs.registry import kind_name, kind_of_config, kind_of_manifest
 from llmsim_lab.runs.settings import ConfigLike
 from llmsim_lab.runs.taping import Recording, Replaying, load_turns
+
+if TYPE_CHECKING:
+    from llmsim_lab.runs.base import Run
 
 __all__ = ["AnyRun", "fork", "load", "replay", "rerun", "resume", "run", "turns_of"]
 
 logger = logging.getLogger(__name__)
 
 Tapes = Tape | str | Path
-AnyRun = Run[Any, Any, Any, Any]
-AnyRunType = type[AnyRun]
+AnyRun = Any
+"""A run of any class."""
+AnyRunType = type["Run"]
 
 _THE_CLIENTS_OWN = ("model", "timeout_s", "retry_wait_s", "max_concurrency", "keep_alive")
 """Settings that say where and how patiently to ask, not what."""
@@ -67,7 +70,12 @@ def run(
 
 
 def replay(
-    tape: Tapes, run: int | None = None, *, turns: int | None = None, **parts: Any
+    tape: Tapes,
+    run: int | None = None,
+    *,
+    turns: int | None = None,
+    kind: AnyRunType | None = None,
+    **parts: Any,
 ) -> AnyRun:
     """Play a recorded run again from the tape alone; no model is asked, nothing is written.
 
@@ -78,6 +86,8 @@ def replay(
         tape: the tape, or its file, which is opened for reading only.
         run: the run's number; the latest if not given.
         turns: the last turn to replay; the last recorded if not given.
+        kind: the class that plays it; the tape says its name, and a class that is known here by
+            that name is found by itself.
         parts: those that the run was given by its user, the same again; or for each what makes it
             of the client, or of None where the run has no model.
 
@@ -92,7 +102,7 @@ def replay(
             f"run {info.id} on {tape.path} was redacted: digests stand where its texts were, so "
             f"it cannot be replayed; load({str(tape.path)!r}, {info.id}) shows what is left"
         )
-    kind = kind_of_manifest(info.id, info.manifest)
+    kind = _kind_of(info, kind)
     first = _first_own_turn(tape, info)
     loaded = load_turns(kind, tape, info.id, up_to=first)
     simulation = _rebuild(kind, info, _no_model(kind, info), parts, loaded[-1].state)
@@ -108,7 +118,12 @@ def replay(
 
 
 def resume(
-    tape: Tapes, run: int | None = None, *, llm_client: LLMClient | None = None, **parts: Any
+    tape: Tapes,
+    run: int | None = None,
+    *,
+    llm_client: LLMClient | None = None,
+    kind: AnyRunType | None = None,
+    **parts: Any,
 ) -> AnyRun:
     """Return a run ready to go on after its last whole turn, on the same tape.
 
@@ -118,6 +133,8 @@ def resume(
         tape: the tape, or its file.
         run: the run's number; the latest if not given.
         llm_client: the model; it must be the recorded one.
+        kind: the class that plays it; the tape says its name, and a class that is known here by
+            that name is found by itself.
         parts: those that the run was given by its user, the same again; or for each what makes it
             of the client, or of None where the run has no model.
 
@@ -126,7 +143,7 @@ def resume(
     """
     tape = _writing(tape)
     info = tape.run(run)
-    kind = kind_of_manifest(info.id, info.manifest)
+    kind = _kind_of(info, kind)
     turns = load_turns(kind, tape, info.id)
     simulation = _rebuild(kind, info, llm_client, parts, turns[-1].state)
     planned = planned_in(kind, tape.turn_records(info.id))
@@ -134,7 +151,12 @@ def resume(
 
 
 def rerun(
-    tape: Tapes, run: int | None = None, *, llm_client: LLMClient | None = None, **parts: Any
+    tape: Tapes,
+    run: int | None = None,
+    *,
+    llm_client: LLMClient | None = None,
+    kind: AnyRunType | None = None,
+    **parts: Any,
 ) -> AnyRun:
     """Return a new run with a recorded one's configuration and prompts, at its first turn.
 
@@ -144,12 +166,14 @@ def rerun(
         tape: the tape, or its file.
         run: the run's number; the latest if not given.
         llm_client: the model.
+        kind: the class that plays it; the tape says its name, and a class that is known here by
+            that name is found by itself.
         parts: those that the run was given by its user, the same again; or for each what makes it
             of the client, or of None where the run has no model.
     """
     tape = _writing(tape)
     info = tape.run(run)
-    kind = kind_of_manifest(info.id, info.manifest)
+    kind = _kind_of(info, kind)
     record = tape.turn_records(info.id)[0]
     start = load_turns(kind, tape, info.id, up_to=record["turn"])
     planned = planned_in(kind, [record])
@@ -203,17 +227,21 @@ def fork(
     return fork_of(recorded, turn, prompt=prompt, state=state, intervene=intervene, tape=tape)
 
 
-def load(tape: Tapes, run: int | None = None, **parts: Any) -> AnyRun:
+def load(
+    tape: Tapes, run: int | None = None, *, kind: AnyRunType | None = None, **parts: Any
+) -> AnyRun:
     """Return a recorded run to look at: its turns, frames and chains, without playing anything.
 
     Args:
         tape: the tape, or its file, which is opened for reading only.
         run: the run's number; the latest if not given.
+        kind: the class that plays it; the tape says its name, and a class that is known here by
+            that name is found by itself.
         parts: those that the run was given by its user, the same again; or for each what makes it
             of the client, or of None where the run has no model.
     """
     tape = _reading(tape)
-    return _load(tape, tape.run(run), None, parts)
+    return _load(tape, tape.run(run), None, parts, kind)
 
 
 def turns_of(tape: Tape, run: int, *, up_to: int | None = None) -> list[Any]:
@@ -222,10 +250,30 @@ def turns_of(tape: Tape, run: int, *, up_to: int | None = None) -> list[Any]:
     return load_turns(kind_of_manifest(info.id, info.manifest), tape, info.id, up_to=up_to)
 
 
+def _kind_of(info: RunInfo, kind: AnyRunType | None) -> AnyRunType:
+    """Return the class that plays a recorded run: the one given, if it is that.
+
+    Raises:
+        TapeError: it is another, or none is known.
+    """
+    if kind is None:
+        return kind_of_manifest(info.id, info.manifest)
+    if kind_name(info.manifest) != kind.kind:
+        raise TapeError(
+            f"run {info.id} on the tape is one of {kind_name(info.manifest)}, and "
+            f"{kind.__name__} is {kind.kind}: another class, or in a file of another name"
+        )
+    return kind
+
+
 def _load(
-    tape: Tape, info: RunInfo, llm_client: LLMClient | None, parts: Mapping[str, Any]
+    tape: Tape,
+    info: RunInfo,
+    llm_client: LLMClient | None,
+    parts: Mapping[str, Any],
+    kind: AnyRunType | None = None,
 ) -> AnyRun:
-    kind = kind_of_manifest(info.id, info.manifest)
+    kind = _kind_of(info, kind)
     turns = load_turns(kind, tape, info.id)
     client = llm_client or _no_model(kind, info)
     simulation = _rebuild(kind, info, client, parts, turns[-1].state)

@@ -15,12 +15,13 @@ if TYPE_CHECKING:
     from llmsim_lab.lab import rate_figure
     from llmsim_lab.llm import LLMClient, LLMConfig, Person, ScriptedBackend, Tape, connect
     from llmsim_lab.prompts import Prompt
-    from llmsim_lab.runs import Ask, Question, Run, State
+    from llmsim_lab.runs import Ask, Budget, Question, Run, State
     from llmsim_lab.simulation import Simulation, SimulationConfig
     from llmsim_lab.values import Reply
 
 __all__ = [
     "Ask",
+    "Budget",
     "LLMClient",
     "LLMConfig",
     "NationAgent",
@@ -47,7 +48,7 @@ _PLACES = {
     "lab": ("rate_figure",),
     "llm": ("LLMClient", "LLMConfig", "Person", "ScriptedBackend", "Tape", "connect"),
     "prompts": ("Prompt",),
-    "runs": ("Ask", "Question", "Run", "State"),
+    "runs": ("Ask", "Budget", "Question", "Run", "State"),
     "simulation": ("Simulation", "SimulationConfig"),
     "values": ("Reply",),
 }

@@ -17,6 +17,7 @@ from llmsim_lab.calls import Attempt, CallRecord, ChatRequest
 from llmsim_lab.errors import ConfigError
 
 if TYPE_CHECKING:
+    from llmsim_lab.llm.budget import Purse
     from llmsim_lab.llm.watch import Watch
 
 __all__ = [
@@ -59,22 +60,6 @@ class Recorder(Protocol):
         ...
 
 
-class Spending(Protocol):
-    """What limits the requests of a run."""
-
-    def begin(self) -> None:
-        """Count a request that is about to be made.
-
-        Raises:
-            BudgetReached: it may not be made.
-        """
-        ...
-
-    def end(self, attempt: Attempt) -> None:
-        """Count what a request used."""
-        ...
-
-
 class CallLog:
     """The calls of one turn, as the run itself notes them, whoever makes them.
 
@@ -84,7 +69,7 @@ class CallLog:
         purse: what limits its requests, if anything does.
     """
 
-    def __init__(self, run: str, turn: int, purse: Spending | None = None) -> None:
+    def __init__(self, run: str, turn: int, purse: Purse | None = None) -> None:
         self.run = run
         self.turn = turn
         self.purse = purse

@@ -2,7 +2,6 @@
 
 from llmsim_lab.runs.ask import Ask, Question
 from llmsim_lab.runs.base import Run
-from llmsim_lab.runs.budget import Budget
 from llmsim_lab.runs.registry import find_kind
 from llmsim_lab.runs.series import Series
 from llmsim_lab.runs.settings import (
@@ -18,7 +17,6 @@ from llmsim_lab.runs.verbs import fork, load, replay, rerun, resume, run
 
 __all__ = [
     "Ask",
-    "Budget",
     "ConfigLike",
     "Question",
     "Run",

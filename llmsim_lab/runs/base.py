@@ -27,6 +27,7 @@ from llmsim_lab.calls import CallRecord, Status
 from llmsim_lab.concurrency import run_sync
 from llmsim_lab.errors import BudgetReached, ConfigError, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, Person, Tape, human_client
+from llmsim_lab.llm.budget import Budget, Purse
 from llmsim_lab.llm.scope import CallLog, recording
 from llmsim_lab.llm.tape.codec import dumps
 from llmsim_lab.logs import log_event
@@ -34,7 +35,6 @@ from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.runs import verbs
 from llmsim_lab.runs.ask import Ask, prompt_from
-from llmsim_lab.runs.budget import Budget, Purse
 from llmsim_lab.runs.codec import adapter_of, changed_values, own_fields, to_json
 from llmsim_lab.runs.faces import run_html
 from llmsim_lab.runs.forks import fork_of

@@ -55,8 +55,12 @@ def first_request(
     if not prompt.strip():
         raise ConfigError("the prompt is empty; give the model something to answer")
     messages: tuple[Message, ...]
-    if isinstance(prompt, RenderedPrompt) and prompt.system:
-        messages = (_system_message(prompt.system), Message("user", prompt.user))
+    origin = None
+    if isinstance(prompt, RenderedPrompt):
+        origin = prompt.origin(site)
+        messages = (Message("user", prompt.user),)
+        if prompt.system:
+            messages = (_system_message(prompt.system), *messages)
     else:
         messages = (Message("user", str(prompt)),)
     narrowed = tuple(choices.items()) if choices else ()
@@ -69,6 +73,7 @@ def first_request(
         keep_alive=config.keep_alive,
         timeout_s=config.timeout_s,
         site=site,
+        origin=origin,
     )
 
 

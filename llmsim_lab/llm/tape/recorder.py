@@ -21,6 +21,7 @@ from llmsim_lab.llm.tape.codec import (
     RecordedCall,
     SettingsCache,
     asked,
+    digest_of,
     fault_text,
     nth_key,
     reply_text,
@@ -264,7 +265,11 @@ class LiveRecorder:
             if (site := request.site) is not None:
                 place = (site.turn, site.component, site.agent, site.replicate)
             shared = self.tape.text_id(connection, settings.text, settings.digest)
-            asked = (key, *place, request.attempt, messages, shared)
+            form = spans = None
+            if (origin := request.origin) is not None:
+                form = self.tape.text_id(connection, origin.form, digest_of(origin.form))
+                spans = origin.spans
+            asked = (key, *place, request.attempt, messages, shared, form, spans)
             rows.append((*asked, reply, fault, float(attempt.seconds), 0))
         return rows
 

@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from pydantic import ConfigDict
 
 from llmsim_lab.errors import FailureReason
-from llmsim_lab.spans import Origin, Provenance
+from llmsim_lab.spans import MAX_SPANS, Origin, Provenance
 
 __all__ = [
     "Attempt",
@@ -28,6 +28,11 @@ __all__ = [
     "Status",
     "ToolCall",
 ]
+
+_NO_ORIGIN = (
+    "the call keeps none: its prompt came as plain text, was redacted, or has more than "
+    f"{MAX_SPANS:,} values"
+)
 
 Role = Literal["system", "user", "assistant", "tool"]
 
@@ -112,7 +117,7 @@ class ChatRequest:
             TapeError: what the tape has of it is damaged.
         """
         if self.origin is None:
-            return Provenance(how="unknown", why="the prompt came as plain text, or was redacted")
+            return Provenance(how="unknown", why=_NO_ORIGIN)
         texts: dict[str, str] = {one.role: one.content for one in reversed(self.messages)}
         site = self.site
         agent, turn = (site.agent, site.turn) if site else (None, None)

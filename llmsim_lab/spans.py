@@ -27,7 +27,7 @@ __all__ = ["HOW", "Cut", "Form", "How", "Layout", "Origin", "Provenance", "Span"
 _Role = Literal["system", "user"]
 _ROLES: tuple[_Role, ...] = ("system", "user")
 
-MAX_SPANS = 10_000
+MAX_SPANS = 2_000
 """Of a prompt; one that has more is kept without any."""
 MAX_WORDS = 1_000
 """Of a name, a source or a reason, in characters; a call keeps no more of them."""
@@ -159,7 +159,7 @@ class Layout(NamedTuple):
     system: Form
     fixed: tuple[int, ...]
     user: Form
-    lengths: tuple[int, ...]
+    lengths: list[int]
 
     def spans(self) -> tuple[Span, ...]:
         """Return the same as spans."""
@@ -179,8 +179,7 @@ def _spans(role: _Role, form: Form, lengths: Iterable[int]) -> Iterator[Span]:
 # --- with a call ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(NamedTuple):
     """Where the values in a request came from, as small as its call keeps it.
 
     Attributes:
@@ -217,9 +216,17 @@ class Origin:
         system, fixed, user, lengths = layout
         if len(system) + len(user) > MAX_SPANS:
             return None
-        told = tuple([(name, _relative(fact, agent, turn)) for name, fact in facts.items()])
-        form = _form_of(system, fixed, user, tuple(sources.items()), told)
-        return cls(form, f"[{','.join(map(str, lengths))}]")
+        told: list[_Fact] = []
+        for fact in facts.values():
+            # As calls of any turn and agent share it, where it follows from theirs.
+            if type(fact) is str and fact == agent:
+                told.append(None)
+            elif type(fact) is int and turn is not None and -1 <= fact - turn <= 0:
+                told.append(fact - turn)
+            else:
+                told.append(_cut(str(fact)))
+        form = _form_of(system, fixed, user, tuple(sources.items()), tuple(facts), tuple(told))
+        return cls(form, repr(lengths).replace(" ", ""))
 
     @classmethod
     def of_provenance(cls, known: Provenance) -> Origin | None:
@@ -336,7 +343,7 @@ def _lengths() -> TypeAdapter[Any]:
     return TypeAdapter(list[_COUNT] | tuple[list[_COUNT], list[_COUNT | None], _CUTS])
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def _form_in(text: str) -> _FormText:
     if len(text) > _MAX_FORM_CHARS:
         raise ValueError(f"its form is longer than {_MAX_FORM_CHARS:,} characters")
@@ -349,7 +356,8 @@ def _form_of(
     fixed: tuple[int, ...],
     user: Form,
     sources: tuple[tuple[str, str], ...],
-    facts: tuple[tuple[str, _Fact], ...],
+    names: tuple[str, ...],
+    facts: tuple[_Fact, ...],
 ) -> str:
     words = dict(sources)
     form = {
@@ -362,16 +370,8 @@ def _form_of(
             ("user", user, (None,) * len(user)),
         )
     }
-    return _written({**form, "facts": {_cut(name): fact for name, fact in facts}})
-
-
-def _relative(fact: object, agent: str | None, turn: int | None) -> _Fact:
-    """Return a fact as calls of any turn and agent share it, where it follows from theirs."""
-    if fact == agent and type(fact) is str:
-        return None
-    if type(fact) is int and turn is not None and -1 <= fact - turn <= 0:
-        return fact - turn
-    return _cut(str(fact))
+    told = {_cut(name): fact for name, fact in zip(names, facts, strict=True)}
+    return _written({**form, "facts": told})
 
 
 def _absolute(fact: _Fact, agent: str | None, turn: int | None) -> str:

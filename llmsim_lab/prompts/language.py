@@ -64,7 +64,7 @@ class Filled(NamedTuple):
 
     text: str
     form: Form
-    lengths: tuple[int, ...]
+    lengths: list[int]
 
 
 class _Filling:
@@ -323,7 +323,7 @@ class Template:
             self._body(filling)
         except RecursionError as error:
             raise TemplateFault(f"{_NESTED}, or simpler values") from error
-        return Filled("".join(filling.parts), _same(tuple(filling.form)), tuple(filling.lengths))
+        return Filled("".join(filling.parts), _same(tuple(filling.form)), filling.lengths)
 
 
 @lru_cache(maxsize=1024)
@@ -432,7 +432,7 @@ def _fill_slots(pieces: _Pieces, values: Mapping[str, Any]) -> Filled:
         parts.append(text)
         lengths.append(len(text))
     parts.append(last)
-    return Filled("".join(parts), form, tuple(lengths))
+    return Filled("".join(parts), form, lengths)
 
 
 class _Compiler:

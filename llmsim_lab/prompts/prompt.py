@@ -222,7 +222,7 @@ class Prompt:
             template=self,
             provenance=Layout(
                 system.form if system else (),
-                system.lengths if system else (),
+                tuple(system.lengths) if system else (),
                 user.form,
                 user.lengths,
             ),

@@ -399,6 +399,12 @@ def call_of(
 
 
 @lru_cache(maxsize=512)
+def _same(text: str) -> str:
+    """Return the first of the texts that equal this one, so that calls share it in memory."""
+    return text
+
+
+@lru_cache(maxsize=512)
 def _shared(text: object) -> _SettingsText:
     """Return the settings that many calls share, parsed once; whoever digests them knows them."""
     shared: _SettingsText = read(_settings(), text)
@@ -427,7 +433,7 @@ def attempt_of(
         )
     origin = None
     if isinstance(spans := row["spans"], str) and isinstance(form, str):
-        origin = Origin(form, spans)
+        origin = Origin(_same(form), spans)
     elif spans is not None or row["origin"] is not None:
         raise ValueError("it has one of origin and spans without the other")
     request = ChatRequest(

@@ -265,6 +265,14 @@ class Origin(NamedTuple):
             return cls(_written(form), _written((lengths, tokens, cuts)))
         return cls(_written(form), _written(lengths))
 
+    def moved(self, turn: int) -> Origin:
+        """Return the same for a call of another turn, saying outright what followed from its own.
+
+        Args:
+            turn: the one that it was made for.
+        """
+        return self._replace(form=_without_turn(self.form, turn))
+
     def read(self, texts: Mapping[str, str], *, agent: str | None, turn: int | None) -> Provenance:
         """Return the spans and cuts.
 
@@ -286,13 +294,13 @@ class Origin(NamedTuple):
         form = _form_in(self.form)
         if len(self.spans) > _MAX_LENGTHS_CHARS:
             raise ValueError(f"its spans are longer than {_MAX_LENGTHS_CHARS:,} characters")
-        read = _lengths().validate_json(self.spans, strict=True)
-        lengths: Sequence[int] = read
         values = form["system"] + form["user"]
         tokens: Sequence[int | None] = (None,) * len(values)
         cuts: Sequence[tuple[Any, ...]] = ()
-        if read and not isinstance(read[0], int):
-            lengths, tokens, cuts = read
+        if self.spans.startswith("[["):
+            lengths, tokens, cuts = _sections().validate_json(self.spans, strict=True)
+        else:
+            lengths = _lengths().validate_json(self.spans, strict=True)
         if len(lengths) != len(form["user"]) or len(tokens) != len(values):
             raise ValueError(
                 f"{len(form['user'])} values of the user message have {len(lengths)} lengths, "
@@ -339,8 +347,13 @@ def _form() -> TypeAdapter[_FormText]:
 
 
 @cache
-def _lengths() -> TypeAdapter[Any]:
-    return TypeAdapter(list[_COUNT] | tuple[list[_COUNT], list[_COUNT | None], _CUTS])
+def _lengths() -> TypeAdapter[list[int]]:
+    return TypeAdapter(list[_COUNT])
+
+
+@cache
+def _sections() -> TypeAdapter[Any]:
+    return TypeAdapter(tuple[list[_COUNT], list[_COUNT | None], _CUTS])
 
 
 @lru_cache(maxsize=64)
@@ -371,6 +384,16 @@ def _form_of(
         )
     }
     told = {_cut(name): fact for name, fact in zip(names, facts, strict=True)}
+    return _written({**form, "facts": told})
+
+
+@lru_cache(maxsize=1024)
+def _without_turn(text: str, turn: int) -> str:
+    form = _form_in(text)
+    told = {
+        name: str(turn + fact) if isinstance(fact, int) else fact
+        for name, fact in form["facts"].items()
+    }
     return _written({**form, "facts": told})
 
 

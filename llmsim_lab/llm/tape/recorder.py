@@ -78,8 +78,11 @@ def _placed(request: ChatRequest, turn: int) -> ChatRequest:
     site = request.site
     if site is not None and site.turn == turn:
         return request
+    origin = request.origin
+    if origin is not None and site is not None and site.turn is not None:
+        origin = origin.moved(site.turn)
     site = replace(site, turn=turn) if site else CallSite(component="call", turn=turn)
-    return replace(request, site=site)
+    return replace(request, site=site, origin=origin)
 
 
 def _by_key(calls: Iterable[RecordedCall]) -> dict[bytes, Attempt]:

@@ -229,26 +229,30 @@ class Origin(NamedTuple):
         return cls(form, repr(lengths).replace(" ", ""))
 
     @classmethod
-    def of_provenance(cls, known: Provenance) -> Origin | None:
+    def of_provenance(cls, known: Provenance, texts: Mapping[str, str]) -> Origin | None:
         """Return what a call keeps of a prompt put together otherwise; None if nothing is known.
 
+        Args:
+            known: where the prompt's parts came from.
+            texts: by role, the prompt's messages.
+
         Raises:
-            PromptError: the spans overlap or are out of order.
+            PromptError: the spans overlap, are out of order or end behind their message.
         """
         if known.how == "unknown" or len(known.spans) > MAX_SPANS:
             return None
         form: dict[str, Any] = {"system": [], "user": [], "facts": {}}
         lengths, tokens = [], []
         for role in _ROLES:
-            end = 0
+            end, limit = 0, len(texts[role])
             for span in known.spans:
                 if span.role != role:
                     continue
-                if not end <= span.start <= span.end:
+                if not end <= span.start <= span.end <= limit:
                     raise PromptError(
                         f"the span {span.name!r} of the {role} message goes from {span.start} to "
-                        f"{span.end}, but the one before ends at {end}; name spans in the order "
-                        "of the text, none inside another"
+                        f"{span.end}, but the one before ends at {end} and the message at {limit}; "
+                        "name spans in the order of the text, none inside another"
                     )
                 length = span.end - span.start
                 if role == "user":

@@ -97,11 +97,12 @@ class RenderedPrompt(str):
             site: the call's.
 
         Raises:
-            PromptError: spans that somebody else noted overlap.
+            PromptError: spans that somebody else noted overlap or end behind their message.
         """
         known = self._provenance
         if not isinstance(known, Layout):
-            return Origin.of_provenance(self.provenance)
+            texts = {"system": self.system, "user": self.user}
+            return Origin.of_provenance(self.provenance, texts)
         agent, turn = (site.agent, site.turn) if site else (None, None)
         return Origin.of_layout(known, *(self._said or ({}, {})), agent=agent, turn=turn)
 

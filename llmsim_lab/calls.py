@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from pydantic import ConfigDict
 
 from llmsim_lab.errors import FailureReason
+from llmsim_lab.spans import MAX_SPANS, Origin, Provenance
 
 __all__ = [
     "Attempt",
@@ -27,6 +28,11 @@ __all__ = [
     "Status",
     "ToolCall",
 ]
+
+_NO_ORIGIN = (
+    "the call keeps none: its prompt came as plain text, was redacted, or has more than "
+    f"{MAX_SPANS:,} values"
+)
 
 Role = Literal["system", "user", "assistant", "tool"]
 
@@ -88,6 +94,7 @@ class ChatRequest:
         timeout_s: how long the caller will wait for the reply, seconds.
         site: where in the run the call was made.
         attempt: 1, or 2 for the retry.
+        origin: where the values in its first messages came from; it does not identify the request.
     """
 
     model: str
@@ -100,6 +107,21 @@ class ChatRequest:
     timeout_s: float = field(default=60.0, compare=False)
     site: CallSite | None = None
     attempt: int = 1
+    origin: Origin | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def provenance(self) -> Provenance:
+        """Where the values in the first message of each role came from, as noted in rendering.
+
+        Raises:
+            TapeError: what the tape has of it is damaged.
+        """
+        if self.origin is None:
+            return Provenance(how="unknown", why=_NO_ORIGIN)
+        texts: dict[str, str] = {one.role: one.content for one in reversed(self.messages)}
+        site = self.site
+        agent, turn = (site.agent, site.turn) if site else (None, None)
+        return self.origin.read(texts, agent=agent, turn=turn)
 
     @property
     def prompt(self) -> str:
@@ -203,6 +225,15 @@ class CallRecord:
     def reply(self) -> ChatReply | None:
         """The reply that was used (the last one)."""
         return self.history[-1].reply
+
+    @property
+    def provenance(self) -> Provenance:
+        """Where the values in the prompt came from, as noted when it was rendered.
+
+        Raises:
+            TapeError: what the tape has of it is damaged.
+        """
+        return self.request.provenance
 
     @property
     def seconds(self) -> float:

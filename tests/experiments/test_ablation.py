@@ -20,8 +20,8 @@ from llmsim_lab.experiments.ablation import (
 from llmsim_lab.experiments.arms import Piece, budget_note, pieces_of
 from llmsim_lab.experiments.silencing import module_ablation
 from llmsim_lab.prompts import Prompt, RenderedPrompt
-from llmsim_lab.prompts.spans import Cut, Provenance, Span
 from llmsim_lab.runs import find_kind, load, replay, resume
+from llmsim_lab.spans import Cut, Provenance, Span
 
 
 def make_ablation(replies: Any, tape: Path | None = None, **config: Any) -> Ablation:

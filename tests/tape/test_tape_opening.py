@@ -653,6 +653,8 @@ _ROW = {
     "seconds": 1.0,
     "forgotten": 0,
     "fault": None,
+    "origin": None,
+    "spans": None,
 }
 
 
@@ -662,6 +664,8 @@ _ROW = {
         *(("row", {"turn": "1"}), ("row", {"component": 1}), ("row", {"agent": 1})),
         *(("row", {"replicate": None}), ("row", {"attempt": "1"}), ("row", {"attempt": 1.0})),
         *(("row", {"seconds": "1"}), ("row", {"key": "k"}), ("row", {"forgotten": None})),
+        *(("row", {"origin": "1"}), ("row", {"spans": b"[]"}), ("row", {"origin": 1})),
+        ("row", {"spans": "[]"}),
         *(("settings", {"model": 1}), ("settings", {"schema": []}), ("settings", {"options": []})),
         *(("settings", {"think": 1}), ("settings", {"keep_alive": []})),
         *(("settings", {"timeout_s": "1"}), ("settings", {"tools": ["x"]})),

@@ -60,3 +60,17 @@ def test_loading_parses_a_prompt_that_all_agents_share_once(
     loaded = load(tmp_path / "x.tape")
     assert len(loaded.agents) == 9
     assert len(parsed) == len(set(parsed))
+
+
+def test_where_values_came_from_takes_a_text_a_prompt_and_a_few_bytes_a_call(
+    tmp_path: Path,
+) -> None:
+    made = make_recorded(tmp_path / "x.tape", nations=[f"Nation {n}" for n in range(9)])
+    assert made.tape is not None
+    [row] = made.tape.query(
+        "SELECT count(*) AS calls, count(DISTINCT origin) AS forms, avg(length(spans)) AS size "
+        "FROM calls"
+    )
+    assert row["calls"] > 50
+    assert row["forms"] == 3
+    assert row["size"] < 16

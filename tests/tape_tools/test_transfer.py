@@ -53,6 +53,8 @@ def test_what_was_exported_and_imported_again_has_equal_frames(
         for run in (1, 2, 3):
             assert_frame_equal(new.turns_frame(run), old.turns_frame(run), check_exact=True)
             assert_frame_equal(new.calls_frame(run), old.calls_frame(run), check_exact=True)
+            origins = [[call.attempt.request.origin for call in it.calls(run)] for it in (new, old)]
+            assert origins[0] == origins[1]
         assert new.runs() == old.runs()
 
 
@@ -170,6 +172,10 @@ def change_in(part: str, **values: Any) -> Callable[[dict[str, Any]], None]:
         ("call", change(seconds=None), "seconds is NoneType where it should be float"),
         ("call", change(settings=99), "99 is not there"),
         ("call", change(run=99), "99 is not there"),
+        ("call", change(origin=99), "99 is not there"),
+        ("call", change(origin=None), "one of origin and spans without the other"),
+        ("call", change(spans=[9999]), "where its values came from is damaged"),
+        ("call", lambda line: line.pop("spans"), "'spans' is not there"),
         ("call", change(fault=["bored", "", None, False]), "0: Input should be 'timeout'"),
         ("call", change_in("reply", text=7), "text: Input should be a valid string (it is 7)"),
         (

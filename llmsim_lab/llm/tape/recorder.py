@@ -21,6 +21,7 @@ from llmsim_lab.llm.tape.codec import (
     RecordedCall,
     SettingsCache,
     asked,
+    digest_of,
     fault_text,
     nth_key,
     reply_text,
@@ -77,8 +78,11 @@ def _placed(request: ChatRequest, turn: int) -> ChatRequest:
     site = request.site
     if site is not None and site.turn == turn:
         return request
+    origin = request.origin
+    if origin is not None and site is not None and site.turn is not None:
+        origin = origin.moved(site.turn)
     site = replace(site, turn=turn) if site else CallSite(component="call", turn=turn)
-    return replace(request, site=site)
+    return replace(request, site=site, origin=origin)
 
 
 def _by_key(calls: Iterable[RecordedCall]) -> dict[bytes, Attempt]:
@@ -264,7 +268,11 @@ class LiveRecorder:
             if (site := request.site) is not None:
                 place = (site.turn, site.component, site.agent, site.replicate)
             shared = self.tape.text_id(connection, settings.text, settings.digest)
-            asked = (key, *place, request.attempt, messages, shared)
+            form = spans = None
+            if (origin := request.origin) is not None:
+                form = self.tape.text_id(connection, origin.form, digest_of(origin.form))
+                spans = origin.spans
+            asked = (key, *place, request.attempt, messages, shared, form, spans)
             rows.append((*asked, reply, fault, float(attempt.seconds), 0))
         return rows
 

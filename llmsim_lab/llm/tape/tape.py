@@ -138,7 +138,10 @@ class Tape(TapeFile):
             where, values = f"{where} AND turn = ?", [run, turn]
         if not forgotten:
             where += " AND NOT forgotten"
-        return [call_of(row, row["shared"]) for row in self._call_rows(where, tuple(values))]
+        return [
+            call_of(row, row["shared"], row["form"])
+            for row in self._call_rows(where, tuple(values))
+        ]
 
     def call(self, number: int) -> RecordedCall:
         """Return one request by its number.
@@ -149,12 +152,13 @@ class Tape(TapeFile):
         rows = self._call_rows("calls.id = ?", (number,))
         if not rows:
             raise TapeError(f"the tape {self.path} has no call {number}")
-        return call_of(rows[0], rows[0]["shared"])
+        return call_of(rows[0], rows[0]["shared"], rows[0]["form"])
 
     def _call_rows(self, where: str, values: tuple[Any, ...]) -> list[sqlite3.Row]:
         return self.query(
-            f"SELECT {_CALL_COLUMNS}, texts.text AS shared FROM calls "
-            f"LEFT JOIN texts ON texts.id = settings WHERE {where} ORDER BY calls.id",
+            f"SELECT {_CALL_COLUMNS}, texts.text AS shared, forms.text AS form FROM calls "
+            "LEFT JOIN texts ON texts.id = settings LEFT JOIN texts AS forms ON forms.id = origin "
+            f"WHERE {where} ORDER BY calls.id",
             values,
         )
 

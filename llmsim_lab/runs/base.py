@@ -313,6 +313,17 @@ class Run(History[StateT, TurnT, ConfigT, InterventionT]):
             ConfigError: a negative number of turns.
             LLMFailureException: a model call failed; the turns before it are kept.
         """
+        await self.play_on(turns, on_turn=on_turn, progress=progress)
+        return self.to_frame()
+
+    async def play_on(
+        self,
+        turns: int | None = None,
+        *,
+        on_turn: Callable[[TurnT], object] | None = None,
+        progress: bool = True,
+    ) -> None:
+        """Do what ``arun`` does without making a frame, which needs pandas."""
         try:
             count, before = self._how_many(turns), self.turn
             async with progress_line(
@@ -332,7 +343,6 @@ class Run(History[StateT, TurnT, ConfigT, InterventionT]):
             self._ended("interrupted")
             raise
         self._ended("done")
-        return self.to_frame()
 
     def _ended(self, outcome: str) -> None:
         """Note the outcome on the tape; an earlier failure weighs more than one to note it."""

@@ -26,6 +26,7 @@ from llmsim_lab.logs import log_event
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.runs.base import Run
 from llmsim_lab.runs.forks import NoModel, fork_of, on_tape
+from llmsim_lab.runs.garbage import rare_collections
 from llmsim_lab.runs.manifest import check_manifest, config_of, llm_config_of, prompts_of
 from llmsim_lab.runs.parts import belongs_to, made_of
 from llmsim_lab.runs.records import planned_in
@@ -66,6 +67,7 @@ def run(
     return simulation
 
 
+@rare_collections()
 def replay(
     tape: Tapes, run: int | None = None, *, turns: int | None = None, **parts: Any
 ) -> AnyRun:
@@ -93,17 +95,19 @@ def replay(
             f"it cannot be replayed; load({str(tape.path)!r}, {info.id}) shows what is left"
         )
     kind = kind_of_manifest(info.id, info.manifest)
-    first = _first_own_turn(tape, info)
-    loaded = load_turns(kind, tape, info.id, up_to=first)
+    records = tape.turn_records(info.id)
+    first = records[0]["turn"] if info.fork_turn is None else info.fork_turn
+    shared = [record for record in records if record["turn"] <= first]
+    loaded = load_turns(kind, tape, info.id, shared)
     simulation = _rebuild(kind, info, _no_model(kind, info), parts, loaded[-1].state)
-    planned = planned_in(kind, tape.turn_records(info.id))
-    simulation.take_over(loaded, planned, Replaying(kind, tape, info.id))
+    planned = planned_in(kind, records)
+    simulation.take_over(loaded, planned, Replaying(kind, tape, info.id, records))
     wanted = info.turns if turns is None else turns
     if not first <= wanted <= info.turns:
         raise ConfigError(
             f"turns={wanted}: run {info.id} can be replayed up to turn {first} to {info.turns}"
         )
-    run_sync(simulation.arun(wanted - first))
+    run_sync(simulation.play_on(wanted - first))
     return simulation
 
 
@@ -127,9 +131,10 @@ def resume(
     tape = _writing(tape)
     info = tape.run(run)
     kind = kind_of_manifest(info.id, info.manifest)
-    turns = load_turns(kind, tape, info.id)
+    records = tape.turn_records(info.id)
+    turns = load_turns(kind, tape, info.id, records)
     simulation = _rebuild(kind, info, llm_client, parts, turns[-1].state)
-    planned = planned_in(kind, tape.turn_records(info.id))
+    planned = planned_in(kind, records)
     return simulation.take_over(turns, planned, Recording(kind, tape, info.id))
 
 
@@ -150,9 +155,9 @@ def rerun(
     tape = _writing(tape)
     info = tape.run(run)
     kind = kind_of_manifest(info.id, info.manifest)
-    record = tape.turn_records(info.id)[0]
-    start = load_turns(kind, tape, info.id, up_to=record["turn"])
-    planned = planned_in(kind, [record])
+    first = tape.turn_records(info.id)[:1]
+    start = load_turns(kind, tape, info.id, first)
+    planned = planned_in(kind, first)
     simulation = _rebuild(kind, info, llm_client, parts, start[0].state)
     simulation.take_over(start, planned, None)
     client = simulation.llm_client
@@ -219,18 +224,21 @@ def load(tape: Tapes, run: int | None = None, **parts: Any) -> AnyRun:
 def turns_of(tape: Tape, run: int, *, up_to: int | None = None) -> list[Any]:
     """Return a run's turns from the tape, those it shares with its parents included."""
     info = tape.run(run)
-    return load_turns(kind_of_manifest(info.id, info.manifest), tape, info.id, up_to=up_to)
+    kind = kind_of_manifest(info.id, info.manifest)
+    return load_turns(kind, tape, info.id, tape.turn_records(info.id, up_to=up_to))
 
 
+@rare_collections()
 def _load(
     tape: Tape, info: RunInfo, llm_client: LLMClient | None, parts: Mapping[str, Any]
 ) -> AnyRun:
     kind = kind_of_manifest(info.id, info.manifest)
-    turns = load_turns(kind, tape, info.id)
+    records = tape.turn_records(info.id)
+    turns = load_turns(kind, tape, info.id, records)
     client = llm_client or _no_model(kind, info)
     simulation = _rebuild(kind, info, client, parts, turns[-1].state)
-    planned = planned_in(kind, tape.turn_records(info.id))
-    return simulation.take_over(turns, planned, Replaying(kind, tape, info.id))
+    planned = planned_in(kind, records)
+    return simulation.take_over(turns, planned, Replaying(kind, tape, info.id, records[-1:]))
 
 
 def _no_model(kind: AnyRunType, info: RunInfo) -> LLMClient | None:
@@ -284,13 +292,6 @@ def _rebuild(
     )
     simulation.config = config
     return simulation
-
-
-def _first_own_turn(tape: Tape, info: RunInfo) -> int:
-    if info.fork_turn is not None:
-        return info.fork_turn
-    first: int = tape.turn_records(info.id)[0]["turn"]
-    return first
 
 
 def _reading(tape: Tapes) -> Tape:

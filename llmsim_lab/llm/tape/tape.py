@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 __all__ = ["Tape"]
 
 _RUN_COLUMNS = ", ".join(COLUMNS["runs"])
-_TURN_COLUMNS = ", ".join(COLUMNS["turns"])
 _CALL_COLUMNS = ", ".join(f"calls.{column}" for column in COLUMNS["calls"])
 
 
@@ -109,15 +108,15 @@ class Tape(TapeFile):
 
     def turn_records(self, run: int, *, up_to: int | None = None) -> list[dict[str, Any]]:
         """Return a run's whole turns as they were written, turn 0 first, forks' prefix included."""
-        return [_record_of(row) for row in self._turn_rows(run, up_to)]
+        return [_record_of(row) for row in self._turn_rows(run, "record", up_to)]
 
-    def _turn_rows(self, run: int, up_to: int | None = None) -> list[sqlite3.Row]:
+    def _turn_rows(self, run: int, column: str, up_to: int | None = None) -> list[sqlite3.Row]:
         # A fork has a first turn of its own, which may have been changed; it hides its parent's.
         rows: dict[int, sqlite3.Row] = {}
         for part, last in self.line(run):
             bound = last if up_to is None else min(last, up_to)
             found = self.query(
-                f"SELECT {_TURN_COLUMNS} FROM turns WHERE run = ? AND turn <= ? ORDER BY turn",
+                f"SELECT run, turn, {column} FROM turns WHERE run = ? AND turn <= ? ORDER BY turn",
                 (part, bound),
             )
             rows |= {row["turn"]: row for row in found}
@@ -164,7 +163,7 @@ class Tape(TapeFile):
 
     def frame_rows(self, run: int) -> dict[int, Any]:
         """Return the rows of a run's frame as they were written, by turn."""
-        rows = self._turn_rows(run)
+        rows = self._turn_rows(run, "row")
         return {row["turn"]: loads(row["row"], f"turn {row['turn']}") for row in rows}
 
     def calls_frame(self, run: int | None = None) -> pd.DataFrame:

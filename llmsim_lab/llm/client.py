@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import Context
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -444,7 +445,8 @@ class _Lane:
     def _wake_at(self, due: float, loop: asyncio.AbstractEventLoop) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = loop.call_at(due, self._end_late_ones, loop)
+        # In no context: the timer outlives its first request, and would keep that one's run alive.
+        self._timer = loop.call_at(due, self._end_late_ones, loop, context=Context())
 
     def _end_late_ones(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = None

@@ -169,12 +169,14 @@ class Settings:
         digest: of the text, SHA-256.
         key_digest: of what keys take from there: all but how long one waits and how long the model
             stays loaded.
+        own: the place of the first of a request's messages that is not in there.
         held: objects that must stay alive while their identities are in use.
     """
 
     text: str
     digest: bytes
     key_digest: bytes
+    own: int
     held: tuple[object, ...]
 
 
@@ -220,6 +222,7 @@ class SettingsCache:
 
     def of(self, request: ChatRequest) -> Settings:
         """Return the request's settings."""
+        system = _shared_system(request)
         key = (
             request.model,
             id(request.schema),
@@ -228,7 +231,7 @@ class SettingsCache:
             request.think,
             request.keep_alive,
             request.timeout_s,
-            _shared_system(request),
+            system,
         )
         found = self._known.get(key)
         if found is None:
@@ -239,6 +242,7 @@ class SettingsCache:
                 text,
                 hashlib.sha256(text.encode()).digest(),
                 hashlib.sha256(key_text.encode()).digest(),
+                0 if system is None else 1,
                 (request.schema, request.tools, request.options),
             )
             if len(self._known) < _MAX_KNOWN_SETTINGS:
@@ -264,8 +268,7 @@ def asked(request: ChatRequest, cache: SettingsCache) -> Asked:
     replicate; and the attempt.
     """
     settings = cache.of(request)
-    own = request.messages if _shared_system(request) is None else request.messages[1:]
-    messages = _write(_messages(), own)
+    messages = _write(_messages(), request.messages[settings.own :])
     place: tuple[Any, ...] = (None, None, None, 0, request.attempt)
     if (site := request.site) is not None:
         place = (site.component, site.agent, site.turn, site.replicate, request.attempt)

@@ -18,6 +18,7 @@ from functools import cache, lru_cache
 from typing import Any, Literal, NamedTuple, NotRequired, get_args
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
+from pydantic_core import from_json
 from typing_extensions import TypedDict
 
 from llmsim_lab.calls import Attempt, CallSite, ChatReply, ChatRequest, Message
@@ -84,6 +85,11 @@ def loads(text: Any, what: str) -> Any:
     Raises:
         TapeError: it is not JSON, or has a number that is not finite.
     """
+    try:
+        # Twice as fast, and texts that stand there often are one object.
+        return from_json(text, allow_inf_nan=False)
+    except (ValueError, TypeError):
+        pass  # or it holds half a character, or says here what is wrong in Python's words
     try:
         return json.loads(text, parse_constant=_not_finite)
     except (ValueError, TypeError, RecursionError) as error:

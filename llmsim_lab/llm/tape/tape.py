@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from llmsim_lab.calls import Attempt
 from llmsim_lab.errors import TapeError
 from llmsim_lab.llm.tape import frames
 from llmsim_lab.llm.tape.changes import Changes
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Tape"]
 
+_MOST_AT_HAND = 500
+"""Attempts that were read a short time ago and may be asked for again."""
 _RUN_COLUMNS = ", ".join(COLUMNS["runs"])
 _CALL_COLUMNS = ", ".join(f"calls.{column}" for column in COLUMNS["calls"])
 
@@ -54,6 +57,10 @@ class Tape(TapeFile):
     Raises:
         TapeError: the file cannot be opened, is no tape, is damaged, or is newer than this package.
     """
+
+    def __init__(self, path: str | Path, *, read_only: bool = False) -> None:
+        super().__init__(path, read_only=read_only)
+        self._at_hand: dict[int, Attempt] = {}
 
     # --- reading -----------------------------------------------------------------------------
 
@@ -149,6 +156,37 @@ class Tape(TapeFile):
         if not rows:
             raise TapeError(f"the tape {self.path} has no call {number}")
         return call_of(rows[0], rows[0]["shared"])
+
+    def attempt(self, number: int) -> Attempt:
+        """Return what became of a request by its number; also after the tape was closed.
+
+        Raises:
+            TapeError: its file is gone, or there is no such request.
+        """
+        with self._lock:
+            if (known := self._at_hand.get(number)) is not None:
+                return known
+            if len(self._at_hand) >= _MOST_AT_HAND:
+                self._at_hand.clear()
+            if self.closed:
+                self._at_hand |= self._of_the_same_turn(number)
+            else:
+                self._at_hand[number] = self.call(number).attempt
+            return self._at_hand[number]
+
+    def _of_the_same_turn(self, number: int) -> dict[int, Attempt]:
+        """Return a turn's attempts from the file, since opening it for each would take long."""
+        try:
+            with Tape(self.path, read_only=True) as tape:
+                call = tape.call(number)
+                site = call.attempt.request.site
+                calls = tape.calls(call.run, turn=site.turn, forgotten=True) if site else []
+        except TapeError as error:
+            raise TapeError(
+                f"call {number} was left on the tape {self.path}, which is closed, and cannot be "
+                f"read from there any more: {error}"
+            ) from error
+        return {one.id: one.attempt for one in (call, *calls)}
 
     def _call_rows(self, where: str, values: tuple[Any, ...]) -> list[sqlite3.Row]:
         return self.query(
@@ -321,6 +359,7 @@ class Tape(TapeFile):
                 there is no such run; nothing was changed.
         """
         prune(self, runs)
+        self._at_hand.clear()
 
     def redact(
         self,
@@ -349,6 +388,7 @@ class Tape(TapeFile):
                 nothing was changed.
         """
         redact(self, runs, components=components, states=states)
+        self._at_hand.clear()
 
 
 def _record_of(row: sqlite3.Row) -> dict[str, Any]:

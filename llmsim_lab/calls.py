@@ -244,10 +244,17 @@ class CallRecord:
         kept = self._kept
         if isinstance(kept, _OnTape):
             return
-        numbers = tuple([attempt.number for attempt in kept if attempt.number is not None])
-        if len(numbers) == len(kept):
-            place = _OnTape(read, numbers, self.seconds, self.prompt_tokens, self.reply_tokens)
-            object.__setattr__(self, "_kept", place)
+        seconds, asked, said = 0.0, 0, 0
+        numbers: tuple[int, ...] = ()
+        for attempt in kept:
+            if attempt.number is None:
+                return
+            numbers += (attempt.number,)
+            seconds += attempt.seconds
+            if (reply := attempt.reply) is not None:
+                asked += reply.prompt_tokens or 0
+                said += reply.reply_tokens or 0
+        object.__setattr__(self, "_kept", _OnTape(read, numbers, seconds, asked, said))
 
     @property
     def attempts(self) -> int:
@@ -279,7 +286,7 @@ class CallRecord:
         kept = self._kept
         if isinstance(kept, _OnTape):
             return kept.prompt_tokens
-        return sum([a.reply.prompt_tokens or 0 for a in kept if a.reply])
+        return sum(a.reply.prompt_tokens or 0 for a in kept if a.reply)
 
     @property
     def reply_tokens(self) -> int:
@@ -287,12 +294,19 @@ class CallRecord:
         kept = self._kept
         if isinstance(kept, _OnTape):
             return kept.reply_tokens
-        return sum([a.reply.reply_tokens or 0 for a in kept if a.reply])
+        return sum(a.reply.reply_tokens or 0 for a in kept if a.reply)
 
     @property
     def tokens(self) -> int:
         """Prompt and reply tokens together."""
-        return self.prompt_tokens + self.reply_tokens
+        kept = self._kept
+        if isinstance(kept, _OnTape):
+            return kept.prompt_tokens + kept.reply_tokens
+        found = 0
+        for attempt in kept:
+            if (reply := attempt.reply) is not None:
+                found += (reply.prompt_tokens or 0) + (reply.reply_tokens or 0)
+        return found
 
     def __repr__(self) -> str:
         kept = self._kept

@@ -117,7 +117,7 @@ class Recording:
     def done(self, turn: AnyTurn, planned: Planned) -> Any:
         """Write the turn, whole or not at all."""
         self._recorder.commit_turn(*tape_turn(self._kind, turn, planned))
-        leave_calls(turn, self.tape)
+        _leave_calls(turn, self.tape)
         return turn
 
     def changed(self, turn: AnyTurn, planned: Planned) -> None:
@@ -203,7 +203,7 @@ class Replaying:
                 f"{self.tape.run(self.run).manifest['package']}"
             )
         del self._records[turn.number], self._rows[turn.number]
-        leave_calls(recorded, self.tape)
+        _leave_calls(recorded, self.tape)
         return recorded
 
     def changed(self, turn: AnyTurn, planned: Planned) -> None:
@@ -238,12 +238,12 @@ def load_turns(
         part = next((part for part, last in line if record["turn"] <= last), run)
         known = {call.id: call.attempt for call in tape.calls(part, turn=record["turn"])}
         turn = decode_turn(kind, record, _Attempts(tape, known))
-        leave_calls(turn, tape)
+        _leave_calls(turn, tape)
         turns.append(turn)
     return turns
 
 
-def leave_calls(turn: AnyTurn, tape: Tape) -> None:
+def _leave_calls(turn: AnyTurn, tape: Tape) -> None:
     """Leave a turn's calls on the tape; who asks for one has it read."""
     read = tape.attempt
     for call in turn.calls:

@@ -52,7 +52,8 @@ class _Keys:
         """By number of an attempt, its count where that is not 0."""
         self._lock = threading.Lock()
         for key, attempt in known.items():
-            self.remember(attempt.number, key)
+            if len(key) > KEY_BYTES:
+                self.remember(attempt.number, key)
 
     def next(self, base: bytes, previous: Attempt | None) -> bytes:
         if previous is not None:
@@ -63,9 +64,8 @@ class _Keys:
         return nth_key(base, count)
 
     def remember(self, number: int | None, key: bytes) -> None:
-        """Note which count a recorded attempt has."""
-        if count := _count_of(key):
-            self._repeats[number] = count
+        """Note which count a recorded attempt has, if it is not the first of its like."""
+        self._repeats[number] = _count_of(key)
 
     def clear(self) -> None:
         self._seen.clear()
@@ -158,11 +158,11 @@ class LiveRecorder:
             TapeError: the recorder was closed.
         """
         self._check_open()
-        messages, settings, base = asked(request, _cache)
-        key = self._keys.next(base, previous)
+        found = asked(request, _cache)
+        key = self._keys.next(found.key, previous)
         known = self._known.get(key)
         if known is None:
-            self._pending[id(request)] = Asked(messages, settings, key)
+            self._pending[id(request)] = found if key == found.key else found._replace(key=key)
         return known
 
     async def keep(self, attempt: Attempt) -> Attempt:
@@ -239,7 +239,8 @@ class LiveRecorder:
             # Not handed on yet, so that nobody sees it change; a copy would take ten times as long.
             object.__setattr__(attempt, "number", number)
             self._known[found.key] = attempt
-            self._keys.remember(number, found.key)
+            if len(found.key) > KEY_BYTES:
+                self._keys.remember(number, found.key)
             attempts.append(attempt)
         return attempts
 

@@ -11,7 +11,6 @@ import hashlib
 import sqlite3
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 from zlib import crc32
 
@@ -42,7 +41,7 @@ def seal(cells: Iterable[Any]) -> bytes:
         if kind is str:
             found.append(crc32(cell.encode("utf-8", "surrogatepass"), 1))
         elif kind is int:
-            found.append(_crc_of_int(cell))
+            found.append(_CRC[cell] if 0 <= cell < len(_CRC) else crc32(b"%d" % cell, 2))
         elif cell is None:
             found.append(0)
         elif kind is bytes:
@@ -55,11 +54,8 @@ def seal(cells: Iterable[Any]) -> bytes:
 
 
 _DOUBLE = struct.Struct("<d").pack
-
-
-@lru_cache(4_096)
-def _crc_of_int(cell: int) -> int:
-    return crc32(b"%d" % cell, 2)
+_CRC = [crc32(b"%d" % number, 2) for number in range(512)]
+"""Of small numbers, which most rows have: runs, turns, attempts, settings."""
 
 
 def broken_cells(table: str, row: Mapping[str, Any] | Any) -> list[str]:

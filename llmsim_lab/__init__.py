@@ -1,26 +1,67 @@
 """Simulations whose agents are language models, in a notebook, on your own machine.
 
-Importing this package does nothing else: no network, no files, no logging set-up.
+Importing this package does nothing else: no network, no files, no logging set-up. Its names are
+imported when they are first used.
 """
 
-from llmsim_lab.agents import NationAgent, TaylorRuleAgent
-from llmsim_lab.economy import initial_state, load_us_macro
-from llmsim_lab.lab import rate_figure
-from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, connect
-from llmsim_lab.prompts import Prompt
-from llmsim_lab.simulation import Simulation, SimulationConfig
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from llmsim_lab.agents import NationAgent, TaylorRuleAgent
+    from llmsim_lab.economy import initial_state, load_us_macro
+    from llmsim_lab.lab import rate_figure
+    from llmsim_lab.llm import LLMClient, LLMConfig, Person, ScriptedBackend, Tape, connect
+    from llmsim_lab.prompts import Prompt
+    from llmsim_lab.runs import Ask, Budget, Question, Run, State
+    from llmsim_lab.simulation import Simulation, SimulationConfig
+    from llmsim_lab.values import Reply
 
 __all__ = [
+    "Ask",
+    "Budget",
     "LLMClient",
     "LLMConfig",
     "NationAgent",
+    "Person",
     "Prompt",
+    "Question",
+    "Reply",
+    "Run",
     "ScriptedBackend",
     "Simulation",
     "SimulationConfig",
+    "State",
+    "Tape",
     "TaylorRuleAgent",
     "connect",
     "initial_state",
     "load_us_macro",
     "rate_figure",
 ]
+
+_PLACES = {
+    "agents": ("NationAgent", "TaylorRuleAgent"),
+    "economy": ("initial_state", "load_us_macro"),
+    "lab": ("rate_figure",),
+    "llm": ("LLMClient", "LLMConfig", "Person", "ScriptedBackend", "Tape", "connect"),
+    "prompts": ("Prompt",),
+    "runs": ("Ask", "Budget", "Question", "Run", "State"),
+    "simulation": ("Simulation", "SimulationConfig"),
+    "values": ("Reply",),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for package, names in _PLACES.items():
+        if name in names:
+            found = getattr(import_module(f"{__name__}.{package}"), name)
+            globals()[name] = found
+            return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, NoReturn, Self
 
 from markupsafe import Markup
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    StringConstraints,
+    ValidationInfo,
+    model_validator,
+)
+from pydantic.json_schema import SkipJsonSchema
+from pydantic_core import PydanticCustomError
 
 from llmsim_lab.calls import CallRecord
+from llmsim_lab.errors import ConfigError
 from llmsim_lab.faces import call_html, fields_html
 
 __all__ = [
+    "WIRE",
     "Confidence",
     "Decision",
     "FrozenDict",
+    "FrozenList",
     "Immutable",
     "Rate",
+    "Reply",
     "Text",
     "Value",
     "reply_schema",
@@ -104,6 +118,62 @@ class Decision(Immutable):
         return hash((type(self), *dict(self).values()))
 
 
+WIRE: dict[str, Any] = {"wire": True}
+"""The context in which pydantic reads what a model said, where no field may be left out."""
+
+
+class Reply(Decision):
+    """The base of what a world's players are asked for: derive from it and annotate fields.
+
+    A model is asked for ``reasoning`` first, then for the fields of the class in their order, then
+    for ``confidence``, and must give them all. Rules and people may leave out what has a default.
+
+    Attributes:
+        reasoning: why, in the player's own words.
+        confidence: 0 to 1; None where nobody said.
+
+    Example:
+        >>> class Gift(Reply):
+        ...     amount: int = Field(ge=0, le=20, description="coins for the pot")
+        >>> Gift(amount=5).confidence is None
+        True
+    """
+
+    reasoning: str = ""
+    confidence: Confidence | SkipJsonSchema[None] = None
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **options: Any) -> None:
+        super().__pydantic_init_subclass__(**options)
+        for name in cls.model_fields:
+            if name not in Reply.model_fields and hasattr(Reply, name):
+                raise ConfigError(
+                    f"{cls.__name__}.{name}: every Reply has something else of that name; call the "
+                    f"field something else, such as {name}_"
+                )
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: Any, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        schema = handler.resolve_ref_schema(handler(core_schema))
+        fields = dict(schema["properties"])
+        last = fields.pop("confidence")
+        schema["properties"] = {"reasoning": fields.pop("reasoning"), **fields, "confidence": last}
+        return schema
+
+    @model_validator(mode="before")
+    @classmethod
+    def _nothing_left_out(cls, values: Any, info: ValidationInfo) -> Any:
+        if info.context is WIRE and isinstance(values, dict):
+            gone = [name for name in cls.model_fields if name not in values]
+            if "confidence" in values and values["confidence"] is None:
+                gone.append("confidence")
+            if gone:
+                raise PydanticCustomError("lacking", "it lacks {gone}", {"gone": ", ".join(gone)})
+        return values
+
+
 def reply_schema(model: type[BaseModel], *, max_text: int | None = None) -> dict[str, Any]:
     """Return the JSON schema that a language model's reply is held to.
 
@@ -139,14 +209,28 @@ def reply_schema(model: type[BaseModel], *, max_text: int | None = None) -> dict
     return schema
 
 
+def _never_in_place(*_: Any, **__: Any) -> NoReturn:
+    raise ConfigError(
+        "a state is never changed in place; make a new value and put it into the next state: "
+        "state.replace(coins={**state.coins, 'Ann': 3}), state.replace(bids=[*state.bids, 3])"
+    )
+
+
 class FrozenDict(dict[str, Any]):
     """A dict that cannot be changed: states are shared by all turns that they are part of."""
 
-    def _refuse(self, *_: Any, **__: Any) -> Any:
-        raise TypeError("states are immutable; state.model_copy(update={...}) makes another one")
-
-    __setitem__ = __delitem__ = __ior__ = _refuse
-    clear = pop = popitem = setdefault = update = _refuse
+    __setitem__ = __delitem__ = __ior__ = _never_in_place
+    clear = pop = popitem = setdefault = update = _never_in_place
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (dict(self),)
+
+
+class FrozenList(list[Any]):
+    """A list that cannot be changed, as states hold."""
+
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _never_in_place
+    append = extend = insert = pop = remove = clear = sort = reverse = _never_in_place
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (list(self),)

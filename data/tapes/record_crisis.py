@@ -51,7 +51,8 @@ def the_run(path: Path, client: LLMClient) -> None:
     else:
         simulation = CrisisSimulation(CONFIG, llm_client=client, tape=path)
     simulation.run(
-        STEPS - simulation.turn, on_turn=lambda turn: sys.stderr.write(f"step {turn.number}\n")
+        STEPS - simulation.turn_number,
+        on_turn=lambda turn: sys.stderr.write(f"step {turn.number}\n"),
     )
     simulation.close()
 
@@ -111,7 +112,7 @@ def compare(path: Path, client: LLMClient, *, run: int, config: AblationConfig) 
     else:
         ablation = Ablation(config, llm_client=client, tape=tape)
     ablation.run(
-        SAMPLES[config.name] - ablation.turn,
+        SAMPLES[config.name] - ablation.turn_number,
         on_turn=lambda turn: sys.stderr.write(f"sample {turn.number}\n"),
     )
     ablation.close()

@@ -8,7 +8,7 @@ from llmsim_lab.agents.econ import NationAgent, NationProfile
 from llmsim_lab.calls import CallSite
 from llmsim_lab.economy.limits import RateLimits
 from llmsim_lab.errors import ConfigError, LLMFailureException
-from llmsim_lab.llm.human import DAY_S, Ask, HumanBackend, Question, human_client
+from llmsim_lab.llm.human import DAY_S, AskPerson, OpenQuestion, Person, human_client
 from llmsim_lab.models import Action, PolicyDecision, Rate, SimulationState
 from llmsim_lab.prompts import Prompt
 
@@ -63,7 +63,7 @@ class HumanAgent(NationAgent):
         prompt: Prompt | None = None,
         limits: RateLimits | None = None,
         names_rate: bool = True,
-        ask: Ask | None = None,
+        ask: AskPerson | None = None,
         timeout_s: float = DAY_S,
     ) -> None:
         client = human_client(ask=ask, timeout_s=timeout_s)
@@ -72,10 +72,10 @@ class HumanAgent(NationAgent):
         self.names_rate = names_rate
 
     @property
-    def person(self) -> HumanBackend:
+    def person(self) -> Person:
         """What asks the person and waits for the answers."""
         backend = self.llm_client.backend
-        if not isinstance(backend, HumanBackend):
+        if not isinstance(backend, Person):
             raise ConfigError(
                 f"the client of {self.name!r} was replaced by {self.llm_client!r}; a HumanAgent "
                 "keeps its own. For a model in this seat use a NationAgent"
@@ -83,7 +83,7 @@ class HumanAgent(NationAgent):
         return backend
 
     @property
-    def question(self) -> Question | None:
+    def question(self) -> OpenQuestion | None:
         """What the person is asked just now, if anything."""
         return next(iter(self.person.questions), None)
 

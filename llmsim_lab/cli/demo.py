@@ -78,7 +78,7 @@ def recorded_demo(*, turns: int, model: str, out: Path, host: str | None) -> Non
     recorded = replay(tape)
     seconds = time.perf_counter() - began
     recording = recorded.tape.run().manifest["model"]["name"] if recorded.tape else ""
-    taped = recorded.turn
+    taped = recorded.turn_number
     console.print(
         f"Turns 1 to {taped}: a recording of {_names(recorded)} with {recording}, "
         f"replayed in {seconds:.1f} s; no model was asked. That model is for trying the tool: read "
@@ -143,7 +143,7 @@ def _new_file(path: Path) -> Path:
 
 def _finish(simulation: Simulation, out: Path, taped: int | None, tape: Path) -> None:
     shadow = Simulation(shadow_config(simulation.config))
-    shadow.run(simulation.turn)
+    shadow.run(simulation.turn_number)
     report(simulation, out, shadow=shadow, taped=taped)
     console.print(
         f"Every call is on {tape}: 'llmsim-lab tape show' it, 'llmsim-lab replay' it. "

@@ -15,7 +15,7 @@ from llmsim_lab.cli.console import console, errors, literal, say
 from llmsim_lab.economy import history
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab import rate_figure
-from llmsim_lab.runs import SimulationLike, TurnLike
+from llmsim_lab.runs import Run, TurnBase
 from llmsim_lab.simulation import Simulation, Turn
 from llmsim_lab.tables import csv_text
 from llmsim_lab.text import clip, number, printable
@@ -96,7 +96,7 @@ def _add_turn(table: Table, turn: Turn, taylor: float, source: tuple[str, ...]) 
         figures = ("",) * len(figures)
 
 
-def summary(turns: Sequence[TurnLike]) -> str:
+def summary(turns: Sequence[TurnBase]) -> str:
     """Return one line on some turns: calls by status, tokens, seconds."""
     seconds = sum(turn.seconds for turn in turns)
     calls = sum(len(turn.calls) for turn in turns)
@@ -113,7 +113,7 @@ def summary(turns: Sequence[TurnLike]) -> str:
 
 
 def report(
-    simulation: SimulationLike,
+    simulation: Run,
     out: Path,
     *,
     shadow: Simulation | None = None,
@@ -148,7 +148,7 @@ def report(
     console.print("Written:", ", ".join(str(path) for path in paths), soft_wrap=True)
 
 
-def _say_how_it_went(simulation: SimulationLike, taped: int | None) -> None:
+def _say_how_it_went(simulation: Run, taped: int | None) -> None:
     if taped is None:
         console.print(summary(simulation.turns))
     else:
@@ -156,7 +156,7 @@ def _say_how_it_went(simulation: SimulationLike, taped: int | None) -> None:
         console.print(f"on the tape: {summary(recorded)}")
         if live := simulation.turns[len(recorded) :]:
             console.print(f"live: {summary(live)}")
-    for at in sorted(at for at in simulation.planned if at > simulation.turn):
+    for at in sorted(at for at in simulation.planned if at > simulation.turn_number):
         for item in simulation.planned[at]:
             say(f"not reached: the intervention planned for {item}", style="yellow")
 
@@ -183,7 +183,7 @@ def _chart_name(simulation: Simulation) -> str:
     return clip(printable(simulation.config.name), 60).replace("$", r"\$")
 
 
-def _write_tables(simulation: SimulationLike, shadow: Simulation | None, out: Path) -> list[Path]:
+def _write_tables(simulation: Run, shadow: Simulation | None, out: Path) -> list[Path]:
     frames = {"turns": simulation.to_frame(), "decisions": simulation.decisions()}
     if shadow is not None:
         frames["shadow"] = shadow.to_frame()
@@ -198,11 +198,12 @@ def _write_tables(simulation: SimulationLike, shadow: Simulation | None, out: Pa
     return paths
 
 
-def end(simulation: SimulationLike, wanted: int, failure: BaseException | None) -> None:
+def end(simulation: Run, wanted: int, failure: BaseException | None) -> None:
     """Raise what ended a run early, after saying how far it got."""
     if failure is not None:
         errors.print(
-            f"The run ended early: {simulation.turn} of {wanted} turns were played and written.",
+            f"The run ended early: {simulation.turn_number} of {wanted} turns were played and "
+            "written.",
             style="red",
         )
         raise failure

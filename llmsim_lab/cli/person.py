@@ -8,7 +8,7 @@ from typing import Any
 
 from llmsim_lab.cli.output import console
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.llm import Question
+from llmsim_lab.llm import OpenQuestion
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.simulation.counterfactual import people_in
 from llmsim_lab.text import number, printable
@@ -25,7 +25,7 @@ def seat_people(simulation: object) -> None:
         agent.person.ask = _ask
 
 
-def _ask(question: Question) -> Mapping[str, Any]:
+def _ask(question: OpenQuestion) -> Mapping[str, Any]:
     """Show the question and ask for each field until it is right.
 
     Raises:
@@ -40,7 +40,7 @@ def _ask(question: Question) -> Mapping[str, Any]:
         return {name: _field(question, name) for name in question.fields}
 
 
-def _field(question: Question, name: str) -> Any:
+def _field(question: OpenQuestion, name: str) -> Any:
     choices = question.fields[name].get("enum")
     offer = f" ({', '.join(map(number, choices))})" if choices else ""
     while True:

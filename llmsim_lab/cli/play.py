@@ -7,7 +7,7 @@ from llmsim_lab.cli.person import seat_people
 from llmsim_lab.concurrency import run_sync
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.llm import LLMClient, connect
-from llmsim_lab.runs import SimulationLike
+from llmsim_lab.runs import Run
 from llmsim_lab.simulation import SimulationConfig
 
 __all__ = ["client_for", "play"]
@@ -31,7 +31,7 @@ def client_for(config: SimulationConfig, *, host: str | None) -> LLMClient | Non
     return client
 
 
-def play(simulation: SimulationLike, turns: int) -> BaseException | None:
+def play(simulation: Run, turns: int) -> BaseException | None:
     """Play turns, let go of the model, and return what ended the run early, if anything did.
 
     People in the run are asked on the terminal. The turns played until then stay in the simulation.

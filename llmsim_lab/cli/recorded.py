@@ -72,10 +72,10 @@ def replay(path: Path, *, run: int | None, turns: int | None, out: Path) -> None
         info = sound_run(tape, run)
         open_folder(out)
         simulation = verbs.replay(tape, info.id, turns=turns)
-        report(simulation, out, taped=simulation.turn)
+        report(simulation, out, taped=simulation.turn_number)
         say(
-            f"All turns to {simulation.turn} are from the tape: run {info.id} of {path}, replayed. "
-            "No model was asked."
+            f"All turns to {simulation.turn_number} are from the tape: run {info.id} of {path}, "
+            "replayed. No model was asked."
         )
 
 
@@ -252,7 +252,7 @@ def _go_live(
             with suppress(LabError):
                 run_sync(client.aclose())
         raise
-    taped = simulation.turn
+    taped = simulation.turn_number
     try:
         failure = play(simulation, turns)
         report(simulation, out, taped=taped)
@@ -274,8 +274,8 @@ def _which_turns(tape: Tape, simulation: Simulation, taped: int) -> str:
     )
     before = f"Turn {first} is" if taped == first else f"Turns {first} to {taped} are"
     live = (
-        f"turns {taped + 1} to {simulation.turn} are live"
-        if simulation.turn > taped
+        f"turns {taped + 1} to {simulation.turn_number} are live"
+        if simulation.turn_number > taped
         else "no turn was played live"
     )
     return f"{before} from the tape {tape.path} ({source}); {live}, recorded there as run {run}."

@@ -292,7 +292,7 @@ class CrisisSimulation(Run[CrisisState, CrisisTurn, CrisisConfig, CrisisInterven
                 stable_first=self.config.stable_first,
                 budget_tokens=self.config.budget_tokens,
             )
-        at = max(self.turn, self.turns[0].number + 1) if turn is None else turn
+        at = max(self.turn_number, self.turns[0].number + 1) if turn is None else turn
         if agent not in self.config.scenario.agents:
             raise ConfigError(
                 f"there is no agent {agent!r}; there are: {', '.join(self.config.scenario.agents)}"

@@ -51,7 +51,7 @@ def module_ablation(
     whole = simulation.context_of(agent, turn)
     without = simulation.context_of(agent, turn, silenced=names)
     # Before the first turn that is the one to come, as ``context_of`` has it.
-    at = max(simulation.turn, simulation.turns[0].number + 1) if turn is None else turn
+    at = max(simulation.turn_number, simulation.turns[0].number + 1) if turn is None else turn
     arms = {"as it was": whole, f"without {', '.join(names)}": without}
     if (whole.system, whole.user) == (without.system, without.user):
         raise ConfigError(

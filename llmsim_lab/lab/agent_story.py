@@ -212,7 +212,7 @@ class AgentStory(SocialWidget):
         """Return the user's shown transitions, a line each."""
         with self._view:
             name = printable(self.agent_box.value, keep=" ")
-            lines = [f"Story of {name}, up to round {self.simulation.turn}"]
+            lines = [f"Story of {name}, up to round {self.simulation.turn_number}"]
             for event in self._shown():
                 move = event.move
                 post = self._posts.get(move.post) if move.post is not None else None

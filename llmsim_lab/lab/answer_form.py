@@ -11,7 +11,7 @@ from markupsafe import Markup
 from llmsim_lab.checks import plain_text, real_number
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab.widget import button
-from llmsim_lab.llm.human import Question
+from llmsim_lab.llm.human import OpenQuestion
 from llmsim_lab.markup import safe
 from llmsim_lab.models import PolicyDecision, reply_schema
 from llmsim_lab.text import number
@@ -132,7 +132,7 @@ class AnswerForm(w.VBox):
             self.rate.options = [_CHOOSE, *options]
             _choose(self.rate, chosen)
 
-    def ask(self, question: Question | None, *, turn: int) -> None:
+    def ask(self, question: OpenQuestion | None, *, turn: int) -> None:
         """Get ready for a question; what was sent goes once its turn is played, what is new stays.
 
         Args:
@@ -147,7 +147,7 @@ class AnswerForm(w.VBox):
         if question is not None and question.complaint:
             self.complain(f"{question.complaint} This is the second try, and the last.")
 
-    def send(self, question: Question | None, answer: Callable[[], None]) -> None:
+    def send(self, question: OpenQuestion | None, answer: Callable[[], None]) -> None:
         """Send what stands in the form.
 
         What is sent is noted first, since a refusal may come back before the sending returns.

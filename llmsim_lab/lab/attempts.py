@@ -17,7 +17,8 @@ from llmsim_lab.runs.turn import every_chain
 
 if TYPE_CHECKING:
     from llmsim_lab.llm import Tape
-    from llmsim_lab.runs.protocol import SimulationLike, TurnLike
+    from llmsim_lab.runs.base import Run
+    from llmsim_lab.runs.turn import TurnBase
 
 __all__ = [
     "FAILED_ATTEMPTS",
@@ -87,13 +88,13 @@ class Hit:
     line: str
 
 
-def turn_at(simulation: SimulationLike, number: int) -> TurnLike | None:
+def turn_at(simulation: Run, number: int) -> TurnBase | None:
     """Return a run's turn by its number, or None."""
     place = number - simulation.turns[0].number
     return simulation.turns[place] if 0 <= place < len(simulation.turns) else None
 
 
-def follow(simulation: SimulationLike, grew: Callable[[], object]) -> Callable[[], None]:
+def follow(simulation: Run, grew: Callable[[], object]) -> Callable[[], None]:
     """Have something done after each turn that a run plays; returns what ends that.
 
     Args:
@@ -114,7 +115,7 @@ class Attempts:
         simulation: the run; turns that it plays later are seen too.
     """
 
-    def __init__(self, simulation: SimulationLike) -> None:
+    def __init__(self, simulation: Run) -> None:
         self.simulation = simulation
         self._prefix: list[tuple[int, int]] = []
         if simulation.tape is not None and simulation.run_id is not None:
@@ -124,7 +125,8 @@ class Attempts:
     @property
     def first(self) -> int:
         """The number of the state that the run started from."""
-        return self.simulation.turns[0].number
+        number: int = self.simulation.turns[0].number
+        return number
 
     @property
     def last(self) -> int:
@@ -132,7 +134,8 @@ class Attempts:
 
         What the tape has of turns that a replay has yet to play is not this run's.
         """
-        tape, last = self.simulation.tape, self.simulation.turns[-1].number
+        tape = self.simulation.tape
+        last: int = self.simulation.turns[-1].number
         if tape is None:
             return last
         # Only after the last turn that was recorded whole can there be one that broke off.
@@ -176,7 +179,7 @@ class Attempts:
                         yield Hit(seen=seen, part=part, line=_line(text, found.start()))
 
 
-def _of_chains(turn: TurnLike) -> Iterator[Seen]:
+def _of_chains(turn: TurnBase) -> Iterator[Seen]:
     for chain in every_chain(turn):
         attempts: tuple[Attempt | None, ...] = chain.call.history if chain.call else (None,)
         for attempt in attempts:

@@ -149,7 +149,7 @@ class ContextXRay(LabWidget):
     @property
     def _last(self) -> int:
         """The latest turn played; the one to come where none was."""
-        return max(self.simulation.turn, self._first)
+        return max(self.simulation.turn_number, self._first)
 
     @property
     def silenced(self) -> tuple[str, ...]:
@@ -213,7 +213,9 @@ class ContextXRay(LabWidget):
 
     def _title(self, whole: RenderedPrompt, shown: RenderedPrompt) -> str:
         turn = self.turn_box.value
-        preview = " (a preview: it has not been played)" if turn > self.simulation.turn else ""
+        preview = (
+            " (a preview: it has not been played)" if turn > self.simulation.turn_number else ""
+        )
         tokens = f"about {tokens_of(whole)} tokens"
         if self.silenced:
             change = tokens_of(shown) - tokens_of(whole)
@@ -279,7 +281,7 @@ class ContextXRay(LabWidget):
 
     def _answers_html(self) -> Markup:
         ablation = self.ablation
-        if ablation is None or ablation.turn == 0:
+        if ablation is None or ablation.turn_number == 0:
             return Markup()
         rows = [
             (chain.agent, turn.number, badge(chain.status), prose(turn.state.words[chain.agent]))

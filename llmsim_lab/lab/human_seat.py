@@ -25,7 +25,7 @@ from llmsim_lab.lab.seat_views import (
 )
 from llmsim_lab.lab.sending import Sendings
 from llmsim_lab.llm import LLMClient, Tape
-from llmsim_lab.llm.human import Question
+from llmsim_lab.llm.human import OpenQuestion
 from llmsim_lab.markup import safe
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.simulation.counterfactual import people_in
@@ -118,7 +118,7 @@ class HumanSeat(SeatLayout):
             rate = state.global_state.interest_rate
             for name, each in self.forms.items():
                 each.offer(self.agents[name].limits.choices(rate), now=rate)
-                each.ask(self.agents[name].question, turn=self.simulation.turn)
+                each.ask(self.agents[name].question, turn=self.simulation.turn_number)
             if self.form_box.children != (form,):
                 self.form_box.children = (form,)
             self.step_button.disabled = (
@@ -199,7 +199,7 @@ class HumanSeat(SeatLayout):
         """A question came or went, in whichever thread."""
         self._in_order(self.refresh)
         if not self.waiting_for:
-            self.worker.call(self._follow, self.simulation.turn + 1)
+            self.worker.call(self._follow, self.simulation.turn_number + 1)
 
     def _in_order(self, action: Callable[..., object], *args: object) -> None:
         """Do something on the seat's own loop, since what other threads show may arrive late.
@@ -220,12 +220,12 @@ class HumanSeat(SeatLayout):
     def _follow(self, turn: int) -> None:
         """Look, on the loop, for the end of a turn that somebody else started."""
         self._following.follow(
-            lambda: self.simulation.turn >= turn or self._playing(), self.refresh
+            lambda: self.simulation.turn_number >= turn or self._playing(), self.refresh
         )
 
     # --- the same from code -------------------------------------------------------------------
 
-    async def asked(self, agent: str | None = None) -> Question:
+    async def asked(self, agent: str | None = None) -> OpenQuestion:
         """Wait until somebody is asked, and return the question.
 
         Args:

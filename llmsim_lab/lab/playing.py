@@ -12,7 +12,8 @@ from llmsim_lab.llm import InFlight, watching
 from llmsim_lab.text import clip, printable
 
 if TYPE_CHECKING:
-    from llmsim_lab.runs.protocol import SimulationLike, TurnLike
+    from llmsim_lab.runs.base import Run
+    from llmsim_lab.runs.turn import TurnBase
 
 __all__ = ["Playing", "waiting_text"]
 
@@ -36,16 +37,16 @@ class Playing:
 
     def __init__(
         self,
-        simulation: SimulationLike,
+        simulation: Run,
         turns: int,
         *,
         on_tick: Callable[[Playing], None],
-        on_turn: Callable[[TurnLike], None],
+        on_turn: Callable[[TurnBase], None],
         tick_s: float = 1.0,
     ) -> None:
         self.simulation = simulation
         self.turns = turns
-        self.played: list[TurnLike] = []
+        self.played: list[TurnBase] = []
         self.calls = InFlight()
         self._on_tick = on_tick
         self._on_turn = on_turn

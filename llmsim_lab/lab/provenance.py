@@ -16,7 +16,7 @@ from llmsim_lab.lab.source import simulation_of
 from llmsim_lab.prompts import Prompt, Provenance, RenderedPrompt, trace_prompt
 
 if TYPE_CHECKING:
-    from llmsim_lab.runs.protocol import SimulationLike
+    from llmsim_lab.runs.base import Run
 
 __all__ = ["Tracer"]
 
@@ -33,7 +33,7 @@ class Tracer:
 
     def __init__(self, attempts: Attempts) -> None:
         self.attempts = attempts
-        self._parents: dict[int, SimulationLike | None] = {}
+        self._parents: dict[int, Run | None] = {}
 
     def of(self, seen: Seen) -> Provenance:
         """Return where a request's prompt came from, and how sure that is."""
@@ -56,13 +56,13 @@ class Tracer:
                     return replace(found, why=why)
         return Provenance(how="unknown", why=why)
 
-    def _candidates(self, turn: int) -> list[SimulationLike]:
+    def _candidates(self, turn: int) -> list[Run]:
         """Return the run and, for a turn that a fork shares with its parent, that run too."""
         run = self.attempts.simulation
         parent = self._parent(run, self.attempts.player(turn))
         return [run] if parent is None else [run, parent]
 
-    def _parent(self, run: SimulationLike, player: int | None) -> SimulationLike | None:
+    def _parent(self, run: Run, player: int | None) -> Run | None:
         if run.tape is None or player is None or player == run.run_id:
             return None
         if player not in self._parents:
@@ -73,7 +73,7 @@ class Tracer:
         return self._parents[player]
 
 
-def _rebuilt(simulation: SimulationLike, seen: Seen) -> tuple[str | None, str]:
+def _rebuilt(simulation: Run, seen: Seen) -> tuple[str | None, str]:
     """Return the prompt written again, or None and why there is none."""
     rebuild = getattr(simulation, "rebuilt_prompt", None)
     if rebuild is None:

@@ -158,7 +158,7 @@ def leaderboard(
         )
     if loss is not None and not isinstance(loss, QuadraticLoss):
         raise ConfigError(f"loss={loss!r:.80} is no loss; pass QuadraticLoss(gap_weight=0.5)")
-    turns = simulation.turn - simulation.turns[0].number
+    turns = simulation.turn_number - simulation.turns[0].number
     people = people_in(simulation)
     client = model if isinstance(model, LLMClient) else None
     runs, missing = {}, {}
@@ -200,7 +200,7 @@ def _play(
     try:
         runs[who] = simulation.run()
     except (EconomyError, LLMFailureException) as error:
-        missing[who] = f"ended at turn {simulation.turn}: {error}"
+        missing[who] = f"ended at turn {simulation.turn_number}: {error}"
 
 
 def _model_of(simulation: Simulation) -> str:

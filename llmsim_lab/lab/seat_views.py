@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from markupsafe import Markup
 
 from llmsim_lab.agents import HumanAgent
-from llmsim_lab.llm.human import Question
+from llmsim_lab.llm.human import OpenQuestion
 from llmsim_lab.markup import badge, details, join, pairs, pre, safe, table
 from llmsim_lab.models import Action, SimulationState
 from llmsim_lab.simulation import Simulation
@@ -52,7 +52,7 @@ def news(
         playing: whether a seat's turn is under way.
         elsewhere: whether the turn is played on another event loop, as by ``run()`` in a cell.
     """
-    turn, planned = simulation.turn, simulation.config.turns
+    turn, planned = simulation.turn_number, simulation.config.turns
     if waiting:
         here = "It is your turn to answer. " if mine else ""
         hint = _CELL_WAITS if elsewhere else ""
@@ -73,7 +73,7 @@ def title(simulation: Simulation, agents: Mapping[str, HumanAgent]) -> str:
     waits = f", waits for {', '.join(asked)}" if asked else ""
     rate = f"{state.global_state.interest_rate:.2f}%"
     names = clip(", ".join(agents), 200)
-    return f"Seat of {names}: turn {simulation.turn}{where}, rate {rate}{waits}"
+    return f"Seat of {names}: turn {simulation.turn_number}{where}, rate {rate}{waits}"
 
 
 def state_html(name: str, state: SimulationState) -> Markup:
@@ -91,7 +91,7 @@ def state_html(name: str, state: SimulationState) -> Markup:
     return pairs(rows, caption=f"{name}: the economy in {where}")
 
 
-def prompt_html(question: Question) -> Markup:
+def prompt_html(question: OpenQuestion) -> Markup:
     """Return what a model would be sent, message by message, folded."""
     parts = [
         Markup("<p><strong>{}</strong></p>{}").format(

@@ -61,7 +61,7 @@ class SocialBoard(SocialWidget):
         clicked(self.next_button, lambda: self._go(min(box.max, box.value + 1)))
         clicked(self.latest_button, lambda: self._go(box.max))
         self._choices.on_choice(box, lambda: self._go(box.value))
-        self.show(self.simulation.turn)
+        self.show(self.simulation.turn_number)
 
     def show(self, turn: int) -> None:
         """Show a round.
@@ -69,7 +69,7 @@ class SocialBoard(SocialWidget):
         Raises:
             ConfigError: the run has no such round.
         """
-        first, last = self.simulation.turns[0].number, self.simulation.turn
+        first, last = self.simulation.turns[0].number, self.simulation.turn_number
         if not first <= turn <= last:
             raise ConfigError(f"round {turn} is not there to show; the run has {first} to {last}")
         with self._view:
@@ -79,7 +79,7 @@ class SocialBoard(SocialWidget):
         """Show the run as it is now; who looked at the latest round sees the new one."""
         with self._view:
             latest = self.round_box.value >= self.round_box.max
-            self._go(self.simulation.turn if latest else self.round_box.value)
+            self._go(self.simulation.turn_number if latest else self.round_box.value)
 
     def _go(self, number: int) -> None:
         turns = self.simulation.turns

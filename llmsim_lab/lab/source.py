@@ -6,16 +6,16 @@ from pathlib import Path
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import Tape
-from llmsim_lab.runs import SimulationLike
+from llmsim_lab.runs import Run
 from llmsim_lab.runs.verbs import load
 
 __all__ = ["Source", "simulation_of"]
 
-Source = SimulationLike | Tape | str | Path
+Source = Run | Tape | str | Path
 """A simulation, or a tape or its file."""
 
 
-def simulation_of(source: Source, *, run: int | None = None) -> SimulationLike:
+def simulation_of(source: Source, *, run: int | None = None) -> Run:
     """Return the simulation to show; a tape's run is loaded, not played.
 
     Args:
@@ -27,7 +27,8 @@ def simulation_of(source: Source, *, run: int | None = None) -> SimulationLike:
         TapeError: the tape cannot be read, or has no such run.
     """
     if isinstance(source, Tape | str | Path):
-        return load(source, run)
+        loaded: Run = load(source, run)
+        return loaded
     if not all(hasattr(source, name) for name in ("step", "turns", "to_frame", "chains")):
         raise ConfigError(
             f"{type(source).__name__} is no simulation and no tape; pass a Simulation, a Tape, or "

@@ -18,7 +18,8 @@ from llmsim_lab.llm import LLMClient
 from llmsim_lab.markup import join
 
 if TYPE_CHECKING:
-    from llmsim_lab.runs.protocol import SimulationLike, TurnLike
+    from llmsim_lab.runs.base import Run
+    from llmsim_lab.runs.turn import TurnBase
 
 __all__ = ["TurnStepper"]
 
@@ -63,7 +64,7 @@ class TurnStepper(StepperView):
 
     # --- playing ------------------------------------------------------------------------------
 
-    async def step(self) -> TurnLike:
+    async def step(self) -> TurnBase:
         """Play one turn; returns it.
 
         Raises:
@@ -71,10 +72,12 @@ class TurnStepper(StepperView):
         """
         played = await self.play(1)
         if not played:
-            raise LabError(f"the step was stopped; the run is at turn {self.simulation.turn}")
+            raise LabError(
+                f"the step was stopped; the run is at turn {self.simulation.turn_number}"
+            )
         return played[0]
 
-    async def play(self, turns: int | None = None) -> list[TurnLike]:
+    async def play(self, turns: int | None = None) -> list[TurnBase]:
         """Play turns; returns those played, fewer than asked for if it was paused or stopped.
 
         Interrupting the cell that waits for it breaks off the turn under way.
@@ -131,13 +134,13 @@ class TurnStepper(StepperView):
 
     @staticmethod
     def _said_at_the_end(playing: Playing) -> str:
-        last = playing.simulation.turn
+        last = playing.simulation.turn_number
         if len(playing.played) < playing.turns:
             left = playing.turns - len(playing.played)
             return f"Paused after turn {last}; {left} of {playing.turns} turns were not played."
         return f"Turn {last} is played."
 
-    def _arrived(self, turn: TurnLike) -> None:
+    def _arrived(self, turn: TurnBase) -> None:
         """Show a turn that has just been played, unless an earlier one is being looked at."""
         with self._view:
             if self.shown == turn.number - 1:
@@ -148,7 +151,7 @@ class TurnStepper(StepperView):
 
     def _show_progress(self, playing: Playing) -> None:
         now, of = len(playing.played) + 1, playing.turns
-        number = playing.simulation.turn + 1
+        number = playing.simulation.turn_number + 1
         if not playing.pausing:
             self.say(f"Playing turn {number}" + (f", {now} of {of}." if of > 1 else "."))
         bar = Markup('<progress value="{}" max="{}" aria-label="Turns played"></progress>')
@@ -157,7 +160,7 @@ class TurnStepper(StepperView):
 
     def stopped(self) -> None:
         """Say where the run is now."""
-        self.say(f"Stopped. The run is at turn {self.simulation.turn}, its last whole one.")
+        self.say(f"Stopped. The run is at turn {self.simulation.turn_number}, its last whole one.")
 
     def ended(self) -> None:
         """Take the progress away."""
@@ -167,7 +170,7 @@ class TurnStepper(StepperView):
 
     # --- forks --------------------------------------------------------------------------------
 
-    def fork(self, turn: int | None = None, **changes: Any) -> SimulationLike:
+    def fork(self, turn: int | None = None, **changes: Any) -> Run:
         """Make a run that goes on from a turn, and show it; its parent stays in the list of runs.
 
         Args:
@@ -181,10 +184,10 @@ class TurnStepper(StepperView):
             raise ConfigError("a fork has to wait until the turns under way are played, or stopped")
         return self._fork(self.shown if turn is None else whole_number("turn", turn), changes)
 
-    def _fork(self, turn: int, changes: dict[str, Any]) -> SimulationLike:
+    def _fork(self, turn: int, changes: dict[str, Any]) -> Run:
         if self.llm_client is not None:
             changes = {"llm_client": self.llm_client} | changes
-        new: SimulationLike
+        new: Run
         try:
             new = self.simulation.fork(turn, **changes)
         except ConfigError as error:
@@ -209,7 +212,7 @@ class TurnStepper(StepperView):
 
     # --- for others ---------------------------------------------------------------------------
 
-    def on_turn(self, callback: Callable[[TurnLike], object]) -> None:
+    def on_turn(self, callback: Callable[[TurnBase], object]) -> None:
         """Have something called with each whole turn that is played here.
 
         What it raises is shown in place; the turn is kept.

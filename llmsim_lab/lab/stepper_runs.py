@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from llmsim_lab.text import clip, printable
 
 if TYPE_CHECKING:
-    from llmsim_lab.runs.protocol import SimulationLike
+    from llmsim_lab.runs.base import Run
 
 __all__ = ["RunList"]
 
@@ -24,22 +24,22 @@ class RunList:
         place: which one is looked at, 0 for the original.
     """
 
-    def __init__(self, original: SimulationLike) -> None:
+    def __init__(self, original: Run) -> None:
         self._runs = [original]
         self._origins = ["the original"]
         self.place = 0
 
     @property
-    def shown(self) -> SimulationLike:
+    def shown(self) -> Run:
         """The run that is looked at."""
         return self._runs[self.place]
 
     @property
-    def forks(self) -> list[SimulationLike]:
+    def forks(self) -> list[Run]:
         """All but the original."""
         return self._runs[1:]
 
-    def add(self, fork: SimulationLike, turn: int) -> None:
+    def add(self, fork: Run, turn: int) -> None:
         """Take in a fork of the run that is looked at, and look at it.
 
         Args:
@@ -51,7 +51,7 @@ class RunList:
         self._origins.append(f"fork {len(self._runs) - 1} of {parent} at turn {turn}")
         self.place = len(self._runs) - 1
 
-    def name_of(self, run: SimulationLike) -> str:
+    def name_of(self, run: Run) -> str:
         """Return a run's name with where it came from and its number on the tape."""
         place = next(place for place, item in enumerate(self._runs) if item is run)
         name = clip(printable(run.config.name, keep="\n"), _LONGEST_NAME)

@@ -16,7 +16,7 @@ from llmsim_lab.lab.turn_panel import turn_and_before
 from llmsim_lab.lab.turn_view import turn_html, turn_text
 
 if TYPE_CHECKING:
-    from llmsim_lab.runs.protocol import SimulationLike
+    from llmsim_lab.runs.base import Run
 
 __all__ = ["StepperView"]
 
@@ -31,30 +31,30 @@ class StepperView(StepperLayout):
         shown: the number of the turn shown.
     """
 
-    def __init__(self, simulation: SimulationLike) -> None:
+    def __init__(self, simulation: Run) -> None:
         super().__init__()
         self._runs = RunList(simulation)
         self._change_hooks: list[Callable[[Any], object]] = []
         # Clicks come on threads of their own, whole turns on the loop.
         self._view = threading.RLock()
-        self.shown = simulation.turn
+        self.shown = simulation.turn_number
         self._seen = self.shown
         self._relisting = False
         self._listen()
         self.first_button.on_click(lambda _: self.show(self.simulation.turns[0].number))
         self.previous_button.on_click(lambda _: self._move(-1))
         self.next_button.on_click(lambda _: self._move(+1))
-        self.latest_button.on_click(lambda _: self.show(self.simulation.turn))
+        self.latest_button.on_click(lambda _: self.show(self.simulation.turn_number))
         self.turn_box.observe(lambda change: self._jump(change["new"]), names="value")
         self.run_box.observe(lambda change: self._choose(change["new"]), names="value")
 
     @property
-    def simulation(self) -> SimulationLike:
+    def simulation(self) -> Run:
         """The run shown."""
         return self._runs.shown
 
     @property
-    def forks(self) -> list[SimulationLike]:
+    def forks(self) -> list[Run]:
         """The forks made here, in order."""
         return self._runs.forks
 
@@ -68,7 +68,7 @@ class StepperView(StepperLayout):
             ConfigError: the run has no such turn.
         """
         turn = whole_number("turn", turn)
-        first, last = self.simulation.turns[0].number, self.simulation.turn
+        first, last = self.simulation.turns[0].number, self.simulation.turn_number
         if not first <= turn <= last:
             raise ConfigError(f"turn {turn} is not there to show; the run has {first} to {last}")
         with self._view:
@@ -78,7 +78,7 @@ class StepperView(StepperLayout):
     def _move(self, by: int) -> None:
         """Go back or forth; at the ends of the run there is nowhere to go."""
         to = self.shown + by
-        if self.simulation.turns[0].number <= to <= self.simulation.turn:
+        if self.simulation.turns[0].number <= to <= self.simulation.turn_number:
             self.show(to)
 
     def _jump(self, turn: int) -> None:
@@ -89,7 +89,7 @@ class StepperView(StepperLayout):
         """Look at the run again: it may have been stepped from a cell."""
         with self._view:
             simulation = self.simulation
-            first, last = simulation.turns[0].number, simulation.turn
+            first, last = simulation.turns[0].number, simulation.turn_number
             self.shown = min(max(self.shown, first), last)
             self._seen = last
             with self.turn_box.hold_trait_notifications():
@@ -106,13 +106,15 @@ class StepperView(StepperLayout):
     def _grew(self) -> None:
         """Show what was played from elsewhere; one's own turns have been shown already."""
         with self._view:
-            if self._seen == self.simulation.turn:
+            if self._seen == self.simulation.turn_number:
                 return
             if self.shown == self._seen:
-                self.shown = self.simulation.turn
+                self.shown = self.simulation.turn_number
             self.refresh()
             if not self.worker.busy:
-                self.say(f"The run is at turn {self.simulation.turn}; it was played elsewhere.")
+                self.say(
+                    f"The run is at turn {self.simulation.turn_number}; it was played elsewhere."
+                )
 
     def _show_runs(self) -> None:
         options = self._runs.options()
@@ -130,7 +132,7 @@ class StepperView(StepperLayout):
             if place is None or self._relisting or place == self._runs.place:
                 return
             self._runs.place = place
-            self._look_at(self.simulation.turn)
+            self._look_at(self.simulation.turn_number)
 
     def _look_at(self, turn: int) -> None:
         """Show a turn of the run that has just been chosen or made."""
@@ -154,7 +156,8 @@ class StepperView(StepperLayout):
     def face_text(self) -> str:
         """Return the turn shown as plain text, the same for the same run."""
         turn, before = turn_and_before(self.simulation, self.shown)
-        of = f"TurnStepper of {self._runs.name_of(self.simulation)}, at turn {self.simulation.turn}"
+        name, at = self._runs.name_of(self.simulation), self.simulation.turn_number
+        of = f"TurnStepper of {name}, at turn {at}"
         return f"{of}\n{turn_text(self.simulation, turn, before)}"
 
     def face_html(self) -> Markup:

@@ -20,12 +20,13 @@ from llmsim_lab.lab.turn_view import (
 from llmsim_lab.markup import safe
 
 if TYPE_CHECKING:
-    from llmsim_lab.runs.protocol import SimulationLike, TurnLike
+    from llmsim_lab.runs.base import Run
+    from llmsim_lab.runs.turn import TurnBase
 
 __all__ = ["TurnPanel", "turn_and_before"]
 
 
-def turn_and_before(simulation: SimulationLike, number: int) -> tuple[TurnLike, TurnLike | None]:
+def turn_and_before(simulation: Run, number: int) -> tuple[TurnBase, TurnBase | None]:
     """Return a turn by its number, and the one before it, if there is one."""
     turns = simulation.turns
     place = number - turns[0].number
@@ -55,9 +56,9 @@ class TurnPanel:
         side = w.VBox([self.agents_box, self.decisions], layout=w.Layout(flex="1 1 28em"))
         both = row(self.state, side, gap="24px")
         self.body = w.VBox([self.interventions, both])
-        self._turn: TurnLike | None = None
+        self._turn: TurnBase | None = None
 
-    def show(self, simulation: SimulationLike, number: int, *, name: str) -> None:
+    def show(self, simulation: Run, number: int, *, name: str) -> None:
         """Show a turn.
 
         Args:
@@ -67,7 +68,7 @@ class TurnPanel:
         """
         turn, before = turn_and_before(simulation, number)
         self._turn = turn
-        last = simulation.turn
+        last = simulation.turn_number
         of = f" of {last}" if number else f", {last} turns played" if last else ""
         self.heading.value = str(
             Markup("<strong>{}</strong>{} · {} · {}{}").format(

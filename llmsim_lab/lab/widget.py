@@ -17,7 +17,7 @@ from llmsim_lab.lab.worker import Work, Worker
 from llmsim_lab.markup import details, join, pre, safe
 
 if TYPE_CHECKING:
-    from llmsim_lab.runs.protocol import SimulationLike
+    from llmsim_lab.runs.base import Run
 
 __all__ = ["SETTLE_S", "LabWidget", "button", "settled"]
 
@@ -210,7 +210,7 @@ class LabWidget(w.VBox):
 
     # --- a run that is played elsewhere --------------------------------------------------------
 
-    def follow(self, simulation: SimulationLike, grew: Callable[[], object]) -> None:
+    def follow(self, simulation: Run, grew: Callable[[], object]) -> None:
         """Have something done after each turn that a run plays, until the widget is closed.
 
         Args:

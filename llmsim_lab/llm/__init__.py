@@ -15,7 +15,7 @@ from llmsim_lab.llm.client import LLMClient
 from llmsim_lab.llm.config import LLMConfig
 from llmsim_lab.llm.connect import connect
 from llmsim_lab.llm.embedded import EmbeddedBackend
-from llmsim_lab.llm.human import HumanBackend, Question
+from llmsim_lab.llm.human import OpenQuestion, Person, human_client
 from llmsim_lab.llm.ollama import OllamaBackend
 from llmsim_lab.llm.scripted import ScriptedBackend
 from llmsim_lab.llm.tape import Tape
@@ -29,18 +29,19 @@ __all__ = [
     "ChatReply",
     "ChatRequest",
     "EmbeddedBackend",
-    "HumanBackend",
     "InFlight",
     "LLMClient",
     "LLMConfig",
     "Message",
     "ModelInfo",
     "OllamaBackend",
-    "Question",
+    "OpenQuestion",
+    "Person",
     "ScriptedBackend",
     "Tape",
     "ToolCall",
     "Watch",
     "connect",
+    "human_client",
     "watching",
 ]

@@ -102,6 +102,7 @@ class LLMClient:
         prompt: str,
         response_model: type[ModelT],
         choices: Mapping[str, tuple[Any, ...]] | None = None,
+        limits: Mapping[str, tuple[float, float]] | None = None,
         check: Callable[[ModelT], str | None] | None = None,
         site: CallSite | None = None,
     ) -> ModelT:
@@ -112,6 +113,7 @@ class LLMClient:
             response_model: what the reply must be.
             choices: for some fields of the response model, the only values allowed here; they
                 go into the schema the model is held to, and are not checked again.
+            limits: likewise the lowest and highest value of some fields.
             check: says what is wrong with the content of a well-formed reply, or None; a complaint
                 makes the reply invalid.
             site: where in the run the call is made.
@@ -121,7 +123,13 @@ class LLMClient:
         """
         self._check_size(prompt, site)
         request = first_request(
-            prompt, response_model, choices, site, config=self.config, options=self._options
+            prompt,
+            response_model,
+            choices,
+            site,
+            limits=limits,
+            config=self.config,
+            options=self._options,
         )
         decision, call = await self._ask_twice(
             request, lambda reply: parse_reply(reply.text, response_model, check), site
@@ -316,8 +324,13 @@ class LLMClient:
             if around.watch is not None:
                 around.watch.ended(request, known, taped=True)
         else:
+            purse = around.log.purse if around.log is not None else None
+            if purse is not None:
+                purse.begin()
             make = self._make if around.deadline is None else self._make_in_time
             attempt, fault = await make(request, asked_wait)
+            if purse is not None:
+                purse.end(attempt)
         if attempt.reply is None or attempt.reason not in (None, "invalid_response"):
             outcome = fault or recorded_fault(attempt)
         else:

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from llmsim_lab.values import WIRE
+
 __all__ = [
     "InvalidReply",
     "Repetition",
@@ -57,7 +59,7 @@ def parse_reply(
         InvalidReply: nothing in the text fits.
     """
     try:
-        decision = response_model.model_validate_json(text)
+        decision = response_model.model_validate_json(text, context=WIRE)
     except ValidationError as error:
         decision = _search(text, response_model, error)
     if check is not None and (complaint := check(decision)):
@@ -127,7 +129,7 @@ def _search(text: str, response_model: type[ModelT], first_error: ValidationErro
     complaint = ""
     for value in _json_values(spoken):
         try:
-            found = response_model.model_validate(value)
+            found = response_model.model_validate(value, context=WIRE)
         except ValidationError as error:
             complaint = _describe(error)
     if found is not None:

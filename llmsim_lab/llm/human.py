@@ -25,7 +25,7 @@ from llmsim_lab.llm.config import LLMConfig
 from llmsim_lab.logs import log_event
 from llmsim_lab.text import clip
 
-__all__ = ["DAY_S", "Ask", "HumanBackend", "Question", "human_client"]
+__all__ = ["DAY_S", "AskPerson", "OpenQuestion", "Person", "human_client"]
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ _COMPLAINT = "That reply was not valid: "
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
+class OpenQuestion:
     """A request that waits for a person's answer.
 
     Attributes:
@@ -109,30 +109,30 @@ def _not_among(value: Any, choices: list[Any]) -> str:
     return f"is {value!r:.40}; choose one of {offered}"
 
 
-Ask = Callable[[Question], Any]
+AskPerson = Callable[[OpenQuestion], Any]
 """Answers a question: returns the fields as a mapping or model, or a text; may be ``async``."""
 
 
-class HumanBackend:
+class Person:
     """Answers requests with what a person says.
 
-    Each request becomes a ``Question`` and waits. ``answer`` may be called from any thread, with or
-    without an event loop. Cancelling the request takes the question away.
+    Each request becomes an ``OpenQuestion`` and waits. ``answer`` may be called from any thread,
+    with or without an event loop. Cancelling the request takes the question away.
 
     Args:
         ask: puts the question to the person and returns the answer; a plain function runs in a
             thread of its own, so it may wait. Without one somebody has to call ``answer``.
     """
 
-    def __init__(self, ask: Ask | None = None) -> None:
+    def __init__(self, ask: AskPerson | None = None) -> None:
         self.ask = ask
-        self._waiting: dict[Question, Future[str]] = {}
+        self._waiting: dict[OpenQuestion, Future[str]] = {}
         self._listeners: list[Callable[[], object]] = []
         self._lock = threading.Lock()
         self._hinted = False
 
     @property
-    def questions(self) -> tuple[Question, ...]:
+    def questions(self) -> tuple[OpenQuestion, ...]:
         """What waits for an answer, oldest first."""
         with self._lock:
             return tuple(self._waiting)
@@ -152,9 +152,9 @@ class HumanBackend:
 
         return stop
 
-    async def asked(self) -> Question:
+    async def asked(self) -> OpenQuestion:
         """Wait until there is a question, and return the oldest."""
-        arrived: Future[Question] = Future()
+        arrived: Future[OpenQuestion] = Future()
 
         def heard() -> None:
             if questions := self.questions:
@@ -168,7 +168,7 @@ class HumanBackend:
         finally:
             stop()
 
-    def answer(self, question: Question, answer: Mapping[str, Any] | BaseModel | str) -> None:
+    def answer(self, question: OpenQuestion, answer: Mapping[str, Any] | BaseModel | str) -> None:
         """Answer a question; from any thread.
 
         Args:
@@ -193,7 +193,7 @@ class HumanBackend:
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         """Wait for a person's answer to one request."""
-        question = Question(request, threading.get_ident())
+        question = OpenQuestion(request, threading.get_ident())
         answer: Future[str] = Future()
         with self._lock:
             self._waiting[question] = answer
@@ -225,7 +225,7 @@ class HumanBackend:
         for heard in listeners:
             heard()
 
-    def _hint(self, question: Question) -> None:
+    def _hint(self, question: OpenQuestion) -> None:
         """Say, once, how to answer, where nobody seems to listen."""
         if self._listeners or self._hinted:
             return
@@ -242,10 +242,10 @@ class HumanBackend:
         )
 
     def __repr__(self) -> str:
-        return f"<HumanBackend, {len(self.questions)} questions waiting>"
+        return f"<Person, {len(self.questions)} questions waiting>"
 
 
-def _put(ask: Ask, question: Question, answer: Future[str]) -> None:
+def _put(ask: AskPerson, question: OpenQuestion, answer: Future[str]) -> None:
     """Put a question with a plain function; what it raises is raised to who awaits the answer."""
     try:
         text = _as_text(ask(question))
@@ -279,12 +279,15 @@ class _PersonConfig(LLMConfig):
         return MappingProxyType({})
 
 
-def human_client(*, ask: Ask | None = None, timeout_s: float = DAY_S) -> LLMClient:
+def human_client(
+    *, ask: AskPerson | None = None, timeout_s: float = DAY_S, person: Person | None = None
+) -> LLMClient:
     """Return a client whose model is a person; its calls are recorded as those of ``human``.
 
     Args:
-        ask: see ``HumanBackend``.
+        ask: see ``Person``.
         timeout_s: how long each answer is waited for, seconds.
+        person: who is asked, instead of one who is asked by ``ask``.
     """
     config = _PersonConfig(
         model="human",
@@ -294,4 +297,4 @@ def human_client(*, ask: Ask | None = None, timeout_s: float = DAY_S) -> LLMClie
         max_text_chars=2_000,
         max_concurrency=1,
     )
-    return LLMClient(config, HumanBackend(ask))
+    return LLMClient(config, person or Person(ask))

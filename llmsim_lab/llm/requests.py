@@ -36,6 +36,7 @@ def first_request(
     choices: Mapping[str, tuple[Any, ...]] | None,
     site: CallSite | None,
     *,
+    limits: Mapping[str, tuple[float, float]] | None = None,
     config: LLMConfig,
     options: Mapping[str, Any],
 ) -> ChatRequest:
@@ -46,6 +47,7 @@ def first_request(
         response_model: what the reply must be.
         choices: the only values allowed for some fields.
         site: where in the run the call is made.
+        limits: the lowest and highest value allowed for some fields.
         config: the client's settings.
         options: its sampling options, shared by all its requests.
 
@@ -59,11 +61,12 @@ def first_request(
         messages = (_system_message(prompt.system), Message("user", prompt.user))
     else:
         messages = (Message("user", str(prompt)),)
-    narrowed = tuple(choices.items()) if choices else ()
+    chosen = tuple(choices.items()) if choices else ()
+    bounds = tuple(limits.items()) if limits else ()
     return ChatRequest(
         model=config.model,
         messages=messages,
-        schema=_schema_of(response_model, config.max_text_chars, narrowed),
+        schema=_schema_of(response_model, config.max_text_chars, chosen, bounds),
         options=options,
         think=config.think,
         keep_alive=config.keep_alive,
@@ -172,15 +175,26 @@ def _system_message(text: str) -> Message:
 def _schema_of(
     response_model: type[BaseModel],
     max_text: int | None,
-    choices: tuple[tuple[str, tuple[Any, ...]], ...],
+    choices: tuple[tuple[str, tuple[Any, ...]], ...] = (),
+    limits: tuple[tuple[str, tuple[float, float]], ...] = (),
 ) -> Mapping[str, Any]:
     """The schema a model is held to; shared by all its requests, not to be changed."""
-    schema = reply_schema(response_model, max_text=max_text)
-    for field, values in choices:
-        if field not in schema.get("properties", {}):
+    if not choices and not limits:
+        return reply_schema(response_model, max_text=max_text)
+    whole = _schema_of(response_model, max_text)
+    fields: dict[str, Any] = dict(whole.get("properties", {}))
+    for field, _ in (*choices, *limits):
+        if field not in fields:
             raise ConfigError(
-                f"choices name {field!r}, which {response_model.__name__} lacks; "
-                f"its fields are {', '.join(schema.get('properties', {}))}"
+                f"choices or limits name {field!r}, which {response_model.__name__} lacks; "
+                f"its fields are {', '.join(fields)}"
             )
-        schema["properties"][field] = {"enum": list(values)}
-    return schema
+    for field, values in choices:
+        fields[field] = {"enum": list(values)}
+    for field, (lowest, highest) in limits:
+        known = {name: fields[field][name] for name in fields[field] if name not in _BOUNDS}
+        fields[field] = {**known, "minimum": lowest, "maximum": highest}
+    return {**whole, "properties": fields}
+
+
+_BOUNDS = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}

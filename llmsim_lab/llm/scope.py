@@ -59,17 +59,35 @@ class Recorder(Protocol):
         ...
 
 
+class Spending(Protocol):
+    """What limits the requests of a run."""
+
+    def begin(self) -> None:
+        """Count a request that is about to be made.
+
+        Raises:
+            BudgetReached: it may not be made.
+        """
+        ...
+
+    def end(self, attempt: Attempt) -> None:
+        """Count what a request used."""
+        ...
+
+
 class CallLog:
     """The calls of one turn, as the run itself notes them, whoever makes them.
 
     Args:
         run: the run's name, for messages.
         turn: the turn being played.
+        purse: what limits its requests, if anything does.
     """
 
-    def __init__(self, run: str, turn: int) -> None:
+    def __init__(self, run: str, turn: int, purse: Spending | None = None) -> None:
         self.run = run
         self.turn = turn
+        self.purse = purse
         self.closed = False
         self._calls: list[CallRecord] = []
         self._under_way: dict[int, ChatRequest] = {}

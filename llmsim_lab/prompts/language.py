@@ -115,9 +115,27 @@ def written(value: object) -> str:
     if isinstance(value, float):
         text = float.__repr__(value)
         return text if len(text) <= _SHORT else repr(rounded(value))
-    if kind is list or kind is tuple or kind is dict:
-        return str(rounded(value))
+    if isinstance(value, Mapping | list | tuple | frozenset):
+        return _listed(value)
     return str(value)
+
+
+def _listed(value: Any) -> str:
+    """Return several values as readers expect them: ``Ann: 5, Bob: 7``."""
+    parts: list[str] = []
+    length = 0
+    items = value.items() if isinstance(value, Mapping) else enumerate(value)
+    if isinstance(value, frozenset):
+        items = enumerate(sorted(value, key=str))
+    for key, item in items:
+        text = written(item)
+        if isinstance(item, Mapping | list | tuple | frozenset) and item:
+            text = f"({text})"
+        parts.append(f"{written(key)}: {text}" if isinstance(value, Mapping) else text)
+        length += len(parts[-1]) + 2
+        if length > MAX_OUTPUT:
+            raise _too_long()
+    return ", ".join(parts) or "none"
 
 
 def _item(value: Any, key: Any) -> Any:

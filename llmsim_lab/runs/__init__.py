@@ -1,24 +1,36 @@
 """The base of all simulations: turns, tape, replay, fork, resume, interventions, frames."""
 
+from llmsim_lab.runs.ask import Ask, Question
 from llmsim_lab.runs.base import Run
-from llmsim_lab.runs.protocol import SimulationLike, TurnLike
+from llmsim_lab.runs.budget import Budget
 from llmsim_lab.runs.registry import find_kind
 from llmsim_lab.runs.series import Series
-from llmsim_lab.runs.settings import ConfigLike, RunConfig, RunIntervention
-from llmsim_lab.runs.turn import RunTurn, TurnBase, every_chain
-from llmsim_lab.runs.verbs import AnyRun, fork, load, replay, rerun, resume, run
+from llmsim_lab.runs.settings import (
+    ConfigLike,
+    RunConfig,
+    RunIntervention,
+    StateChange,
+    WorldConfig,
+)
+from llmsim_lab.runs.state import State
+from llmsim_lab.runs.turn import RunTurn, TurnBase, WorldTurn, every_chain
+from llmsim_lab.runs.verbs import fork, load, replay, rerun, resume, run
 
 __all__ = [
-    "AnyRun",
+    "Ask",
+    "Budget",
     "ConfigLike",
+    "Question",
     "Run",
     "RunConfig",
     "RunIntervention",
     "RunTurn",
     "Series",
-    "SimulationLike",
+    "State",
+    "StateChange",
     "TurnBase",
-    "TurnLike",
+    "WorldConfig",
+    "WorldTurn",
     "every_chain",
     "find_kind",
     "fork",

@@ -1,36 +1,72 @@
-"""A run of any kind of simulation: its turns, its tape, its forks, what is done from outside."""
+"""A run: a state, and a function that makes the next one by asking models.
+
+``Run`` is the base of all simulations. A world of one's own defines ``turn``; the worlds that come
+with the package override more. Tape, replay, forks, interventions and frames are the same for all.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import inspect
+import json
 import logging
+import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import replace
 from inspect import isawaitable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, cast, dataclass_transform
 
+from pydantic import ValidationError
+from typing_extensions import TypeVar
+
+from llmsim_lab.calls import CallRecord, Status
 from llmsim_lab.concurrency import run_sync
-from llmsim_lab.errors import ConfigError, TapeError
-from llmsim_lab.llm import LLMClient, Tape
+from llmsim_lab.errors import BudgetReached, ConfigError, TapeError
+from llmsim_lab.llm import LLMClient, LLMConfig, Person, Tape, human_client
 from llmsim_lab.llm.scope import CallLog, recording
+from llmsim_lab.llm.tape.codec import dumps
 from llmsim_lab.logs import log_event
+from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.prompts import Prompt
+from llmsim_lab.runs import verbs
+from llmsim_lab.runs.ask import Ask, prompt_from
+from llmsim_lab.runs.budget import Budget, Purse
+from llmsim_lab.runs.codec import adapter_of, changed_values, own_fields, to_json
 from llmsim_lab.runs.faces import run_html
 from llmsim_lab.runs.forks import fork_of
-from llmsim_lab.runs.frames import decisions_frame
+from llmsim_lab.runs.frames import decisions_frame, turn_row
 from llmsim_lab.runs.garbage import rare_collections
-from llmsim_lab.runs.history import History
-from llmsim_lab.runs.kind import ConfigT, InterventionT, StateT, TurnT
 from llmsim_lab.runs.manifest import config_of, make_manifest
+from llmsim_lab.runs.parameters import (
+    code_digests,
+    config_type_of,
+    file_of,
+    identity,
+    state_type_of,
+)
+from llmsim_lab.runs.parts import prompts_in
 from llmsim_lab.runs.progress import progress_line
 from llmsim_lab.runs.records import tape_turn
 from llmsim_lab.runs.registry import register
 from llmsim_lab.runs.series import Series
-from llmsim_lab.runs.settings import checked, idle_seeds, say_if_unreached
+from llmsim_lab.runs.settings import (
+    ConfigLike,
+    RunIntervention,
+    StateChange,
+    WorldConfig,
+    checked,
+    idle_seeds,
+    say_if_unreached,
+)
+from llmsim_lab.runs.state import State, changed_at, closest, numbers_in
 from llmsim_lab.runs.taping import Recording, Taping
+from llmsim_lab.runs.turn import Answer, TurnBase, WorldTurn
+from llmsim_lab.text import faults
+from llmsim_lab.values import FrozenDict, Reply
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,55 +75,275 @@ __all__ = ["Run"]
 
 logger = logging.getLogger(__name__)
 
+StateT = TypeVar("StateT", default=Any)
+TurnT = TypeVar("TurnT", bound=TurnBase[Any, Any], default=Any)
+ConfigT = TypeVar("ConfigT", bound=ConfigLike, default=Any)
+InterventionT = TypeVar("InterventionT", bound=RunIntervention, default=Any)
 
-class Run(History[StateT, TurnT, ConfigT, InterventionT]):
-    """The base of all simulations: a kind derives from it and says how a turn is played.
+_MOST_SERIES = 12
+_MOST_PROMPTS = 64
+
+
+def _option(*, default: Any = None, alias: str = "") -> Any:
+    """Declare an argument of every run for type checkers, which read it from the class."""
+    return default, alias
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(_option,))
+class _Parameters:
+    """Lets editors and type checkers know a world's annotated fields as its arguments."""
+
+
+class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
+    """The base of all simulations; a world of one's own derives from ``Run[ItsState]``.
+
+    Its annotated fields are parameters, which are given by keyword, read from files and written on
+    tapes; its ``async def turn(self, state, ask)`` returns the next state. ``start`` and ``done``
+    may be defined as well, and ``rule(self, question)``, which answers for players without a model.
 
     What a turn leads to must follow from the turn before, the configuration's seed, what is done
     from outside and the model's answers, and from nothing else: so write no clock, and no state of
     your own that is not in the turns. Then replay, fork and resume come by themselves. A turn that
     fails changes nothing: the turns before it stay, and ``step`` may be called again.
 
-    A kind's constructor takes ``config``, and by keyword ``llm_client``, ``state`` (to start from),
-    ``tape``, ``prompts`` and its ``part_names``; it sets its parts, then calls this one. One that
-    takes something else overrides ``rebuilt``.
+    A class that needs more than ``turn`` overrides what has a default here. A constructor of its
+    own takes ``config``, and by keyword ``llm_client``, ``state`` (to start from), ``tape``,
+    ``prompts`` and its ``part_names``; it sets its parts, then calls this one. One that takes
+    something else overrides ``rebuilt``.
 
     Args:
-        config: what to run.
-        first: the turn to start from, usually of number 0.
+        config: what to run; made of the parameters if not given.
         llm_client: the model, where the configuration calls for one.
-        given: which parts the user gave instead of those the configuration describes.
+        players: who answers for a player, by name, instead of the model: ``"rule"``, ``"random"``,
+            a function of the ``Question``, a person (``Person``), another client; ``*``
+            stands for all others.
+        state: the state to start from, instead of ``start()``.
         tape: where to record the run: a tape, or a file that becomes or is one.
+        prompts: prompts instead of the world's own, as a recorded run names them.
+        first: the turn to start from, where a class makes it itself.
+        given: which parts the user gave instead of those the configuration describes.
+        parameters: the world's own, and ``name``, ``seed``, ``turns``, ``interventions``.
+
+    Attributes:
+        kind: its name on tapes, such as ``economic``.
+        config_type: of its configuration, a pydantic model such as a ``RunConfig``.
+        state_type: of its states: a pydantic model, a dataclass, or what else pydantic can write
+            as JSON and read back to an equal value.
+        turn_type: of its turns, a ``RunTurn`` with whatever fields it adds; those too are written
+            by pydantic.
+        intervention_type: of what may be done from outside.
+        part_names: the constructor's arguments by which a user may give parts of his own, such as
+            ``agents`` or ``engine``; each is also the attribute that holds that part, or those
+            parts. A part's ``llm_client`` and ``prompt`` are what a fork changes.
+        turns: the turns so far, oldest first; the first holds the state that the run started from.
+
+    Raises:
+        ConfigError: a parameter is unknown or wrong.
     """
+
+    _client_: LLMClient | None = _option(default=None, alias="llm_client")
+    _players_: Mapping[str, Any] | None = _option(default=None, alias="players")
+    _state_: Any = _option(default=None, alias="state")
+    _tape_: Tape | str | Path | None = _option(default=None, alias="tape")
+    _name_: str = _option(default="", alias="name")
+    _seed_: int = _option(default=0, alias="seed")
+    _turns_: int = _option(default=8, alias="turns")
+    _interventions_: Sequence[Any] = _option(default=(), alias="interventions")
+
+    kind: ClassVar[str] = ""
+    config_type: ClassVar[type[Any]] = WorldConfig
+    state_type: ClassVar[Any] = State
+    turn_type: ClassVar[type[Any]] = WorldTurn
+    intervention_type: ClassVar[type[RunIntervention]] = StateChange
+    part_names: ClassVar[tuple[str, ...]] = ("players",)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if cls.__dict__.get("kind"):
+        own = cls.__dict__
+        if "state_type" not in own and (named := state_type_of(cls, Run)) is not None:
+            cls.state_type = named
+        if cls._is_own():
+            _check_world(cls)
+            if "config_type" not in own:
+                cls.config_type = config_type_of(cls, Run)
+            if "kind" not in own:
+                cls.kind = identity(cls)
+        if "kind" in cls.__dict__:
             register(cls.kind, cls)
+
+    @classmethod
+    def _is_own(cls) -> bool:
+        """Return True for a world that defines ``turn``, and leaves the rest to this class."""
+        return cls.turn is not Run.turn
 
     def __init__(
         self,
-        config: ConfigT,
+        config: ConfigT | None = None,
         *,
-        first: TurnT,
         llm_client: LLMClient | None = None,
-        given: Iterable[str] = (),
+        players: Mapping[str, Any] | None = None,
+        state: StateT | None = None,
         tape: Tape | str | Path | None = None,
+        prompts: Mapping[str, Prompt] | None = None,
+        first: TurnT | None = None,
+        given: Iterable[str] = (),
+        **parameters: Any,
     ) -> None:
-        super().__init__([first])
+        self._prompts: dict[str, Prompt] = dict(prompts or {}) if first is None else {}
+        self._sources: dict[Any, Prompt | str] = {}
+        self.players: Mapping[str, Any] = FrozenDict()
+        if first is None:
+            config = self._configured(config, parameters, players or {})
+        assert config is not None
         self.config = config
         self.llm_client = llm_client
+        if first is None:
+            given = self._seat(players or {})
+            start = self.start() if state is None else state
+            first = self.turn_type(number=0, state=self._checked_start(start))
+        self.turns: list[TurnT] = [first]
         self.given = frozenset(given)
         self.unrecorded = ""
         """Why a run that one would expect to be recorded is not; empty if it is as asked."""
+        self._listeners: list[Callable[[TurnT], object]] = []
         self._planned: dict[int, list[InterventionT]] = {}
         self._stepping = False
+        self._purse: Purse | None = None
         self._taping: Taping | None = None
         for intervention in config.interventions:
             self._plan(intervention)
             say_if_unreached(intervention, run=config.name, reaches=self.run_reaches)
         if tape is not None:
             self._record(tape if isinstance(tape, Tape) else Tape(tape))
+
+    @classmethod
+    def _configured(
+        cls, config: Any, parameters: Mapping[str, Any], players: Mapping[str, Any]
+    ) -> ConfigT:
+        """Return the configuration that parameters make, or a given one with them."""
+        fields = cls.config_type.model_fields
+        for name in parameters:
+            if name not in fields:
+                raise ConfigError(
+                    f"{cls.__name__} has no parameter {name!r}{closest(name, fields)}; it takes "
+                    f"{', '.join(name for name in fields if name != 'llm')}, and llm_client, tape, "
+                    "state"
+                )
+        words = {name: who for name, who in players.items() if isinstance(who, str)}
+        words |= {name: "person" for name, who in players.items() if isinstance(who, Person)}
+        values = dict(parameters)
+        if config is not None:
+            if not isinstance(config, cls.config_type):
+                raise ConfigError(
+                    f"config={config!r:.60} is not a {cls.config_type.__name__}; give parameters "
+                    f"by keyword: {cls.__name__}({', '.join(list(cls._own_parameters())[:1])}=...)"
+                )
+            if not values and not words:
+                return cast("ConfigT", config)
+            values = {name: getattr(config, name) for name in fields} | values
+        if words:
+            values["players"] = {**values.get("players", {}), **words}
+        made: ConfigT = cls.config_type(**values)
+        return made
+
+    @classmethod
+    def _own_parameters(cls) -> Mapping[str, Any]:
+        known = WorldConfig.model_fields
+        return {
+            name: info for name, info in cls.config_type.model_fields.items() if name not in known
+        }
+
+    def _seat(self, players: Mapping[str, Any]) -> list[str]:
+        """Note who answers for whom; returns ``["players"]`` if a tape cannot hold some of it."""
+        words = getattr(self.config, "players", {})
+        seated: dict[str, Any] = {}
+        given = False
+        for name, who in {**words, **players}.items():
+            if isinstance(who, str):
+                seated[name] = human_client() if who == "person" else who
+            elif isinstance(who, Person):
+                seated[name] = human_client(person=who)
+            elif isinstance(who, LLMClient):
+                seated[name] = who
+                given = given or not isinstance(who.backend, Person)
+            elif hasattr(who, "chat"):
+                config = self.llm_client.config if self.llm_client else LLMConfig()
+                seated[name], given = LLMClient(config, who), True
+            elif callable(who):
+                seated[name], given = who, True
+            else:
+                raise ConfigError(
+                    f"players[{name!r}] is {who!r:.60}; a player is 'model', 'rule', 'random', a "
+                    "function of the question, a Person() or a client"
+                )
+        rule = getattr(self, "rule", None)
+        if "rule" in seated.values() and rule is None:
+            raise ConfigError(
+                f"{type(self).__name__} has no rule; define def rule(self, question) -> "
+                "YourReply(...) in it, or let chance answer: 'random'"
+            )
+        self.players = FrozenDict(seated)
+        return ["players"] if given else []
+
+    def _checked_start(self, state: Any) -> StateT:
+        if isinstance(state, self.state_type):
+            own: StateT = state
+            return own
+        raise ConfigError(
+            f"{type(self).__name__} starts from {state!r:.60}; its state is a "
+            f"{self.state_type.__name__}: def start(self) -> {self.state_type.__name__} returns one"
+        )
+
+    def player(self, name: str) -> Any:
+        """Return who answers for a player: a client, a rule, or ``"random"``.
+
+        Raises:
+            ConfigError: nobody does.
+        """
+        who = self.players.get(name, self.players.get("*", "model"))
+        if who == "rule":
+            return getattr(self, "rule")  # noqa: B009 - a world need not have one
+        if who != "model":
+            return who
+        if self.llm_client is None:
+            cls = type(self).__name__
+            raise ConfigError(
+                f"nobody answers for {name}: give the run a model, {cls}(llm_client="
+                f"connect('auto')), or other players: {cls}(players={{'*': 'random'}})"
+            )
+        return self.llm_client
+
+    def prompt_for(self, source: str | Path | Prompt, reply: type[Reply]) -> Prompt | str:
+        """Return the prompt that a question names, or the one that a fork put in its place.
+
+        Args:
+            source: a text, a file that ends in ``.md``, or a prompt.
+            reply: what is asked for; a text's prompt is called after it.
+
+        Raises:
+            PromptError: the file cannot be read, or a template is wrong.
+            ConfigError: there are too many different ones.
+        """
+        try:
+            return self._sources[source, reply]
+        except (KeyError, TypeError):
+            pass
+        name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", reply.__name__).lower()
+        path = file_of(type(self))
+        prompt = prompt_from(source, name, path.parent if path else None)
+        if isinstance(prompt, str):
+            return prompt
+        place = f"{prompt.name}#{prompt.digest[:8]}"
+        if place not in self._prompts:
+            if len(self._prompts) >= _MOST_PROMPTS:
+                raise ConfigError(
+                    f"{type(self).__name__} asks with more than {_MOST_PROMPTS} different prompts: "
+                    "a template is put together anew each time. Give what changes a slot: "
+                    "ask(..., '... {{ offer }} ...', offer=offer)"
+                )
+            self._prompts[place] = prompt
+        self._sources[source, reply] = self._prompts[place]
+        return self._prompts[place]
 
     def _record(self, tape: Tape) -> None:
         """Begin a run on a tape; the state it begins from comes without another run's chains."""
@@ -123,6 +379,339 @@ class Run(History[StateT, TurnT, ConfigT, InterventionT]):
                 )
                 return
 
+    # --- what a class may do differently ------------------------------------------------------
+
+    @classmethod
+    def own_columns(cls, turn: TurnT) -> dict[str, Any]:
+        """Return what a turn's row of the frame says of its state: numbers and texts by column.
+
+        Of a ``State`` its numbers, also those in dicts, such as ``coins.Ann``. ``turn``, the counts
+        of model decisions, ``tokens``, ``seconds`` and ``interventions`` are there already.
+        """
+        return numbers_in(turn.state) if isinstance(turn.state, State) else {}
+
+    @classmethod
+    def series_of(cls, config: ConfigT) -> Sequence[Series]:
+        """Return the columns that can be charted, the most telling first."""
+        if not cls._is_own():
+            return []
+        start = cls(config).state
+        names = numbers_in(start) if isinstance(start, State) else ()
+        return [Series(column=name, label=name) for name in list(names)[:_MOST_SERIES]]
+
+    @classmethod
+    def in_words(cls, turn: TurnT) -> Sequence[str]:
+        """Return what a turn led to, and what was done in it, as lines of text."""
+        said = [f"{name} {value}" for name, value in cls.own_columns(turn).items()]
+        return [f"it led to: {', '.join(said)}"]
+
+    def outcomes(
+        self, turn: TurnT, chains: Sequence[LLMReasoningChain]
+    ) -> Sequence[Mapping[str, Any]]:
+        """Return what became of a turn's decisions, one mapping each, for ``decisions()``.
+
+        Its keys become columns; a kind names what tells whether a decision counted, such as
+        ``accepted``. What a rule decided may be said here as well, since it has no reply.
+
+        Args:
+            turn: one of this run's.
+            chains: its decisions, as ``every_chain`` gives them.
+        """
+        answers = iter(getattr(turn, "answers", ()))
+        return [{} if chain.call else _own_fields_of(next(answers, None)) for chain in chains]
+
+    # --- playing -----------------------------------------------------------------------------
+
+    async def turn(self, state: StateT, ask: Ask) -> StateT:
+        """Return the state that comes next: what a world of one's own defines.
+
+        It may ask models, and draw from ``ask.rng``; all else must follow from the state and the
+        parameters.
+
+        Args:
+            state: the state before the turn.
+            ask: asks players: ``await ask("Ann", Gift, "...")``, ``await ask.each(...)``.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no async def turn(self, state, ask)")
+
+    def start(self) -> StateT:
+        """Return the state to start from; by default each field of the state has its own default.
+
+        Raises:
+            ConfigError: a field has none.
+        """
+        try:
+            start: StateT = self.state_type()
+        except ValidationError as error:
+            raise ConfigError(
+                f"{type(self).__name__} does not know its first state: {faults(error)}; give each "
+                f"field of {self.state_type.__name__} a default, or define def start(self) -> "
+                f"{self.state_type.__name__} in {type(self).__name__}"
+            ) from error
+        return start
+
+    def done(self, state: StateT) -> bool:
+        """Return True if the run is over before its last turn."""
+        del state
+        return False
+
+    async def _play(self, before: TurnT, planned: Sequence[InterventionT]) -> TurnT:
+        """Play one turn and return it: its number (``before.number + 1``), state and chains.
+
+        Set what the parts remember from ``before`` first: the last try may have failed halfway.
+
+        Args:
+            before: the turn before.
+            planned: what is done from outside at this turn, for what has to happen during it;
+                what ``_intervened`` does to the state comes after.
+        """
+        del planned
+        ask = Ask(self, before.state, before.number + 1)
+        state = self._checked_state(await self.turn(before.state, ask))
+        chains, answers = ask.close()
+        made: TurnT = self.turn_type(
+            number=before.number + 1, state=state, chains=chains, answers=answers
+        )
+        return made
+
+    def _checked_state(self, state: Any) -> StateT:
+        """Return what a turn led to.
+
+        Raises:
+            ConfigError: it is not a state of this run.
+        """
+        name, wanted = type(self).__name__, self.state_type.__name__
+        if isinstance(state, self.state_type):
+            own: StateT = state
+            return own
+        if state is None:
+            raise ConfigError(
+                f"{name}.turn returned None; end it with the next state: return state.replace(...)"
+            )
+        if type(state).__name__ == wanted:
+            raise ConfigError(
+                f"{name}.turn returned a {wanted}, but not the class {wanted} that {name} was made "
+                f"with: {wanted} was defined again since. Define {name} again as well (run its "
+                "cell), and make a new run of it"
+            )
+        raise ConfigError(
+            f"{name}.turn returned {state!r:.60}; it must return a {wanted}: return "
+            "state.replace(...)"
+        )
+
+    def _intervened(self, state: StateT, interventions: Sequence[InterventionT]) -> StateT:
+        """Return the state with what is done from outside."""
+        for item in interventions:
+            if not isinstance(item, StateChange):
+                raise NotImplementedError(f"{type(self).__name__} knows no {type(item).__name__}")
+            state = changed_at(state, item.set)
+        return state
+
+    def _check_possible(self, intervention: InterventionT) -> None:
+        """Raise ConfigError for what this run has no place for; being late is seen to."""
+        if isinstance(intervention, StateChange):
+            changed_at(self.turns[-1].state, intervention.set)
+
+    def _arrived(self, turn: TurnT) -> None:
+        """Take note of a whole turn, before it is written."""
+
+    def _recount(self) -> None:
+        """Let what the parts count be that of the whole turns: after a failed turn, and a fork."""
+
+    def _about(self) -> str:
+        """Return what ``repr`` says after the turn's number, beginning with a separator."""
+        return ""
+
+    def state_at(self, turn: TurnT, state: Any) -> StateT:
+        """Return another state in a turn's place, for a fork.
+
+        Raises:
+            ConfigError: it is none.
+        """
+        del turn
+        if isinstance(self.state_type, type) and not isinstance(state, self.state_type):
+            raise ConfigError(
+                f"state={state!r:.80} is no {self.state_type.__name__}, which a state of "
+                f"{type(self).__name__} is"
+            )
+        own: StateT = state
+        return own
+
+    @classmethod
+    def without_chains(cls, turn: TurnT) -> TurnT:
+        """Return a turn as the first of a run: without another run's chains and calls."""
+        if not turn.chains and not turn.calls:
+            return turn
+        bare: TurnT = replace(cast("Any", turn), chains=(), calls=())
+        return bare
+
+    @classmethod
+    def rebuilt(
+        cls,
+        config: ConfigT,
+        *,
+        llm_client: LLMClient | None,
+        state: StateT,
+        prompts: Mapping[str, Prompt],
+        parts: Mapping[str, Any],
+    ) -> Self:
+        """Return a run made of recorded things; it gets its turns afterwards.
+
+        Args:
+            config: the recorded one, without interventions.
+            llm_client: the model, if there is one.
+            state: the one to go on from.
+            prompts: the recorded ones by their places, for parts that are not given.
+            parts: given ones, by ``part_names``.
+        """
+        make: Callable[..., Self] = cls
+        return make(config, llm_client=llm_client, state=state, prompts=prompts, **parts)
+
+    @property
+    def parts(self) -> dict[str, Any]:
+        """What plays the run, by ``part_names``."""
+        return {name: getattr(self, name) for name in self.part_names}
+
+    @property
+    def prompts(self) -> dict[str, Prompt]:
+        """The prompts in use, by the part that uses each, such as ``agent:NAME`` or ``engine``.
+
+        Those of a world's own ``turn`` are known once they were asked.
+        """
+        return {**prompts_in(self.parts), **self._prompts}
+
+    @property
+    def code_digests(self) -> dict[str, str]:
+        """Digests of code that is not the package's and that the run depends on, by name."""
+        return code_digests(type(self), Run) if self._is_own() else {}
+
+    # --- on the tape -------------------------------------------------------------------------
+
+    @classmethod
+    def encode_state(cls, turn: TurnT) -> str:
+        """Return a turn's state as JSON."""
+        return dumps(to_json(adapter_of(cls.state_type), turn.state))
+
+    @classmethod
+    def encode_own(cls, turn: TurnT) -> dict[str, Any]:
+        """Return what a turn holds besides its state, number, chains and interventions, for JSON.
+
+        ``actions`` is where what the agents did belongs; it is a list in every record.
+        """
+        return {
+            name: to_json(adapter, getattr(turn, name))
+            for name, adapter in cls._own_fields().items()
+        }
+
+    @classmethod
+    def decode_turn(
+        cls,
+        record: Mapping[str, Any],
+        chains: tuple[LLMReasoningChain, ...],
+        common: Mapping[str, Any],
+    ) -> TurnT:
+        """Return the turn that a record holds.
+
+        Args:
+            record: what ``encode_state`` (as ``state``) and ``encode_own`` wrote.
+            chains: the turn's.
+            common: its ``number``, ``interventions`` and ``seconds``.
+        """
+        own = {
+            name: adapter.validate_python(record[name])
+            for name, adapter in cls._own_fields().items()
+        }
+        state = adapter_of(cls.state_type).validate_python(record["state"])
+        turn: TurnT = cls.turn_type(state=state, chains=chains, **common, **own)
+        return turn
+
+    @classmethod
+    def _own_fields(cls) -> dict[str, Any]:
+        turn_type: Any = cls.turn_type
+        return own_fields(turn_type)
+
+    @classmethod
+    def difference(cls, recorded: TurnT, now: TurnT) -> str:
+        """Say where a replayed turn's state departs from the recorded one; empty if nowhere."""
+        before, after = (json.loads(cls.encode_state(turn)) for turn in (recorded, now))
+        return changed_values(before, after)
+
+    # --- what a run has been through -----------------------------------------------------------
+
+    @property
+    def state(self) -> StateT:
+        """The latest state."""
+        state: StateT = self.turns[-1].state
+        return state
+
+    @property
+    def turn_number(self) -> int:
+        """The latest turn's number; 0 before the first step."""
+        number: int = self.turns[-1].number
+        return number
+
+    @property
+    def seed(self) -> int:
+        """Of everything random but the model; see ``ask.rng``."""
+        return self.config.seed
+
+    @property
+    def name(self) -> str:
+        """The run's name, for charts and records."""
+        return self.config.name
+
+    @property
+    def chains(self) -> list[LLMReasoningChain]:
+        """Every decision so far and why, oldest first."""
+        return [chain for turn in self.turns for chain in turn.chains]
+
+    @property
+    def calls(self) -> list[CallRecord]:
+        """Every model call so far, oldest first, whoever made it."""
+        return [call for turn in self.turns for call in turn.calls]
+
+    @property
+    def statuses(self) -> Mapping[Status, float]:
+        """Share of the model decisions so far by status; empty if no model was asked."""
+        counts: Counter[Status] = sum((turn.statuses for turn in self.turns), Counter())
+        total = counts.total()
+        return {status: count / total for status, count in counts.items()}
+
+    def listen(self, heard: Callable[[TurnT], object]) -> Callable[[], None]:
+        """Have a function called with each turn played from now on, whoever plays it.
+
+        Args:
+            heard: called on the loop that the turn was played on, when the turn is kept; what it
+                raises goes to whoever plays.
+
+        Returns:
+            What ends it; harmless if called again.
+        """
+        self._listeners.append(heard)
+
+        def stop() -> None:
+            self._listeners = [other for other in self._listeners if other is not heard]
+
+        return stop
+
+    def _tell(self, turn: TurnT) -> None:
+        for heard in tuple(self._listeners):
+            heard(turn)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the run as a frame, one row a turn, the initial state first.
+
+        Columns: ``turn``; the kind's own, see its ``own_columns``; ``calls``, ``ok``,
+        ``repaired``, ``fallback``, ``failed``, model decisions by status; ``tokens``; ``seconds``;
+        ``interventions``, in words.
+        """
+        import pandas as pd
+
+        rows: list[dict[str, Any]] = [turn_row(turn, self.own_columns(turn)) for turn in self.turns]
+        return pd.DataFrame(rows)
+
+    # --- playing it ------------------------------------------------------------------------------
+
     @property
     def series(self) -> Sequence[Series]:
         """The columns of ``to_frame()`` that can be charted, the most telling first."""
@@ -140,7 +729,7 @@ class Run(History[StateT, TurnT, ConfigT, InterventionT]):
         That is the configuration's ``turns`` after the latest one, however many were played. None
         where the configuration has 0 turns: such a run is stepped by hand.
         """
-        return self.turn + self.config.turns if self.config.turns else None
+        return self.turn_number + self.config.turns if self.config.turns else None
 
     @property
     def tape(self) -> Tape | None:
@@ -169,7 +758,9 @@ class Run(History[StateT, TurnT, ConfigT, InterventionT]):
         self.unrecorded = reason
         return self
 
-    def intervene(self, turn: int, **values: Any) -> InterventionT:
+    def intervene(
+        self, turn: int, values: Mapping[str, Any] | None = None, /, **more: Any
+    ) -> InterventionT:
         """Change the state of a turn from outside, now or when the run gets there.
 
         One planned for a turn after ``run_reaches`` is kept, and a WARNING says that ``run()``
@@ -177,21 +768,23 @@ class Run(History[StateT, TurnT, ConfigT, InterventionT]):
 
         Args:
             turn: the number of the state that is changed: the latest one, or one to come.
-            values: what is done, as the kind's ``intervention_type`` takes it.
+            values: new values by name, ``{"coins.Ann": 5}``; the same as ``set=``.
+            more: what is done, as the class's ``intervention_type`` takes it: ``note="a tax"``.
 
         Raises:
             ConfigError: the turn has passed or is being played, or a name or value is wrong.
         """
-        return self.add_intervention(
-            checked(type(self).intervention_type, {"turn": turn, **values})
-        )
+        if values is not None:
+            more["set"] = values
+        return self.add_intervention(checked(type(self).intervention_type, {"turn": turn, **more}))
 
     def add_intervention(self, intervention: Any) -> InterventionT:
         """Do what ``intervene`` does with an intervention that was made before."""
-        if self._stepping and intervention.turn <= self.turn + 1:
+        if self._stepping and intervention.turn <= self.turn_number + 1:
             raise ConfigError(
-                f"turn {intervention.turn} cannot be changed while turn {self.turn + 1} is being "
-                f"played; wait until it is done, or intervene at turn {self.turn + 2} or later"
+                f"turn {intervention.turn} cannot be changed while turn {self.turn_number + 1} is "
+                "being played; wait until it is done, or intervene at turn "
+                f"{self.turn_number + 2} or later"
             )
         turns, planned = list(self.turns), {at: list(its) for at, its in self._planned.items()}
         self._plan(intervention)
@@ -206,7 +799,7 @@ class Run(History[StateT, TurnT, ConfigT, InterventionT]):
         return added
 
     def _plan(self, intervention: InterventionT) -> None:
-        at, now = intervention.turn, self.turn
+        at, now = intervention.turn, self.turn_number
         if at < now:
             raise ConfigError(
                 f"turn {at} has been played (the run is at turn {now}); intervene at turn {now} or "
@@ -237,7 +830,9 @@ class Run(History[StateT, TurnT, ConfigT, InterventionT]):
             raise ConfigError("a step of this run is under way; wait for it before the next")
         self._stepping = True
         try:
-            async with progress_line("turn", number=self.turn + 1, last=None, shown=progress):
+            async with progress_line(
+                "turn", number=self.turn_number + 1, last=None, shown=progress
+            ):
                 with rare_collections():
                     turn = await self._step()
         except BaseException as error:
@@ -258,6 +853,7 @@ class Run(History[StateT, TurnT, ConfigT, InterventionT]):
             for part in (its if isinstance(its, Sequence) else [its])
         ]
         found = [self.llm_client, *(getattr(part, "llm_client", None) for part in parts)]
+        found += self.players.values()
         return list({id(one): one for one in found if isinstance(one, LLMClient)}.values())
 
     async def _step(self) -> TurnT:
@@ -266,8 +862,8 @@ class Run(History[StateT, TurnT, ConfigT, InterventionT]):
         if self._taping is not None:
             await self._taping.before_turn(self.llm_client)
             planned = self._taping.planned(before.number + 1, planned)
-        began = time.perf_counter()
-        log = CallLog(self.config.name, before.number + 1)
+        began, known_prompts = time.perf_counter(), len(self._prompts)
+        log = CallLog(self.config.name, before.number + 1, self._purse)
         recorder = self._taping.recorder if self._taping else None
         with ExitStack() as playing, recording(recorder, log):
             for client in self._clients():
@@ -288,6 +884,8 @@ class Run(History[StateT, TurnT, ConfigT, InterventionT]):
         )
         self._arrived(turn)
         if self._taping is not None:
+            if len(self._prompts) > known_prompts:
+                self._taping.uses(self.prompts)
             turn = self._taping.done(turn, self._planned)
         self.turns.append(turn)
         return turn
@@ -297,6 +895,7 @@ class Run(History[StateT, TurnT, ConfigT, InterventionT]):
         turns: int | None = None,
         *,
         on_turn: Callable[[TurnT], object] | None = None,
+        budget: Budget | None = None,
         progress: bool = True,
     ) -> pd.DataFrame:
         """Play turns and return the whole run as a frame, as ``to_frame`` does.
@@ -307,13 +906,20 @@ class Run(History[StateT, TurnT, ConfigT, InterventionT]):
         Args:
             turns: how many more; the configuration's number if not given.
             on_turn: called with each turn's record as it is done; may be async.
+            budget: what may be spent on calls. When it is, the run stops at its last whole turn
+                and a WARNING says so; ``resume`` goes on from there, and makes no call again that
+                was answered.
             progress: False for no such line; so does ``LLMSIM_PROGRESS=0`` in the environment.
 
         Raises:
             ConfigError: a negative number of turns.
             LLMFailureException: a model call failed; the turns before it are kept.
         """
-        await self.play_on(turns, on_turn=on_turn, progress=progress)
+        self._purse = Purse(budget) if budget is not None else None
+        try:
+            await self.play_on(turns, on_turn=on_turn, progress=progress)
+        finally:
+            self._purse = None
         return self.to_frame()
 
     async def play_on(
@@ -325,17 +931,32 @@ class Run(History[StateT, TurnT, ConfigT, InterventionT]):
     ) -> None:
         """Do what ``arun`` does without making a frame, which needs pandas."""
         try:
-            count, before = self._how_many(turns), self.turn
+            count, before = self._how_many(turns), self.turn_number
             async with progress_line(
                 "turn", number=before + 1, last=before + count, shown=progress
             ) as advance:
                 for _ in range(count):
+                    if self.done(self.state):
+                        break
+                    if self._purse is not None:
+                        self._purse.check()
                     turn = await self.step()
                     advance()
                     heard = on_turn(turn) if on_turn is not None else None
                     if isawaitable(heard):
                         await heard
                     await asyncio.sleep(0)
+        except BudgetReached as error:
+            self._ended(f"stopped: {error}")
+            log_event(
+                logger,
+                logging.WARNING,
+                "BUDGET_REACHED",
+                run=self.config.name,
+                turn=self.turn_number,
+                reason=error,
+            )
+            return
         except Exception as error:
             self._ended(f"failed: {error}")
             raise
@@ -355,11 +976,12 @@ class Run(History[StateT, TurnT, ConfigT, InterventionT]):
         turns: int | None = None,
         *,
         on_turn: Callable[[TurnT], object] | None = None,
+        budget: Budget | None = None,
         progress: bool = True,
     ) -> pd.DataFrame:
         """Do what ``arun`` does from plain code: in a script, or in a notebook cell."""
         self._how_many(turns)
-        return run_sync(self.arun(turns, on_turn=on_turn, progress=progress))
+        return run_sync(self.arun(turns, on_turn=on_turn, budget=budget, progress=progress))
 
     def _how_many(self, turns: int | None) -> int:
         number = self.config.turns if turns is None else turns
@@ -396,6 +1018,90 @@ class Run(History[StateT, TurnT, ConfigT, InterventionT]):
             self, turn, prompt=prompt, state=state, intervene=intervene, llm_client=llm_client
         )
 
+    @classmethod
+    def replay(
+        cls,
+        tape: Tape | str | Path,
+        run: int | None = None,
+        *,
+        turns: int | None = None,
+        **parts: Any,
+    ) -> Self:
+        """Play a recorded run of this class again from its tape alone; no model is asked.
+
+        The code runs as it did; every call is answered from the tape, and every turn is compared
+        with the recorded one.
+
+        Args:
+            tape: the tape, or its file, which is opened for reading only.
+            run: the run's number; the latest if not given.
+            turns: the last turn to replay; the last recorded if not given.
+            parts: those that the run was given by its user, the same again.
+
+        Raises:
+            TapeMiss: a call differs from the recorded ones; the message shows how.
+            TapeError: a turn came out differently, or the tape cannot be read.
+        """
+        played: Self = verbs.replay(tape, run, turns=turns, kind=cls, **parts)
+        return played
+
+    @classmethod
+    def load(cls, tape: Tape | str | Path, run: int | None = None, **parts: Any) -> Self:
+        """Return a recorded run of this class to look at, without playing anything.
+
+        Args:
+            tape: the tape, or its file, which is opened for reading only.
+            run: the run's number; the latest if not given.
+            parts: those that the run was given by its user, the same again.
+        """
+        found: Self = verbs.load(tape, run, kind=cls, **parts)
+        return found
+
+    @classmethod
+    def resume(
+        cls,
+        tape: Tape | str | Path,
+        run: int | None = None,
+        *,
+        llm_client: LLMClient | None = None,
+        **parts: Any,
+    ) -> Self:
+        """Return a recorded run of this class, ready to go on after its last whole turn.
+
+        Calls that the broken turn had been answered are not made again.
+
+        Args:
+            tape: the tape, or its file.
+            run: the run's number; the latest if not given.
+            llm_client: the model; it must be the recorded one.
+            parts: those that the run was given by its user, the same again.
+
+        Raises:
+            TapeError: another process is writing to the run, or the tape is read-only.
+        """
+        found: Self = verbs.resume(tape, run, llm_client=llm_client, kind=cls, **parts)
+        return found
+
+    @classmethod
+    def rerun(
+        cls,
+        tape: Tape | str | Path,
+        run: int | None = None,
+        *,
+        llm_client: LLMClient | None = None,
+        **parts: Any,
+    ) -> Self:
+        """Return a new run with a recorded one's configuration, at its first turn.
+
+        Args:
+            tape: the tape, or its file.
+            run: the run's number; the latest if not given.
+            llm_client: the model.
+            parts: those that the run was given by its user, the same again.
+        """
+        found: Self = verbs.rerun(tape, run, llm_client=llm_client, kind=cls, **parts)
+        return found
+
     def decisions(self) -> pd.DataFrame:
         """Return the run's decisions as a frame, one row each: what was said, what became of it.
 
@@ -409,6 +1115,28 @@ class Run(History[StateT, TurnT, ConfigT, InterventionT]):
         """
         return decisions_frame(self)
 
+    def manifest(self) -> dict[str, Any]:
+        """Return what defines the run, JSON-ready: what it takes to make the same one again.
+
+        Keys: ``kind``, ``config``, ``seed``, ``prompts`` with their texts and digests, ``code``
+        digests, ``model`` with its digest where it is known, versions, the git revision; and of
+        the run itself ``name``, ``turns``, ``calls``, ``tokens``, ``statuses``, ``outcome``,
+        ``tape`` and ``run``, where it is recorded.
+        """
+        tape, run = self.tape, self.run_id
+        info = tape.run(run) if tape is not None and run is not None else None
+        return {
+            **(make_manifest(self) if info is None else info.manifest),
+            "name": self.config.name,
+            "turns": self.turn_number,
+            "calls": len(self.calls),
+            "tokens": sum(call.tokens for call in self.calls),
+            "statuses": dict(self.statuses),
+            "outcome": info.outcome if info else None,
+            "tape": str(tape.path) if tape is not None else None,
+            "run": run,
+        }
+
     def close(self) -> None:
         """Let others write to this run on its tape; the run can still be looked at."""
         if self._taping is not None:
@@ -416,9 +1144,31 @@ class Run(History[StateT, TurnT, ConfigT, InterventionT]):
 
     def __repr__(self) -> str:
         lost = f", NOT RECORDED: {self.unrecorded}" if self.unrecorded else ""
-        return (
-            f"<{type(self).__name__} {self.config.name!r}: turn {self.turn}{self._about()}{lost}>"
-        )
+        about = f"turn {self.turn_number}{self._about()}{lost}"
+        return f"<{type(self).__name__} {self.config.name!r}: {about}>"
 
     def _repr_html_(self) -> str:
         return str(run_html(self))
+
+
+def _own_fields_of(answer: Answer | None) -> dict[str, Any]:
+    """Return what a rule answered besides the fields that every reply has."""
+    if answer is None:
+        return {}
+    return {name: value for name, value in answer.fields.items() if name not in Reply.model_fields}
+
+
+def _check_world(cls: type[Run]) -> None:
+    """Raise ConfigError for a world whose ``turn`` or state cannot be one."""
+    if not inspect.iscoroutinefunction(cls.turn):
+        raise ConfigError(
+            f"{cls.__name__}.turn is a plain function, which cannot wait for answers; write async "
+            "def turn(self, state, ask)"
+        )
+    state = cls.state_type
+    if not (isinstance(state, type) and issubclass(state, State)) or state is State:
+        named = getattr(state, "__name__", state)
+        raise ConfigError(
+            f"{cls.__name__} has the state {named}; derive a class from State, class Pot(State), "
+            f"and name it: class {cls.__name__}(Run[Pot])"
+        )

@@ -22,12 +22,12 @@ _MOST_CHAINS = 30
 _MOST_COLUMNS = 8
 
 
-def run_html(run: Run[Any, Any, Any, Any]) -> Markup:
+def run_html(run: Run) -> Markup:
     """Return a run's name, place and latest turns; the same for the same run."""
     info = run.tape.path.name if run.tape is not None else "none"
     where = f"{info}, run {run.run_id}" if run.run_id is not None else info
     facts: list[tuple[object, object]] = [
-        ("turn", run.turn),
+        ("turn", run.turn_number),
         ("tape", f"not recorded: {run.unrecorded}" if run.unrecorded else where),
         ("decisions", _shares(run.statuses)),
     ]
@@ -40,9 +40,9 @@ def run_html(run: Run[Any, Any, Any, Any]) -> Markup:
     )
 
 
-def _to_come(run: Run[Any, Any, Any, Any]) -> Iterable[str]:
+def _to_come(run: Run) -> Iterable[str]:
     end = run.run_reaches
-    for at in sorted(at for at in run.planned if at > run.turn):
+    for at in sorted(at for at in run.planned if at > run.turn_number):
         for item in run.planned[at]:
             beyond = end is not None and at > end
             yield f"{item}{f' (run() would end at turn {end})' if beyond else ''}"
@@ -57,7 +57,7 @@ def _shares(statuses: Mapping[Any, float]) -> Markup:
     return join(parts, between=" ")
 
 
-def _latest(run: Run[Any, Any, Any, Any]) -> Markup:
+def _latest(run: Run) -> Markup:
     columns = [series.column for series in run.series if series.short][:_MOST_COLUMNS]
     turns = run.turns[-_LATEST:]
     rows = []

@@ -26,7 +26,7 @@ __all__ = ["NoModel", "fork_of", "on_tape"]
 
 logger = logging.getLogger(__name__)
 
-RunT = TypeVar("RunT", bound="Run[Any, Any, Any, Any]")
+RunT = TypeVar("RunT", bound="Run")
 
 
 class NoModel(ScriptedBackend):
@@ -47,11 +47,12 @@ def fork_of(
     tape: Tape | None = None,
 ) -> RunT:
     """Return a run that goes on from a turn of another; see ``Run.fork``."""
-    at = simulation.turn if turn is None else whole_number("turn", turn)
+    at = simulation.turn_number if turn is None else whole_number("turn", turn)
     first = simulation.turns[0].number
-    if not first <= at <= simulation.turn:
+    if not first <= at <= simulation.turn_number:
         raise ConfigError(
-            f"turn {at} cannot be forked from: the run has turns {first} to {simulation.turn}"
+            f"turn {at} cannot be forked from: the run has turns {first} to "
+            f"{simulation.turn_number}"
         )
     from_outside = _listed(intervene)
     client = _live_client(simulation, llm_client)
@@ -85,9 +86,7 @@ def _listed(intervene: Any) -> list[Mapping[str, Any]]:
     return items
 
 
-def _live_client(
-    simulation: Run[Any, Any, Any, Any], llm_client: LLMClient | None
-) -> LLMClient | None:
+def _live_client(simulation: Run, llm_client: LLMClient | None) -> LLMClient | None:
     client = llm_client or simulation.llm_client
     if client is not None and isinstance(client.backend, NoModel):
         if simulation.config.needs_model:

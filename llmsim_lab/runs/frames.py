@@ -9,8 +9,7 @@ from llmsim_lab.calls import Status
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm.extract import InvalidReply, reply_fields
 from llmsim_lab.models import LLMReasoningChain
-from llmsim_lab.runs.protocol import TurnLike
-from llmsim_lab.runs.turn import every_chain
+from llmsim_lab.runs.turn import TurnBase, every_chain
 from llmsim_lab.tables import plain_frame
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ _AFTER = (
 _TAKEN = {*_BEFORE, *_LAST_SAID, *_AFTER}
 
 
-def turn_row(turn: TurnLike, own: dict[str, Any]) -> dict[str, Any]:
+def turn_row(turn: TurnBase, own: dict[str, Any]) -> dict[str, Any]:
     """Return a turn's row of a run's frame.
 
     Columns: ``turn``; the kind's own; ``calls``, the model calls; ``ok``, ``repaired``,
@@ -61,7 +60,7 @@ def turn_row(turn: TurnLike, own: dict[str, Any]) -> dict[str, Any]:
     return row
 
 
-def decisions_frame(run: Run[Any, Any, Any, Any]) -> pd.DataFrame:
+def decisions_frame(run: Run) -> pd.DataFrame:
     """Return one row a decision; see ``Run.decisions``."""
     rows: list[dict[str, Any]] = []
     said: dict[str, None] = {}
@@ -116,5 +115,5 @@ def _decision(chain: LLMReasoningChain) -> dict[str, Any]:
     }
 
 
-def _in_words(turn: TurnLike) -> str:
+def _in_words(turn: TurnBase) -> str:
     return "; ".join(str(intervention) for intervention in turn.interventions)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "check_manifest",
     "config_of",
+    "entries_of",
     "llm_config_of",
     "make_manifest",
     "model_differs",
@@ -37,7 +38,7 @@ __all__ = [
 ]
 
 
-def make_manifest(simulation: Run[Any, Any, Any, Any]) -> dict[str, Any]:
+def make_manifest(simulation: Run) -> dict[str, Any]:
     """Return a run's manifest: kind, configuration, prompts with their text, versions, given parts.
 
     The model is not in it yet; it is asked who it is when the run first needs it.
@@ -51,12 +52,17 @@ def make_manifest(simulation: Run[Any, Any, Any, Any]) -> dict[str, Any]:
         "platform": platform.platform(),
         "seed": simulation.config.seed,
         "config": simulation.config.model_dump(mode="json", by_alias=True),
-        "prompts": {place: _entry(prompt) for place, prompt in simulation.prompts.items()},
+        "prompts": entries_of(simulation.prompts),
         "code": simulation.code_digests,
         "given": sorted(simulation.given),
         "llm": client.config.model_dump(mode="json") if client else None,
         "model": None,
     }
+
+
+def entries_of(prompts: Mapping[str, Prompt]) -> dict[str, dict[str, Any]]:
+    """Return prompts as a manifest has them, by their places."""
+    return {place: _entry(prompt) for place, prompt in prompts.items()}
 
 
 def _entry(prompt: Prompt) -> dict[str, Any]:
@@ -85,15 +91,20 @@ def model_differs(manifest: Mapping[str, Any], info: ModelInfo) -> str | None:
     return None
 
 
-def config_of(info: RunInfo) -> Any:
+def config_of(info: RunInfo, kind: Any = None) -> Any:
     """Return the configuration that a run was recorded with, of its kind's own type.
+
+    Args:
+        info: the run.
+        kind: its class; found by its name if not given.
 
     Raises:
         TapeError: this version of the package does not understand it.
     """
     manifest = info.manifest
     try:
-        return kind_of_manifest(info.id, manifest).config_type.model_validate(manifest["config"])
+        kind = kind or kind_of_manifest(info.id, manifest)
+        return kind.config_type.model_validate(manifest["config"])
     except (KeyError, ValidationError) as error:
         made_by = manifest.get("package", "an unknown version")
         raise TapeError(

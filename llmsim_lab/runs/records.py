@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import ValidationError
 
@@ -17,9 +17,11 @@ from llmsim_lab.errors import TapeError
 from llmsim_lab.llm.tape.codec import dumps
 from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.runs.frames import turn_row
-from llmsim_lab.runs.kind import Kind
 from llmsim_lab.runs.settings import RunIntervention
 from llmsim_lab.runs.turn import TurnBase
+
+if TYPE_CHECKING:
+    from llmsim_lab.runs.base import Run
 
 __all__ = [
     "AnyKind",
@@ -34,7 +36,7 @@ __all__ = [
 ]
 
 _STATUSES = get_args(Status)
-AnyKind = type[Kind[Any, Any, Any, Any]]
+AnyKind = type["Run"]
 AnyTurn = TurnBase[Any, Any]
 Planned = Mapping[int, Sequence[RunIntervention]]
 

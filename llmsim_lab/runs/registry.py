@@ -30,10 +30,10 @@ ENTRY_POINTS = "llmsim_lab.simulations"
 _NAMELESS = "economic"
 """What a manifest means that names no kind: it is from before there were others."""
 
-_known: dict[str, type[Run[Any, Any, Any, Any]]] = {}
+_known: dict[str, type[Run]] = {}
 
 
-def register(name: str, simulation: type[Run[Any, Any, Any, Any]]) -> None:
+def register(name: str, simulation: type[Run]) -> None:
     """Make a kind known; the same class defined again, as in a notebook cell, takes over.
 
     Raises:
@@ -52,7 +52,7 @@ def _place(simulation: type) -> str:
     return f"{simulation.__module__}.{simulation.__qualname__}"
 
 
-def find_kind(name: str) -> type[Run[Any, Any, Any, Any]]:
+def find_kind(name: str) -> type[Run]:
     """Return the class of a kind of simulation.
 
     Raises:
@@ -62,8 +62,14 @@ def find_kind(name: str) -> type[Run[Any, Any, Any, Any]]:
         announced = _announced()
         if name in announced:
             _load(announced[name])
+    if name not in _known and ":" in name:
+        stem, _, cls = name.partition(":")
+        raise ConfigError(
+            f"its class is {name}, which is not here; import the file that defines it: --import "
+            f"{stem}.py on the command line, or {cls}.load(...), {cls}.replay(...) in Python"
+        )
     if name not in _known:
-        there = ", ".join(sorted({*_known, *announced}))
+        there = ", ".join(sorted(one for one in {*_known, *announced} if ":" not in one))
         raise ConfigError(
             f"no kind of simulation is called {name!r:.80}; known are: {there}. Import "
             "the module that defines it first"
@@ -89,7 +95,7 @@ def kind_name(manifest: Mapping[str, Any]) -> str:
     return str(manifest.get("kind", _NAMELESS))
 
 
-def kind_of_manifest(run: int, manifest: Mapping[str, Any]) -> type[Run[Any, Any, Any, Any]]:
+def kind_of_manifest(run: int, manifest: Mapping[str, Any]) -> type[Run]:
     """Return the class that a recorded run is one of.
 
     Raises:
@@ -101,7 +107,7 @@ def kind_of_manifest(run: int, manifest: Mapping[str, Any]) -> type[Run[Any, Any
         raise TapeError(f"run {run} on the tape cannot be played: {error}") from error
 
 
-def kind_of_config(config: object) -> type[Run[Any, Any, Any, Any]]:
+def kind_of_config(config: object) -> type[Run]:
     """Return the class that plays a configuration.
 
     Raises:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Protocol, Self, TypeVar
+from typing import Annotated, Any, Literal, Protocol, Self, TypeVar
 
 from pydantic import Field, ValidationError, field_validator
 
@@ -17,8 +17,11 @@ from llmsim_lab.text import clip, faults
 
 __all__ = [
     "ConfigLike",
+    "PlayerWord",
     "RunConfig",
     "RunIntervention",
+    "StateChange",
+    "WorldConfig",
     "checked",
     "idle_seeds",
     "say_if_unreached",
@@ -120,6 +123,43 @@ class RunIntervention(Settings):
             if name != "turn" and value != fields[name].get_default(call_default_factory=True)
         ]
         return f"turn {self.turn}: {clip(', '.join(done), 200)}"
+
+
+class StateChange(RunIntervention):
+    """Values set in a world's state from outside.
+
+    Attributes:
+        set: new values by name, such as ``{"coins.Ann": 5}``.
+        note: why, for the record.
+    """
+
+    set: dict[str, Any] = Field(default_factory=dict)
+    note: str = ""
+
+
+PlayerWord = Literal["model", "rule", "random", "person"]
+"""Who answers for a player: the run's model, the world's own rule, chance, or somebody here."""
+
+
+class WorldConfig(RunConfig):
+    """What a world of one's own is configured with; the fields of its class are added to it.
+
+    Attributes:
+        players: who answers for a player, by name; ``*`` stands for all others, which the model
+            answers for if nothing is said.
+    """
+
+    players: dict[str, PlayerWord] = Field(default_factory=dict)
+    interventions: tuple[StateChange, ...] = ()
+
+    @property
+    def needs_model(self) -> bool:
+        """Whether a run makes any model call."""
+        return "model" in self.players.values() or "*" not in self.players
+
+    def by_rules(self) -> Self:
+        """Return the configuration in which the world's own rule answers for everybody."""
+        return self.model_copy(update={"players": {"*": "rule"}})
 
 
 InterventionT = TypeVar("InterventionT", bound=RunIntervention)

@@ -12,9 +12,10 @@ from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.llm.scope import Recorder
 from llmsim_lab.llm.tape import LiveRecorder, ReplayRecorder
+from llmsim_lab.prompts import Prompt
 from llmsim_lab.runs.codec import changed_values
 from llmsim_lab.runs.garbage import rare_collections
-from llmsim_lab.runs.manifest import model_differs, with_model
+from llmsim_lab.runs.manifest import entries_of, model_differs, with_model
 from llmsim_lab.runs.records import (
     AnyKind,
     AnyTurn,
@@ -47,6 +48,9 @@ class Taping(Protocol):
 
     def done(self, turn: AnyTurn, planned: Planned) -> Any:
         """Take a whole turn; returns it as it stands on the tape."""
+
+    def uses(self, prompts: Mapping[str, Prompt]) -> None:
+        """Take note of the prompts that the run was found to use."""
 
     def changed(self, turn: AnyTurn, planned: Planned) -> None:
         """Take note that the latest turn, or what is planned, was changed from outside."""
@@ -119,6 +123,12 @@ class Recording:
         self._recorder.commit_turn(*tape_turn(self._kind, turn, planned))
         _leave_calls(turn, self.tape)
         return turn
+
+    def uses(self, prompts: Mapping[str, Prompt]) -> None:
+        """Write the prompts into the run's manifest, where they are not there yet."""
+        manifest = self.tape.run(self.run).manifest
+        if prompts.keys() - manifest["prompts"].keys():
+            self.tape.update_manifest(self.run, {**manifest, "prompts": entries_of(prompts)})
 
     def changed(self, turn: AnyTurn, planned: Planned) -> None:
         """Write the latest turn again."""
@@ -205,6 +215,9 @@ class Replaying:
         del self._records[turn.number], self._rows[turn.number]
         _leave_calls(recorded, self.tape)
         return recorded
+
+    def uses(self, prompts: Mapping[str, Prompt]) -> None:
+        """Nothing: they are recorded."""
 
     def changed(self, turn: AnyTurn, planned: Planned) -> None:
         """Refuse: a replay is what it was."""

@@ -5,20 +5,35 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic
+
+from typing_extensions import TypeVar
 
 from llmsim_lab.calls import CallRecord, Status
 from llmsim_lab.llm.extract import InvalidReply, reply_fields
 from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.runs.faces import turn_html
 
-if TYPE_CHECKING:
-    from llmsim_lab.runs.protocol import TurnLike
+__all__ = ["Answer", "RunTurn", "TurnBase", "WorldTurn", "every_chain"]
 
-__all__ = ["RunTurn", "TurnBase", "every_chain"]
 
-StateT = TypeVar("StateT")
-InterventionT = TypeVar("InterventionT")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a rule answered: the fields of its reply.
+
+    Attributes:
+        player: who was asked.
+        tag: which of several questions.
+        fields: of the reply, by name, JSON-ready.
+    """
+
+    player: str
+    tag: str
+    fields: dict[str, Any]
+
+
+StateT = TypeVar("StateT", default=Any)
+InterventionT = TypeVar("InterventionT", default=Any)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +98,18 @@ class RunTurn(TurnBase[StateT, InterventionT]):
     chains: tuple[LLMReasoningChain, ...] = ()
 
 
-def every_chain(turn: TurnLike) -> tuple[LLMReasoningChain, ...]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorldTurn(RunTurn[StateT, InterventionT]):
+    """A turn of a world that asks its players.
+
+    Attributes:
+        answers: what rules answered, each beside its chain.
+    """
+
+    answers: tuple[Answer, ...] = ()
+
+
+def every_chain(turn: TurnBase) -> tuple[LLMReasoningChain, ...]:
     """Return a turn's chains, and for each call that none of them annotates what the call tells.
 
     So a simulation that hands over no chain shows all that it asked, like any other.

@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from llmsim_lab.concurrency import run_sync
 from llmsim_lab.errors import ConfigError, TapeError
@@ -24,23 +24,26 @@ from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.llm.tape import RunInfo
 from llmsim_lab.logs import log_event
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.runs.base import Run
 from llmsim_lab.runs.forks import NoModel, fork_of, on_tape
 from llmsim_lab.runs.garbage import rare_collections
 from llmsim_lab.runs.manifest import check_manifest, config_of, llm_config_of, prompts_of
 from llmsim_lab.runs.parts import belongs_to, made_of
 from llmsim_lab.runs.records import planned_in
-from llmsim_lab.runs.registry import kind_of_config, kind_of_manifest
+from llmsim_lab.runs.registry import kind_name, kind_of_config, kind_of_manifest
 from llmsim_lab.runs.settings import ConfigLike
 from llmsim_lab.runs.taping import Recording, Replaying, load_turns
+
+if TYPE_CHECKING:
+    from llmsim_lab.runs.base import Run
 
 __all__ = ["AnyRun", "fork", "load", "replay", "rerun", "resume", "run", "turns_of"]
 
 logger = logging.getLogger(__name__)
 
 Tapes = Tape | str | Path
-AnyRun = Run[Any, Any, Any, Any]
-AnyRunType = type[AnyRun]
+AnyRun = Any
+"""A run of any class."""
+AnyRunType = type["Run"]
 
 _THE_CLIENTS_OWN = ("model", "timeout_s", "retry_wait_s", "max_concurrency", "keep_alive")
 """Settings that say where and how patiently to ask, not what."""
@@ -69,7 +72,12 @@ def run(
 
 @rare_collections()
 def replay(
-    tape: Tapes, run: int | None = None, *, turns: int | None = None, **parts: Any
+    tape: Tapes,
+    run: int | None = None,
+    *,
+    turns: int | None = None,
+    kind: AnyRunType | None = None,
+    **parts: Any,
 ) -> AnyRun:
     """Play a recorded run again from the tape alone; no model is asked, nothing is written.
 
@@ -80,6 +88,8 @@ def replay(
         tape: the tape, or its file, which is opened for reading only.
         run: the run's number; the latest if not given.
         turns: the last turn to replay; the last recorded if not given.
+        kind: the class that plays it; the tape says its name, and a class that is known here by
+            that name is found by itself.
         parts: those that the run was given by its user, the same again; or for each what makes it
             of the client, or of None where the run has no model.
 
@@ -94,7 +104,7 @@ def replay(
             f"run {info.id} on {tape.path} was redacted: digests stand where its texts were, so "
             f"it cannot be replayed; load({str(tape.path)!r}, {info.id}) shows what is left"
         )
-    kind = kind_of_manifest(info.id, info.manifest)
+    kind = _kind_of(info, kind)
     records = tape.turn_records(info.id)
     first = records[0]["turn"] if info.fork_turn is None else info.fork_turn
     shared = [record for record in records if record["turn"] <= first]
@@ -107,12 +117,22 @@ def replay(
         raise ConfigError(
             f"turns={wanted}: run {info.id} can be replayed up to turn {first} to {info.turns}"
         )
-    run_sync(simulation.play_on(wanted - first))
+    try:
+        run_sync(simulation.play_on(wanted - first))
+    except TapeError as error:
+        if changed := _code_changes(info, simulation):
+            raise type(error)(f"{error}. Mind that {changed}") from error
+        raise
     return simulation
 
 
 def resume(
-    tape: Tapes, run: int | None = None, *, llm_client: LLMClient | None = None, **parts: Any
+    tape: Tapes,
+    run: int | None = None,
+    *,
+    llm_client: LLMClient | None = None,
+    kind: AnyRunType | None = None,
+    **parts: Any,
 ) -> AnyRun:
     """Return a run ready to go on after its last whole turn, on the same tape.
 
@@ -122,6 +142,8 @@ def resume(
         tape: the tape, or its file.
         run: the run's number; the latest if not given.
         llm_client: the model; it must be the recorded one.
+        kind: the class that plays it; the tape says its name, and a class that is known here by
+            that name is found by itself.
         parts: those that the run was given by its user, the same again; or for each what makes it
             of the client, or of None where the run has no model.
 
@@ -130,16 +152,30 @@ def resume(
     """
     tape = _writing(tape)
     info = tape.run(run)
-    kind = kind_of_manifest(info.id, info.manifest)
+    kind = _kind_of(info, kind)
     records = tape.turn_records(info.id)
     turns = load_turns(kind, tape, info.id, records)
     simulation = _rebuild(kind, info, llm_client, parts, turns[-1].state)
     planned = planned_in(kind, records)
+    if changed := _code_changes(info, simulation):
+        log_event(
+            logger,
+            logging.WARNING,
+            "CODE_CHANGED",
+            run=info.id,
+            reason=f"{changed}, so the turns to come are played by other code than those before",
+            way_out=f"rerun({str(tape.path)!r}, {info.id}) plays all of it anew",
+        )
     return simulation.take_over(turns, planned, Recording(kind, tape, info.id))
 
 
 def rerun(
-    tape: Tapes, run: int | None = None, *, llm_client: LLMClient | None = None, **parts: Any
+    tape: Tapes,
+    run: int | None = None,
+    *,
+    llm_client: LLMClient | None = None,
+    kind: AnyRunType | None = None,
+    **parts: Any,
 ) -> AnyRun:
     """Return a new run with a recorded one's configuration and prompts, at its first turn.
 
@@ -149,12 +185,14 @@ def rerun(
         tape: the tape, or its file.
         run: the run's number; the latest if not given.
         llm_client: the model.
+        kind: the class that plays it; the tape says its name, and a class that is known here by
+            that name is found by itself.
         parts: those that the run was given by its user, the same again; or for each what makes it
             of the client, or of None where the run has no model.
     """
     tape = _writing(tape)
     info = tape.run(run)
-    kind = kind_of_manifest(info.id, info.manifest)
+    kind = _kind_of(info, kind)
     first = tape.turn_records(info.id)[:1]
     start = load_turns(kind, tape, info.id, first)
     planned = planned_in(kind, first)
@@ -208,17 +246,21 @@ def fork(
     return fork_of(recorded, turn, prompt=prompt, state=state, intervene=intervene, tape=tape)
 
 
-def load(tape: Tapes, run: int | None = None, **parts: Any) -> AnyRun:
+def load(
+    tape: Tapes, run: int | None = None, *, kind: AnyRunType | None = None, **parts: Any
+) -> AnyRun:
     """Return a recorded run to look at: its turns, frames and chains, without playing anything.
 
     Args:
         tape: the tape, or its file, which is opened for reading only.
         run: the run's number; the latest if not given.
+        kind: the class that plays it; the tape says its name, and a class that is known here by
+            that name is found by itself.
         parts: those that the run was given by its user, the same again; or for each what makes it
             of the client, or of None where the run has no model.
     """
     tape = _reading(tape)
-    return _load(tape, tape.run(run), None, parts)
+    return _load(tape, tape.run(run), None, parts, kind)
 
 
 def turns_of(tape: Tape, run: int, *, up_to: int | None = None) -> list[Any]:
@@ -228,11 +270,31 @@ def turns_of(tape: Tape, run: int, *, up_to: int | None = None) -> list[Any]:
     return load_turns(kind, tape, info.id, tape.turn_records(info.id, up_to=up_to))
 
 
+def _kind_of(info: RunInfo, kind: AnyRunType | None) -> AnyRunType:
+    """Return the class that plays a recorded run: the one given, if it is that.
+
+    Raises:
+        TapeError: it is another, or none is known.
+    """
+    if kind is None:
+        return kind_of_manifest(info.id, info.manifest)
+    if kind_name(info.manifest) != kind.kind:
+        raise TapeError(
+            f"run {info.id} on the tape is one of {kind_name(info.manifest)}, and "
+            f"{kind.__name__} is {kind.kind}: another class, or in a file of another name"
+        )
+    return kind
+
+
 @rare_collections()
 def _load(
-    tape: Tape, info: RunInfo, llm_client: LLMClient | None, parts: Mapping[str, Any]
+    tape: Tape,
+    info: RunInfo,
+    llm_client: LLMClient | None,
+    parts: Mapping[str, Any],
+    kind: AnyRunType | None = None,
 ) -> AnyRun:
-    kind = kind_of_manifest(info.id, info.manifest)
+    kind = _kind_of(info, kind)
     records = tape.turn_records(info.id)
     turns = load_turns(kind, tape, info.id, records)
     client = llm_client or _no_model(kind, info)
@@ -278,7 +340,7 @@ def _rebuild(
             f"run {info.id} was given {', '.join(lacking)} of its own, which no tape can hold; "
             f"pass the same again: {', '.join(f'{name}=...' for name in lacking)}"
         )
-    config = config_of(info)
+    config = config_of(info, kind)
     simulation = kind.rebuilt(
         config.model_copy(update={"interventions": ()}),
         llm_client=client,
@@ -292,6 +354,19 @@ def _rebuild(
     )
     simulation.config = config
     return simulation
+
+
+def _code_changes(info: RunInfo, simulation: AnyRun) -> str:
+    """Say what of a world's own code is not as it was recorded; empty where nothing is."""
+    then, now = info.manifest.get("code") or {}, simulation.code_digests
+    changed = [name for name in _OWN_CODE if then.get(name) != now.get(name) and name in then]
+    if not changed:
+        return ""
+    kind = type(simulation)
+    return f"{kind.kind} has changed since it was recorded: its {', '.join(changed)}"
+
+
+_OWN_CODE = ("file", "methods", "parameters", "state")
 
 
 def _reading(tape: Tapes) -> Tape:

@@ -65,7 +65,7 @@ def with_seats(
     config = simulation.config.model_copy(
         update={
             "name": "Taylor rule" if kind == "taylor" else "language model",
-            "turns": simulation.turn - simulation.turns[0].number,
+            "turns": simulation.turn_number - simulation.turns[0].number,
             "interventions": tuple(_done(simulation)),
         }
     )
@@ -122,8 +122,8 @@ def world_differs(simulation: Simulation, other: Simulation) -> str:
     for what, of in facts.items():
         if of(simulation) != of(other):
             return f"its {what} is another: {of(other)!r:.120}, not {of(simulation)!r:.120}"
-    if other.turn < simulation.turn:
-        return f"it has {other.turn} turns, and {simulation.turn} are compared"
+    if other.turn_number < simulation.turn_number:
+        return f"it has {other.turn_number} turns, and {simulation.turn_number} are compared"
     for ours, theirs in zip(simulation.turns[1:], other.turns[1:], strict=False):
         if _said(ours.interventions) != _said(theirs.interventions):
             return (

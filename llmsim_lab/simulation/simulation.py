@@ -130,7 +130,7 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
         self.validator.recount(action for turn in self.turns for action in turn.actions)
 
     def _check_possible(self, intervention: Intervention) -> None:
-        check_possible(intervention, now=self.turn, engine=self.engine)
+        check_possible(intervention, now=self.turn_number, engine=self.engine)
 
     # --- what is done from outside -----------------------------------------------------------
 

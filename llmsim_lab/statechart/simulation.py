@@ -154,11 +154,12 @@ class SocialSimulation(Run[SocialState, SocialTurn, SocialConfig, SocialInterven
         Raises:
             ConfigError: the run has no such round.
         """
-        at = self.turn + 1 if turn is None else whole_number("turn", turn)
+        at = self.turn_number + 1 if turn is None else whole_number("turn", turn)
         first = self.turns[0].number
-        if not first < at <= self.turn + 1:
+        if not first < at <= self.turn_number + 1:
             raise ConfigError(
-                f"round {at} has no questions here; ask for one from {first + 1} to {self.turn + 1}"
+                f"round {at} has no questions here; ask for one from {first + 1} to "
+                f"{self.turn_number + 1}"
             )
         return _questions(self._plan_of(self.turns[at - first - 1].state, make_agents(self.config)))
 

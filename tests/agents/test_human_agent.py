@@ -11,7 +11,7 @@ from builders import make_client, make_state
 
 from llmsim_lab.agents import HumanAgent, NationAgent, NationProfile
 from llmsim_lab.errors import ConfigError, LLMFailureException
-from llmsim_lab.llm import Question
+from llmsim_lab.llm import OpenQuestion
 
 SAID: dict[str, Any] = {
     "action": "Raise the interest rate",
@@ -29,7 +29,7 @@ def agent_saying(*answers: Any, **more: Any) -> HumanAgent:
 
 async def test_a_person_sees_the_very_prompt_that_a_model_would_see() -> None:
     profile = NationProfile(mandate="jobs", inflation_target=3, temperament="bold")
-    seen: list[Question] = []
+    seen: list[OpenQuestion] = []
     human = HumanAgent("Aland", profile=profile, ask=lambda q: seen.append(q) or SAID)
     client = make_client(lambda _: {k: v for k, v in SAID.items() if k != "proposed_rate"})
     state = make_state(inflation=9)
@@ -52,7 +52,7 @@ async def test_the_decision_becomes_an_action_with_the_rate_named() -> None:
 
 async def test_without_a_rate_to_name_the_fields_are_those_of_a_model() -> None:
     said = {k: v for k, v in SAID.items() if k != "proposed_rate"}
-    seen: list[Question] = []
+    seen: list[OpenQuestion] = []
     agent = HumanAgent("Aland", names_rate=False, ask=lambda q: seen.append(q) or said)
     action = await agent.decide_action(make_state())
     assert action.proposed_rate is None

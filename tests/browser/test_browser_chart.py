@@ -59,7 +59,7 @@ def test_the_chart_follows_a_run_and_says_its_latest_values(notebook: Notebook) 
 def test_columns_and_references_are_chosen(notebook: Notebook) -> None:
     for turn in (1, 2, 3):  # a click while a turn is still being played is passed over
         notebook.click("Step", cell=STEPPER)
-        notebook.until(f"simulation.turn == {turn} and not stepper.worker.busy")
+        notebook.until(f"simulation.turn_number == {turn} and not stepper.worker.busy")
     output = notebook.output(CHART)
     main = output.get_by_label("Main chart", exact=True)
     names = main.locator("option").all_inner_texts()

@@ -103,7 +103,7 @@ def test_a_cell_runs_while_the_seat_waits_and_stop_leaves_the_run(notebook: Note
         expect(notebook.output(2)).to_contain_text("42")
         notebook.click("Stop")
         notebook.says(WIDGET, "0 of 4 turns are played.")
-    assert notebook.evaluate("simulation.turn") == 0
+    assert notebook.evaluate("simulation.turn_number") == 0
     assert notebook.faults() == []
 
 

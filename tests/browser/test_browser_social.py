@@ -43,7 +43,7 @@ def title(notebook: Notebook, text: str) -> None:
 
 
 def play(notebook: Notebook, *, to: int) -> None:
-    for turn in range(notebook.evaluate("town.turn") + 1, to + 1):
+    for turn in range(notebook.evaluate("town.turn_number") + 1, to + 1):
         notebook.click("Step", cell=STEPPER)
         notebook.says(STEPPER, f"Turn {turn} is played.")
 

@@ -39,17 +39,17 @@ def test_three_clicks_on_step_play_three_turns(notebook: Notebook) -> None:
         notebook.click("Step")
         notebook.says(WIDGET, f"Turn {turn} is played.")
         shows(notebook, f"Turn {turn} (")
-    assert notebook.evaluate("simulation.turn") == 3
+    assert notebook.evaluate("simulation.turn_number") == 3
     assert notebook.axe_faults() == []
     notebook.screenshot("stepper_light", of=notebook.output(WIDGET))
 
 
 def test_a_double_click_on_step_does_no_harm(notebook: Notebook) -> None:
     for _ in range(3):
-        before = notebook.evaluate("simulation.turn")
+        before = notebook.evaluate("simulation.turn_number")
         notebook.button("Step").dblclick()
-        notebook.until(f"simulation.turn > {before} and not stepper.worker.busy")
-    assert 3 <= notebook.evaluate("simulation.turn") <= 6
+        notebook.until(f"simulation.turn_number > {before} and not stepper.worker.busy")
+    assert 3 <= notebook.evaluate("simulation.turn_number") <= 6
     expect(notebook.output(WIDGET).get_by_role("alert")).to_have_count(0)
 
 
@@ -64,7 +64,7 @@ def test_clicks_while_a_turn_is_under_way_are_not_counted(notebook: Notebook) ->
     notebook.evaluate("model.set(waiting=False)")
     notebook.says(WIDGET, "Turn 1 is played.")
     expect(step).to_be_enabled()
-    assert notebook.evaluate("simulation.turn") == 1
+    assert notebook.evaluate("simulation.turn_number") == 1
 
 
 def test_play_pause_and_stop(notebook: Notebook) -> None:
@@ -89,7 +89,7 @@ def test_play_pause_and_stop(notebook: Notebook) -> None:
         notebook.click("Stop")
         notebook.says(WIDGET, "Stopped. The run is at turn 12")
     notebook.evaluate("model.set(waiting=False)")
-    assert notebook.evaluate("simulation.turn") == 12
+    assert notebook.evaluate("simulation.turn_number") == 12
     notebook.click("Step")
     notebook.says(WIDGET, "Turn 13 is played.")
 
@@ -130,7 +130,7 @@ def test_a_failed_turn_is_shown_in_place_and_tried_again(notebook: Notebook) -> 
         expect(notebook.button("Try again")).to_be_visible()
         expect(notebook.button("Step")).to_be_enabled()
         assert notebook.evaluate("model.asked") > before, f"try {asked} asked nothing"
-    assert notebook.evaluate("simulation.turn") == 1
+    assert notebook.evaluate("simulation.turn_number") == 1
     notebook.evaluate("model.set(broken=False)")
     notebook.click("Try again")
     notebook.says(WIDGET, "Turn 2 is played.")
@@ -152,8 +152,8 @@ def test_forks_go_on_from_the_turn_shown(notebook: Notebook) -> None:
         notebook.says(WIDGET, f"fork {number} of the original at turn 2")
         notebook.click("Step")
         notebook.says(WIDGET, "Turn 3 is played.")
-    assert notebook.evaluate("[run.turn for run in stepper.forks]") == [3, 3, 3]
-    assert notebook.evaluate("simulation.turn") == 4
+    assert notebook.evaluate("[run.turn_number for run in stepper.forks]") == [3, 3, 3]
+    assert notebook.evaluate("simulation.turn_number") == 4
     notebook.screenshot("stepper_forks", of=notebook.output(WIDGET))
 
 
@@ -179,7 +179,7 @@ def test_an_interrupt_leaves_the_last_whole_turn(notebook: Notebook) -> None:
         notebook.interrupt()
         notebook.says(WIDGET, "Stopped. The run is at turn 1")
         notebook.evaluate("model.set(waiting=False)")
-    assert notebook.evaluate("simulation.turn") == 1
+    assert notebook.evaluate("simulation.turn_number") == 1
     notebook.click("Step")
     notebook.says(WIDGET, "Turn 2 is played.")
 

@@ -37,7 +37,7 @@ from llmsim_lab.errors import (
     TapeMiss,
 )
 from llmsim_lab.llm import LLMClient, Tape
-from llmsim_lab.runs import SimulationLike, find_kind, fork, load, replay, rerun, resume
+from llmsim_lab.runs import Run, find_kind, fork, load, replay, rerun, resume
 
 
 def backend_of(simulation: CrisisSimulation) -> Any:
@@ -206,7 +206,7 @@ def test_a_lookup_that_cannot_reach_the_model_stops_the_run() -> None:
     simulation = looking_up("connection_error")
     with pytest.raises(LLMFailureException, match="no word came"):
         simulation.run(1)
-    assert simulation.turn == 0
+    assert simulation.turn_number == 0
 
 
 def test_an_empty_answer_is_shown_to_its_model_again() -> None:
@@ -236,7 +236,7 @@ def test_a_model_that_cannot_be_reached_stops_the_step_at_the_last_whole_turn(
     simulation = make_crisis(replies=reply)
     with pytest.raises(LLMFailureException, match="no route"):
         simulation.run(3)
-    assert simulation.turn == 1
+    assert simulation.turn_number == 1
     assert simulation.state.global_vars["water"] == 39
 
 
@@ -244,7 +244,7 @@ def test_an_engine_whose_answers_stay_invalid_stops_the_step() -> None:
     simulation = make_crisis(replies=["no json at all"] * 2)
     with pytest.raises(LLMFailureException, match="invalid_response"):
         simulation.run(1)
-    assert simulation.turn == 0
+    assert simulation.turn_number == 0
 
 
 def test_a_module_that_fails_stops_the_step_with_its_name_and_the_agent() -> None:
@@ -256,7 +256,7 @@ def test_a_module_that_fails_stops_the_step_with_its_name_and_the_agent() -> Non
     simulation = make_crisis(modules=[make_module("fishing", context=fail)])
     with pytest.raises(ModuleError, match="module 'fishing', build_agent_context, agent 'Bo'"):
         simulation.run(3)
-    assert simulation.turn == 1
+    assert simulation.turn_number == 1
     assert simulation.state.global_vars["water"] == 39
 
 
@@ -361,7 +361,7 @@ def test_the_tape_knows_the_kind_before_anybody_has_imported_it() -> None:
 
 
 def test_a_run_is_what_widgets_expect(recorded: CrisisSimulation) -> None:
-    assert isinstance(recorded, SimulationLike)
+    assert isinstance(recorded, Run)
 
 
 def test_a_fork_shares_the_turns_before_and_goes_on_live(recorded: CrisisSimulation) -> None:
@@ -473,7 +473,7 @@ def test_code_that_changed_without_effect_still_replays(
     CrisisSimulation(thirsty(tmp_path), llm_client=client, tape=tmp_path / "a.tape").run()
     with (tmp_path / "thirst.py").open("a") as file:
         file.write("# a remark\n")
-    assert replay(tmp_path / "a.tape").turn == 2
+    assert replay(tmp_path / "a.tape").turn_number == 2
     assert "MODULES_DIFFER" in caplog.text
 
 
@@ -629,7 +629,7 @@ def test_an_impossible_state_is_no_state_to_fork_from(own: Any, message: str) ->
 
 def test_states_cannot_be_changed() -> None:
     state = make_crisis().state
-    with pytest.raises(TypeError, match="states are immutable"):
+    with pytest.raises(ConfigError, match="never changed in place"):
         state.agent_vars["Ada"]["trust"] = 1
 
 

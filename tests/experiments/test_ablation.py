@@ -139,7 +139,7 @@ def test_a_module_can_be_left_out_of_a_played_turn() -> None:
     words = ablation.turns[1].state.words
     assert words["as it was"] == "ACTIONS: mud: True"
     assert words["without mud"] == "ACTIONS: mud: False"
-    assert crisis.turn == 2
+    assert crisis.turn_number == 2
 
 
 def budgeted(tokens: int, *modules: tuple[str, str, int]) -> CrisisSimulation:

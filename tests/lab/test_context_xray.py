@@ -168,7 +168,7 @@ async def test_stopping_keeps_the_samples_so_far(crisis: Any) -> None:
     xray.ask_button.click()
     await xray.idle()
     assert xray.ablation is not None
-    assert xray.ablation.turn == 1
+    assert xray.ablation.turn_number == 1
     assert "samples: 1." in xray.answers.value
 
 
@@ -242,7 +242,7 @@ async def test_the_stepper_plays_a_crisis() -> None:
     stepper = TurnStepper(simulation)
     stepper.step_button.click()
     await stepper.idle()
-    assert simulation.turn == 1
+    assert simulation.turn_number == 1
     assert "Water level" in stepper.face_text() or "Water level" in str(stepper.face_html())
 
 

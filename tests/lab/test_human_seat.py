@@ -118,7 +118,7 @@ async def test_three_clicks_of_step_and_answer_play_three_turns() -> None:
             form.fill(**RAISE, rate=rate)
             form.answer_button.click()
             await seat.idle()
-            assert seat.simulation.turn == turn
+            assert seat.simulation.turn_number == turn
             assert seat.simulation.state.global_state.interest_rate == rate
         assert "All 3 turns are played. Score shows how you did." in seat.status.value
 
@@ -206,7 +206,7 @@ async def test_stopping_leaves_the_run_at_its_last_whole_turn_and_the_words_in_t
         form.fill(**RAISE, rate=11.5)
         seat.stop_button.click()
         await seat.idle()
-        assert seat.simulation.turn == 0
+        assert seat.simulation.turn_number == 0
         assert seat.waiting_for == ()
         assert form.action.value == "Raise the policy rate"
         assert not seat.step_button.disabled
@@ -275,7 +275,7 @@ async def test_a_recorded_run_is_looked_at_without_being_asked(tmp_path: Path) -
     with seated(replay(path, turns=0)) as seat:
         seat.step_button.click()
         await seat.idle()
-        assert seat.simulation.turn == 1
+        assert seat.simulation.turn_number == 1
 
 
 # Several people
@@ -306,7 +306,7 @@ async def test_seats_of_one_run_show_each_others_turns() -> None:
     with seated(simulation, agent="Aland") as mine, seated(simulation, agent="Borduria") as other:
         assert mine.seat_box.layout.display == "none"
         await asyncio.gather(mine.take_turn(**RAISE, rate=11), other.take_turn(**RAISE, rate=11.25))
-        assert simulation.turn == 1
+        assert simulation.turn_number == 1
         for seat in (mine, other):
             assert "1 of 3 turns are played" in seat.status.value
             assert seat.error.value == ""
@@ -336,7 +336,7 @@ async def test_the_stepper_of_the_same_run_can_start_the_turn() -> None:
         await seat.asked()
         seat.answer(**RAISE, rate=11.5)
         await stepper.idle()
-        assert simulation.turn == 1
+        assert simulation.turn_number == 1
 
 
 async def test_a_cell_that_waits_for_the_turn_itself_is_pointed_out() -> None:
@@ -348,7 +348,7 @@ async def test_a_cell_that_waits_for_the_turn_itself_is_pointed_out() -> None:
         assert "start the turn with Step" in seat.status.value
         seat.answer(**RAISE, rate=11.5)
         await cell
-        assert simulation.turn == 1
+        assert simulation.turn_number == 1
 
 
 async def test_a_click_on_another_thread_is_shown_by_the_seats_own_loop() -> None:

@@ -277,7 +277,7 @@ async def test_a_stepper_that_is_closed_at_work_stops_playing() -> None:
     stepper.close()
     await stepper.idle()
     assert not stepper.worker.busy
-    assert simulation.turn < 50
+    assert simulation.turn_number < 50
 
 
 async def test_a_seat_that_is_closed_stops_the_turn_that_was_started_there() -> None:
@@ -288,7 +288,7 @@ async def test_a_seat_that_is_closed_stops_the_turn_that_was_started_there() -> 
     seat.close()
     await asyncio.wait_for(seat.worker.idle(), 10)
     assert not seat.worker.busy
-    assert simulation.turn == 0
+    assert simulation.turn_number == 0
 
 
 async def open_and_play(path: Path) -> tuple[RunTree, TurnStepper]:
@@ -312,7 +312,7 @@ async def test_opening_a_run_again_stops_the_one_that_was_open(copy: Path) -> No
     assert tree.stepper is not None
     assert tree.stepper is not before
     assert tree.stepper.comm is not None
-    assert before.simulation.turn < 53
+    assert before.simulation.turn_number < 53
     assert before.comm is None, "closed, so that it follows the run no longer"
 
 
@@ -321,7 +321,7 @@ async def test_an_opened_run_ends_with_its_tree(copy: Path, how: str) -> None:
     tree, stepper = await open_and_play(copy)
     getattr(tree, how)()
     await stepper.idle()
-    assert stepper.simulation.turn < 53
+    assert stepper.simulation.turn_number < 53
     assert tree.stepper is None
     assert tree.opened.children == ()
 

@@ -238,7 +238,7 @@ def test_what_a_stopped_model_had_said_is_shown_with_the_reason(tmp_path: Path) 
 def test_a_turn_that_is_not_whole_can_be_looked_at(tmp_path: Path) -> None:
     simulation = bumpy(tmp_path / "x.tape", repaired=False)
     viewer = PromptViewer(simulation)
-    assert simulation.turn == 1
+    assert simulation.turn_number == 1
     assert viewer.turn_box.value == 2
     assert "attempt 1: answered, led to no decision" in viewer.heading.value
     viewer.show(component="engine")

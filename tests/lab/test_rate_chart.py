@@ -381,7 +381,7 @@ async def test_what_goes_wrong_while_drawing_is_shown_in_place(
     await simulation.step()
     await turn_over()
     assert "KeyError" in chart.error.value
-    assert simulation.turn == 2
+    assert simulation.turn_number == 2
 
 
 def test_a_run_in_plain_code_is_drawn_when_asked_for() -> None:

@@ -233,7 +233,7 @@ async def test_the_stepper_plays_rounds_and_forks_with_an_injected_post() -> Non
     for _ in range(3):
         stepper.step_button.click()
         await stepper.idle()
-    assert made.turn == 3
+    assert made.turn_number == 3
     assert "reasoner" in stepper.face_html()
     assert "Likes" in stepper.face_text()
 

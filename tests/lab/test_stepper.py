@@ -59,7 +59,7 @@ async def test_a_click_plays_one_turn_and_shows_it() -> None:
     assert "Initial state" in stepper.heading.value
     stepper.step_button.click()
     await stepper.idle()
-    assert stepper.simulation.turn == stepper.shown == 1
+    assert stepper.simulation.turn_number == stepper.shown == 1
     assert "<strong>Turn 1</strong> of 1" in stepper.heading.value
     assert "3 ok" in stepper.heading.value
     assert "Policy rate" in stepper.state.value
@@ -73,7 +73,7 @@ async def test_play_plays_as_many_turns_as_the_box_says() -> None:
     stepper.turns_box.value = 3
     stepper.play_button.click()
     await stepper.idle()
-    assert stepper.simulation.turn == stepper.shown == stepper.turn_box.value == 3
+    assert stepper.simulation.turn_number == stepper.shown == stepper.turn_box.value == 3
     assert stepper.progress.value == ""
 
 
@@ -82,7 +82,7 @@ async def test_a_click_that_overtakes_the_number_of_turns_plays_that_number() ->
     stepper.play_button.click()
     stepper.turns_box.value = 2
     await stepper.idle()
-    assert stepper.simulation.turn == 2
+    assert stepper.simulation.turn_number == 2
 
 
 async def test_a_step_past_the_end_of_a_recorded_run_names_the_ways_out() -> None:
@@ -111,7 +111,7 @@ async def test_a_double_click_plays_one_turn() -> None:
     assert not stepper.stop_button.disabled
     gate.open.set()
     await stepper.idle()
-    assert stepper.simulation.turn == 1
+    assert stepper.simulation.turn_number == 1
     assert not stepper.step_button.disabled
     assert stepper.stop_button.disabled
 
@@ -125,7 +125,7 @@ async def test_pause_finishes_the_turn_under_way_and_stops_then() -> None:
     assert "finished first" in stepper.status.value
     gate.open.set()
     await stepper.idle()
-    assert stepper.simulation.turn == 1
+    assert stepper.simulation.turn_number == 1
     assert "Paused after turn 1; 3 of 4 turns were not played." in stepper.status.value
 
 
@@ -140,13 +140,13 @@ async def test_stop_leaves_the_last_whole_turn_and_the_next_step_goes_on() -> No
     await gate.asked.wait()
     stepper.stop_button.click()
     await stepper.idle()
-    assert stepper.simulation.turn == 1
+    assert stepper.simulation.turn_number == 1
     assert "Stopped. The run is at turn 1" in stepper.status.value
     assert stepper.error.value == ""
     gate.open.set()
     stepper.step_button.click()
     await stepper.idle()
-    assert stepper.simulation.turn == 2
+    assert stepper.simulation.turn_number == 2
 
 
 async def test_a_failure_is_shown_in_place_and_trying_again_plays_what_is_left() -> None:
@@ -154,13 +154,13 @@ async def test_a_failure_is_shown_in_place_and_trying_again_plays_what_is_left()
     stepper.turns_box.value = 3
     stepper.play_button.click()
     await stepper.idle()
-    assert stepper.simulation.turn == 1
+    assert stepper.simulation.turn_number == 1
     assert 'role="alert"' in stepper.error.value
     assert "no model here" in stepper.error.value
     assert stepper.retry.layout.display == ""
     stepper.retry.click()
     await stepper.idle()
-    assert stepper.simulation.turn == 3
+    assert stepper.simulation.turn_number == 3
     assert stepper.error.value == ""
     assert stepper.retry.layout.display == "none"
 
@@ -210,7 +210,7 @@ class ClassRoom:
         self.tape = self.run_id = None
 
     @property
-    def turn(self) -> int:
+    def turn_number(self) -> int:
         return self.turns[-1].number
 
     @property
@@ -223,7 +223,7 @@ class ClassRoom:
     async def step(self) -> Tally:
         pupils = self.turns[-1].state["pupils"]
         now = {"awake": pupils["awake"] - 3, "bored": pupils["bored"] + 3, "note": "rain"}
-        self.turns.append(Tally(number=self.turn + 1, state={"pupils": now}))
+        self.turns.append(Tally(number=self.turn_number + 1, state={"pupils": now}))
         return self.turns[-1]
 
     def fork(self, turn: int) -> ClassRoom:
@@ -249,7 +249,7 @@ async def test_any_simulation_that_keeps_to_the_protocol_can_be_stepped() -> Non
     stepper.show(1)
     stepper.fork_button.click()
     await stepper.idle()
-    assert stepper.simulation.turn == 1
+    assert stepper.simulation.turn_number == 1
     assert stepper.simulation is not room
 
 
@@ -269,7 +269,7 @@ async def test_a_cell_gets_the_failure_which_is_shown_too() -> None:
     with pytest.raises(LLMFailureException, match="no model here"):
         await stepper.play(3)
     assert "no model here" in stepper.error.value
-    assert stepper.simulation.turn == 1
+    assert stepper.simulation.turn_number == 1
 
 
 async def test_interrupting_a_cell_leaves_the_last_whole_turn_and_a_ready_stepper() -> None:
@@ -280,7 +280,7 @@ async def test_interrupting_a_cell_leaves_the_last_whole_turn_and_a_ready_steppe
     cell.cancel()
     with pytest.raises(asyncio.CancelledError):
         await cell
-    assert stepper.simulation.turn == 0
+    assert stepper.simulation.turn_number == 0
     assert not stepper.step_button.disabled
     gate.open.set()
     assert (await stepper.step()).number == 1
@@ -305,7 +305,7 @@ async def test_a_cell_that_waits_for_clicked_work_may_be_interrupted_without_har
     waiting.cancel()
     gate.open.set()
     await stepper.idle()
-    assert stepper.simulation.turn == 1
+    assert stepper.simulation.turn_number == 1
 
 
 async def test_playing_twice_at_once_is_refused() -> None:
@@ -372,7 +372,7 @@ def test_without_an_event_loop_it_works_on_the_background_loop() -> None:
     stepper = TurnStepper(ruled())
     stepper.step_button.click()
     asyncio.run(stepper.idle())
-    assert stepper.simulation.turn == 1
+    assert stepper.simulation.turn_number == 1
 
 
 # Back and forth
@@ -432,11 +432,11 @@ async def test_a_fork_goes_on_from_the_turn_shown_and_its_parent_stays_in_reach(
     await stepper.idle()
     [fork] = stepper.forks
     assert stepper.simulation is fork
-    assert fork.turn == stepper.shown == 2
+    assert fork.turn_number == stepper.shown == 2
     assert "fork 1 of the original at turn 2" in stepper.heading.value
     stepper.step_button.click()
     await stepper.idle()
-    assert (fork.turn, simulation.turn) == (3, 3)
+    assert (fork.turn_number, simulation.turn_number) == (3, 3)
     stepper.run_box.value = 0
     assert stepper.simulation is simulation
     assert stepper.shown == 3
@@ -511,7 +511,7 @@ async def test_a_recorded_run_at_its_end_says_so_and_stays() -> None:
     stepper.step_button.click()
     await stepper.idle()
     assert "turn 9 was not recorded" in stepper.error.value
-    assert stepper.simulation.turn == 8
+    assert stepper.simulation.turn_number == 8
 
 
 async def test_a_replay_can_be_stepped() -> None:
@@ -545,7 +545,7 @@ async def test_a_listener_that_fails_is_shown_and_the_turn_kept() -> None:
     stepper.step_button.click()
     await stepper.idle()
     assert "ZeroDivisionError" in stepper.error.value
-    assert stepper.simulation.turn == 1
+    assert stepper.simulation.turn_number == 1
 
 
 def test_a_listener_that_fails_when_something_else_is_shown_is_shown_too() -> None:

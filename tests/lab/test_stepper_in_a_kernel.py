@@ -93,7 +93,9 @@ def test_interrupting_the_cell_leaves_the_last_whole_turn_and_a_ready_stepper(
     kernel.interrupt()
     said = kernel.output(cell)
     assert "KeyboardInterrupt" in said or "CancelledError" in said
-    assert kernel.run("stepper.simulation.turn, stepper.step_button.disabled") == "(2, False)"
+    assert (
+        kernel.run("stepper.simulation.turn_number, stepper.step_button.disabled") == "(2, False)"
+    )
     kernel.run("gate.set()")
     assert kernel.run("(await stepper.step()).number") == "3"
 
@@ -101,6 +103,6 @@ def test_interrupting_the_cell_leaves_the_last_whole_turn_and_a_ready_stepper(
 def test_a_click_between_cells_plays_in_the_background(kernel: Kernel) -> None:
     kernel.run(SET_UP)
     kernel.run("gate.clear()\nstepper.step_button.click()")
-    assert kernel.run("stepper.simulation.turn, stepper.worker.busy") == "(0, True)"
+    assert kernel.run("stepper.simulation.turn_number, stepper.worker.busy") == "(0, True)"
     kernel.run("gate.set()\nawait stepper.idle()")
-    assert kernel.run("stepper.simulation.turn, stepper.error.value") == "(1, '')"
+    assert kernel.run("stepper.simulation.turn_number, stepper.error.value") == "(1, '')"

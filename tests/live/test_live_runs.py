@@ -30,7 +30,7 @@ def run(live: Live, tmp_path: Path) -> Simulation:
 
 
 def test_a_turn_is_decided_by_the_model_and_recorded(run: Simulation, live: Live) -> None:
-    assert run.turn == 1
+    assert run.turn_number == 1
     assert run.tape is not None
     attempts = [call.attempt for call in run.tape.calls(1)]
     assert len(attempts) >= 2  # the nation's and the engine's
@@ -49,7 +49,7 @@ def test_a_run_is_resumed_on_the_model(run: Simulation, live: Live) -> None:
     run.close()
     resumed = resume(run.tape, llm_client=client_of(live))
     resumed.run(1)
-    assert resumed.turn == 2
+    assert resumed.turn_number == 2
     assert len(run.tape.calls(1, turn=2)) >= 2
 
 

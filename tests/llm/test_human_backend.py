@@ -12,15 +12,15 @@ from builders import policy
 
 from llmsim_lab.calls import CallSite, ChatRequest, Message
 from llmsim_lab.errors import ConfigError, LLMFailureException
-from llmsim_lab.llm import HumanBackend, LLMClient, Question
+from llmsim_lab.llm import LLMClient, OpenQuestion, Person
 from llmsim_lab.llm.human import human_client
 from llmsim_lab.models import PolicyDecision
 
 GOOD = {"action": "Hold the rate", "reasoning": "All is calm.", "confidence": 0.8}
 
 
-def person_of(client: LLMClient) -> HumanBackend:
-    assert isinstance(client.backend, HumanBackend)
+def person_of(client: LLMClient) -> Person:
+    assert isinstance(client.backend, Person)
     return client.backend
 
 
@@ -84,7 +84,7 @@ async def test_an_invalid_answer_comes_back_with_what_was_wrong() -> None:
 
 def test_a_question_that_is_only_asked_again_has_no_complaint() -> None:
     request = ChatRequest(model="human", messages=(Message("user", "What now?"),), attempt=2)
-    assert Question(request).complaint == ""
+    assert OpenQuestion(request).complaint == ""
 
 
 async def test_a_text_answer_goes_out_as_it_is() -> None:
@@ -130,9 +130,9 @@ async def test_nobody_answering_in_time_is_a_timeout() -> None:
 async def test_a_function_that_asks_may_wait_without_holding_up_the_loop() -> None:
     asked, go_on = asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()
-    seen: list[Question] = []
+    seen: list[OpenQuestion] = []
 
-    def at_the_keyboard(question: Question) -> Any:
+    def at_the_keyboard(question: OpenQuestion) -> Any:
         seen.append(question)
         loop.call_soon_threadsafe(asked.set)
         go_on.wait()
@@ -146,7 +146,7 @@ async def test_a_function_that_asks_may_wait_without_holding_up_the_loop() -> No
 
 
 async def test_an_async_function_may_ask() -> None:
-    async def over_the_wire(question: Question) -> Any:
+    async def over_the_wire(question: OpenQuestion) -> Any:
         await asyncio.sleep(0)
         return policy(f"Hold the rate, says {question.agent}")
 
@@ -154,7 +154,7 @@ async def test_an_async_function_may_ask() -> None:
 
 
 async def test_what_the_asking_function_raises_is_raised_by_the_call() -> None:
-    def gone(question: Question) -> Any:
+    def gone(question: OpenQuestion) -> Any:
         raise EOFError(f"no keyboard for {question.agent}")
 
     with pytest.raises(EOFError, match="no keyboard for Aland"):
@@ -170,7 +170,7 @@ async def test_a_function_that_answers_after_the_stop_does_no_harm() -> None:
     asked, go_on, ended = asyncio.Event(), threading.Event(), threading.Event()
     loop = asyncio.get_running_loop()
 
-    def slow(question: Question) -> Any:
+    def slow(question: OpenQuestion) -> Any:
         loop.call_soon_threadsafe(asked.set)
         go_on.wait()
         ended.set()
@@ -218,7 +218,7 @@ async def test_a_listener_hears_of_questions_until_it_is_taken_off() -> None:
     person.answer(await person.asked(), GOOD)
     await task
     assert len(heard) == count
-    assert repr(person) == "<HumanBackend, 0 questions waiting>"
+    assert repr(person) == "<Person, 0 questions waiting>"
 
 
 @pytest.mark.parametrize(

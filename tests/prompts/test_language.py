@@ -122,7 +122,7 @@ def test_a_prompt_has(text: str, values: dict[str, Any], expected: str) -> None:
         (12345678901.5, "12345678900.0"),
         (12345678901, "12345678901"),
         (float("inf"), "inf"),
-        ([0.1 + 0.2, {"a": (29.799999999999997, True, None)}], "[0.3, {'a': (29.8, True, None)}]"),
+        ([0.1 + 0.2, {"a": (29.799999999999997, True, None)}], "0.3, (a: (29.8, True, None))"),
     ],
 )
 def test_numbers_are_written_for_readers(value: object, expected: str) -> None:

@@ -164,7 +164,7 @@ async def test_a_turn_that_leaves_a_call_running_fails() -> None:
     run = Leaving(llm_client=silent_client(hang))
     with pytest.raises(ConfigError, match="turn 1 of 'counter' ended while a call of adder Ann is"):
         await run.step()
-    assert run.turn == 0
+    assert run.turn_number == 0
     run.left.cancel()
 
 

@@ -19,9 +19,8 @@ from counter_kit import (
 )
 
 from llmsim_lab.errors import ConfigError, TapeError
-from llmsim_lab.runs import RunConfig, RunTurn, SimulationLike, TurnBase, TurnLike
+from llmsim_lab.runs import Run, RunConfig, RunTurn, TurnBase
 from llmsim_lab.runs.codec import changed_values, own_fields
-from llmsim_lab.runs.kind import Kind
 from llmsim_lab.runs.manifest import check_manifest
 from llmsim_lab.runs.parts import belongs_to, check_used, copied
 from llmsim_lab.simulation import Simulation, Turn
@@ -31,8 +30,8 @@ from llmsim_lab.simulation import Simulation, Turn
 def test_every_kind_is_what_widgets_expect(make: Any) -> None:
     made = make()
     made.run(1)
-    assert isinstance(made, SimulationLike)
-    assert all(isinstance(turn, TurnLike) for turn in made.turns)
+    assert isinstance(made, Run)
+    assert all(isinstance(turn, TurnBase) for turn in made.turns)
 
 
 @pytest.mark.parametrize("make", [make_counter, make_simulation])
@@ -54,8 +53,8 @@ def test_a_turn_in_words_has_the_kinds_columns() -> None:
     ]
 
 
-def test_a_kind_that_says_nothing_has_no_series() -> None:
-    assert Kind.series_of.__func__(CounterSimulation, CounterConfig()) == ()  # type: ignore[attr-defined]
+def test_a_kind_whose_state_has_no_names_has_no_series() -> None:
+    assert Run.series_of.__func__(CounterSimulation, CounterConfig()) == []  # type: ignore[attr-defined]
 
 
 def test_a_configuration_needs_a_model_unless_its_kind_says_otherwise() -> None:
@@ -70,9 +69,9 @@ def test_a_turn_must_say_where_its_chains_are() -> None:
 def test_a_kind_without_interventions_says_so() -> None:
     made = make_counter()
     item = CounterIntervention(turn=1, value=1)
-    assert Kind._intervened(made, Total(), []) == Total()
-    with pytest.raises(NotImplementedError, match="CounterSimulation knows no interventions"):
-        Kind._intervened(made, Total(), [item])
+    assert Run._intervened(made, Total(), []) == Total()
+    with pytest.raises(NotImplementedError, match="CounterSimulation knows no CounterIntervention"):
+        Run._intervened(made, Total(), [item])
 
 
 def test_a_column_that_every_frame_has_is_refused() -> None:

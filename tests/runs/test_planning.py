@@ -145,7 +145,7 @@ def test_a_run_says_where_run_would_end_wherever_it_is(
         simulation.run(turns)
     assert simulation.run_reaches == reached
     simulation.run()
-    assert simulation.turn == reached
+    assert simulation.turn_number == reached
 
 
 @pytest.mark.parametrize(("played", "reached"), PLAYED)

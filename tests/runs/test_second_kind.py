@@ -64,7 +64,7 @@ def test_turns_hold_states_chains_and_the_kinds_own_fields() -> None:
     made = make_counter()
     made.run(2)
     last = made.turns[-1]
-    assert (made.turn, made.state) == (2, Total(18, (8, 18)))
+    assert (made.turn_number, made.state) == (2, Total(18, (8, 18)))
     assert last.added == {"Ann": 5, "Bob": 5}
     assert [chain.agent for chain in made.chains] == ["Ann", "Bob", "Ann", "Bob"]
     assert made.statuses == {"ok": 1.0}
@@ -398,7 +398,7 @@ def test_what_makes_a_part_need_not_say_what_it_takes(
 def test_the_verb_run_finds_the_class_by_the_configuration(tmp_path: Path) -> None:
     made = run(CounterConfig(turns=2), tape=tmp_path / "x.tape", llm_client=counter_client())
     assert isinstance(made, CounterSimulation)
-    assert made.turn == 2
+    assert made.turn_number == 2
 
 
 def test_a_fork_keeps_what_the_recorded_run_had_planned(path: Path) -> None:

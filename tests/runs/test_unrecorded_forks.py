@@ -26,7 +26,7 @@ def test_a_fork_of_a_run_from_a_file_to_read_is_live_in_memory(verb, path: Path)
     before = path.read_bytes()
     new = verb(path).fork(1, llm_client=counter_client())
     new.run(2)
-    assert new.turn == 3
+    assert new.turn_number == 3
     assert (new.tape, new.run_id) == (None, None)
     assert path.read_bytes() == before
 

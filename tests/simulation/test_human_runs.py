@@ -13,7 +13,7 @@ from llmsim_lab.agents import HumanAgent, NationAgent, TaylorRuleAgent
 from llmsim_lab.economy import TaylorRule
 from llmsim_lab.engines import EconomicEngine
 from llmsim_lab.errors import ConfigError, TapeError
-from llmsim_lab.llm import LLMClient, Question, Tape
+from llmsim_lab.llm import LLMClient, OpenQuestion, Tape
 from llmsim_lab.models import GlobalState
 from llmsim_lab.simulation import Simulation, SimulationConfig, fork, load, replay, resume
 from llmsim_lab.simulation.counterfactual import people_in, with_seats, world_differs
@@ -26,7 +26,7 @@ def config_with(*nations: dict[str, Any], **fields: Any) -> SimulationConfig:
     return SimulationConfig(start="1979Q3", **fields)
 
 
-def half_a_point_up(question: Question) -> dict[str, Any]:
+def half_a_point_up(question: OpenQuestion) -> dict[str, Any]:
     offered = question.fields["proposed_rate"]["enum"]
     now = sum(offered) / len(offered)
     return {
@@ -195,7 +195,7 @@ def test_a_rule_takes_every_persons_seat_in_the_same_world() -> None:
     ruled = with_seats(simulation, "taylor")
     assert world_differs(simulation, ruled) == "it has 0 turns, and 3 are compared"
     ruled.run()
-    assert ruled.turn == 3
+    assert ruled.turn_number == 3
     assert world_differs(simulation, ruled) == ""
     direct = Simulation(config_with({"name": "Rule", "kind": "taylor"}, **fields)).run(3)
     assert ruled.to_frame()["interest_rate"].equals(direct["interest_rate"])
@@ -228,7 +228,7 @@ def test_a_model_takes_the_seat_with_the_persons_profile() -> None:
     assert isinstance(modelled.agents[0], NationAgent)
     assert [r.site.turn for r in requests_of(client, "agent") if r.site] == [1, 2]
     assert "Mandate: jobs." in requests_of(client, "agent")[0].prompt
-    assert simulation.turn == 2
+    assert simulation.turn_number == 2
 
 
 def test_a_given_validator_and_engine_go_along_with_the_new_model() -> None:

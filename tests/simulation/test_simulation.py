@@ -67,7 +67,7 @@ async def test_a_step_returns_the_turns_record() -> None:
     turn = await simulation.step()
     assert isinstance(turn, Turn)
     assert turn is simulation.turns[-1]
-    assert (turn.number, turn.state.turn, simulation.turn) == (1, 1, 1)
+    assert (turn.number, turn.state.turn, simulation.turn_number) == (1, 1, 1)
     assert [action.agent_name for action in turn.actions] == ["Aland", "Borduria"]
 
 
@@ -162,7 +162,7 @@ def test_a_number_of_turns_that_is_none_is_refused(turns: Any) -> None:
     simulation = make_simulation()
     with pytest.raises(ConfigError, match=r"turns=.* must be a whole number, 0 or more"):
         simulation.run(turns)
-    assert simulation.turn == 0
+    assert simulation.turn_number == 0
 
 
 async def test_arun_refuses_a_negative_number_too() -> None:
@@ -204,7 +204,7 @@ def test_an_error_of_the_callers_callback_is_raised_and_the_turn_is_kept() -> No
 
     with pytest.raises(LookupError, match="enough"):
         simulation.run(3, on_turn=stop)
-    assert simulation.turn == 1
+    assert simulation.turn_number == 1
 
 
 @pytest.mark.usefixtures("ctrl_c")
@@ -229,7 +229,7 @@ def test_an_interrupt_keeps_the_turns_done_and_the_run_can_go_on() -> None:
     with pytest.raises(KeyboardInterrupt):
         simulation.run(3)
     thread.join()
-    assert simulation.turn == 1
+    assert simulation.turn_number == 1
     simulation.run(2)
     assert outcome(simulation).equals(make_simulation().run(3).drop(columns="seconds"))
 
@@ -276,7 +276,7 @@ async def test_a_cancelled_step_changes_nothing_and_leaves_no_task() -> None:
     step.cancel()
     with pytest.raises(asyncio.CancelledError):
         await step
-    assert simulation.turn == 0
+    assert simulation.turn_number == 0
     assert len(asyncio.all_tasks()) == 1
 
 
@@ -289,7 +289,7 @@ def test_a_failed_call_stops_the_turn_and_loses_nothing_before_it(component: str
     with pytest.raises(LLMFailureException) as caught:
         simulation.run(5)
     assert (caught.value.component, caught.value.reason) == (component, "connection_error")
-    assert simulation.turn == 2
+    assert simulation.turn_number == 2
     assert simulation.engine.current_state is simulation.state
     assert outcome(simulation).equals(make_simulation().run(2).drop(columns="seconds"))
 
@@ -641,7 +641,7 @@ async def test_a_bug_in_a_users_agent_is_raised_as_it_is_and_the_run_stays_where
     simulation = Simulation(agents=agents, validator=AlwaysValid())
     with pytest.raises(KeyError, match="oops"):
         await simulation.step()
-    assert (simulation.turn, len(simulation.turns)) == (0, 1)
+    assert (simulation.turn_number, len(simulation.turns)) == (0, 1)
 
 
 def test_a_rate_that_a_fallback_set_is_counted() -> None:

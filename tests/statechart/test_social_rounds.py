@@ -223,7 +223,7 @@ async def test_a_failed_round_changes_nothing_and_can_be_played_again() -> None:
     before = [(agent.state, list(agent.state_history)) for agent in simulation.agents]
     with pytest.raises(LLMFailureException):
         await simulation.step()
-    assert simulation.turn == 2
+    assert simulation.turn_number == 2
     assert [(agent.state, list(agent.state_history)) for agent in simulation.agents] == before
     broken[0] = False
     assert (await simulation.step()).asked == 2
@@ -458,7 +458,7 @@ def test_a_state_of_other_users_or_of_another_round_is_refused() -> None:
         SocialSimulation(simulation.config, state=renamed)
     with pytest.raises(ConfigError, match="that of round 1, not of 2"):
         simulation.fork(2, state=simulation.turns[1].state)
-    assert simulation.fork(1, state=simulation.turns[1].state).turn == 1
+    assert simulation.fork(1, state=simulation.turns[1].state).turn_number == 1
 
 
 def test_five_hundred_users_play_fifty_rounds_by_rule() -> None:

@@ -126,7 +126,7 @@ def test_forks_of_one_run_count_and_remember_apart() -> None:
     simulation.run(3)
     one = simulation.fork(3)
     one.run(3)
-    assert simulation.turn == 3
+    assert simulation.turn_number == 3
     assert len(simulation.agents[0].state_history) < len(one.agents[0].state_history)
     assert one.reasoner.counts != simulation.reasoner.counts  # type: ignore[attr-defined]
 
@@ -144,7 +144,7 @@ def test_a_run_that_broke_off_is_resumed_to_the_same_end(tmp_path: Path) -> None
     with pytest.raises(LLMFailureException):
         made.run(TURNS)
     made.close()
-    stopped = made.turn
+    stopped = made.turn_number
     assert 0 < stopped < TURNS
     client = social_client()
     again = resume(tmp_path / "x.tape", llm_client=client)
@@ -181,7 +181,7 @@ def test_a_run_whose_model_is_replaced_by_the_rule_from_a_round_on(path: Path) -
         state=recorded.turns[2].state,
     )
     by_rule.run(1)
-    assert by_rule.turn == 3
+    assert by_rule.turn_number == 3
     asked = [move.agent for move in recorded.turns[3].moves if move.decided_by == "reasoner"]
     assert [m.agent for m in by_rule.turns[1].moves if m.decided_by == "reasoner"] == asked
     assert by_rule.fallback_rate == 0

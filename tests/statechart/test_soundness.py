@@ -54,7 +54,7 @@ def with_post(post: Post, **values: Any) -> SocialState:
 def test_a_sound_state_is_played_from() -> None:
     simulation = begin(sound())
     simulation.run(2)
-    assert simulation.turn == 3
+    assert simulation.turn_number == 3
 
 
 def test_every_state_of_a_run_is_sound_for_a_fork_and_for_a_new_run() -> None:

@@ -57,7 +57,7 @@ def play(folder: Path, life: int) -> None:
         simulation = Simulation(config, llm_client=client, tape=tape)
     else:
         simulation = resume(tape, llm_client=client)
-    simulation.run(TURNS - simulation.turn)
+    simulation.run(TURNS - simulation.turn_number)
     simulation.close()
     tape.close()
 

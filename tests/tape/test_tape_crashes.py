@@ -176,7 +176,7 @@ def test_a_run_killed_at_a_boundary_of_a_commit_has_what_it_handed_on(
 
     backend = HashBackend(faulty=True)
     resumed = resume(path, llm_client=hash_client(backend))
-    resumed.run(killed_at_commit.TURNS - resumed.turn)
+    resumed.run(killed_at_commit.TURNS - resumed.turn_number)
     again = {identity(request) for request in backend.requests} & set(paid)
     assert again == set(paid) - set(kept)
     assert_same(resumed, uninterrupted(killed_at_commit.TURNS))
@@ -219,7 +219,7 @@ def test_an_exception_in_an_agent_costs_no_answer_twice(
     simulation = stumbling_run(tmp_path / "x.tape", fault)
     with pytest.raises(type(fault)):
         simulation.run(5)
-    assert simulation.turn == 2
+    assert simulation.turn_number == 2
     paid_before = len(asked(simulation))
     assert simulation.tape is not None
     outcome = simulation.tape.run().outcome
@@ -298,7 +298,7 @@ def test_a_full_disk_stops_the_run_with_a_way_out_and_costs_no_more_than_one_ans
     assert verify(tape) == []
     assert load(tape).turns == turns_then
     limit_pages(tape, more=None)
-    simulation.run(5 - simulation.turn)
+    simulation.run(5 - simulation.turn_number)
     assert_same(simulation, uninterrupted(5))
     twice = [r for r, n in Counter(map(identity, asked(simulation))).items() if n > 1]
     assert len(twice) <= 4  # those answered while the disk was full, and those in flight then
@@ -329,7 +329,7 @@ def test_a_really_full_disk_stops_the_run_and_the_run_goes_on_once_there_is_spac
     simulation = Simulation(steady_config(), llm_client=client, tape=small_disk / "x.tape")
     with pytest.raises(TapeError, match="free some space"):
         simulation.run(5)
-    turn = simulation.turn
+    turn = simulation.turn_number
     assert turn < 5
     assert simulation.tape is not None
     ballast.unlink()
@@ -452,7 +452,7 @@ def test_a_failure_that_an_agent_wrapped_in_its_own_exception_is_made_anew_too(
         simulation.run(2)
     backend.broken = False
     simulation.run(1)
-    assert simulation.turn == 2
+    assert simulation.turn_number == 2
 
 
 def test_a_run_whose_model_is_gone_goes_on_as_far_as_it_was_answered(tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ def test_another_form_of_the_reply_is_named(tmp_path: Path) -> None:
 def test_how_long_one_waits_makes_no_miss(tmp_path: Path) -> None:
     record(tmp_path / "x.tape")
     client = never(timeout_s=1.0, keep_alive="1h", max_concurrency=1)
-    assert replay(tmp_path / "x.tape", agents=[EconLLMAgent("Aland", client)]).turn == 2
+    assert replay(tmp_path / "x.tape", agents=[EconLLMAgent("Aland", client)]).turn_number == 2
 
 
 def test_an_agent_of_another_name_is_named(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_a_turn_more_than_was_recorded_is_refused_with_the_way_out(tmp_path: Pat
     replayed = replay(tmp_path / "x.tape")
     with pytest.raises(TapeError, match=r"ends at turn 2; turn 3 was not recorded.*fork the run"):
         replayed.run(1)
-    assert replayed.turn == 2
+    assert replayed.turn_number == 2
 
 
 def test_a_replay_cannot_be_changed(tmp_path: Path) -> None:

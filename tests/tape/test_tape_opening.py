@@ -146,7 +146,7 @@ def test_an_empty_file_becomes_a_tape_when_it_is_to_be_written(tmp_path: Path) -
     path = tmp_path / "x.tape"
     path.touch()
     assert len(finished(path, turns=1).read_bytes()) > 4096
-    assert load(path).turn == 1
+    assert load(path).turn_number == 1
 
 
 def test_a_tape_in_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_a_tape_in_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None
 def test_a_tape_may_have_any_name(tmp_path: Path, name: str) -> None:
     path = finished(tmp_path / name, turns=1)
     assert list(bytes_in(tmp_path)) == [name]
-    assert replay(path).turn == 1
+    assert replay(path).turn_number == 1
     assert list(bytes_in(tmp_path)) == [name]
 
 
@@ -406,7 +406,7 @@ def test_a_user_who_may_only_read_replays(shared: Path, what: str) -> None:
         from llmsim_lab.simulation.verbs import replay
         replay(sys.argv[1])  # imports all that it needs, which nobody may not read
         os.setuid({NOBODY})
-        print(replay(sys.argv[1]).turn)
+        print(replay(sys.argv[1]).turn_number)
         try:
             Tape(sys.argv[1])
         except TapeError as error:
@@ -431,7 +431,7 @@ def test_a_tape_on_a_disk_mounted_for_reading_replays(tmp_path: Path) -> None:
             subprocess.run(["umount", "-l", str(disk)], capture_output=True, check=False)
             pytest.skip(f"mounting is not allowed here ({done.stderr.strip()})")
     try:
-        assert replay(path).turn == 2
+        assert replay(path).turn_number == 2
         assert list(bytes_in(disk)) == ["x.tape"]
         with pytest.raises(TapeError, match="cannot open the tape"):
             Tape(path)
@@ -457,7 +457,7 @@ def test_the_log_of_a_writer_that_died_is_read_too(tmp_path: Path) -> None:
         Path(__file__).parents[1],
     )
     assert path.with_name("x.tape-wal").stat().st_size > 0
-    assert replay(path).turn == 3
+    assert replay(path).turn_number == 3
     with Tape(path, read_only=True) as tape:
         assert [info.turns for info in tape.runs()] == [3]
 
@@ -476,7 +476,7 @@ def test_others_read_while_one_writes(tmp_path: Path) -> None:
             simulation.run(1)
         done = script(
             "import sys\nfrom llmsim_lab.simulation.verbs import replay\n"
-            "print(replay(sys.argv[1]).turn)",
+            "print(replay(sys.argv[1]).turn_number)",
             path,
         )
     assert seen == [(1, 2), (2, 3), (3, 4)]
@@ -512,12 +512,12 @@ def test_two_processes_do_not_write_to_one_run(tmp_path: Path) -> None:
                 resume(path, llm_client=hash_client())
             branch = fork(path, llm_client=hash_client())
             branch.run(1)
-            assert load(path, 1).turn == 2
+            assert load(path, 1).turn_number == 2
         finally:
             other.kill()
     resumed = resume(path, 1, llm_client=hash_client())
     resumed.run(1)
-    assert resumed.turn == 3
+    assert resumed.turn_number == 3
     assert replay(path, 1).turns == resumed.turns
 
 
@@ -542,7 +542,7 @@ def test_a_simulation_that_is_gone_gives_its_run_back(tmp_path: Path) -> None:
     import gc
 
     gc.collect()
-    assert resume(tmp_path / "x.tape", llm_client=hash_client()).turn == 1
+    assert resume(tmp_path / "x.tape", llm_client=hash_client()).turn_number == 1
 
 
 def test_a_run_given_back_in_the_middle_of_a_write_spoils_neither(tmp_path: Path) -> None:
@@ -555,7 +555,7 @@ def test_a_run_given_back_in_the_middle_of_a_write_spoils_neither(tmp_path: Path
         second.run(1)
         names = [(info.name, info.turns) for info in tape.runs()]
         assert names == [("steady", 0), ("renamed", 1)]
-        assert resume(tape, 1, llm_client=hash_client()).turn == 0
+        assert resume(tape, 1, llm_client=hash_client()).turn_number == 0
 
 
 def _claimed(path: Path, writer: str) -> Path:
@@ -578,12 +578,12 @@ def test_a_dead_writers_entry_is_passed_over(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as child:
         child.wait()
     path = _claimed(tmp_path / "x.tape", _here(child.pid, 1.0))
-    assert resume(path, llm_client=hash_client()).turn == 1
+    assert resume(path, llm_client=hash_client()).turn_number == 1
 
 
 def test_another_process_with_a_dead_writers_number_is_not_taken_for_it(tmp_path: Path) -> None:
     path = _claimed(tmp_path / "x.tape", _here(os.getppid(), 1.0))
-    assert resume(path, llm_client=hash_client()).turn == 1
+    assert resume(path, llm_client=hash_client()).turn_number == 1
 
 
 @pytest.mark.parametrize(
@@ -605,7 +605,7 @@ def test_a_writer_who_cannot_be_looked_for_is_believed_until_the_run_is_released
         assert f"Tape({str(path)!r}).release(1)" in str(caught.value)
     with Tape(path) as tape:
         tape.release(1)
-    assert resume(path, llm_client=hash_client()).turn == 1
+    assert resume(path, llm_client=hash_client()).turn_number == 1
 
 
 @pytest.mark.process

@@ -123,7 +123,7 @@ def test_the_outcome_says_how_a_run_ended(
 
 def test_run_plays_and_records(tmp_path: Path) -> None:
     played = run(steady_config(), tape=tmp_path / "x.tape", llm_client=hash_client(), turns=2)
-    assert played.turn == 2
+    assert played.turn_number == 2
     assert load(tmp_path / "x.tape").turns == played.turns
 
 
@@ -140,13 +140,13 @@ def test_another_model_does_not_go_on_with_a_run_and_leaves_no_mark_on_it(
     with pytest.raises(TapeError, match=rf"another model: its {what} is.*fork the run"):
         resumed.run(1)
     assert backend.requests == []
-    assert resumed.turn == 1
+    assert resumed.turn_number == 1
     assert resumed.tape is not None
     assert resumed.tape.run().outcome == "done"
     resumed.close()
     branch = fork(tmp_path / "x.tape", llm_client=hash_client(backend))
     branch.run(1)
-    assert branch.turn == 2
+    assert branch.turn_number == 2
 
 
 def test_a_resumed_run_asks_with_the_recorded_settings(tmp_path: Path) -> None:

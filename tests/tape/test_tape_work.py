@@ -12,7 +12,7 @@ from tape_kit import hash_client, make_recorded, steady_config
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm.tape.codec import loads
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.runs.history import History
+from llmsim_lab.runs import Run
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.simulation.verbs import load, replay
 
@@ -85,5 +85,5 @@ def test_a_replay_makes_no_frame_that_nobody_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_recorded(tmp_path / "x.tape")
-    monkeypatch.delattr(History, "to_frame")
-    assert replay(tmp_path / "x.tape").turn > 0
+    monkeypatch.delattr(Run, "to_frame")
+    assert replay(tmp_path / "x.tape").turn_number > 0

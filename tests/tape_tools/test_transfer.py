@@ -76,7 +76,7 @@ def test_runs_imported_beside_others_are_renumbered_with_their_parents_and_calls
             (5, 4),
         ]
         assert verify(tape) == []
-        assert replay(tape, 6).turn == 5
+        assert replay(tape, 6).turn_number == 5
         assert_frame_equal(tape.turns_frame(5), Tape(tape.path).turns_frame(5))
 
 

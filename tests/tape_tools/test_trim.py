@@ -59,7 +59,7 @@ def test_a_pruned_run_is_gone_and_the_others_are_what_they_were(tape_file: Path)
         tape.prune([3])
         assert verify(tape) == []
         assert [info.id for info in tape.runs()] == [1, 2]
-        assert replay(tape, 2).turn == 4
+        assert replay(tape, 2).turn_number == 4
     assert {run: rows_of(tape_file, run) for run in (1, 2)} == before
     assert b'"note":"oil"' not in tape_file.read_bytes()
 
@@ -150,7 +150,7 @@ def test_a_redacted_run_is_not_replayed_and_says_so(tape_file: Path) -> None:
         tape.redact([3])
         with pytest.raises(TapeError, match=r"run 3 .* was redacted: .* load\(.*, 3\) shows"):
             replay(tape, 3)
-        assert replay(tape, 2).turn == 4
+        assert replay(tape, 2).turn_number == 4
 
 
 def test_other_runs_and_other_components_are_what_they_were(tape_file: Path) -> None:

@@ -61,7 +61,7 @@ class Track:
             self.rows = self.read()
             self._columns.clear()
 
-    def _follow(self, run: Run[Any, Any, Any, Any]) -> None:
+    def _follow(self, run: Run) -> None:
         turns = list(run.turns)
         # Only the latest turn can be replaced, by an intervention: so look from the end.
         same = min(len(turns), len(self._turns))

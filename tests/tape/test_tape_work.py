@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,11 @@ import pytest
 from tape_kit import hash_client, make_recorded, steady_config
 
 from llmsim_lab.llm import Tape
+from llmsim_lab.llm.tape.codec import loads
 from llmsim_lab.prompts import Prompt
+from llmsim_lab.runs import Run
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.simulation.verbs import load
+from llmsim_lab.simulation.verbs import load, replay
 
 
 def readings(statements: list[str]) -> int:
@@ -74,3 +77,27 @@ def test_where_values_came_from_takes_a_text_a_prompt_and_a_few_bytes_a_call(
     assert row["calls"] > 50
     assert row["forms"] == 3
     assert row["size"] < 16
+
+
+@pytest.mark.parametrize("verb", [load, replay])
+def test_a_recorded_turn_is_parsed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: Callable[[Path], Simulation]
+) -> None:
+    run = make_recorded(tmp_path / "x.tape")
+    parsed: list[str] = []
+
+    def counted(text: str, what: str) -> Any:
+        parsed.append(what)
+        return loads(text, what)
+
+    monkeypatch.setattr("llmsim_lab.llm.tape.tape.loads", counted)
+    verb(tmp_path / "x.tape")
+    assert sum(what.endswith("of run 1") for what in parsed) == len(run.turns)
+
+
+def test_a_replay_makes_no_frame_that_nobody_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_recorded(tmp_path / "x.tape")
+    monkeypatch.delattr(Run, "to_frame")
+    assert replay(tmp_path / "x.tape").turn_number > 0

@@ -289,6 +289,11 @@ class TapeFile:
             f"its bytes ({why}); close what has it open, then Tape({str(self.path)!r}).compact()"
         )
 
+    @property
+    def closed(self) -> bool:
+        """True once the file was let go of."""
+        return not self._finalizer.alive
+
     def close(self) -> None:
         """Let go of the file; folds the write-ahead log into it if nobody else has it open."""
         with self._lock:

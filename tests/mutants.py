@@ -61,6 +61,10 @@ EQUIVALENT = {
     "8367d123": "economy/rules.py, slots: frozen raises already; slots save memory",
     "84816d41": "economy/macro.py, _check: no level is off by the tolerance to the last bit",
     "02e5ccda": "run_recorder.py, restart_turn: what is asked again replaces what was pending",
+    "fba14c62": "experiments/bench.py, _prompt: the prompts are equal, so the last is the first",
+    "fd0e19c0": "assistant/decision_log.py, _POLL_S: how often it tries again; same rows",
+    "5b173588": "llm/watch.py, _Counts: slots save memory",
+    "a41b7797": "runs/kind.py, InterventionT: a type variable's name, which nothing shows",
     "8e11ef52": "tape/file.py, in_batches: rows in a batch; the same rows come back",
 }
 """Mutants that change no behaviour, by the id that is printed, and why."""

@@ -142,6 +142,13 @@ def test_no_verb_makes_a_tape_of_a_file_that_is_missing_or_empty(
     assert bytes_in(tmp_path) == before
 
 
+def test_what_cannot_be_read_is_an_error_that_names_the_file_and_why(tmp_path: Path) -> None:
+    path = _template(tmp_path)
+    with Tape(path, read_only=True) as tape, pytest.raises(TapeError) as caught:
+        tape.query("SELECT absent FROM calls")
+    assert str(caught.value) == f"cannot read the tape {path}: no such column: absent"
+
+
 def test_an_empty_file_becomes_a_tape_when_it_is_to_be_written(tmp_path: Path) -> None:
     path = tmp_path / "x.tape"
     path.touch()

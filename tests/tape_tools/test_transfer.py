@@ -6,6 +6,7 @@ import hashlib
 import importlib.util
 import json
 from collections.abc import Callable, Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,7 @@ def test_one_run_is_exported_with_those_it_came_from(recorded: Path, tmp_path: P
 def test_the_header_says_what_follows(exported: Path) -> None:
     header, *rest = lines_of(exported)
     assert (header["kind"], header["format"]) == ("header", 2)
+    assert header["package"] == version("llmsim-lab")
     for kind in ("text", "run", "call", "turn"):
         assert header[kind] == sum(line["kind"] == kind for line in rest) > 0
 

@@ -64,6 +64,8 @@ EQUIVALENT = {
     "fba14c62": "experiments/bench.py, _prompt: the prompts are equal, so the last is the first",
     "fd0e19c0": "assistant/decision_log.py, _POLL_S: how often it tries again; same rows",
     "5b173588": "llm/watch.py, _Counts: slots save memory",
+    "d0a3db5f": "calls.py, CallSite: slots save memory",
+    "0ae6052d": "charts/screen.py, _place: two pixels hold the frame's line as three do",
     "a41b7797": "runs/kind.py, InterventionT: a type variable's name, which nothing shows",
     "8e11ef52": "tape/file.py, in_batches: rows in a batch; the same rows come back",
 }

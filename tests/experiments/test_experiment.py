@@ -201,6 +201,7 @@ async def test_for_the_validator_the_proposals_are_the_recorded_ones() -> None:
     assert not rejected["accepted"].any()
     kinds = {chain.component for _, turn in experiment.played for chain in turn.chains}
     assert kinds == {"validator", "engine"}
+    assert {action.chain for _, turn in experiment.played for action in turn.actions} == {None}
     assert experiment.directions.set_index("variant").loc["strict", "hold"] == 1
     view = experiment.sample("strict", 1)
     assert view.validator.prompt == strict  # type: ignore[attr-defined]
@@ -218,6 +219,13 @@ async def test_for_the_engine_only_the_engine_is_asked() -> None:
     assert experiment.outcomes == ["interest_rate", "confidence"]
     assert frame["accepted"].tolist() == [None] * 4
     assert set(frame["decision"]) == {f"{rate:g}%" for rate in frame["interest_rate"]}
+
+
+async def test_an_engines_row_names_all_whose_actions_it_took() -> None:
+    simulation = make_run(nations=["Aland", "Borduria"])
+    both = {"plain": None, "same": None}
+    experiment = make_experiment(simulation, component="engine", variants=both, turns=[1])
+    assert set((await experiment.arun())["agent"]) == {"Aland, Borduria"}
 
 
 async def test_asking_the_component_alone_is_cheaper_and_leaves_the_rate_open() -> None:

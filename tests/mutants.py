@@ -57,6 +57,8 @@ OF_ALL_CLASSES = (  # it looks at classes that are there already, so it runs non
 
 EQUIVALENT = {
     "5077228d": "economy/macro.py, _MAX_GROWTH: only keeps exp from an overflow, far beyond it",
+    "f4ba7032": "assistant/conversation.py, _work_off: a tool that was run has a result",
+    "eae43c58": "economy/data.py, initial_state: the last of a list of one is its first",
     "5fb95117": "lab/reasoning.py, chain_html: the one caller passes it",
     "8367d123": "economy/rules.py, slots: frozen raises already; slots save memory",
     "84816d41": "economy/macro.py, _check: no level is off by the tolerance to the last bit",

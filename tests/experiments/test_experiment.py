@@ -208,6 +208,25 @@ async def test_for_the_validator_the_proposals_are_the_recorded_ones() -> None:
     assert simulation.validator.prompt != strict  # type: ignore[attr-defined]
 
 
+async def test_the_validator_gets_the_proposals_as_the_run_had_them_before_it_judged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    simulation = make_run()
+    marked = [action.validated for turn in simulation.turns for action in turn.actions]
+    assert marked == [True] * 3
+    got: list[tuple[bool, object]] = []
+    validate = type(simulation.validator).validate_actions
+
+    async def watched(self: Any, actions: Any, state: Any) -> Any:
+        got.extend((action.validated, action.validation_result) for action in actions)
+        return await validate(self, actions, state)
+
+    monkeypatch.setattr(type(simulation.validator), "validate_actions", watched)
+    both = {"a": None, "b": None}
+    await make_experiment(simulation, component="validator", variants=both).arun()
+    assert got == [(False, None)] * 12
+
+
 async def test_for_the_engine_only_the_engine_is_asked() -> None:
     simulation = make_run()
     bold = simulation.engine.prompt.replace("Calculate", "Boldly calculate")  # type: ignore[attr-defined]
@@ -442,7 +461,10 @@ def test_a_prompt_that_cannot_be_rendered_on_a_state_is_named_with_the_turn() ->
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"variants": {"alone": None}}, "compares two or more"),
+        (
+            {"variants": {"alone": None}},
+            "variants={'alone': None}: an experiment compares two or more; {'as it was': None, ",
+        ),
         ({"variants": {"a": None, " ": None}}, "name that is not empty"),
         ({"variants": {"a": None, "b": 7}}, "variant 'b' is int"),
         ({"component": "treasury"}, "it has: agent, agent:Aland, validator, engine"),

@@ -163,7 +163,7 @@ def change_in(part: str, **values: Any) -> Callable[[dict[str, Any]], None]:
         ("run", change(parent=9), "9 is not there"),
         ("run", change(manifest={}), "the manifest has no package"),
         ("run", lambda line: line.pop("started"), "'started' is not there"),
-        ("call", change(key="00"), "key is not that of its content"),
+        ("call", change(key="00"), ": the call's key is not that of its content; "),
         ("call", change(key="zz"), "non-hexadecimal"),
         ("call", change(component="engine"), "key is not that of its content"),
         ("call", change(turn="x"), "turn is str where it should be int"),

@@ -58,6 +58,8 @@ OF_ALL_CLASSES = (  # it looks at classes that are there already, so it runs non
 EQUIVALENT = {
     "5077228d": "economy/macro.py, _MAX_GROWTH: only keeps exp from an overflow, far beyond it",
     "f4ba7032": "assistant/conversation.py, _work_off: a tool that was run has a result",
+    "9ccd00bf": "embedded/wheels.py, _POLL_S: how often it looks whether pip has ended",
+    "68320a7e": "embedded/wheels.py, _BATCH_BYTES: how much is fetched at once; same bytes",
     "eae43c58": "economy/data.py, initial_state: the last of a list of one is its first",
     "5fb95117": "lab/reasoning.py, chain_html: the one caller passes it",
     "8367d123": "economy/rules.py, slots: frozen raises already; slots save memory",

@@ -120,6 +120,7 @@ async def test_asking_tells_change_from_noise(crisis: Any) -> None:
     await xray.idle()
     assert "more than noise" in xray.answers.value
     assert "They sail far off" in xray.answers.value
+    assert xray.answers.value.count("<tr><th") == 1 + 3 * 4
     assert "more than noise" in xray.face_text()
     assert not xray.ask_button.disabled
     xray.module_boxes["fog"].value = False

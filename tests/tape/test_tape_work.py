@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,9 @@ from typing import Any
 import pytest
 from tape_kit import hash_client, make_recorded, steady_config
 
+from llmsim_lab.calls import Attempt, ChatReply, ChatRequest, Message
 from llmsim_lab.llm import Tape
+from llmsim_lab.llm.tape import LiveRecorder
 from llmsim_lab.llm.tape.codec import loads
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.runs import Run
@@ -33,6 +36,25 @@ def test_a_run_reads_its_tally_once_not_with_every_turn(tmp_path: Path) -> None:
     statements = watched(tape)
     Simulation(steady_config(), llm_client=hash_client(), tape=tape).run(3)
     assert readings(statements) == 1
+
+
+async def test_answers_that_are_all_there_are_committed_at_once_and_together(
+    tmp_path: Path,
+) -> None:
+    with Tape(tmp_path / "x.tape") as tape:
+        recorder = LiveRecorder(tape, tape.add_run({}, name="x", first=(0, "{}", "{}")))
+        requests = [ChatRequest(model="m", messages=(Message("user", it),)) for it in ("a", "b")]
+        for request in requests:
+            assert recorder.find(request) is None
+        statements = watched(tape)
+        replies = [
+            Attempt(request=request, reply=ChatReply(text="c"), seconds=1.0) for request in requests
+        ]
+        keeping = [asyncio.create_task(recorder.keep(reply)) for reply in replies]
+        for _ in range(3):  # of the loop, which is no time to wait for anything
+            await asyncio.sleep(0)
+        assert [task.done() and task.result().number for task in keeping] == [1, 2]
+        assert statements.count("COMMIT") == 1
 
 
 def test_an_import_reads_no_tally_since_it_has_written_all_that_is_there(tmp_path: Path) -> None:

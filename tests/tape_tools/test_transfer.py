@@ -6,6 +6,7 @@ import hashlib
 import importlib.util
 import json
 from collections.abc import Callable, Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,7 @@ def test_one_run_is_exported_with_those_it_came_from(recorded: Path, tmp_path: P
 def test_the_header_says_what_follows(exported: Path) -> None:
     header, *rest = lines_of(exported)
     assert (header["kind"], header["format"]) == ("header", 2)
+    assert header["package"] == version("llmsim-lab")
     for kind in ("text", "run", "call", "turn"):
         assert header[kind] == sum(line["kind"] == kind for line in rest) > 0
 
@@ -163,7 +165,7 @@ def change_in(part: str, **values: Any) -> Callable[[dict[str, Any]], None]:
         ("run", change(parent=9), "9 is not there"),
         ("run", change(manifest={}), "the manifest has no package"),
         ("run", lambda line: line.pop("started"), "'started' is not there"),
-        ("call", change(key="00"), "key is not that of its content"),
+        ("call", change(key="00"), ": the call's key is not that of its content; "),
         ("call", change(key="zz"), "non-hexadecimal"),
         ("call", change(component="engine"), "key is not that of its content"),
         ("call", change(turn="x"), "turn is str where it should be int"),

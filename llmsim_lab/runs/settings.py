@@ -136,6 +136,10 @@ class StateChange(RunIntervention):
     set: dict[str, Any] = Field(default_factory=dict)
     note: str = ""
 
+    def __str__(self) -> str:
+        done = clip(", ".join(f"{name} = {value}" for name, value in self.set.items()), 200)
+        return f"turn {self.turn}: {done}{f' ({self.note})' if self.note else ''}"
+
 
 PlayerWord = Literal["model", "rule", "random", "person"]
 """Who answers for a player: the run's model, the world's own rule, chance, or somebody here."""

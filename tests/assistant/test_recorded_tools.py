@@ -20,7 +20,7 @@ from llmsim_lab.assistant import (
     ToolUsingNationAgent,
 )
 from llmsim_lab.calls import ChatReply, ChatRequest, ToolCall
-from llmsim_lab.errors import ConfigError, LLMFailureException, TapeError, TapeMiss
+from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException, TapeError, TapeMiss
 from llmsim_lab.llm import InFlight, LLMClient, LLMConfig, ScriptedBackend, Tape, watching
 from llmsim_lab.llm.scope import recording
 from llmsim_lab.llm.tape import LiveRecorder, ReplayRecorder
@@ -311,7 +311,8 @@ async def test_a_prompt_that_is_plain_text_is_extended_as_well() -> None:
 
 async def test_arguments_written_as_text_are_shown_as_they_were() -> None:
     written = '{"name": "series", "arguments": "{\\"name\\": \\"a\\"}"}'
-    client, backend = make([written, "READY", policy("Raise the interest rate")])
+    none = BackendError("it does not support tools", reason="client_error", status_code=400)
+    client, backend = make([none, written, {"answer": "READY"}, policy("Raise the interest rate")])
     agent = Terse("Aland", client, tools=Series().tools())
     await agent.decide_action(SimulationState())
     assert '- series {"name": "a"}: {"name": "a", "latest": 1}' in backend.requests[-1].prompt

@@ -175,3 +175,13 @@ async def test_an_unclear_reply_settles_nothing() -> None:
     made, pending = engine("unused", tools=tools), waiting()
     assert (await answer(made, pending, "yes, and task 2")).pending_action == pending
     assert (await answer(made, pending)).text == "Done: delete task 1."
+
+
+async def test_the_button_and_the_word_at_once_run_it_once() -> None:
+    tools = MemoryTasks(ann=["Buy milk"])
+    chat = Chat(engine(call("delete_task", task_id=1), "What else?", tools=tools), user_id="ann")
+    await chat.send("Delete task 1")
+    answers = await asyncio.gather(chat.send("yes"), chat.send("ja"), return_exceptions=True)
+    assert [type(answer).__name__ for answer in answers] == ["AgentDecision", "ConfigError"]
+    assert (await chat.send("ja")).text == "What else?"
+    assert len(tools.ran) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -475,13 +476,14 @@ async def test_outside_a_run_the_tools_are_started_too() -> None:
     assert slow.starts == 1
 
 
-async def test_a_damaged_result_on_a_tape_is_said_to_be_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["[]", "{", "[" * 100_000])
+async def test_a_damaged_result_on_a_tape_is_said_to_be_one(tmp_path: Path, text: str) -> None:
     tape, run, recorder = on_tape(tmp_path / "talk.tape")
     with recording(recorder):
         await RecordedTools(MemoryTasks()).execute("list_tasks", {}, "ann")
     recorder.close()
     with tape.transaction() as connection:
-        connection.execute("""UPDATE calls SET reply = '{"text": "[]"}'""")
+        connection.execute("UPDATE calls SET reply = ?", [json.dumps({"text": text})])
     replaying = ReplayRecorder(tape, run)
     replaying.begin_turn(1)
     with recording(replaying), pytest.raises(TapeError, match="is no tool's result"):

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp_types import Tool, ToolAnnotations
+from mcp_types import CallToolResult, TextContent, Tool, ToolAnnotations
 
 from llmsim_lab.assistant import MCPToolExecutor, ToolResult
-from llmsim_lab.assistant.mcp_results import declaration_of
+from llmsim_lab.assistant.mcp_results import declaration_of, result_of
 from llmsim_lab.assistant.protocols import DeclaresTools, ToolExecutor
 from llmsim_lab.assistant.tasks import TaskStore
 from llmsim_lab.assistant.tasks.server import task_server
@@ -256,3 +256,10 @@ def test_settings_that_cannot_apply_are_refused() -> None:
 def test_the_repr_says_which_server(memory: MCPToolExecutor) -> None:
     assert repr(memory) == "MCPToolExecutor(llmsim-lab-tasks in memory)"
     assert "faulty_server.py" in repr(MCPToolExecutor(faulty_server.COMMAND))
+
+
+def test_a_result_that_is_nested_too_deep_to_be_read_is_text() -> None:
+    deep = "[" * 100_000
+    reply = CallToolResult(content=[TextContent(type="text", text=deep)])
+    tool = Tool(name="t", input_schema={"type": "object"})
+    assert result_of(tool, reply) == ToolResult(success=True, data=deep)

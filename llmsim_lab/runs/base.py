@@ -846,8 +846,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
 
         Raises:
             LLMFailureException: a model call failed; the run is where it was before.
-            TapeError: the run cannot go on with the code that is there now, or came out differently
-                from its recording.
+            TapeError: the run cannot go on with the parts' code that is there now, or came out
+                differently from its recording.
             ConfigError: a step is already under way.
         """
         if self.code_changes and isinstance(self._taping, Recording):
@@ -868,8 +868,6 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             self._recount()
             if self._taping is not None:
                 self._taping.failed(error)
-            if self.code_changes and isinstance(error, TapeError):
-                raise type(error)(f"{error}. Mind that {self.code_changes}") from error
             raise
         finally:
             self._stepping = False

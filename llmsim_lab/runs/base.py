@@ -126,12 +126,15 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
 
     Attributes:
         kind: its name on tapes, such as ``economic``.
-        config_type: of its configuration, a pydantic model such as a ``RunConfig``.
+        config_type: of its configuration, a pydantic model such as a ``RunConfig``; its ``series``
+            are the columns to chart.
         state_type: of its states: a pydantic model, a dataclass, or what else pydantic can write
             as JSON and read back to an equal value.
         turn_type: of its turns, a ``RunTurn`` with whatever fields it adds; those too are written
-            by pydantic.
-        intervention_type: of what may be done from outside.
+            by pydantic. It says what is shown of a turn: ``own_columns``, ``in_words``,
+            ``outcomes``.
+        intervention_type: of what may be done from outside. These four are the ones that the class
+            names, ``Run[State, Turn, Config, Intervention]``, as far as it does.
         part_names: the constructor's arguments by which a user may give parts of his own, such as
             ``agents`` or ``engine``; each is also the attribute that holds that part, or those
             parts. A part's ``llm_client`` and ``prompt`` are what a fork changes; where its

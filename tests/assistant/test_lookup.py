@@ -89,6 +89,10 @@ def test_a_crisis_agent_answers_with_what_it_looked_up() -> None:
         assert "What you looked up:\n- level(): 10" in request.prompt
     chains = [chain for chain in simulation.chains if chain.component == "agent"]
     assert all("What you looked up:" in str(chain.prompt) for chain in chains)
+    spans = chains[0].call.provenance.spans if chains[0].call else ()
+    assert (spans[-1].name, spans[-1].source) == ("findings", "the tools' answers")
+    assert spans[-1].of(chains[0].call.request.messages[-1].content) == "- level(): 10"
+    assert "SITUATION" in [span.name for span in spans]
 
 
 def test_a_crisis_is_replayed_with_no_tool_run(tmp_path: Path) -> None:

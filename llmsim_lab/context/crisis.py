@@ -12,7 +12,7 @@ from llmsim_lab.context.composed import ComposedModules
 from llmsim_lab.context.crisis_config import CrisisConfig, series_in
 from llmsim_lab.context.crisis_engine import CrisisEngine, Judges, RuleCrisisEngine
 from llmsim_lab.context.crisis_state import CrisisIntervention, CrisisState, CrisisTurn
-from llmsim_lab.context.game_engine import GameEngine
+from llmsim_lab.context.game_engine import GameEngine, UpdateRecord
 from llmsim_lab.context.modules import BehaviorModule
 from llmsim_lab.context.players import (
     CrisisAgent,
@@ -20,7 +20,6 @@ from llmsim_lab.context.players import (
     RuleCrisisAgent,
     ScriptedCrisisAgent,
 )
-from llmsim_lab.context.rebuilt import context_at
 from llmsim_lab.context.simulator_agent import SimulatorAgent, first_events
 from llmsim_lab.context.soundness import check_columns, check_state
 from llmsim_lab.errors import ConfigError
@@ -228,7 +227,30 @@ class CrisisSimulation(Run[CrisisState, CrisisTurn, CrisisConfig, CrisisInterven
             raise ConfigError(
                 f"there is no agent {agent!r}; there are: {', '.join(self.config.scenario.agents)}"
             )
-        return context_at(self, at, agent, builder)
+        # It follows from the turns: what the rules and the engine changed, the turn says.
+        first = self.turns[0].number
+        place = at - first
+        if not 1 <= place <= len(self.turns):
+            raise ConfigError(
+                f"there is no prompt of turn {at}: turns {first + 1} to {self.turn_number} were "
+                f"played, and turn {self.turn_number + 1} can be previewed"
+            )
+        before = self.turns[place - 1].state
+        world = self.world(before)
+        events = before.pending
+        if place < len(self.turns):
+            played = self.turns[place]
+            _change(world, played.updates)
+            events = played.state.events
+        state = world.get_current_state()
+        return builder.build_prompt(
+            agent_name=agent,
+            step_number=at,
+            agent_state=state["agent_vars"][agent],
+            global_state=state["global_vars"],
+            other_responses=before.responses,
+            events=[item.event for item in events],
+        )
 
     # --- views -------------------------------------------------------------------------------
 
@@ -236,6 +258,20 @@ class CrisisSimulation(Run[CrisisState, CrisisTurn, CrisisConfig, CrisisInterven
     def series(self) -> Sequence[Series]:
         """The variables that can be charted, the world's first."""
         return series_in(self._definitions, self.config.scenario.agents)
+
+
+def _change(world: GameEngine, records: Iterable[UpdateRecord]) -> None:
+    """Make recorded changes again, the modules' and the engine's."""
+    for record in records:
+        if record.status == "failed":
+            continue
+        change = {record.variable: record.after}
+        updates = (
+            {"global_vars": change}
+            if record.agent is None
+            else {"agent_vars": {record.agent: change}}
+        )
+        world.apply_state_updates(updates, source=record.source)
 
 
 def _make_agents(config: CrisisConfig, llm_client: LLMClient | None) -> tuple[CrisisAgent, ...]:

@@ -12,6 +12,7 @@ from llmsim_lab.checks import whole_number
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMConfig
 from llmsim_lab.logs import log_event
+from llmsim_lab.runs.series import Series
 from llmsim_lab.settings import Settings
 from llmsim_lab.text import clip, faults
 
@@ -98,6 +99,11 @@ class RunConfig(Settings):
     def seed_idle(self) -> str:
         """Why ``seed`` changes nothing in such a run; empty where it does."""
         return ""
+
+    @property
+    def series(self) -> Sequence[Series]:
+        """The columns of such a run's frame that can be charted, the most telling first."""
+        return ()
 
 
 class RunIntervention(Settings):

@@ -15,8 +15,13 @@ from pathlib import Path
 from record_tapes import pack
 
 from llmsim_lab import LLMConfig, connect
-from llmsim_lab.assistant import AgentEngineConfig, MCPToolExecutor, load_constitution
-from llmsim_lab.assistant.chat_tape import record_chat
+from llmsim_lab.assistant import (
+    AgentEngineConfig,
+    Chat,
+    ChatConfig,
+    MCPToolExecutor,
+    load_constitution,
+)
 from llmsim_lab.llm import Tape
 
 TAPE = Path(__file__).parent / "assistant.tape"
@@ -47,9 +52,8 @@ async def main() -> None:
         await tools.execute("add_task", {"description": INJECTION}, "ann")
         await tools.execute("add_task", {"description": "Buy milk"}, "ann")
         await tools.execute("add_task", {"description": "Bob's own business"}, "bob")
-        chat = await record_chat(
-            tape, client, tools, load_constitution(), user_id="ann", config=ENGINE
-        )
+        config = ChatConfig(user_id="ann", constitution=load_constitution(), engine=ENGINE)
+        chat = Chat(config, llm_client=client, tools=tools, tape=tape)
         for message in MESSAGES:
             await chat.send(message)
             sys.stderr.write(f"{chat!r}\n\n")

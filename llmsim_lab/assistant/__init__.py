@@ -44,8 +44,7 @@ from llmsim_lab.assistant.types import (
 
 if TYPE_CHECKING:
     from llmsim_lab.assistant.cases import load_cases
-    from llmsim_lab.assistant.chat import Chat
-    from llmsim_lab.assistant.chat_tape import record_chat, replay_chat
+    from llmsim_lab.assistant.chat import Chat, ChatConfig, record_chat, replay_chat
     from llmsim_lab.assistant.evaluation import evaluate
     from llmsim_lab.assistant.mcp_executor import MCPToolExecutor
     from llmsim_lab.assistant.scores import Evaluation
@@ -54,6 +53,7 @@ __all__ = [
     "AgentDecision",
     "AgentEngineConfig",
     "Chat",
+    "ChatConfig",
     "DecisionContext",
     "DecisionLog",
     "DecisionLogger",
@@ -93,12 +93,13 @@ __all__ = [
 
 _HOME = {
     "Chat": "chat",
+    "ChatConfig": "chat",
     "Evaluation": "scores",
     "MCPToolExecutor": "mcp_executor",
     "evaluate": "evaluation",
     "load_cases": "cases",
-    "record_chat": "chat_tape",
-    "replay_chat": "chat_tape",
+    "record_chat": "chat",
+    "replay_chat": "chat",
 }
 """The modules of names that load late; two of them need the ``mcp`` library."""
 

@@ -139,6 +139,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             ``agents`` or ``engine``; each is also the attribute that holds that part, or those
             parts. A part's ``llm_client`` and ``prompt`` are what a fork changes; where its
             ``digests`` of code, by name, are not the recorded ones, the run does not go on.
+        repeats_interventions: whether a rerun does again also what was done from outside while the
+            run was played, and not only what was planned when it began.
         turns: the turns so far, oldest first; the first holds the state that the run started from.
 
     Raises:
@@ -160,6 +162,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
     turn_type: ClassVar[type[Any]] = WorldTurn
     intervention_type: ClassVar[type[RunIntervention]] = StateChange
     part_names: ClassVar[tuple[str, ...]] = ("players",)
+    repeats_interventions: ClassVar[bool] = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -193,9 +193,9 @@ def rerun(
     tape = _writing(tape)
     info = tape.run(run)
     kind = _kind_of(info, kind)
-    first = tape.turn_records(info.id)[:1]
-    start = load_turns(kind, tape, info.id, first)
-    planned = planned_in(kind, first)
+    records = tape.turn_records(info.id)
+    start = load_turns(kind, tape, info.id, records[:1])
+    planned = planned_in(kind, records if kind.repeats_interventions else records[:1])
     simulation = _rebuild(kind, info, llm_client, parts, start[0].state)
     simulation.take_over(start, planned, None)
     client = simulation.llm_client

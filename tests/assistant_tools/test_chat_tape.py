@@ -7,7 +7,7 @@ import pytest
 from builders import make_client
 
 from llmsim_lab.assistant import AgentEngineConfig, DecisionType, FunctionTools, MCPToolExecutor
-from llmsim_lab.assistant.chat_tape import record_chat, replay_chat
+from llmsim_lab.assistant.chat import Chat, ChatConfig, record_chat, replay_chat
 from llmsim_lab.assistant.protocols import ToolExecutor
 from llmsim_lab.assistant.recorded_tools import RecordedTools
 from llmsim_lab.assistant.tasks import TaskStore
@@ -17,6 +17,7 @@ from llmsim_lab.errors import ConfigError, TapeError, TapeMiss
 from llmsim_lab.files import data_path
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm.tape import verify
+from llmsim_lab.runs import fork, load, replay, rerun, resume
 
 
 def wants(tool: str, **arguments: object) -> ChatReply:
@@ -45,9 +46,8 @@ async def test_a_replay_says_the_same_and_runs_no_tool(tmp_path: Path) -> None:
     store = await recorded(tmp_path / "chat.tape")
     assert store.list("ann") == []
     store.close()
-    chat = replay_chat(tmp_path / "chat.tape")
+    chat = replay(tmp_path / "chat.tape")
     assert chat.recorded == ("Add: water plants", "Delete it", "yes")
-    await chat.play()
     kinds = [exchange.decision.decision_type for exchange in chat.exchanges]
     assert kinds == [
         DecisionType.INVOKE_TOOL,
@@ -81,7 +81,7 @@ async def test_the_tape_is_sound_and_has_a_row_for_each_message(tmp_path: Path) 
 
 
 def test_a_run_that_is_no_conversation_is_refused() -> None:
-    with pytest.raises(TapeError, match="is no conversation"):
+    with pytest.raises(TapeError, match="is one of economic, and Chat is assistant"):
         replay_chat(data_path("tapes/first_run.tape"), 1)
 
 
@@ -99,11 +99,9 @@ async def test_a_message_that_fails_is_asked_anew_and_not_on_the_tape(tmp_path: 
 
 async def test_the_shipped_conversation_replays_as_it_was_recorded() -> None:
     tape = Tape(data_path("tapes/assistant.tape"), read_only=True)
-    chat = await replay_chat(tape).play()
-    kept = [record["decision"] for record in tape.turn_records(1)[1:]]
-    assert [exchange.decision.text for exchange in chat.exchanges] == [
-        decision["response_text"] or decision["clarification_question"] for decision in kept
-    ]
+    chat = Chat.replay(tape)
+    assert chat.exchanges == Chat.load(tape).exchanges
+    assert len(chat.exchanges) == 9
     assert verify(tape) == []
     assert "task" in chat._repr_html_()
 
@@ -113,7 +111,7 @@ async def test_a_replay_that_is_closed_can_go_on(tmp_path: Path) -> None:
     chat = replay_chat(tmp_path / "chat.tape")
     await chat.send(chat.recorded[0])
     chat.close()
-    await chat.play()
+    await chat.arun()
     assert [exchange.message for exchange in chat.exchanges] == list(chat.recorded)
 
 
@@ -128,7 +126,7 @@ async def test_a_recording_holds_one_conversation_and_a_replay_can_begin_again(
         chat.clear()
     chat.close()
     replayed = replay_chat(path)
-    await replayed.play()
+    await replayed.arun()
     replayed.clear()
     assert (await replayed.send("Hi")).text == "Hello."
 
@@ -146,7 +144,7 @@ async def test_a_tool_that_hangs_is_on_the_tape_as_such(tmp_path: Path) -> None:
     chat = await record_chat(path, client, tools, "Help.", user_id="ann", config=config)
     decision = await chat.send("Look")
     chat.close()
-    replayed = await replay_chat(path).play()
+    replayed = Chat.replay(path)
     assert replayed.exchanges[0].decision.text == decision.text == "It does not answer."
     [call] = replayed.exchanges[0].decision.tool_calls or []
     assert call.result is not None
@@ -164,7 +162,7 @@ async def test_a_tool_is_given_up_before_the_engine_does_so(
             waits.append(timeout_s)
             super().__init__(executor, timeout_s=timeout_s)
 
-    monkeypatch.setattr("llmsim_lab.assistant.chat_tape.RecordedTools", Noting)
+    monkeypatch.setattr("llmsim_lab.assistant.chat.RecordedTools", Noting)
     config = AgentEngineConfig(timeout_seconds=engine_s)
     path, tools = tmp_path / "chat.tape", FunctionTools()
     await record_chat(path, make_client([]), tools, "Help.", user_id="ann", config=config)
@@ -183,10 +181,168 @@ async def test_a_model_that_hangs_is_on_the_tape_as_such(tmp_path: Path) -> None
     trouble = await chat.send("Hi")
     await chat.send("Hi?")
     chat.close()
-    replayed = await replay_chat(path).play()
+    replayed = Chat.replay(path)
     assert [exchange.decision.text for exchange in replayed.exchanges] == [
         trouble.text,
         "Hello again.",
     ]
     assert trouble.text.startswith("I'm having trouble")
     assert verify(Tape(path, read_only=True)) == []
+
+
+async def test_one_run_of_a_conversation_says_yes_and_its_fork_says_no(tmp_path: Path) -> None:
+    path = tmp_path / "chat.tape"
+    store = await recorded(path)
+    async with MCPToolExecutor(task_server(store)) as tools:
+        forked = fork(path, turn=2, llm_client=make_client([]), tools=tools)
+        assert forked.pending == load(path, 1).turns[2].state.pending
+        no = await forked.send("no")
+        forked.close()
+        again = fork(path, 1, turn=2, llm_client=make_client([]), tools=tools)
+        await again.arun()
+        again.close()
+    assert no.tool_calls is None
+    assert [exchange.message for exchange in again.exchanges] == list(replay(path, 1).recorded)
+    [deleted] = again.exchanges[-1].decision.tool_calls
+    assert deleted.result.error_code == "NOT_FOUND"  # the run that is forked has deleted it
+    for run in (2, 3):
+        assert replay(path, run).exchanges == load(path, run).exchanges
+    assert verify(Tape(path, read_only=True)) == []
+
+
+async def test_a_fork_may_be_told_something_else_by_an_intervention(tmp_path: Path) -> None:
+    path = tmp_path / "chat.tape"
+    await recorded(path)
+    said = [{"turn": 2, "message": "Thank you"}]
+    forked = fork(
+        path, turn=1, intervene=said, llm_client=make_client(["Welcome."]), tools=FunctionTools()
+    )
+    await forked.arun(1)
+    assert [exchange.message for exchange in forked.exchanges][1:] == ["Thank you"]
+    assert forked.exchanges[-1].decision.text == "Welcome."
+
+
+async def test_a_fork_may_have_another_constitution(tmp_path: Path) -> None:
+    path, client = tmp_path / "chat.tape", make_client(["Hello.", "Arr!"])
+    chat = await record_chat(path, client, FunctionTools(), "Be helpful.\n", user_id="ann")
+    await chat.send("Hi")
+    pirate = chat.fork(0, prompt=chat.prompts["constitution"].replace("helpful", "a pirate"))
+    assert (await pirate.send("Hi")).text == "Arr!"
+    systems = [run.calls[-1].request.messages[0].content for run in (chat, pirate)]
+    assert systems == ["Be helpful.\n", "Be a pirate."]
+    pirate.close()
+    assert replay(path, 2).prompts["constitution"] == pirate.prompts["constitution"]
+
+
+async def test_a_message_that_was_stopped_is_asked_again_when_resumed(tmp_path: Path) -> None:
+    path, ran = tmp_path / "chat.tape", []
+
+    def look_up() -> str:
+        """Look something up."""
+        ran.append(1)
+        return "42"
+
+    def stop(_: ChatRequest) -> str:
+        raise KeyboardInterrupt
+
+    tools = FunctionTools(look_up)
+    client = make_client([wants("look_up"), stop])
+    chat = await record_chat(path, client, tools, "Help.", user_id="ann")
+    with pytest.raises(KeyboardInterrupt):
+        await chat.send("Look")
+    chat.close()
+    assert chat.exchanges == ()
+    resumed = resume(path, llm_client=make_client(["It is 42."]), tools=tools)
+    await resumed.arun()
+    resumed.close()
+    assert [exchange.decision.text for exchange in resumed.exchanges] == ["It is 42."]
+    assert ran == [1]
+    assert replay(path).exchanges == resumed.exchanges
+
+
+async def test_another_message_takes_the_place_of_one_that_was_stopped(tmp_path: Path) -> None:
+    def stop(_: ChatRequest) -> str:
+        raise KeyboardInterrupt
+
+    path, client = tmp_path / "chat.tape", make_client([stop, "Hello."])
+    chat = await record_chat(path, client, FunctionTools(), "Help.", user_id="ann")
+    with pytest.raises(KeyboardInterrupt):
+        await chat.send("Look")
+    await chat.send("Hi")
+    chat.close()
+    assert [exchange.message for exchange in replay(path).exchanges] == ["Hi"]
+
+
+async def test_a_rerun_asks_the_same_messages_anew(tmp_path: Path) -> None:
+    path = tmp_path / "chat.tape"
+    chat = await record_chat(
+        path, make_client(["One.", "Two."]), FunctionTools(), "Help.", user_id="ann"
+    )
+    for message in ("Hi", "And?"):
+        await chat.send(message)
+    chat.close()
+    again = rerun(path, llm_client=make_client(["Uno.", "Due."]), tools=FunctionTools())
+    await again.arun()
+    again.close()
+    said = [(exchange.message, exchange.decision.text) for exchange in again.exchanges]
+    assert said == [("Hi", "Uno."), ("And?", "Due.")]
+    assert replay(path, 2).exchanges == again.exchanges
+
+
+async def test_what_goes_on_after_the_tape_wants_its_tools(tmp_path: Path) -> None:
+    path = tmp_path / "chat.tape"
+    await recorded(path)
+    forked = fork(path, turn=1, llm_client=make_client(["Hm."]))
+    with pytest.raises(ConfigError, match=r"no tape can hold tools: give them, .*tools=\.\.\."):
+        await forked.send("Hi")
+    assert len(forked.exchanges) == 1
+
+
+async def test_a_conversation_may_be_written_down_before_it_is_held() -> None:
+    said = [{"turn": 1, "message": "Hi"}, {"turn": 2, "message": "And?"}]
+    config = ChatConfig(user_id="ann", constitution="Help.", interventions=said)
+    chat = Chat(config, llm_client=make_client(["Hello.", "That is all."]))
+    frame = await chat.arun()
+    assert list(frame["answer"])[1:] == ["Hello.", "That is all."]
+    with pytest.raises(ConfigError, match="turn 2 has been answered; say it at turn 3"):
+        chat.intervene(2, message="Wait")
+    with pytest.raises(ConfigError, match="nothing is said at turn 3"):
+        await chat.step()
+    with pytest.raises(ConfigError, match="the message is empty"):
+        chat.intervene(3, message=" ")
+
+
+async def test_a_result_that_json_has_no_form_for_is_on_the_tape_without_it(tmp_path: Path) -> None:
+    def latest() -> dict[str, float]:
+        """Look the latest value up."""
+        return {"value": float("nan")}
+
+    path, client = tmp_path / "chat.tape", make_client([wants("latest"), "There is none."])
+    chat = await record_chat(path, client, FunctionTools(latest), "Help.", user_id="ann")
+    [call] = (await chat.send("Look")).tool_calls or []
+    chat.close()
+    assert call.result is not None
+    assert call.result.data == {"value": None}
+    assert replay(path).exchanges == chat.exchanges
+
+
+def test_a_conversation_without_a_model_or_an_engine_says_what_it_lacks() -> None:
+    with pytest.raises(ConfigError, match="nobody decides: give the conversation a model"):
+        Chat(ChatConfig(user_id="ann", constitution="Help."))
+
+
+async def test_redacting_a_conversation_takes_out_what_the_user_wrote(tmp_path: Path) -> None:
+    path, client = tmp_path / "chat.tape", make_client(["I am sorry.", "You are welcome."])
+    chat = await record_chat(path, client, FunctionTools(), "Help.", user_id="ann")
+    for message in ("My knee hurts" + 50 * " so much", "Thanks"):
+        await chat.send(message)
+    chat.close()
+    with Tape(path) as tape:
+        tape.redact()
+        assert verify(tape) == []
+        written = [
+            *tape.query("SELECT record, row FROM turns"),
+            *tape.query("SELECT messages FROM calls"),
+        ]
+    assert not [row for row in written if "knee" in str(tuple(row))]
+    assert load(path).recorded[0].startswith("redacted:")

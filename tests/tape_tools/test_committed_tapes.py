@@ -132,6 +132,6 @@ def test_the_conversation_is_what_its_script_records(script: Any) -> None:
     with tape("assistant.tape") as opened:
         (info,) = opened.runs()
         records = opened.turn_records(info.id)
-    assert tuple(record["message"] for record in records[1:]) == made.MESSAGES
+    assert tuple(record["interventions"][0]["message"] for record in records[1:]) == made.MESSAGES
     assert AgentEngineConfig(**info.manifest["config"]["engine"]) == made.ENGINE
     assert asked_with("assistant.tape", 1) == settings(made.MODEL)

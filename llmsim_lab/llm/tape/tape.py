@@ -377,9 +377,10 @@ class Tape(TapeFile):
         Gone are the messages, answers (of JSON the texts in it), thoughts, tools' arguments and
         faults of calls; the reasoning and prompts of chains; and what of them stands in the turns'
         states and actions. Names, numbers, the configuration, prompt templates and what was done
-        from outside stay. A redacted run can be loaded and looked at, and is not replayed; its
-        manifest says how it was redacted. A fork has a copy of its own of the turn that it starts
-        from: name it as well.
+        from outside stay, but for texts that the model was sent as they are, such as what a user of
+        the assistant wrote; one word alone stays. A redacted run can be loaded and looked at, and
+        is not replayed; its manifest says how it was redacted. A fork has a copy of its own of the
+        turn that it starts from: name it as well.
 
         Args:
             runs: their numbers; all if not given.

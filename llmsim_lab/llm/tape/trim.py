@@ -142,12 +142,17 @@ class _Redaction:
         self._said: dict[int | None, set[str]] = {}
         """What was taken out of calls and chains, by turn, to find its copies in the records."""
         self._all_said: set[str] = set()
+        self._outside: set[str] = set()
+        """Texts that were given from outside; where a model was sent one as it is, it goes too."""
         self._names = _names_in(tape.run(run).manifest.get("config"))
         tallies = tape.query("SELECT calls, digest FROM tallies WHERE run = ?", (run,))
         self._counted, self._digest = tallies[0]
 
     def apply(self) -> None:
         """Replace them, with the seals and the tally that they need."""
+        for [text] in self._tape.query("SELECT record FROM turns WHERE run = ?", (self._run,)):
+            record = loads(text, f"a turn of run {self._run}")
+            self._outside |= {text.strip() for part in _KEPT for text in _leaves(record[part])}
         for row in self._tape.in_batches("calls", "run = ?", (self._run,)):
             self._call(row)
         columns = ", ".join(COLUMNS["turns"])
@@ -206,6 +211,8 @@ class _Redaction:
             self._digest = mixed(self._digest, row["seal"], own)
 
     def _take_in(self, attempt: Attempt, turn: int | None) -> None:
+        asked = (message.content for message in attempt.request.messages if message.role == "user")
+        self._remember(turn, (text for text in asked if text.strip() in self._outside))
         if attempt.reply is None:
             return
         texts = [attempt.reply.text, *_leaves(_parsed(attempt.reply.text))]
@@ -244,7 +251,13 @@ class _Redaction:
             if part not in (*_KEPT, "chains", "calls"):
                 change = emptied if self._states and part == _STATE else cleaned
                 record[part] = _mapped(value, change)
-        kept = {name: shown[name] for name in _KEPT if name in shown}
+        outside = {part: _mapped(record[part], self._unless_sent) for part in _KEPT}
+        kept = {
+            part: shown[part] if outside[part] == record[part] else _digest(shown[part])
+            for part in _KEPT
+            if part in shown
+        }
+        record |= outside
         shown = {**_mapped(shown, emptied if self._states else cleaned), **kept}
         texts = dumps(record), dumps(shown)
         own = seal((self._run, row["turn"], *texts))
@@ -253,6 +266,9 @@ class _Redaction:
             (*texts, own, self._run, row["turn"]),
         )
         self._digest = mixed(self._digest, row["seal"], own)
+
+    def _unless_sent(self, text: str) -> str:
+        return _digest(text) if text.strip() in self._outside & self._all_said else text
 
 
 # --- texts ---------------------------------------------------------------------------------------

@@ -96,10 +96,11 @@ class ChatConfig(RunConfig):
 
 
 class ChatState(State):
-    """What was said so far.
+    """What a conversation goes on from.
 
     Attributes:
-        said: the messages of both, oldest first.
+        said: the messages of both, oldest first: the latest ones, as many as the configured engine
+            shows its model; all of them where an engine was given.
         pending: what waits for a yes.
     """
 
@@ -284,7 +285,10 @@ class Chat(Run[ChatState, ChatTurn, ChatConfig, Said]):
     @property
     def history(self) -> list[Message]:
         """What was said so far, oldest first."""
-        return list(self.state.said)
+        return [
+            *self.turns[0].state.said,
+            *(said for x in self.exchanges for said in _said(x.message, x.decision)),
+        ]
 
     @property
     def exchanges(self) -> tuple[Exchange, ...]:
@@ -362,7 +366,8 @@ class Chat(Run[ChatState, ChatTurn, ChatConfig, Said]):
         number, state = before.number + 1, before.state
         if not planned:
             raise ConfigError(f"nothing is said at turn {number}; send(message) says something")
-        if isinstance(self.tools.executor, _NotHere) and not isinstance(self._taping, Replaying):
+        is_live = not isinstance(self._taping, Replaying)
+        if is_live and self.engine is None and isinstance(self.tools.executor, _NotHere):
             self.tools.executor.refuse()
         message, asked = planned[-1].message, state.pending
         if asked is not None:  # what one run has answered is open in another
@@ -372,18 +377,16 @@ class Chat(Run[ChatState, ChatTurn, ChatConfig, Said]):
                 user_id=self.user_id,
                 message=message,
                 conversation_id=self.conversation_id,
-                message_history=self.history,
+                message_history=list(state.said),
                 pending_confirmation=asked,
             )
         )
         if self.tape is not None:
             decision = _as_json(decision)
         decision = _numbered(decision, number, asked, state.pending)
-        said = (
-            *state.said,
-            Message(role="user", content=message),
-            Message(role="assistant", content=decision.text),
-        )
+        said = (*state.said, *_said(message, decision))
+        if self.engine is None:  # else a tape would grow by the whole conversation each turn
+            said = said[max(0, len(said) - self.config.engine.include_history_messages) :]
         after = ChatState(said=said, pending=decision.pending_action)
         return ChatTurn(number=number, state=after, decision=decision)
 
@@ -417,7 +420,13 @@ class Chat(Run[ChatState, ChatTurn, ChatConfig, Said]):
         """
         with self._alone("a message is under way; wait for its answer, or stop it, first"):
             if isinstance(self._taping, Replaying):
-                fresh = replay_chat(self._taping.tape, self.run_id)
+                fresh = _at_start(
+                    type(self),
+                    self._taping.tape,
+                    self.run_id,
+                    tools=self.tools,
+                    engine=None if self.engine is None else lambda _: self.engine,
+                )
                 planned = [said for its in fresh.planned.values() for said in its]
                 self.take_over(fresh.turns, planned, fresh._taping)
                 return
@@ -491,8 +500,11 @@ def replay_chat(tape: Tape | str | Path, run: int | None = None) -> Chat:
     Raises:
         TapeError: there is no such run, or it is no conversation.
     """
-    tape = tape if isinstance(tape, Tape) else Tape(tape, read_only=True)
-    return Chat.replay(tape, run, turns=tape.run(run).fork_turn or 0)
+    return _at_start(Chat, tape if isinstance(tape, Tape) else Tape(tape, read_only=True), run)
+
+
+def _at_start(kind: type[Chat], tape: Tape, run: int | None, **parts: Any) -> Chat:
+    return kind.replay(tape, run, turns=tape.run(run).fork_turn or 0, **parts)
 
 
 class _NotHere:
@@ -513,6 +525,10 @@ class _NotHere:
 
     async def execute(self, tool_name: str, parameters: dict[str, Any], user_id: str) -> ToolResult:
         self.refuse()
+
+
+def _said(message: str, decision: AgentDecision) -> tuple[Message, Message]:
+    return Message(role="user", content=message), Message(role="assistant", content=decision.text)
 
 
 def _as_json(decision: AgentDecision) -> AgentDecision:

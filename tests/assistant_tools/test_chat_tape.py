@@ -5,14 +5,23 @@ from pathlib import Path
 
 import pytest
 from builders import make_client
+from typer.testing import CliRunner
 
-from llmsim_lab.assistant import AgentEngineConfig, DecisionType, FunctionTools, MCPToolExecutor
+from llmsim_lab.assistant import (
+    AgentEngineConfig,
+    DecisionType,
+    FunctionTools,
+    LLMAgentEngine,
+    MCPToolExecutor,
+    OllamaAdapter,
+)
 from llmsim_lab.assistant.chat import Chat, ChatConfig, record_chat, replay_chat
 from llmsim_lab.assistant.protocols import ToolExecutor
 from llmsim_lab.assistant.recorded_tools import RecordedTools
 from llmsim_lab.assistant.tasks import TaskStore
 from llmsim_lab.assistant.tasks.server import task_server
 from llmsim_lab.calls import ChatReply, ChatRequest, ToolCall
+from llmsim_lab.cli.app import app
 from llmsim_lab.errors import ConfigError, TapeError, TapeMiss
 from llmsim_lab.files import data_path
 from llmsim_lab.llm import Tape
@@ -346,3 +355,46 @@ async def test_redacting_a_conversation_takes_out_what_the_user_wrote(tmp_path: 
         ]
     assert not [row for row in written if "knee" in str(tuple(row))]
     assert load(path).recorded[0].startswith("redacted:")
+
+
+async def test_a_given_engine_is_given_again(tmp_path: Path) -> None:
+    def engine(*script: str) -> LLMAgentEngine:
+        return LLMAgentEngine(OllamaAdapter(make_client(script)), FunctionTools(), "Help.")
+
+    path = tmp_path / "chat.tape"
+    chat = Chat(engine("Hello."), user_id="ann", tape=path)
+    await chat.send("Hi")
+    chat.close()
+    with pytest.raises(ConfigError, match="pass the same again: engine="):
+        replay(path)
+    resumed = resume(path, engine=engine("That is all."))
+    await resumed.send("And?")
+    resumed.close()
+    replayed = replay(path, engine=engine())
+    assert [exchange.decision.text for exchange in replayed.exchanges] == ["Hello.", "That is all."]
+    replayed.clear()
+    assert (await replayed.send("Hi")).text == "Hello."
+
+
+def test_the_command_line_replays_a_conversation(tmp_path: Path) -> None:
+    words = ["replay", str(data_path("tapes/assistant.tape")), "--out", str(tmp_path)]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0
+    assert "turn 2: Remove number 2 from my list" in done.output
+    assert "How can I assist you today?" in (tmp_path / "turns.csv").read_text()
+
+
+async def test_a_turn_on_the_tape_holds_no_more_of_the_talk_than_the_model_is_shown(
+    tmp_path: Path,
+) -> None:
+    config = AgentEngineConfig(include_history_messages=2)
+    path, client = tmp_path / "chat.tape", make_client(["One.", "Two.", "Three."])
+    tools = FunctionTools()
+    chat = await record_chat(path, client, tools, "Help.", user_id="ann", config=config)
+    for message in ("1?", "2?", "3?"):
+        await chat.send(message)
+    chat.close()
+    replayed = replay(path)
+    assert [said.content for said in replayed.state.said] == ["3?", "Three."]
+    said = ["1?", "One.", "2?", "Two.", "3?", "Three."]
+    assert [message.content for message in replayed.history] == said

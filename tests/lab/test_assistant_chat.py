@@ -10,7 +10,8 @@ from assistant_kit import MemoryTasks, call, engine
 from llmsim_lab.assistant import Chat, DecisionType, ToolResult
 from llmsim_lab.assistant.types import AgentDecision, DecisionContext
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.lab import AssistantChat
+from llmsim_lab.files import data_path
+from llmsim_lab.lab import AssistantChat, PromptViewer, ReasoningInspector, RunTree
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)></style>\x1b[31m\u202etfel"
 
@@ -292,3 +293,11 @@ async def test_a_conversation_that_cannot_begin_anew_says_so_in_place() -> None:
     widget.clear_button.click()
     assert "a recorded &lt;b&gt;conversation&lt;/b&gt; cannot begin anew" in widget.error.value
     assert "Good morning" in widget.talk.value
+
+
+def test_the_general_widgets_show_a_recorded_conversation() -> None:
+    tape = data_path("tapes/assistant.tape")
+    viewer, inspector = PromptViewer(tape), ReasoningInspector(tape)
+    assert "turn 9, assistant" in viewer.face_text()
+    assert "Turn 9" in inspector.face_text()
+    assert "chat" in RunTree(tape).face_text()

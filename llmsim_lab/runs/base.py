@@ -62,10 +62,10 @@ from llmsim_lab.runs.settings import (
     idle_seeds,
     say_if_unreached,
 )
-from llmsim_lab.runs.state import State, changed_at, closest, numbers_in
+from llmsim_lab.runs.state import State, changed_at, numbers_in
 from llmsim_lab.runs.taping import Recording, Taping
 from llmsim_lab.runs.turn import TurnBase, WorldTurn
-from llmsim_lab.text import faults
+from llmsim_lab.text import closest, faults
 from llmsim_lab.values import FrozenDict, Reply
 
 if TYPE_CHECKING:
@@ -196,6 +196,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
     ) -> None:
         self._prompts: dict[str, Prompt] = dict(prompts or {}) if first is None else {}
         self._sources: dict[Any, Prompt | str] = {}
+        self._asked: set[str] = set()
         self.players: Mapping[str, Any] = FrozenDict()
         if first is None:
             config = self._configured(config, parameters, players or {})
@@ -307,6 +308,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         Raises:
             ConfigError: nobody does.
         """
+        self._asked.add(name)
         who = self.players.get(name, self.players.get("*", "model"))
         if who == "rule":
             return getattr(self, "rule")  # noqa: B009 - a world need not have one
@@ -314,8 +316,9 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             return who
         if self.llm_client is None:
             cls = type(self).__name__
+            others = f" (there are players for {', '.join(self.players)})" if self.players else ""
             raise ConfigError(
-                f"nobody answers for {name}: give the run a model, {cls}(llm_client="
+                f"nobody answers for {name}{others}: give the run a model, {cls}(llm_client="
                 f"connect('auto')), or other players: {cls}(players={{'*': 'random'}})"
             )
         return self.llm_client
@@ -463,7 +466,15 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         """
         del planned
         ask = Ask(self, before.state, before.number + 1)
-        state = self._checked_state(await self.turn(before.state, ask))
+        try:
+            after = await self.turn(before.state, ask)
+        except Exception as error:
+            if whom := ask.forgotten():
+                raise _not_awaited(self, whom) from error
+            raise
+        if whom := ask.forgotten():
+            raise _not_awaited(self, whom)
+        state = self._checked_state(after)
         chains, answers = ask.close()
         made: TurnT = self.turn_type(
             number=before.number + 1, state=state, chains=chains, answers=answers
@@ -996,6 +1007,20 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             self._ended("interrupted")
             raise
         self._ended("done")
+        self._say_who_was_never_asked()
+
+    def _say_who_was_never_asked(self) -> None:
+        """Log a WARNING for players who were given and not asked, as where a name is misspelt."""
+        never = [name for name in self.players if name != "*" and name not in self._asked]
+        if never and self._asked and isinstance(self._taping, Recording | None):
+            log_event(
+                logger,
+                logging.WARNING,
+                "PLAYER_NEVER_ASKED",
+                run=self.config.name,
+                player=never[0],
+                reason=f"no question of this run named it{closest(never[0], self._asked)}",
+            )
 
     def _ended(self, outcome: str) -> None:
         """Note the outcome on the tape; an earlier failure weighs more than one to note it."""
@@ -1182,6 +1207,13 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
 
     def _repr_html_(self) -> str:
         return str(run_html(self))
+
+
+def _not_awaited(run: Run, whom: str) -> ConfigError:
+    return ConfigError(
+        f"{type(run).__name__}.turn asked {whom} and did not wait for the answer; write await "
+        "before it: gift = await ask(...), gifts = await ask.each(...)"
+    )
 
 
 def _check_world(cls: type[Run]) -> None:

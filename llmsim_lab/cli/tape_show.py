@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from llmsim_lab.calls import Attempt
-from llmsim_lab.cli.columns import rows_table, series_of
+from llmsim_lab.cli.columns import rows_table
 from llmsim_lab.cli.output import console, say
 from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import Tape
@@ -15,7 +15,7 @@ from llmsim_lab.llm.tape import RecordedCall, RunInfo
 from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.runs import every_chain
 from llmsim_lab.runs.registry import kind_name, kind_of_manifest
-from llmsim_lab.runs.verbs import turns_of
+from llmsim_lab.runs.verbs import series_on, turns_of
 from llmsim_lab.text import clip
 
 __all__ = ["show_call", "show_run", "show_turn"]
@@ -50,7 +50,7 @@ def show_run(tape: Tape, info: RunInfo) -> None:
     for name, value in facts.items():
         if value not in ("", None):
             say(f"{name + ':':<14} {value}")
-    console.print(rows_table(tape.turns_frame(info.id).to_dict("records"), series_of(info)))
+    console.print(rows_table(tape.turns_frame(info.id).to_dict("records"), series_on(tape, info)))
     say(
         f"'--turn {info.turns}' shows what was asked and answered in that turn, '--call N' one "
         "call of it.",
@@ -73,6 +73,12 @@ def show_turn(tape: Tape, run: int, turn: int) -> None:
     Raises:
         TapeError: the run has no such turn, nor calls of it.
     """
+    info = tape.run(run)
+    try:
+        kind_of_manifest(run, info.manifest)
+    except TapeError as error:
+        _show_as_recorded(tape, info, turn, why=error)
+        return
     turns = {record.number: record for record in turns_of(tape, run, up_to=max(turn, 0))}
     if turn in turns:
         _show_whole_turn(tape.run(run), turns[turn])
@@ -84,6 +90,27 @@ def show_turn(tape: Tape, run: int, turn: int) -> None:
         )
     say(f"Turn {turn} of run {run} was not finished; its calls:", style="bold")
     for call in calls:
+        console.print()
+        show_call(call)
+
+
+def _show_as_recorded(tape: Tape, info: RunInfo, turn: int, *, why: TapeError) -> None:
+    """Print a turn of a run whose class is not known here: its numbers, and what was asked.
+
+    Raises:
+        TapeError: the run has no such turn.
+    """
+    rows = tape.frame_rows(info.id)
+    if turn not in rows:
+        raise TapeError(
+            f"run {info.id} has turns {min(rows)} to {max(rows)}, and none numbered {turn}"
+        )
+    say(f"Turn {turn} of run {info.id}", style="bold")
+    say(f"Shown as it was recorded, since {why}", style="yellow")
+    for name, value in rows[turn].items():
+        if value not in ("", None):
+            say(f"{name}: {value}")
+    for call in tape.calls(info.id, turn=turn):
         console.print()
         show_call(call)
 

@@ -37,7 +37,7 @@ from llmsim_lab.runs.ask import Ask, prompt_from
 from llmsim_lab.runs.codec import adapter_of, changed_values, own_fields, to_json
 from llmsim_lab.runs.faces import run_html
 from llmsim_lab.runs.forks import fork_of
-from llmsim_lab.runs.frames import decisions_frame, turn_row
+from llmsim_lab.runs.frames import decisions_frame, own_numbers, turn_row
 from llmsim_lab.runs.garbage import rare_collections
 from llmsim_lab.runs.manifest import config_of, make_manifest
 from llmsim_lab.runs.parameters import (
@@ -51,7 +51,7 @@ from llmsim_lab.runs.parts import prompts_in
 from llmsim_lab.runs.progress import progress_line
 from llmsim_lab.runs.records import tape_turn
 from llmsim_lab.runs.registry import register
-from llmsim_lab.runs.series import Series
+from llmsim_lab.runs.series import Series, plain_series
 from llmsim_lab.runs.settings import (
     ConfigLike,
     RunIntervention,
@@ -79,7 +79,6 @@ TurnT = TypeVar("TurnT", bound=TurnBase[Any, Any], default=Any)
 ConfigT = TypeVar("ConfigT", bound=ConfigLike, default=Any)
 InterventionT = TypeVar("InterventionT", bound=RunIntervention, default=Any)
 
-_MOST_SERIES = 12
 _MOST_PROMPTS = 64
 
 
@@ -390,12 +389,12 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
 
     @classmethod
     def series_of(cls, config: ConfigT) -> Sequence[Series]:
-        """Return the columns that can be charted, the most telling first."""
-        if not cls._is_own():
-            return []
-        start = cls(config).state
-        names = numbers_in(start) if isinstance(start, State) else ()
-        return [Series(column=name, label=name) for name in list(names)[:_MOST_SERIES]]
+        """Return the columns that can be charted, the most telling first.
+
+        None by default, which means the numbers that there are.
+        """
+        del config
+        return []
 
     @classmethod
     def in_words(cls, turn: TurnT) -> Sequence[str]:
@@ -713,7 +712,11 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
     @property
     def series(self) -> Sequence[Series]:
         """The columns of ``to_frame()`` that can be charted, the most telling first."""
-        return self.series_of(self.config)
+        if declared := self.series_of(self.config):
+            return declared
+        return plain_series(
+            name for turn in self.turns for name in own_numbers(self.own_columns(turn))
+        )
 
     @property
     def planned(self) -> Mapping[int, Sequence[InterventionT]]:

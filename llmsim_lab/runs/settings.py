@@ -136,6 +136,10 @@ class StateChange(RunIntervention):
     set: dict[str, Any] = Field(default_factory=dict)
     note: str = ""
 
+    def __str__(self) -> str:
+        done = [f"{name}={value}" for name, value in self.set.items()]
+        return f"turn {self.turn}: {clip(', '.join(done + [self.note] * bool(self.note)), 200)}"
+
 
 PlayerWord = Literal["model", "rule", "random", "person"]
 """Who answers for a player: the run's model, the world's own rule, chance, or somebody here."""

@@ -857,6 +857,11 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         found += self.players.values()
         return list({id(one): one for one in found if isinstance(one, LLMClient)}.values())
 
+    @property
+    def people(self) -> list[Person]:
+        """The people who are asked in this run, whoever's place they take."""
+        return [it.backend for it in self._clients() if isinstance(it.backend, Person)]
+
     async def _step(self) -> TurnT:
         before = self.turns[-1]
         planned: Sequence[InterventionT] = self._planned.get(before.number + 1, [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -162,6 +163,37 @@ def test_data_that_name_a_file_never_make_it_run(lab: Run) -> None:
     Path("kind.yaml").write_text("kind: pot.py:PublicGoods\n")
     lab("run", "kind.yaml")
     assert not Path("ran").exists()
+
+
+# --- people ------------------------------------------------------------------------------------
+
+
+def test_a_person_is_asked_for_the_fields_of_the_reply_and_it_is_replayed(
+    lab: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("p.yaml").write_text("turns: 1\nplayers: {Bob: person}\n")
+    typed = "I like them.\n2.5\n30\n7\n0,8\n"
+    monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
+    arguments = ("--config", "p.yaml", "--model", "random", "--tape", "t.tape")
+    status, out, err = lab("run", "pot.py", *arguments)
+    assert (status, err) == (0, "")
+    assert "Turn 1: Bob is asked." in out
+    assert "You are Bob and have 20" in out
+    assert "amount, coins for the pot (from 0 to 20, whole):" in out
+    assert "That must be a whole number, not 2.5." in out
+    assert "That is 30; it must be from 0 to 20." in out
+    assert turns("run")["given.Bob"].tolist()[1] == 7
+    decision = pd.read_csv("out/run/decisions.csv").query("player == 'Bob'")
+    assert decision["model"].tolist() == ["human"]
+    assert decision["confidence"].tolist() == [0.8]
+    assert lab("replay", "t.tape", "--import", "pot.py")[0] == 0
+    assert turns("replay").equals(turns("run"))
+
+
+def test_a_person_can_play_everybody(lab: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("So.\n1\n1\n" * 4))
+    assert lab("run", "pot.py", "--model", "person", "--turns", "1")[0] == 0
+    assert turns("run")["given.Di"].tolist()[1] == 1
 
 
 # --- recorded runs -------------------------------------------------------------------------------

@@ -326,8 +326,13 @@ class LLMClient:
             if around.watch is not None:
                 around.watch.ended(request, known, taped=True)
         else:
+            purse = around.log.purse if around.log is not None else None
+            if purse is not None:
+                purse.begin()
             make = self._make if around.deadline is None else self._make_in_time
             attempt, fault = await make(request, asked_wait)
+            if purse is not None:
+                purse.end(attempt)
         if attempt.reply is None or attempt.reason not in (None, "invalid_response"):
             outcome = fault or recorded_fault(attempt)
         else:

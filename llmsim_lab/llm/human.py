@@ -150,7 +150,7 @@ def _fault(value: Any, schema: Mapping[str, Any]) -> str:
         return "" if value is None and schema.get("optional") else "is missing"
     if choices := schema.get("enum"):
         return "" if any(_same(value, choice) for choice in choices) else _not_among(value, choices)
-    kind = schema.get("type")
+    kind = str(schema.get("type"))
     if kind not in _TYPES:
         return ""
     wanted, what = _TYPES[kind]

@@ -25,8 +25,9 @@ from typing_extensions import TypeVar
 
 from llmsim_lab.calls import CallRecord, Status
 from llmsim_lab.concurrency import run_sync
-from llmsim_lab.errors import ConfigError, TapeError
+from llmsim_lab.errors import BudgetReached, ConfigError, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, Person, Tape, human_client
+from llmsim_lab.llm.budget import Budget, Purse
 from llmsim_lab.llm.scope import CallLog, recording
 from llmsim_lab.llm.tape.codec import dumps
 from llmsim_lab.logs import log_event
@@ -206,6 +207,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         self._listeners: list[Callable[[TurnT], object]] = []
         self._planned: dict[int, list[InterventionT]] = {}
         self._stepping = False
+        self._purse: Purse | None = None
         self._taping: Taping | None = None
         for intervention in config.interventions:
             self._plan(intervention)
@@ -869,7 +871,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             await self._taping.before_turn(self.llm_client)
             planned = self._taping.planned(before.number + 1, planned)
         began, known_prompts = time.perf_counter(), len(self._prompts)
-        log = CallLog(self.config.name, before.number + 1)
+        log = CallLog(self.config.name, before.number + 1, self._purse)
         recorder = self._taping.recorder if self._taping else None
         with ExitStack() as playing, recording(recorder, log):
             for client in self._clients():
@@ -901,6 +903,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         turns: int | None = None,
         *,
         on_turn: Callable[[TurnT], object] | None = None,
+        budget: Budget | None = None,
         progress: bool = True,
     ) -> pd.DataFrame:
         """Play turns and return the whole run as a frame, as ``to_frame`` does.
@@ -911,12 +914,16 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         Args:
             turns: how many more; the configuration's number if not given.
             on_turn: called with each turn's record as it is done; may be async.
+            budget: what may be spent on calls. When it is, the run stops at its last whole turn
+                and a WARNING says so; ``resume`` goes on from there, and makes no call again that
+                was answered.
             progress: False for no such line; so does ``LLMSIM_PROGRESS=0`` in the environment.
 
         Raises:
             ConfigError: a negative number of turns.
             LLMFailureException: a model call failed; the turns before it are kept.
         """
+        self._purse = Purse(budget) if budget is not None else None
         try:
             count, before = self._how_many(turns), self.turn_number
             async with progress_line(
@@ -925,18 +932,33 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
                 for _ in range(count):
                     if self.done(self.state):
                         break
+                    if self._purse is not None:
+                        self._purse.check()
                     turn = await self.step()
                     advance()
                     heard = on_turn(turn) if on_turn is not None else None
                     if isawaitable(heard):
                         await heard
                     await asyncio.sleep(0)
+        except BudgetReached as error:
+            self._ended(f"stopped: {error}")
+            log_event(
+                logger,
+                logging.WARNING,
+                "BUDGET_REACHED",
+                run=self.config.name,
+                turn=self.turn_number,
+                reason=error,
+            )
+            return self.to_frame()
         except Exception as error:
             self._ended(f"failed: {error}")
             raise
         except BaseException:
             self._ended("interrupted")
             raise
+        finally:
+            self._purse = None
         self._ended("done")
         return self.to_frame()
 
@@ -951,11 +973,12 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         turns: int | None = None,
         *,
         on_turn: Callable[[TurnT], object] | None = None,
+        budget: Budget | None = None,
         progress: bool = True,
     ) -> pd.DataFrame:
         """Do what ``arun`` does from plain code: in a script, or in a notebook cell."""
         self._how_many(turns)
-        return run_sync(self.arun(turns, on_turn=on_turn, progress=progress))
+        return run_sync(self.arun(turns, on_turn=on_turn, budget=budget, progress=progress))
 
     def _how_many(self, turns: int | None) -> int:
         number = self.config.turns if turns is None else turns
@@ -1088,6 +1111,28 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         Where a rule decided, ``attempts``, tokens and seconds are 0 and there is no model.
         """
         return decisions_frame(self)
+
+    def manifest(self) -> dict[str, Any]:
+        """Return what defines the run, JSON-ready: what it takes to make the same one again.
+
+        Keys: ``kind``, ``config``, ``seed``, ``prompts`` with their texts and digests, ``code``
+        digests, ``model`` with its digest where it is known, versions, the git revision; and of
+        the run itself ``name``, ``turns``, ``calls``, ``tokens``, ``statuses``, ``outcome``,
+        ``tape`` and ``run``, where it is recorded.
+        """
+        tape, run = self.tape, self.run_id
+        info = tape.run(run) if tape is not None and run is not None else None
+        return {
+            **(make_manifest(self) if info is None else info.manifest),
+            "name": self.config.name,
+            "turns": self.turn_number,
+            "calls": len(self.calls),
+            "tokens": sum(call.tokens for call in self.calls),
+            "statuses": dict(self.statuses),
+            "outcome": info.outcome if info else None,
+            "tape": str(tape.path) if tape is not None else None,
+            "run": run,
+        }
 
     def close(self) -> None:
         """Let others write to this run on its tape; the run can still be looked at."""

@@ -21,7 +21,7 @@ from pydantic.fields import FieldInfo
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm.tape.codec import dumps
 from llmsim_lab.runs.registry import NOTEBOOK
-from llmsim_lab.runs.settings import RunConfig
+from llmsim_lab.runs.settings import RunConfig, WorldConfig
 from llmsim_lab.text import faults
 
 if TYPE_CHECKING:
@@ -53,6 +53,9 @@ class Parameter:
         )
 
 
+_SET_BY_INIT = frozenset(("config", "given", "llm_client", "prompts", "unrecorded"))
+
+
 def config_type_of(cls: AnyRunType, base: AnyRunType) -> type[RunConfig]:
     """Return the configuration made of a class's annotated fields and its parent's.
 
@@ -71,7 +74,7 @@ def config_type_of(cls: AnyRunType, base: AnyRunType) -> type[RunConfig]:
     for name, hint in own.items():
         if get_origin(hint) is ClassVar or hint is ClassVar or name.startswith("_"):
             continue
-        if hasattr(base, name) or name in RunConfig.model_fields:
+        if hasattr(base, name) or name in WorldConfig.model_fields or name in _SET_BY_INIT:
             raise ConfigError(
                 f"{cls.__name__}.{name}: the name {name!r} is taken, every run has something of "
                 f"that name; call the parameter something else, such as {name}_"

@@ -71,7 +71,7 @@ def find_kind(name: str) -> type[Run]:
         if name in announced:
             _load(announced[name])
     if name not in _known:
-        there = ", ".join(sorted({*_known, *announced}))
+        there = ", ".join(sorted(one for one in {*_known, *announced} if ":" not in one))
         raise ConfigError(
             f"no kind of simulation is called {name!r:.80}; known are: {there}. Import "
             "the module that defines it first"

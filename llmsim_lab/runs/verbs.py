@@ -116,7 +116,12 @@ def replay(
         raise ConfigError(
             f"turns={wanted}: run {info.id} can be replayed up to turn {first} to {info.turns}"
         )
-    run_sync(simulation.arun(wanted - first))
+    try:
+        run_sync(simulation.arun(wanted - first))
+    except TapeError as error:
+        if changed := _code_changes(info, simulation):
+            raise type(error)(f"{error}. Mind that {changed}") from error
+        raise
     return simulation
 
 
@@ -150,6 +155,15 @@ def resume(
     turns = load_turns(kind, tape, info.id)
     simulation = _rebuild(kind, info, llm_client, parts, turns[-1].state)
     planned = planned_in(kind, tape.turn_records(info.id))
+    if changed := _code_changes(info, simulation):
+        log_event(
+            logger,
+            logging.WARNING,
+            "CODE_CHANGED",
+            run=info.id,
+            reason=f"{changed}, so the turns to come are played by other code than those before",
+            way_out=f"rerun({str(tape.path)!r}, {info.id}) plays all of it anew",
+        )
     return simulation.take_over(turns, planned, Recording(kind, tape, info.id))
 
 
@@ -334,7 +348,7 @@ def _rebuild(
             f"run {info.id} was given {', '.join(lacking)} of its own, which no tape can hold; "
             f"pass the same again: {', '.join(f'{name}=...' for name in lacking)}"
         )
-    config = config_of(info)
+    config = config_of(info, kind)
     simulation = kind.rebuilt(
         config.model_copy(update={"interventions": ()}),
         llm_client=client,
@@ -348,6 +362,19 @@ def _rebuild(
     )
     simulation.config = config
     return simulation
+
+
+def _code_changes(info: RunInfo, simulation: AnyRun) -> str:
+    """Say what of a world's own code is not as it was recorded; empty where nothing is."""
+    then, now = info.manifest.get("code") or {}, simulation.code_digests
+    changed = [name for name in _OWN_CODE if then.get(name) != now.get(name) and name in then]
+    if not changed:
+        return ""
+    kind = type(simulation)
+    return f"{kind.kind} has changed since it was recorded: its {', '.join(changed)}"
+
+
+_OWN_CODE = ("file", "methods", "parameters", "state")
 
 
 def _first_own_turn(tape: Tape, info: RunInfo) -> int:

@@ -13,7 +13,7 @@ from cli_kit import Run
 
 from llmsim_lab.testing import FakeOllama
 
-WORLDS = Path(__file__).parents[1] / "runs" / "worlds.py"
+WORLDS = Path(__file__).parents[1] / "worlds.py"
 RULED = """
 from pathlib import Path
 
@@ -134,7 +134,7 @@ def test_the_word_for_the_model_leaves_other_players_as_they_are(lab: Run) -> No
         (("pot.py", "--config", "wrong.yaml"), "wrong.yaml, line 2: factr: unknown key; known"),
         (("pot.py", "--model", "rule"), "PublicGoods has no rule"),
         (("wrong.yaml", "--config", "wrong.yaml"), "wrong.yaml is a configuration itself"),
-        (("kind.yaml",), "no kind of simulation is called 'pot.py:PublicGoods'"),
+        (("kind.yaml",), "kind.yaml, line 1: kind: pot.py:PublicGoods: data never make code run"),
         (("ruled.py:Failing", "--model", "random"), "ruled.py, line 16: ZeroDivisionError"),
     ],
 )

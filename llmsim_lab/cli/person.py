@@ -9,8 +9,9 @@ from typing import Any
 from llmsim_lab.cli.output import console
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import OpenQuestion
+from llmsim_lab.llm.human import schema_words
 from llmsim_lab.runs import Run
-from llmsim_lab.text import number, printable
+from llmsim_lab.text import printable
 
 __all__ = ["seat_people"]
 
@@ -41,8 +42,10 @@ def _ask(question: OpenQuestion) -> Mapping[str, Any]:
 def _field(question: OpenQuestion, name: str) -> Any:
     schema = question.fields[name]
     about = f", {schema['description']}" if "description" in schema else ""
+    words = schema_words(schema)
+    offer = f" ({words})" if words else ""
     while True:
-        _show(f"{name.replace('_', ' ')}{about}{_offered(schema)}:")
+        _show(f"{name.replace('_', ' ')}{about}{offer}:")
         try:
             said = input("> ").strip()
         except EOFError:
@@ -55,29 +58,6 @@ def _field(question: OpenQuestion, name: str) -> Any:
         if fault is None:
             return value
         _show(f"That {fault}.")
-
-
-def _offered(schema: Mapping[str, Any]) -> str:
-    """Return in brackets what can be answered, where that is not any text."""
-    if choices := schema.get("enum"):
-        shown = (
-            number(choice) if isinstance(choice, int | float) else str(choice) for choice in choices
-        )
-        return f" ({', '.join(shown)})"
-    if schema.get("type") == "boolean":
-        return " (yes or no)"
-    bounds = [
-        f"{word} {number(schema[key])}"
-        for key, word in (
-            ("minimum", "from"),
-            ("exclusiveMinimum", "above"),
-            ("maximum", "to"),
-            ("exclusiveMaximum", "below"),
-        )
-        if key in schema
-    ]
-    whole = ["whole"] if schema.get("type") == "integer" else []
-    return f" ({', '.join([' '.join(bounds), *whole])})" if bounds else ""
 
 
 def _show(text: str) -> None:

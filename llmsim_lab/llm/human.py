@@ -23,9 +23,17 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm.client import LLMClient
 from llmsim_lab.llm.config import LLMConfig
 from llmsim_lab.logs import log_event
-from llmsim_lab.text import clip
+from llmsim_lab.text import clip, number
 
-__all__ = ["DAY_S", "AskPerson", "OpenQuestion", "Person", "human_client"]
+__all__ = [
+    "DAY_S",
+    "AskPerson",
+    "OpenQuestion",
+    "Person",
+    "human_client",
+    "same_choice",
+    "schema_words",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -110,8 +118,9 @@ _YES_AND_NO = {"yes": True, "y": True, "true": True, "no": False, "n": False, "f
 
 def _value(said: str, schema: Mapping[str, Any]) -> Any:
     if choices := schema.get("enum"):
-        number = _number(said)
-        return next((one for one in choices if said == str(one) or _same(number, one)), number)
+        as_number = _number(said)
+        found = (one for one in choices if said == str(one) or same_choice(as_number, one))
+        return next(found, as_number)
     match schema.get("type"):
         case "integer" | "number":
             return _number(said)
@@ -128,10 +137,10 @@ def _value(said: str, schema: Mapping[str, Any]) -> Any:
 def _number(said: str) -> float | str:
     """Return a typed number, a whole one as an ``int``; the text where it is not a number."""
     try:
-        number = float(said.replace(",", ".").removesuffix("%"))
+        value = float(said.replace(",", ".").removesuffix("%"))
     except ValueError:
         return said
-    return int(number) if number.is_integer() else number
+    return int(value) if value.is_integer() else value
 
 
 _TYPES: Mapping[str, tuple[Any, str]] = {
@@ -149,7 +158,11 @@ def _fault(value: Any, schema: Mapping[str, Any]) -> str:
     if value is None or (isinstance(value, str) and not value.strip()):
         return "" if value is None and schema.get("optional") else "is missing"
     if choices := schema.get("enum"):
-        return "" if any(_same(value, choice) for choice in choices) else _not_among(value, choices)
+        return (
+            ""
+            if any(same_choice(value, choice) for choice in choices)
+            else _not_among(value, choices)
+        )
     kind = str(schema.get("type"))
     if kind not in _TYPES:
         return ""
@@ -182,7 +195,8 @@ def _out_of_bounds(value: float, schema: Mapping[str, Any]) -> str:
     return ""
 
 
-def _same(value: Any, choice: Any) -> bool:
+def same_choice(value: Any, choice: Any) -> bool:
+    """Return True if an answer is one of the choices, or all but, for a number."""
     if isinstance(value, int | float) and isinstance(choice, int | float):
         return math.isclose(value, choice, abs_tol=0.005)
     return bool(value == choice)
@@ -193,6 +207,28 @@ def _not_among(value: Any, choices: list[Any]) -> str:
         f"{choice:g}" if isinstance(choice, int | float) else str(choice) for choice in choices
     )
     return f"is {value!r:.40}; choose one of {offered}"
+
+
+def schema_words(schema: Mapping[str, Any]) -> str:
+    """Return what can be answered for a field, where that is not any text: ``from 0 to 20``."""
+    if choices := schema.get("enum"):
+        return ", ".join(
+            number(choice) if isinstance(choice, int | float) else str(choice) for choice in choices
+        )
+    if schema.get("type") == "boolean":
+        return "yes or no"
+    bounds = [
+        f"{word} {number(schema[key])}"
+        for key, word in (
+            ("minimum", "from"),
+            ("exclusiveMinimum", "above"),
+            ("maximum", "to"),
+            ("exclusiveMaximum", "below"),
+        )
+        if key in schema
+    ]
+    whole = ["whole"] if schema.get("type") == "integer" else []
+    return ", ".join([*filter(None, [" ".join(bounds)]), *whole])
 
 
 AskPerson = Callable[[OpenQuestion], Any]

@@ -58,6 +58,8 @@ def run(
     if turns is not None:
         config = config.model_copy(update={"turns": turns})
     out = open_folder(out)
+    if model not in (None, "rule") and not config.needs_model and model not in _WORDS:
+        say(f"--model {model} is not asked: rules, chance or people play everybody", style="yellow")
     client = client_for(config, host=host)
     with Tape(tape) if tape is not None else nullcontext() as record:
         with lines_told():

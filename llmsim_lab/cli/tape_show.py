@@ -15,6 +15,7 @@ from llmsim_lab.llm.tape import RecordedCall, RunInfo
 from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.runs import every_chain
 from llmsim_lab.runs.registry import kind_name, kind_of_manifest
+from llmsim_lab.runs.turn import Answer
 from llmsim_lab.runs.verbs import series_on, turns_of
 from llmsim_lab.text import clip
 
@@ -123,15 +124,18 @@ def _show_whole_turn(info: RunInfo, turn: Any) -> None:
         say(f"from outside: {intervention}")
     for line in kind.in_words(turn):
         say(line)
+    answers = getattr(turn, "answers", ())
+    ruled = dict(zip(map(id, turn.chains), answers, strict=False))
     for chain in every_chain(turn):
         console.print()
-        _show_chain(chain)
+        _show_chain(chain, ruled.get(id(chain)))
 
 
-def _show_chain(chain: LLMReasoningChain) -> None:
+def _show_chain(chain: LLMReasoningChain, answer: Answer | None = None) -> None:
     who = f"{chain.component} of {chain.agent}" if chain.agent else chain.component
     if chain.call is None:
-        say(f"{who}, without a model: {chain.reasoning}", style="bold")
+        said = "; ".join(filter(None, (str(answer or ""), chain.reasoning)))
+        say(f"{who}, without a model: {said}", style="bold")
         return
     sure = "" if chain.confidence is None else f", confidence {chain.confidence}"
     say(f"{who}: {chain.call.status}{sure}", style="bold")

@@ -14,9 +14,8 @@ from pydantic import BaseModel
 
 from llmsim_lab.llm.extract import InvalidReply, reply_fields
 from llmsim_lab.models import LLMReasoningChain
-from llmsim_lab.runs.turn import WorldTurn, every_chain
+from llmsim_lab.runs.turn import WorldTurn, answer_in_words, every_chain
 from llmsim_lab.text import number
-from llmsim_lab.values import Reply
 
 if TYPE_CHECKING:
     from llmsim_lab.runs.base import Run
@@ -165,7 +164,7 @@ def _answered(
     ruled = dict(zip(map(id, turn.chains), turn.answers, strict=False))
     return {
         agent: [
-            _in_words(ruled[id(chain)].fields if id(chain) in ruled else _said(chain))
+            str(ruled[id(chain)]) if id(chain) in ruled else answer_in_words(_said(chain))
             for its in by_component.values()
             for chain in its
         ]
@@ -178,11 +177,6 @@ def _said(chain: LLMReasoningChain) -> Mapping[str, Any]:
     with suppress(InvalidReply):
         return reply_fields(reply.text) if reply else {}
     return {}
-
-
-def _in_words(fields: Mapping[str, Any]) -> str:
-    own = {name: value for name, value in fields.items() if name not in Reply.model_fields}
-    return ", ".join(f"{name} {value_text(value)}" for name, value in own.items())
 
 
 def _verdict(action: Any) -> str:

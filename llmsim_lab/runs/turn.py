@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Generic
@@ -13,8 +14,9 @@ from llmsim_lab.calls import CallRecord, Status
 from llmsim_lab.llm.extract import InvalidReply, reply_fields
 from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.runs.faces import turn_html
+from llmsim_lab.values import Reply
 
-__all__ = ["Answer", "RunTurn", "TurnBase", "WorldTurn", "every_chain"]
+__all__ = ["Answer", "RunTurn", "TurnBase", "WorldTurn", "answer_in_words", "every_chain"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +32,15 @@ class Answer:
     player: str
     tag: str
     fields: dict[str, Any]
+
+    def __str__(self) -> str:
+        return answer_in_words(self.fields)
+
+
+def answer_in_words(fields: Mapping[str, Any]) -> str:
+    """Return what a player answered, without what every reply has: ``amount 5``."""
+    own = {name: value for name, value in fields.items() if name not in Reply.model_fields}
+    return ", ".join(f"{name} {value}" for name, value in own.items())
 
 
 StateT = TypeVar("StateT", default=Any)

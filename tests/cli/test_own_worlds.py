@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -108,6 +109,11 @@ def test_a_world_is_played_by_a_model_with_parameters_from_a_file(lab: Run) -> N
     assert len(server.requests) == 3
     assert "Last gifts: none yet. The pot grows 3.0-fold" in str(server.requests[0].body)
     assert turns("run")["given.Ann"].tolist()[1] == 2
+
+
+def test_a_model_that_nobody_asks_is_said_to_be_none(lab: Run) -> None:
+    _, out, _ = lab("run", "pot.py", "--model", "ollama:x", "--set", "players={'*': random}")
+    assert "--model ollama:x is not asked: rules, chance or people play everybody" in out
 
 
 def test_the_word_for_the_model_leaves_other_players_as_they_are(lab: Run) -> None:
@@ -254,6 +260,8 @@ def test_a_tape_is_looked_at_without_its_code(taped: Run) -> None:
     status, out, _ = taped("tape", "show", "t.tape", "--turn", "2")
     assert "Shown as it was recorded" in out
     assert "coins.Ann: 5.0" in out
+    out = taped("tape", "show", "t.tape", "--turn", "2", "--import", "pot.py")[1]
+    assert re.search(r"player of Bob, without a model: amount \d+; A random answer", out)
     out = taped("tape", "diff", "t.tape", "1", "2")[1]
     assert "Their trajectories part at turn 2, in: coins.Ann" in out
     assert "coins.Ann, run 1 -> 2" in out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from weakref import WeakKeyDictionary
 
@@ -13,7 +14,7 @@ from llmsim_lab.assistant.toolbox import BadCall, KnownTools, Toolbox
 from llmsim_lab.calls import CallSite
 from llmsim_lab.checks import whole_number
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.prompts import Prompt, RenderedPrompt
+from llmsim_lab.prompts import Prompt, RenderedPrompt, Span
 from llmsim_lab.text import clip
 
 __all__ = ["ToolLookup"]
@@ -145,13 +146,18 @@ def _with_findings(prompt: str, findings: list[str]) -> str:
     """Return the prompt with what was found at its end; as it is if nothing was."""
     if not findings:
         return prompt
-    told = f"{_FINDINGS}\n" + "\n".join(findings)
+    found = "\n".join(findings)
+    told = f"{_FINDINGS}\n{found}"
     if not isinstance(prompt, RenderedPrompt):
         return f"{prompt}\n\n{told}"
+    user, known = f"{prompt.user}\n\n{told}", prompt.provenance
+    own = Span("findings", "user", len(user) - len(found), len(user), "the tools' answers")
+    spans = (*known.spans, own)
     return RenderedPrompt(
         system=prompt.system,
-        user=f"{prompt.user}\n\n{told}",
+        user=user,
         template=_extended(prompt.template),
+        provenance=replace(known, spans=spans) if known.how == "rendered" else known,
     )
 
 

@@ -18,7 +18,7 @@ from llmsim_lab.context.game_engine import ENGINE, GameEngine
 from llmsim_lab.context.modules import BehaviorModule
 from llmsim_lab.context.outside import changed_from_outside, check_possible
 from llmsim_lab.context.players import CrisisAgent
-from llmsim_lab.context.rebuilt import context_at, prompt_again
+from llmsim_lab.context.rebuilt import context_at
 from llmsim_lab.context.shown import series_in, words_of
 from llmsim_lab.context.simulator_agent import SimulatorAgent, first_events
 from llmsim_lab.context.soundness import check_columns, check_state
@@ -252,16 +252,6 @@ class CrisisSimulation(Run[CrisisState, CrisisTurn, CrisisConfig, CrisisInterven
         return cls(config, llm_client=llm_client, prompts=prompts, **parts)
 
     # --- prompts -----------------------------------------------------------------------------
-
-    def rebuilt_prompt(self, turn: int, component: str, agent: str) -> RenderedPrompt | None:
-        """Return the prompt that a component read in a turn, built again, or None.
-
-        Args:
-            turn: the turn that was being played.
-            component: ``agent`` or ``engine``.
-            agent: whose prompt.
-        """
-        return prompt_again(self, turn, component, agent)
 
     def context_of(
         self,

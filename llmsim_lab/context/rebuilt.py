@@ -1,4 +1,4 @@
-"""Build a prompt of a past turn again: it follows from the turns alone.
+"""Build an agent's prompt of any turn: it follows from the turns alone.
 
 No model is asked, and no module's rules are run where the turn says what they changed.
 """
@@ -9,61 +9,22 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 from llmsim_lab.context.builder import AgentContextBuilder
-from llmsim_lab.context.composed import ComposedModules
-from llmsim_lab.context.crisis_engine import CrisisEngine, Judges
 from llmsim_lab.context.crisis_state import CrisisState, CrisisTurn
-from llmsim_lab.context.game_engine import ENGINE, GameEngine, UpdateRecord
-from llmsim_lab.context.updates import apply_deterministic_updates
+from llmsim_lab.context.game_engine import GameEngine, UpdateRecord
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.prompts import RenderedPrompt
 
-__all__ = ["HasContext", "context_at", "prompt_again"]
+__all__ = ["HasContext", "context_at"]
 
 
 class HasContext(Protocol):
     """A crisis simulation, as far as its prompts depend on it."""
 
-    engine: Judges
-    modules: ComposedModules
-    builder: AgentContextBuilder
     turns: Any
 
     def world(self, state: CrisisState) -> GameEngine:
         """Return a state's variables with their definitions."""
         ...
-
-
-def prompt_again(
-    simulation: HasContext, turn: int, component: str, agent: str
-) -> RenderedPrompt | None:
-    """Return the prompt that a component read in a turn, or None where that cannot be told.
-
-    Args:
-        simulation: the run.
-        turn: the turn that was being played; the engine's may be of one that failed.
-        component: ``agent`` or ``engine``.
-        agent: whose prompt.
-    """
-    turns: Sequence[CrisisTurn] = simulation.turns
-    place = turn - turns[0].number
-    if not 1 <= place <= len(turns):
-        return None
-    if component == "agent" and place < len(turns) and agent in turns[place].state.agent_vars:
-        return context_at(simulation, turn, agent, simulation.builder)
-    if component != "engine" or not isinstance(simulation.engine, CrisisEngine):
-        return None
-    before = turns[place - 1].state
-    world = simulation.world(before)
-    if place < len(turns):
-        _change(world, turns[place].updates, engine=False)
-    else:
-        apply_deterministic_updates(simulation.modules, world, turn)
-    return simulation.engine.build_prompt(
-        world,
-        step_number=turn,
-        responses=before.responses,
-        events=[item.event for item in (*before.events, *before.pending)],
-    )
 
 
 def context_at(
@@ -93,7 +54,7 @@ def context_at(
     events = before.pending
     if place < len(turns):
         played = turns[place]
-        _change(world, played.updates, engine=True)
+        _change(world, played.updates)
         events = played.state.events
     state = world.get_current_state()
     return builder.build_prompt(
@@ -106,10 +67,10 @@ def context_at(
     )
 
 
-def _change(world: GameEngine, records: Iterable[UpdateRecord], *, engine: bool) -> None:
-    """Make recorded changes again: the modules', and the engine's if wanted."""
+def _change(world: GameEngine, records: Iterable[UpdateRecord]) -> None:
+    """Make recorded changes again, the modules' and the engine's."""
     for record in records:
-        if record.status == "failed" or (record.source == ENGINE and not engine):
+        if record.status == "failed":
             continue
         change = {record.variable: record.after}
         updates = (

@@ -69,7 +69,7 @@ class PromptText(Settings):
     def prompt(self) -> RenderedPrompt:
         """The prompt, as a client takes it."""
         template = Prompt("{{ user }}", system="{{ system }}", name="ablation")
-        return RenderedPrompt(system=self.system, user=self.user, template=template)
+        return template.render(user=self.user, system=self.system)
 
 
 class AblationConfig(RunConfig):

@@ -925,6 +925,20 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         """
         self._purse = Purse(budget) if budget is not None else None
         try:
+            await self.play_on(turns, on_turn=on_turn, progress=progress)
+        finally:
+            self._purse = None
+        return self.to_frame()
+
+    async def play_on(
+        self,
+        turns: int | None = None,
+        *,
+        on_turn: Callable[[TurnT], object] | None = None,
+        progress: bool = True,
+    ) -> None:
+        """Do what ``arun`` does without making a frame, which needs pandas."""
+        try:
             count, before = self._how_many(turns), self.turn_number
             async with progress_line(
                 "turn", number=before + 1, last=before + count, shown=progress
@@ -950,17 +964,14 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
                 turn=self.turn_number,
                 reason=error,
             )
-            return self.to_frame()
+            return
         except Exception as error:
             self._ended(f"failed: {error}")
             raise
         except BaseException:
             self._ended("interrupted")
             raise
-        finally:
-            self._purse = None
         self._ended("done")
-        return self.to_frame()
 
     def _ended(self, outcome: str) -> None:
         """Note the outcome on the tape; an earlier failure weighs more than one to note it."""

@@ -25,7 +25,6 @@ from llmsim_lab.simulation.interventions import (
     Variable,
     check_possible,
 )
-from llmsim_lab.simulation.rebuild import rebuilt_prompt
 from llmsim_lab.simulation.turn import Turn
 from llmsim_lab.validators import Validator
 
@@ -213,16 +212,6 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
         return f"{where}, rate {rate:.2f}%, agents {names}{more}"
 
     # --- frames and tape ---------------------------------------------------------------------
-
-    def rebuilt_prompt(self, turn: int, component: str, agent: str) -> str | None:
-        """Return a past turn's prompt, built again; None where that is not possible.
-
-        Args:
-            turn: the turn that was being played.
-            component: ``agent``, ``validator`` or ``engine``.
-            agent: who decided, or whose action was judged or applied.
-        """
-        return rebuilt_prompt(self, turn, component, agent)
 
     @classmethod
     def own_columns(cls, turn: Turn) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -20,11 +21,12 @@ from llmsim_lab.assistant import (
     RateLimitError,
 )
 from llmsim_lab.assistant.text_calls import calls_in_text, cut_answer, read_choice
-from llmsim_lab.calls import ChatReply, ToolCall
+from llmsim_lab.calls import CallSite, ChatReply, ChatRequest, ToolCall
 from llmsim_lab.errors import BackendError
-from llmsim_lab.llm import LLMClient, LLMConfig, OllamaBackend, ScriptedBackend
+from llmsim_lab.llm import LLMClient, LLMConfig, OllamaBackend, ScriptedBackend, Tape
 from llmsim_lab.llm.ollama.wire import FieldsTransport, Outgoing
-from llmsim_lab.llm.scope import scoped
+from llmsim_lab.llm.scope import recording, scoped
+from llmsim_lab.llm.tape import LiveRecorder
 from llmsim_lab.testing import FakeModel, FakeOllama
 
 TALK = [LLMMessage("system", "Be brief."), LLMMessage("user", "Add milk")]
@@ -187,6 +189,25 @@ async def test_a_model_without_tools_is_given_them_as_a_schema() -> None:
         "assistant",
         "user",
     ]
+
+
+async def test_each_agent_of_a_run_finds_out_by_itself_that_a_model_has_no_tools(
+    tmp_path: Path,
+) -> None:
+    def reply(request: ChatRequest) -> Any:
+        if request.tools:
+            raise BackendError("test does not support tools", reason="client_error")
+        return {"answer": "Hello."}
+
+    adapter, backend = make(reply)
+    with Tape(tmp_path / "x.tape") as tape:
+        recorder = LiveRecorder(tape, tape.add_run({}, name="talk", first=(0, "{}", "{}")))
+        with recording(recorder):
+            for agent in ("Ann", "Ann", "Bo"):
+                await adapter.ask(TALK, TASK_TOOLS, site=CallSite(component="agent", agent=agent))
+    asked = [request.site and request.site.agent for request in backend.requests if request.tools]
+    assert asked == ["Ann", "Bo"]
+    assert len(backend.requests) == 2 + 3
 
 
 async def test_a_schema_can_be_asked_for_from_the_start() -> None:

@@ -441,12 +441,15 @@ async def outcome_of_tool(instead: Any, **config: Any) -> tuple[AgentDecision, s
     return await process(made), last_told(made)
 
 
-async def test_a_tool_server_that_dies_mid_call_is_told_to_the_model() -> None:
+async def test_a_tool_server_that_dies_mid_call_is_told_to_the_model_and_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     def dies(_: str) -> Any:
         raise ConnectionResetError("broken pipe at 0x7f")
 
     decision, told = await outcome_of_tool(dies)
     assert told == "error TOOL_ERROR: it failed: ConnectionResetError"
+    assert "tool_failure tool=list_tasks code=TOOL_ERROR detail=" in caplog.text
     assert decision.text == "I could not do it."
     assert decision.tool_calls is not None
     assert decision.tool_calls[0].result is not None
@@ -925,7 +928,7 @@ def test_two_different_limits_of_iterations_are_refused() -> None:
 
 
 def test_an_empty_constitution_is_refused() -> None:
-    with pytest.raises(ConfigError, match="constitution is empty"):
+    with pytest.raises(ConfigError, match=r"^the constitution is empty; load_con.* one$"):
         LLMAgentEngine(ScriptedAdapter(""), MemoryTasks(), " \n")
 
 

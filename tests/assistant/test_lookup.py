@@ -89,6 +89,11 @@ def test_a_crisis_agent_answers_with_what_it_looked_up() -> None:
         assert "What you looked up:\n- level(): 10" in request.prompt
     chains = [chain for chain in simulation.chains if chain.component == "agent"]
     assert all("What you looked up:" in str(chain.prompt) for chain in chains)
+    for request in deciding(client, "agent"):
+        found = request.provenance.spans[-1]
+        assert (found.name, found.source) == ("findings", "the tools' answers")
+        user = next(message for message in request.messages if message.role == "user")
+        assert user.content.endswith(f"What you looked up:\n{found.of(user.content)}")
 
 
 def test_a_crisis_is_replayed_with_no_tool_run(tmp_path: Path) -> None:

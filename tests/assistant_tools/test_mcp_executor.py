@@ -199,11 +199,6 @@ async def test_a_refusal_of_no_known_kind_is_the_tools_own(raw: MCPToolExecutor)
     assert result == ToolResult(success=False, error="why not", error_code="TOOL_ERROR")
 
 
-async def test_a_refusal_without_a_word_says_so(raw: MCPToolExecutor) -> None:
-    result = await raw.execute("silent_error", {}, "ann")
-    assert result.error == "the tool failed and does not say why"
-
-
 async def test_a_tool_that_is_not_there_is_a_result(memory: MCPToolExecutor) -> None:
     result = await memory.execute("format_disk", {}, "ann")
     assert (result.success, result.error_code) == (False, "TOOL_NOT_FOUND")

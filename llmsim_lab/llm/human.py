@@ -359,8 +359,8 @@ class Person:
             agent=question.agent,
             turn=question.turn,
             timeout_s=question.request.timeout_s,
-            way_out="in a notebook HumanSeat(simulation); in a script HumanAgent(..., ask=...); "
-            "from other code agent.answer(...)",
+            way_out="in a notebook HumanSeat(simulation); in a script Person(ask=...) or "
+            "HumanAgent(..., ask=...); from other code person.answer(...) or agent.answer(...)",
         )
 
     def __repr__(self) -> str:

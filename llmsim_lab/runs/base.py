@@ -46,9 +46,9 @@ from llmsim_lab.runs.parameters import (
     config_type_of,
     file_of,
     identity,
-    state_type_of,
+    types_of,
 )
-from llmsim_lab.runs.parts import prompts_in
+from llmsim_lab.runs.parts import code_changes, counted, digests_in, prompts_in
 from llmsim_lab.runs.progress import progress_line
 from llmsim_lab.runs.records import tape_turn
 from llmsim_lab.runs.registry import register
@@ -62,9 +62,9 @@ from llmsim_lab.runs.settings import (
     idle_seeds,
     say_if_unreached,
 )
-from llmsim_lab.runs.state import State, changed_at, closest, numbers_in
+from llmsim_lab.runs.state import State, changed_at, closest
 from llmsim_lab.runs.taping import Recording, Taping
-from llmsim_lab.runs.turn import Answer, TurnBase, WorldTurn
+from llmsim_lab.runs.turn import TurnBase, WorldTurn
 from llmsim_lab.text import faults
 from llmsim_lab.values import FrozenDict, Reply
 
@@ -125,15 +125,19 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
 
     Attributes:
         kind: its name on tapes, such as ``economic``.
-        config_type: of its configuration, a pydantic model such as a ``RunConfig``.
+        config_type: of its configuration, a pydantic model such as a ``RunConfig``; its ``series``
+            are the columns to chart.
         state_type: of its states: a pydantic model, a dataclass, or what else pydantic can write
             as JSON and read back to an equal value.
         turn_type: of its turns, a ``RunTurn`` with whatever fields it adds; those too are written
-            by pydantic.
-        intervention_type: of what may be done from outside.
+            by pydantic. It says what is shown of a turn: ``own_columns``, ``in_words``,
+            ``outcomes``.
+        intervention_type: of what may be done from outside. These four are the ones that the class
+            names, ``Run[State, Turn, Config, Intervention]``, as far as it does.
         part_names: the constructor's arguments by which a user may give parts of his own, such as
             ``agents`` or ``engine``; each is also the attribute that holds that part, or those
-            parts. A part's ``llm_client`` and ``prompt`` are what a fork changes.
+            parts. A part's ``llm_client`` and ``prompt`` are what a fork changes; where its
+            ``digests`` of code, by name, are not the recorded ones, the run does not go on.
         turns: the turns so far, oldest first; the first holds the state that the run started from.
 
     Raises:
@@ -159,8 +163,9 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         own = cls.__dict__
-        if "state_type" not in own and (named := state_type_of(cls, Run)) is not None:
-            cls.state_type = named
+        for name, named in types_of(cls, Run).items():
+            if name not in own:
+                setattr(cls, name, named)
         if cls._is_own():
             _check_world(cls)
             if "config_type" not in own:
@@ -204,6 +209,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         self.given = frozenset(given)
         self.unrecorded = ""
         """Why a run that one would expect to be recorded is not; empty if it is as asked."""
+        self.code_changes = ""
+        """How the parts' code differs from what the run was recorded with; empty if it does not."""
         self._listeners: list[Callable[[TurnT], object]] = []
         self._planned: dict[int, list[InterventionT]] = {}
         self._stepping = False
@@ -382,42 +389,28 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
 
     @classmethod
     def own_columns(cls, turn: TurnT) -> dict[str, Any]:
-        """Return what a turn's row of the frame says of its state: numbers and texts by column.
-
-        Of a ``State`` its numbers, also those in dicts, such as ``coins.Ann``. ``turn``, the counts
-        of model decisions, ``tokens``, ``seconds`` and ``interventions`` are there already.
-        """
-        return numbers_in(turn.state) if isinstance(turn.state, State) else {}
+        """Return what a turn's row of the frame says of its state: what the turn itself says."""
+        return turn.own_columns()
 
     @classmethod
     def series_of(cls, config: ConfigT) -> Sequence[Series]:
         """Return the columns that can be charted, the most telling first.
 
-        None by default, which means the numbers that there are.
+        They are the configuration's ``series``; of a world of one's own none, which means all the
+        numbers that there are.
         """
-        del config
-        return []
+        return () if cls._is_own() else getattr(config, "series", ())
 
     @classmethod
     def in_words(cls, turn: TurnT) -> Sequence[str]:
-        """Return what a turn led to, and what was done in it, as lines of text."""
-        said = [f"{name} {value}" for name, value in cls.own_columns(turn).items()]
-        return [f"it led to: {', '.join(said)}"]
+        """Return a turn's story as lines of text: what the turn itself says."""
+        return turn.in_words()
 
     def outcomes(
         self, turn: TurnT, chains: Sequence[LLMReasoningChain]
     ) -> Sequence[Mapping[str, Any]]:
-        """Return what became of a turn's decisions, one mapping each, for ``decisions()``.
-
-        Its keys become columns; a kind names what tells whether a decision counted, such as
-        ``accepted``. What a rule decided may be said here as well, since it has no reply.
-
-        Args:
-            turn: one of this run's.
-            chains: its decisions, as ``every_chain`` gives them.
-        """
-        answers = iter(getattr(turn, "answers", ()))
-        return [{} if chain.call else _own_fields_of(next(answers, None)) for chain in chains]
+        """Return what became of a turn's decisions, one mapping each: what the turn itself says."""
+        return turn.outcomes(chains)
 
     # --- playing -----------------------------------------------------------------------------
 
@@ -499,7 +492,11 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         )
 
     def _intervened(self, state: StateT, interventions: Sequence[InterventionT]) -> StateT:
-        """Return the state with what is done from outside."""
+        """Return the state with what is done from outside.
+
+        Raises:
+            ConfigError: it cannot be done.
+        """
         for item in interventions:
             if not isinstance(item, StateChange):
                 raise NotImplementedError(f"{type(self).__name__} knows no {type(item).__name__}")
@@ -507,9 +504,11 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         return state
 
     def _check_possible(self, intervention: InterventionT) -> None:
-        """Raise ConfigError for what this run has no place for; being late is seen to."""
-        if isinstance(intervention, StateChange):
-            changed_at(self.turns[-1].state, intervention.set)
+        """Raise ConfigError for what this run has no place for, as doing it now shows.
+
+        That it is not too late is checked elsewhere.
+        """
+        self._intervened(self.turns[-1].state, [intervention])
 
     def _arrived(self, turn: TurnT) -> None:
         """Take note of a whole turn, before it is written."""
@@ -518,8 +517,11 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         """Let what the parts count be that of the whole turns: after a failed turn, and a fork."""
 
     def _about(self) -> str:
-        """Return what ``repr`` says after the turn's number, beginning with a separator."""
-        return ""
+        """Return what ``repr`` says after the turn's number, beginning with a separator.
+
+        By default it says how many parts there are, such as ``, 3 agents``.
+        """
+        return counted(self.parts)
 
     def state_at(self, turn: TurnT, state: Any) -> StateT:
         """Return another state in a turn's place, for a fork.
@@ -582,7 +584,10 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
     @property
     def code_digests(self) -> dict[str, str]:
         """Digests of code that is not the package's and that the run depends on, by name."""
-        return code_digests(type(self), Run) if self._is_own() else {}
+        found = code_digests(type(self), Run) if self._is_own() else {}
+        for digests in digests_in(self.parts).values():
+            found |= digests
+        return found
 
     # --- on the tape -------------------------------------------------------------------------
 
@@ -754,7 +759,24 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             self._planned.setdefault(intervention.turn, []).append(intervention)
         self._taping = taping
         self._recount()
+        self._compare_code()
         return self
+
+    def _compare_code(self) -> None:
+        """Note how the parts' code differs from what the run was recorded with, and log it."""
+        self.code_changes = ""
+        whose = self._coded_parts
+        if self._taping is None or not whose:
+            return
+        recorded = self._taping.tape.run(self._taping.run).manifest.get("code") or {}
+        self.code_changes = code_changes(whose, recorded, self.code_digests)
+        if self.code_changes:
+            event = f"{whose.upper()}_DIFFER"
+            log_event(logger, logging.WARNING, event, run=self.run_id, what=self.code_changes)
+
+    @property
+    def _coded_parts(self) -> str:
+        return "_and_".join(digests_in(self.parts))
 
     def note_unrecorded(self, reason: str) -> Self:
         """Note why this run is not recorded, for its ``repr``; empty if there is nothing to say."""
@@ -827,8 +849,15 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
 
         Raises:
             LLMFailureException: a model call failed; the run is where it was before.
+            TapeError: the run cannot go on with the parts' code that is there now, or came out
+                differently from its recording.
             ConfigError: a step is already under way.
         """
+        if self.code_changes and isinstance(self._taping, Recording):
+            raise TapeError(
+                f"run {self.run_id} cannot go on: {self.code_changes}. Bring back those "
+                f"{self._coded_parts}, or fork the run to go on with these"
+            )
         if self._stepping:
             raise ConfigError("a step of this run is under way; wait for it before the next")
         self._stepping = True
@@ -1152,18 +1181,12 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
 
     def __repr__(self) -> str:
         lost = f", NOT RECORDED: {self.unrecorded}" if self.unrecorded else ""
-        about = f"turn {self.turn_number}{self._about()}{lost}"
+        changed = f", {self._coded_parts.upper()} DIFFER" if self.code_changes else ""
+        about = f"turn {self.turn_number}{self._about()}{changed}{lost}"
         return f"<{type(self).__name__} {self.config.name!r}: {about}>"
 
     def _repr_html_(self) -> str:
         return str(run_html(self))
-
-
-def _own_fields_of(answer: Answer | None) -> dict[str, Any]:
-    """Return what a rule answered besides the fields that every reply has."""
-    if answer is None:
-        return {}
-    return {name: value for name, value in answer.fields.items() if name not in Reply.model_fields}
 
 
 def _check_world(cls: type[Run]) -> None:

@@ -27,7 +27,7 @@ from llmsim_lab.text import faults
 if TYPE_CHECKING:
     from llmsim_lab.runs.base import Run
 
-__all__ = ["Parameter", "code_digests", "config_type_of", "file_of", "identity", "state_type_of"]
+__all__ = ["Parameter", "code_digests", "config_type_of", "file_of", "identity", "types_of"]
 
 AnyRunType = type["Run"]
 
@@ -158,14 +158,23 @@ def _check_unannotated(cls: AnyRunType, base: AnyRunType) -> None:
         )
 
 
-def state_type_of(cls: AnyRunType, base: AnyRunType) -> Any:
-    """Return the state's class that ``class X(Run[State])`` names; None where it names none."""
+_TYPES = ("state_type", "turn_type", "config_type", "intervention_type")
+
+
+def types_of(cls: AnyRunType, base: AnyRunType) -> dict[str, type]:
+    """Return the classes that ``class X(Run[State, Turn, ...])`` names, by the attributes they are.
+
+    Args:
+        cls: the world's class, just made.
+        base: ``Run``, whose parameters these are; of a class between only the first is the state's.
+    """
     for parent in cls.__dict__.get("__orig_bases__", ()):
         origin = get_origin(parent)
         if isinstance(origin, type) and issubclass(origin, base):
-            found = get_args(parent)[0]
-            return found if isinstance(found, type) else None
-    return None
+            names = _TYPES if origin is base else _TYPES[:1]
+            named = zip(names, get_args(parent), strict=False)
+            return {name: it for name, it in named if isinstance(it, type) and it is not Any}
+    return {}
 
 
 # --- identity ------------------------------------------------------------------------------------

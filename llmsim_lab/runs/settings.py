@@ -12,6 +12,7 @@ from llmsim_lab.checks import whole_number
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMConfig
 from llmsim_lab.logs import log_event
+from llmsim_lab.runs.series import Series
 from llmsim_lab.settings import Settings
 from llmsim_lab.text import clip, faults
 
@@ -99,6 +100,11 @@ class RunConfig(Settings):
         """Why ``seed`` changes nothing in such a run; empty where it does."""
         return ""
 
+    @property
+    def series(self) -> Sequence[Series]:
+        """The columns of such a run's frame that can be charted, the most telling first."""
+        return ()
+
 
 class RunIntervention(Settings):
     """Something done from outside at one turn; a kind adds what can be done.
@@ -137,8 +143,8 @@ class StateChange(RunIntervention):
     note: str = ""
 
     def __str__(self) -> str:
-        done = [f"{name}={value}" for name, value in self.set.items()]
-        return f"turn {self.turn}: {clip(', '.join(done + [self.note] * bool(self.note)), 200)}"
+        done = clip(", ".join(f"{name} = {value}" for name, value in self.set.items()), 200)
+        return f"turn {self.turn}: {done}{f' ({self.note})' if self.note else ''}"
 
 
 PlayerWord = Literal["model", "rule", "random", "person"]

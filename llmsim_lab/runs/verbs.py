@@ -29,7 +29,7 @@ from llmsim_lab.runs.forks import NoModel, fork_of, on_tape
 from llmsim_lab.runs.frames import own_numbers
 from llmsim_lab.runs.garbage import rare_collections
 from llmsim_lab.runs.manifest import check_manifest, config_of, llm_config_of, prompts_of
-from llmsim_lab.runs.parts import belongs_to, made_of
+from llmsim_lab.runs.parts import belongs_to, digests_in, made_of
 from llmsim_lab.runs.records import planned_in
 from llmsim_lab.runs.registry import kind_name, kind_of_config, kind_of_manifest
 from llmsim_lab.runs.series import Series, plain_series
@@ -123,7 +123,7 @@ def replay(
     try:
         run_sync(simulation.play_on(wanted - first))
     except TapeError as error:
-        if changed := _code_changes(info, simulation):
+        if changed := simulation.code_changes or _code_changes(info, simulation):
             raise type(error)(f"{error}. Mind that {changed}") from error
         raise
     return simulation
@@ -373,7 +373,12 @@ def _rebuild(
 
 
 def _code_changes(info: RunInfo, simulation: AnyRun) -> str:
-    """Say what of a world's own code is not as it was recorded; empty where nothing is."""
+    """Say what of a world's own code is not as it was recorded; empty where nothing is.
+
+    Of parts with code of their own the run's ``code_changes`` tells.
+    """
+    if digests_in(simulation.parts):
+        return ""
     then, now = info.manifest.get("code") or {}, simulation.code_digests
     changed = [name for name in _OWN_CODE if then.get(name) != now.get(name) and name in then]
     if not changed:

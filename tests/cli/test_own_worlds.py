@@ -241,7 +241,7 @@ def test_a_fork_sets_a_value_inside_the_state(taped: Run) -> None:
         *("--turns", "1"),
     )
     assert (status, err) == (0, "")
-    assert "turn 2: coins.Ann=5" in out
+    assert "turn 2: coins.Ann = 5" in out
     assert turns("fork")["coins.Ann"].tolist()[2] == 5
     status, _, err = taped(
         "fork", "t.tape", "--import", "pot.py", "--set", "coins.An=5", "--turns", "1"

@@ -22,7 +22,7 @@ from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.runs import Run, RunConfig, RunTurn, TurnBase
 from llmsim_lab.runs.codec import changed_values, own_fields
 from llmsim_lab.runs.manifest import check_manifest
-from llmsim_lab.runs.parts import belongs_to, check_used, copied
+from llmsim_lab.runs.parts import belongs_to, check_used, code_changes, copied
 from llmsim_lab.simulation import Simulation, Turn
 
 
@@ -53,8 +53,9 @@ def test_a_turn_in_words_has_the_kinds_columns() -> None:
     ]
 
 
-def test_a_kind_whose_state_has_no_names_has_no_series() -> None:
-    assert Run.series_of.__func__(CounterSimulation, CounterConfig()) == []  # type: ignore[attr-defined]
+def test_a_kind_whose_configuration_names_no_series_has_none() -> None:
+    config: Any = RunConfig()
+    assert list(CounterSimulation.series_of(config)) == []
 
 
 def test_a_configuration_needs_a_model_unless_its_kind_says_otherwise() -> None:
@@ -74,13 +75,15 @@ def test_a_kind_without_interventions_says_so() -> None:
         Run._intervened(made, Total(), [item])
 
 
-def test_a_column_that_every_frame_has_is_refused() -> None:
-    class Clash(CounterSimulation):
-        @classmethod
-        def own_columns(cls, turn: CounterTurn) -> dict[str, Any]:
-            return {"seconds": 1.0, "total": turn.state.value}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clash(CounterTurn):
+    def own_columns(self) -> dict[str, Any]:
+        return {"seconds": 1.0, "total": self.state.value}
 
-    made = Clash(CounterConfig(), llm_client=counter_client())
+
+def test_a_column_that_every_frame_has_is_refused() -> None:
+    made = CounterSimulation(CounterConfig(), llm_client=counter_client())
+    made.turns[0] = Clash(number=0, state=Total())
     with pytest.raises(ConfigError, match="own_columns has seconds, which every run's frame has"):
         made.to_frame()
 
@@ -139,6 +142,16 @@ def test_of_the_variables_that_came_out_differently_three_are_told() -> None:
     assert Simulation.difference(recorded, now).split("; ") == [
         f"{name} was 2.0 and is 3.0" for name in ("interest_rate", "gdp_growth", "inflation")
     ]
+
+
+def test_code_that_came_went_or_changed_is_named() -> None:
+    recorded = {"fog": "a" * 64, "rain": "b" * 64, "sun": "c" * 64}
+    now = {"rain": "d" * 64, "sun": "c" * 64, "wind": "e" * 64}
+    assert code_changes("modules", recorded, recorded) == ""
+    assert code_changes("modules", recorded, now) == (
+        "the modules are not those that the run was recorded with: fog is missing, wind is new, "
+        f"rain is {'d' * 12} and was {'b' * 12}"
+    )
 
 
 def test_a_prompts_place_is_in_its_part() -> None:

@@ -38,7 +38,7 @@ from llmsim_lab.runs.ask import Ask, prompt_from
 from llmsim_lab.runs.codec import adapter_of, changed_values, own_fields, to_json
 from llmsim_lab.runs.faces import run_html
 from llmsim_lab.runs.forks import fork_of
-from llmsim_lab.runs.frames import decisions_frame, turn_row
+from llmsim_lab.runs.frames import decisions_frame, own_numbers, turn_row
 from llmsim_lab.runs.garbage import rare_collections
 from llmsim_lab.runs.manifest import config_of, make_manifest
 from llmsim_lab.runs.parameters import (
@@ -52,7 +52,7 @@ from llmsim_lab.runs.parts import code_changes, counted, digests_in, prompts_in
 from llmsim_lab.runs.progress import progress_line
 from llmsim_lab.runs.records import tape_turn
 from llmsim_lab.runs.registry import register
-from llmsim_lab.runs.series import Series
+from llmsim_lab.runs.series import Series, plain_series
 from llmsim_lab.runs.settings import (
     ConfigLike,
     RunIntervention,
@@ -62,7 +62,7 @@ from llmsim_lab.runs.settings import (
     idle_seeds,
     say_if_unreached,
 )
-from llmsim_lab.runs.state import State, changed_at, numbers_in
+from llmsim_lab.runs.state import State, changed_at
 from llmsim_lab.runs.taping import Recording, Taping
 from llmsim_lab.runs.turn import TurnBase, WorldTurn
 from llmsim_lab.text import closest, faults
@@ -80,7 +80,6 @@ TurnT = TypeVar("TurnT", bound=TurnBase[Any, Any], default=Any)
 ConfigT = TypeVar("ConfigT", bound=ConfigLike, default=Any)
 InterventionT = TypeVar("InterventionT", bound=RunIntervention, default=Any)
 
-_MOST_SERIES = 12
 _MOST_PROMPTS = 64
 
 
@@ -400,13 +399,10 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
     def series_of(cls, config: ConfigT) -> Sequence[Series]:
         """Return the columns that can be charted, the most telling first.
 
-        They are the configuration's ``series``; of a world of one's own the state's numbers.
+        They are the configuration's ``series``; of a world of one's own none, which means all the
+        numbers that there are.
         """
-        if not cls._is_own():
-            return getattr(config, "series", ())
-        start = cls(config).state
-        names = numbers_in(start) if isinstance(start, State) else ()
-        return [Series(column=name, label=name) for name in list(names)[:_MOST_SERIES]]
+        return () if cls._is_own() else getattr(config, "series", ())
 
     @classmethod
     def in_words(cls, turn: TurnT) -> Sequence[str]:
@@ -734,7 +730,11 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
     @property
     def series(self) -> Sequence[Series]:
         """The columns of ``to_frame()`` that can be charted, the most telling first."""
-        return self.series_of(self.config)
+        if declared := self.series_of(self.config):
+            return declared
+        return plain_series(
+            name for turn in self.turns for name in own_numbers(self.own_columns(turn))
+        )
 
     @property
     def planned(self) -> Mapping[int, Sequence[InterventionT]]:
@@ -898,6 +898,11 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         found = [self.llm_client, *(getattr(part, "llm_client", None) for part in parts)]
         found += self.players.values()
         return list({id(one): one for one in found if isinstance(one, LLMClient)}.values())
+
+    @property
+    def people(self) -> list[Person]:
+        """The people who are asked in this run, whoever's place they take."""
+        return [it.backend for it in self._clients() if isinstance(it.backend, Person)]
 
     async def _step(self) -> TurnT:
         before = self.turns[-1]

@@ -17,7 +17,7 @@ from llmsim_lab.runs.faces import turn_html
 from llmsim_lab.runs.state import State, columns_in
 from llmsim_lab.values import Reply
 
-__all__ = ["Answer", "RunTurn", "TurnBase", "WorldTurn", "every_chain"]
+__all__ = ["Answer", "RunTurn", "TurnBase", "WorldTurn", "answer_in_words", "every_chain"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +33,15 @@ class Answer:
     player: str
     tag: str
     fields: dict[str, Any]
+
+    def __str__(self) -> str:
+        return answer_in_words(self.fields)
+
+
+def answer_in_words(fields: Mapping[str, Any]) -> str:
+    """Return what a player answered, without what every reply has: ``amount 5``."""
+    own = {name: value for name, value in fields.items() if name not in Reply.model_fields}
+    return ", ".join(f"{name} {value}" for name, value in own.items())
 
 
 StateT = TypeVar("StateT", default=Any)

@@ -29,7 +29,7 @@ def run(
     Raises:
         LabError: it cannot start, or a model call failed; what was played until then is written.
     """
-    config = config_from_file(path)
+    config = config_from_file(path, kind="economic")
     if model == "rule" and hasattr(config, "by_rules"):
         config = config.by_rules()
     elif model is not None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import json
 import logging
 import re
 import time
@@ -28,13 +27,11 @@ from llmsim_lab.concurrency import run_sync
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, Person, Tape, human_client
 from llmsim_lab.llm.scope import CallLog, recording
-from llmsim_lab.llm.tape.codec import dumps
 from llmsim_lab.logs import log_event
 from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.runs import verbs
 from llmsim_lab.runs.ask import Ask, prompt_from
-from llmsim_lab.runs.codec import adapter_of, changed_values, own_fields, to_json
 from llmsim_lab.runs.faces import run_html
 from llmsim_lab.runs.forks import fork_of
 from llmsim_lab.runs.frames import decisions_frame, turn_row
@@ -45,7 +42,7 @@ from llmsim_lab.runs.parameters import (
     config_type_of,
     file_of,
     identity,
-    state_type_of,
+    types_of,
 )
 from llmsim_lab.runs.parts import prompts_in
 from llmsim_lab.runs.progress import progress_line
@@ -53,7 +50,7 @@ from llmsim_lab.runs.records import tape_turn
 from llmsim_lab.runs.registry import register
 from llmsim_lab.runs.series import Series
 from llmsim_lab.runs.settings import (
-    ConfigLike,
+    RunConfig,
     RunIntervention,
     StateChange,
     WorldConfig,
@@ -63,7 +60,7 @@ from llmsim_lab.runs.settings import (
 )
 from llmsim_lab.runs.state import State, changed_at, closest, numbers_in
 from llmsim_lab.runs.taping import Recording, Taping
-from llmsim_lab.runs.turn import Answer, TurnBase, WorldTurn
+from llmsim_lab.runs.turn import Answer, RunTurn, WorldTurn
 from llmsim_lab.text import faults
 from llmsim_lab.values import FrozenDict, Reply
 
@@ -75,8 +72,8 @@ __all__ = ["Run"]
 logger = logging.getLogger(__name__)
 
 StateT = TypeVar("StateT", default=Any)
-TurnT = TypeVar("TurnT", bound=TurnBase[Any, Any], default=Any)
-ConfigT = TypeVar("ConfigT", bound=ConfigLike, default=Any)
+TurnT = TypeVar("TurnT", bound=RunTurn[Any, Any], default=Any)
+ConfigT = TypeVar("ConfigT", bound=RunConfig, default=Any)
 InterventionT = TypeVar("InterventionT", bound=RunIntervention, default=Any)
 
 _MOST_SERIES = 12
@@ -124,13 +121,14 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         parameters: the world's own, and ``name``, ``seed``, ``turns``, ``interventions``.
 
     Attributes:
-        kind: its name on tapes, such as ``economic``.
+        kind: its name on tapes, such as ``pot:PublicGoods``.
         config_type: of its configuration, a pydantic model such as a ``RunConfig``.
         state_type: of its states: a pydantic model, a dataclass, or what else pydantic can write
             as JSON and read back to an equal value.
         turn_type: of its turns, a ``RunTurn`` with whatever fields it adds; those too are written
             by pydantic.
-        intervention_type: of what may be done from outside.
+        intervention_type: of what may be done from outside. A class need not name these four where
+            ``Run[ItsState, ItsTurn, ItsConfig, ItsIntervention]`` names them.
         part_names: the constructor's arguments by which a user may give parts of his own, such as
             ``agents`` or ``engine``; each is also the attribute that holds that part, or those
             parts. A part's ``llm_client`` and ``prompt`` are what a fork changes.
@@ -159,8 +157,9 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         own = cls.__dict__
-        if "state_type" not in own and (named := state_type_of(cls, Run)) is not None:
-            cls.state_type = named
+        for name, named in types_of(cls, Run).items():
+            if name not in own:
+                setattr(cls, name, named)
         if cls._is_own():
             _check_world(cls)
             if "config_type" not in own:
@@ -344,8 +343,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         return self._prompts[place]
 
     def _record(self, tape: Tape) -> None:
-        """Begin a run on a tape; the state it begins from comes without another run's chains."""
-        self.turns[0] = self.without_chains(self.turns[0])
+        """Begin a run on a tape."""
         kind = type(self)
         first = tape_turn(kind, self.turns[0], self._planned)
         self._say_if_seeds_are_idle(tape)
@@ -536,14 +534,6 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         return own
 
     @classmethod
-    def without_chains(cls, turn: TurnT) -> TurnT:
-        """Return a turn as the first of a run: without another run's chains and calls."""
-        if not turn.chains and not turn.calls:
-            return turn
-        bare: TurnT = replace(cast("Any", turn), chains=(), calls=())
-        return bare
-
-    @classmethod
     def rebuilt(
         cls,
         config: ConfigT,
@@ -572,7 +562,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
 
     @property
     def prompts(self) -> dict[str, Prompt]:
-        """The prompts in use, by the part that uses each, such as ``agent:NAME`` or ``engine``.
+        """The prompts in use, by the part that uses each, such as ``engine`` or ``agent:Ann``.
 
         Those of a world's own ``turn`` are known once they were asked.
         """
@@ -582,57 +572,6 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
     def code_digests(self) -> dict[str, str]:
         """Digests of code that is not the package's and that the run depends on, by name."""
         return code_digests(type(self), Run) if self._is_own() else {}
-
-    # --- on the tape -------------------------------------------------------------------------
-
-    @classmethod
-    def encode_state(cls, turn: TurnT) -> str:
-        """Return a turn's state as JSON."""
-        return dumps(to_json(adapter_of(cls.state_type), turn.state))
-
-    @classmethod
-    def encode_own(cls, turn: TurnT) -> dict[str, Any]:
-        """Return what a turn holds besides its state, number, chains and interventions, for JSON.
-
-        ``actions`` is where what the agents did belongs; it is a list in every record.
-        """
-        return {
-            name: to_json(adapter, getattr(turn, name))
-            for name, adapter in cls._own_fields().items()
-        }
-
-    @classmethod
-    def decode_turn(
-        cls,
-        record: Mapping[str, Any],
-        chains: tuple[LLMReasoningChain, ...],
-        common: Mapping[str, Any],
-    ) -> TurnT:
-        """Return the turn that a record holds.
-
-        Args:
-            record: what ``encode_state`` (as ``state``) and ``encode_own`` wrote.
-            chains: the turn's.
-            common: its ``number``, ``interventions`` and ``seconds``.
-        """
-        own = {
-            name: adapter.validate_python(record[name])
-            for name, adapter in cls._own_fields().items()
-        }
-        state = adapter_of(cls.state_type).validate_python(record["state"])
-        turn: TurnT = cls.turn_type(state=state, chains=chains, **common, **own)
-        return turn
-
-    @classmethod
-    def _own_fields(cls) -> dict[str, Any]:
-        turn_type: Any = cls.turn_type
-        return own_fields(turn_type)
-
-    @classmethod
-    def difference(cls, recorded: TurnT, now: TurnT) -> str:
-        """Say where a replayed turn's state departs from the recorded one; empty if nowhere."""
-        before, after = (json.loads(cls.encode_state(turn)) for turn in (recorded, now))
-        return changed_values(before, after)
 
     # --- what a run has been through -----------------------------------------------------------
 
@@ -757,7 +696,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         return self
 
     def intervene(
-        self, turn: int, values: Mapping[str, Any] | None = None, /, **more: Any
+        self, turn: int, values: Mapping[str, Any] | None = None, **more: Any
     ) -> InterventionT:
         """Change the state of a turn from outside, now or when the run gets there.
 

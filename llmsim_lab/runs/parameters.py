@@ -26,7 +26,7 @@ from llmsim_lab.text import faults
 if TYPE_CHECKING:
     from llmsim_lab.runs.base import Run
 
-__all__ = ["Parameter", "code_digests", "config_type_of", "file_of", "identity", "state_type_of"]
+__all__ = ["Parameter", "code_digests", "config_type_of", "file_of", "identity", "types_of"]
 
 AnyRunType = type["Run"]
 
@@ -154,14 +154,15 @@ def _check_unannotated(cls: AnyRunType, base: AnyRunType) -> None:
         )
 
 
-def state_type_of(cls: AnyRunType, base: AnyRunType) -> Any:
-    """Return the state's class that ``class X(Run[State])`` names; None where it names none."""
+def types_of(cls: AnyRunType, base: AnyRunType) -> dict[str, Any]:
+    """Return the classes that ``class X(Run[State, Turn, ...])`` names, by ``Run``'s attributes."""
+    names = ("state_type", "turn_type", "config_type", "intervention_type")
     for parent in cls.__dict__.get("__orig_bases__", ()):
         origin = get_origin(parent)
         if isinstance(origin, type) and issubclass(origin, base):
-            found = get_args(parent)[0]
-            return found if isinstance(found, type) else None
-    return None
+            found = zip(names, get_args(parent), strict=False)
+            return {name: it for name, it in found if isinstance(it, type) and it is not Any}
+    return {}
 
 
 # --- identity ------------------------------------------------------------------------------------

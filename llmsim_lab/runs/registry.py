@@ -27,9 +27,6 @@ __all__ = [
 ENTRY_POINTS = "llmsim_lab.simulations"
 """The group of entry points: a kind's name, and where its class is."""
 
-_NAMELESS = "economic"
-"""What a manifest means that names no kind: it is from before there were others."""
-
 _known: dict[str, type[Run]] = {}
 
 
@@ -86,7 +83,7 @@ def _load(entry: EntryPoint) -> None:
 
 def kind_name(manifest: Mapping[str, Any]) -> str:
     """Return the name of a recorded run's kind."""
-    return str(manifest.get("kind", _NAMELESS))
+    return str(manifest.get("kind"))
 
 
 def kind_of_manifest(run: int, manifest: Mapping[str, Any]) -> type[Run]:

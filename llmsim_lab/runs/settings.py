@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, Protocol, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import Field, ValidationError, field_validator
 
@@ -16,7 +16,6 @@ from llmsim_lab.settings import Settings
 from llmsim_lab.text import clip, faults
 
 __all__ = [
-    "ConfigLike",
     "PlayerWord",
     "RunConfig",
     "RunIntervention",
@@ -28,48 +27,6 @@ __all__ = [
 ]
 
 logger = logging.getLogger(__name__)
-
-
-class ConfigLike(Protocol):
-    """What a run needs to know of its configuration, a pydantic model."""
-
-    @property
-    def name(self) -> str:
-        """For charts and records."""
-        ...
-
-    @property
-    def seed(self) -> int:
-        """Of everything random but the model."""
-        ...
-
-    @property
-    def turns(self) -> int:
-        """How many turns ``run()`` plays."""
-        ...
-
-    @property
-    def interventions(self) -> Sequence[Any]:
-        """What is done from outside, and when."""
-        ...
-
-    @property
-    def needs_model(self) -> bool:
-        """Whether a run makes any model call."""
-        ...
-
-    @classmethod
-    def model_validate(cls, obj: Any) -> Self:
-        """Return the configuration that a mapping describes."""
-        ...
-
-    def model_dump(self, *, mode: str, by_alias: bool) -> dict[str, Any]:
-        """Return the configuration as a mapping."""
-        ...
-
-    def model_copy(self, *, update: Mapping[str, Any] | None) -> Self:
-        """Return the configuration with some values changed."""
-        ...
 
 
 class RunConfig(Settings):

@@ -214,8 +214,7 @@ def test_an_action_of_whose_reply_nothing_is_known_ends_the_search() -> None:
     simulation = played(turns=1)
     turn = simulation.turns[1]
     chains = tuple(chain for chain in turn.chains if chain.component != "engine")
-    state = turn.state.model_copy(update={"reasoning_chains": chains})
-    simulation.turns[1] = replace(turn, state=state)
+    simulation.turns[1] = replace(turn, chains=chains)
     assert rebuilt_prompt(simulation, 1, "engine", "Aland") is not None
     assert rebuilt_prompt(simulation, 1, "engine", "Borduria") is None
 

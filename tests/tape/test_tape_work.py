@@ -10,8 +10,8 @@ from tape_kit import hash_client, make_recorded, steady_config
 
 from llmsim_lab.llm import Tape
 from llmsim_lab.prompts import Prompt
+from llmsim_lab.runs import load
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.simulation.verbs import load
 
 
 def readings(statements: list[str]) -> int:

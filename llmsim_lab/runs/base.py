@@ -58,7 +58,7 @@ from llmsim_lab.runs.settings import (
     idle_seeds,
     say_if_unreached,
 )
-from llmsim_lab.runs.state import State, changed_at, closest, numbers_in
+from llmsim_lab.runs.state import State, closest, numbers_in
 from llmsim_lab.runs.taping import Recording, Taping
 from llmsim_lab.runs.turn import Answer, RunTurn, WorldTurn
 from llmsim_lab.text import faults
@@ -498,15 +498,12 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
     def _intervened(self, state: StateT, interventions: Sequence[InterventionT]) -> StateT:
         """Return the state with what is done from outside."""
         for item in interventions:
-            if not isinstance(item, StateChange):
-                raise NotImplementedError(f"{type(self).__name__} knows no {type(item).__name__}")
-            state = changed_at(state, item.set)
+            state = item.applied(state, self)
         return state
 
     def _check_possible(self, intervention: InterventionT) -> None:
         """Raise ConfigError for what this run has no place for; being late is seen to."""
-        if isinstance(intervention, StateChange):
-            changed_at(self.turns[-1].state, intervention.set)
+        intervention.check(self)
 
     def _arrived(self, turn: TurnT) -> None:
         """Take note of a whole turn, before it is written."""

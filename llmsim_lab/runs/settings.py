@@ -12,6 +12,7 @@ from llmsim_lab.checks import whole_number
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMConfig
 from llmsim_lab.logs import log_event
+from llmsim_lab.runs.state import changed_at
 from llmsim_lab.settings import Settings
 from llmsim_lab.text import clip, faults
 
@@ -71,6 +72,17 @@ class RunIntervention(Settings):
     def _whole(cls, turn: Any) -> int:
         return whole_number("turn", turn)  # numpy's too, as frames have them; True is none
 
+    def check(self, run: Any) -> None:
+        """Raise ConfigError for what a run has no place for; being late is seen to."""
+
+    def applied(self, state: Any, run: Any) -> Any:
+        """Return a run's state with what is done to it."""
+        del state, run
+        raise NotImplementedError(
+            f"{type(self).__name__} does not say what it does: def applied(self, state, run) "
+            "returns the state with it"
+        )
+
     def __str__(self) -> str:
         # A value of 0 is something done; what is as it is by default is not.
         fields = type(self).model_fields
@@ -92,6 +104,15 @@ class StateChange(RunIntervention):
 
     set: dict[str, Any] = Field(default_factory=dict)
     note: str = ""
+
+    def check(self, run: Any) -> None:
+        """Raise ConfigError for names that the state does not have, and wrong values."""
+        self.applied(run.state, run)
+
+    def applied(self, state: Any, run: Any) -> Any:
+        """Return the state with the values set."""
+        del run
+        return changed_at(state, self.set)
 
 
 PlayerWord = Literal["model", "rule", "random", "person"]

@@ -19,7 +19,7 @@ from llmsim_lab.runs import Run, Series
 from llmsim_lab.simulation import build
 from llmsim_lab.simulation.config import SimulationConfig
 from llmsim_lab.simulation.frames import SERIES, in_words, outcomes, own_columns
-from llmsim_lab.simulation.interventions import Intervention, check_possible
+from llmsim_lab.simulation.interventions import Intervention
 from llmsim_lab.simulation.rebuild import rebuilt_prompt
 from llmsim_lab.simulation.turn import Turn
 from llmsim_lab.validators import Validator
@@ -111,23 +111,8 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
             actions=tuple(actions),
         )
 
-    def _intervened(
-        self, state: SimulationState, interventions: Sequence[Intervention]
-    ) -> SimulationState:
-        if not interventions:
-            return state
-        economy = state.global_state
-        for intervention in interventions:
-            economy = intervention.apply(economy)
-        return state.model_copy(update={"global_state": economy})
-
     def _recount(self) -> None:
         self.validator.recount(action for turn in self.turns for action in turn.actions)
-
-    def _check_possible(self, intervention: Intervention) -> None:
-        check_possible(intervention, now=self.turn_number, engine=self.engine)
-
-    # --- what is done from outside -----------------------------------------------------------
 
     def state_at(self, turn: Turn, state: GlobalState | SimulationState) -> SimulationState:
         """Return another state in a turn's place: its number, period and chains stay.

@@ -59,11 +59,11 @@ def test_a_configuration_needs_a_model_unless_its_kind_says_otherwise() -> None:
     assert RunConfig().needs_model
 
 
-def test_a_kind_without_interventions_says_so() -> None:
+def test_an_intervention_that_does_nothing_says_so() -> None:
     made = make_counter()
     item = CounterIntervention(turn=1, value=1)
     assert Run._intervened(made, Total(), []) == Total()
-    with pytest.raises(NotImplementedError, match="CounterSimulation knows no CounterIntervention"):
+    with pytest.raises(NotImplementedError, match="CounterIntervention does not say what it does"):
         Run._intervened(made, Total(), [item])
 
 

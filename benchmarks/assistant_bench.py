@@ -61,8 +61,6 @@ class Plan:
 FULL = Plan(messages=1000, repeats=7, history=10_000)
 QUICK = Plan(messages=5, repeats=1, history=100)
 
-_PENDING = PendingAction(tool_name="delete_task", parameters={"task_id": 1})
-
 
 def add_task(title: str, user_id: str) -> dict[str, Any]:
     """Create a task."""
@@ -121,6 +119,12 @@ def _context(message: str, **fields: Any) -> DecisionContext:
     return DecisionContext(user_id="ann", message=message, conversation_id="c", **fields)
 
 
+def _confirming() -> DecisionContext:
+    """Return a yes to an action of its own, since each runs once."""
+    pending = PendingAction(tool_name="delete_task", parameters={"task_id": 1})
+    return _context("yes", pending_confirmation=pending)
+
+
 def measure(plan: Plan) -> dict[str, Any]:
     """Measure everything and return the figures with what is needed to read them."""
     history = [Message(role="user", content=f"message {n}") for n in range(plan.history)]
@@ -129,7 +133,7 @@ def measure(plan: Plan) -> dict[str, Any]:
         "answer": _micros(plan, _engine, _context("Hello")),
         "one tool": _micros(plan, _engine, add),
         "confirmation asked": _micros(plan, _engine, _context("Delete 3")),
-        "confirmed": _micros(plan, _engine, _context("yes", pending_confirmation=_PENDING)),
+        "confirmed": _micros(plan, _engine, _confirming),
         "one tool, long history": _micros(
             plan, _engine, _context("Add milk", message_history=history)
         ),
@@ -149,18 +153,26 @@ def measure(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _micros(plan: Plan, make: Callable[[], LLMAgentEngine], context: DecisionContext) -> float:
+def _micros(
+    plan: Plan,
+    make: Callable[[], LLMAgentEngine],
+    context: DecisionContext | Callable[[], DecisionContext],
+) -> float:
     """Measure CPU per message, microseconds."""
-    return asyncio.run(_measured(plan, make(), context))
+    fresh = context if callable(context) else lambda: context
+    return asyncio.run(_measured(plan, make(), fresh))
 
 
-async def _measured(plan: Plan, engine: LLMAgentEngine, context: DecisionContext) -> float:
-    await engine.process_message(context)
+async def _measured(
+    plan: Plan, engine: LLMAgentEngine, fresh: Callable[[], DecisionContext]
+) -> float:
+    await engine.process_message(fresh())
     times = []
     for _ in range(plan.repeats):
+        contexts = [fresh() for _ in range(plan.messages)]
         gc.collect()
         began = time.process_time()
-        for _ in range(plan.messages):
+        for context in contexts:
             await engine.process_message(context)
         times.append((time.process_time() - began) * 1e6 / plan.messages)
     return round(median(times), 1)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from llmsim_lab.agents import NationAgent, TaylorRuleAgent
     from llmsim_lab.economy import initial_state, load_us_macro
     from llmsim_lab.lab import rate_figure
-    from llmsim_lab.llm import LLMClient, LLMConfig, Person, ScriptedBackend, Tape, connect
+    from llmsim_lab.llm import Budget, LLMClient, LLMConfig, Person, ScriptedBackend, Tape, connect
     from llmsim_lab.prompts import Prompt
     from llmsim_lab.runs import Ask, Question, Run, State
     from llmsim_lab.simulation import Simulation, SimulationConfig
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Ask",
+    "Budget",
     "LLMClient",
     "LLMConfig",
     "NationAgent",
@@ -45,7 +46,7 @@ _PLACES = {
     "agents": ("NationAgent", "TaylorRuleAgent"),
     "economy": ("initial_state", "load_us_macro"),
     "lab": ("rate_figure",),
-    "llm": ("LLMClient", "LLMConfig", "Person", "ScriptedBackend", "Tape", "connect"),
+    "llm": ("Budget", "LLMClient", "LLMConfig", "Person", "ScriptedBackend", "Tape", "connect"),
     "prompts": ("Prompt",),
     "runs": ("Ask", "Question", "Run", "State"),
     "simulation": ("Simulation", "SimulationConfig"),

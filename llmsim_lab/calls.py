@@ -8,12 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeVar, get_args, runtime_checkable
+from functools import partial
+from typing import (
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    Protocol,
+    TypeVar,
+    get_args,
+    runtime_checkable,
+)
 
 from pydantic import ConfigDict, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
 from llmsim_lab.errors import FailureReason, TapeError
+from llmsim_lab.spans import MAX_SPANS, Origin, Provenance
 
 __all__ = [
     "Attempt",
@@ -31,6 +42,11 @@ __all__ = [
 ]
 
 ValueT = TypeVar("ValueT")
+
+_NO_ORIGIN = (
+    "the call keeps none: its prompt came as plain text, was redacted, or has more than "
+    f"{MAX_SPANS:,} values"
+)
 
 Role = Literal["system", "user", "assistant", "tool"]
 
@@ -92,6 +108,7 @@ class ChatRequest:
         timeout_s: how long the caller will wait for the reply, seconds.
         site: where in the run the call was made.
         attempt: 1, or 2 for the retry.
+        origin: where the values in its first messages came from; it does not identify the request.
     """
 
     model: str
@@ -104,6 +121,21 @@ class ChatRequest:
     timeout_s: float = field(default=60.0, compare=False)
     site: CallSite | None = None
     attempt: int = 1
+    origin: Origin | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def provenance(self) -> Provenance:
+        """Where the values in the first message of each role came from, as noted in rendering.
+
+        Raises:
+            TapeError: what the tape has of it is damaged.
+        """
+        if self.origin is None:
+            return Provenance(how="unknown", why=_NO_ORIGIN)
+        texts: dict[str, str] = {one.role: one.content for one in reversed(self.messages)}
+        site = self.site
+        agent, turn = (site.agent, site.turn) if site else (None, None)
+        return self.origin.read(texts, agent=agent, turn=turn)
 
     @property
     def prompt(self) -> str:
@@ -186,11 +218,56 @@ class Attempt:
     number: int | None = field(default=None, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallRecord:
-    """How a decision came about: one attempt, or two."""
+class _OnTape(NamedTuple):
+    """Where the attempts of a call are, with what is asked for most."""
 
-    history: tuple[Attempt, ...]
+    read: Callable[[int], Attempt]
+    numbers: tuple[int, ...]
+    seconds: float
+    prompt_tokens: int
+    reply_tokens: int
+
+    def attempts(self) -> tuple[Attempt, ...]:
+        """Read them.
+
+        Raises:
+            TapeError: they are not there any more.
+        """
+        found = tuple(map(self.read, self.numbers))
+        if sum(attempt.seconds for attempt in found) != self.seconds:
+            raise TapeError(
+                f"call {self.numbers[0]} is another one by now: its tape was replaced after it was "
+                "recorded; put back the file that was there, or load() the run that is there now"
+            )
+        return found
+
+
+class _History:
+    """Attempts in memory, or where they are read from a tape each time they are asked for."""
+
+    def __get__(self, call: CallRecord | None, _: type | None = None) -> tuple[Attempt, ...]:
+        if call is None:
+            raise AttributeError("a call's history has no default")
+        kept = call._kept
+        return kept.attempts() if isinstance(kept, _OnTape) else kept
+
+    def __set__(self, call: CallRecord, history: tuple[Attempt, ...]) -> None:
+        object.__setattr__(call, "_kept", history)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class CallRecord:
+    """How a decision came about: one attempt, or two.
+
+    A run on a tape keeps no attempts of turns that are written: they are read from there when they
+    are asked for, also after the tape was closed, as long as the file is there.
+    """
+
+    __slots__ = ("_kept", "status")
+
+    _kept: ClassVar[tuple[Attempt, ...] | _OnTape]
+
+    history: tuple[Attempt, ...] = _History()  # type: ignore[assignment]
     status: Status
 
     @classmethod
@@ -218,18 +295,43 @@ class CallRecord:
         Raises:
             TapeError: one was not recorded.
         """
-        numbers = [attempt.number for attempt in self.history if attempt.number is not None]
-        if len(numbers) < len(self.history):
+        kept = self._kept
+        if isinstance(kept, _OnTape):
+            return list(kept.numbers)
+        numbers = [attempt.number for attempt in kept if attempt.number is not None]
+        if len(numbers) < len(kept):
             raise TapeError(
                 f"a call of {self.request.site} was not recorded: it was made outside the run's "
                 "own tasks; await it in the agent, or hand it to a thread with asyncio.to_thread"
             )
         return numbers
 
+    def leave_on_tape(self, read: Callable[[int], Attempt]) -> None:
+        """Let go of the attempts, if they are on a tape; they are read when they are asked for.
+
+        Args:
+            read: returns the attempt of a number on the tape.
+        """
+        kept = self._kept
+        if isinstance(kept, _OnTape):
+            return
+        seconds, asked, said = 0.0, 0, 0
+        numbers: tuple[int, ...] = ()
+        for attempt in kept:
+            if attempt.number is None:
+                return
+            numbers += (attempt.number,)
+            seconds += attempt.seconds
+            if (reply := attempt.reply) is not None:
+                asked += reply.prompt_tokens or 0
+                said += reply.reply_tokens or 0
+        object.__setattr__(self, "_kept", _OnTape(read, numbers, seconds, asked, said))
+
     @property
     def attempts(self) -> int:
         """How many requests were made."""
-        return len(self.history)
+        kept = self._kept
+        return len(kept.numbers if isinstance(kept, _OnTape) else kept)
 
     @property
     def request(self) -> ChatRequest:
@@ -242,28 +344,59 @@ class CallRecord:
         return self.history[-1].reply
 
     @property
+    def provenance(self) -> Provenance:
+        """Where the values in the prompt came from, as noted when it was rendered.
+
+        Raises:
+            TapeError: what the tape has of it is damaged.
+        """
+        return self.request.provenance
+
+    @property
     def seconds(self) -> float:
         """Time spent in requests, waits between attempts left out."""
-        return sum(attempt.seconds for attempt in self.history)
+        kept = self._kept
+        if isinstance(kept, _OnTape):
+            return kept.seconds
+        return sum(attempt.seconds for attempt in kept)
 
     @property
     def prompt_tokens(self) -> int:
         """Prompt tokens of all attempts, as far as reported."""
-        return sum(a.reply.prompt_tokens or 0 for a in self.history if a.reply)
+        kept = self._kept
+        if isinstance(kept, _OnTape):
+            return kept.prompt_tokens
+        return sum(a.reply.prompt_tokens or 0 for a in kept if a.reply)
 
     @property
     def reply_tokens(self) -> int:
         """Tokens generated in all attempts, as far as reported."""
-        return sum(a.reply.reply_tokens or 0 for a in self.history if a.reply)
+        kept = self._kept
+        if isinstance(kept, _OnTape):
+            return kept.reply_tokens
+        return sum(a.reply.reply_tokens or 0 for a in kept if a.reply)
 
     @property
     def tokens(self) -> int:
         """Prompt and reply tokens together."""
+        kept = self._kept
+        if isinstance(kept, _OnTape):
+            return kept.prompt_tokens + kept.reply_tokens
         found = 0
-        for attempt in self.history:
+        for attempt in kept:
             if (reply := attempt.reply) is not None:
                 found += (reply.prompt_tokens or 0) + (reply.reply_tokens or 0)
         return found
+
+    def __repr__(self) -> str:
+        kept = self._kept
+        if isinstance(kept, _OnTape):
+            numbers = ", ".join(map(str, kept.numbers))
+            return f"CallRecord(history=<on tape: {numbers}>, status={self.status!r})"
+        return f"CallRecord(history={kept!r}, status={self.status!r})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return partial(CallRecord, history=self.history, status=self.status), ()
 
 
 class Places:

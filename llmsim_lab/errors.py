@@ -11,6 +11,7 @@ LabError
 ├── BackendError           one request to a model failed; the client turns it into the next one
 ├── LLMFailureException    a model call failed for good, after its retry
 ├── LLMError               in assistant.errors: the decision engine's model failed; has subclasses
+├── BudgetReached          a run may make no further call; it stops, and can be resumed
 └── TapeError              a recording cannot be used
     └── TapeMiss           a replay asked for a call that was never recorded
 ```
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BackendError",
+    "BudgetReached",
     "ConfigError",
     "DataError",
     "EconomyError",
@@ -212,6 +214,10 @@ def _rebuild_failure(
     return LLMFailureException(
         reason, attempts, status_code, component, detail=detail, rejected=rejected
     )
+
+
+class BudgetReached(LabError):  # noqa: N818 - not a fault
+    """A run has spent what it may; ``run()`` stops at the last whole turn, and can be resumed."""
 
 
 class TapeError(LabError):

@@ -49,6 +49,11 @@ TASK_TOOLS = [
 ]
 
 
+def says(text: str, kind: Any = "answer", *claims: str) -> LLMResponse:
+    """What a model answers that says what its text is, and whose work it reports."""
+    return LLMResponse(text, kind=kind, claims=claims)
+
+
 class ScriptedAdapter:
     """Answers with the script's responses in turn; the last one is repeated.
 

@@ -65,12 +65,24 @@ class CounterConfig(RunConfig):
     adders: tuple[str, ...] = ("Ann", "Bob")
     interventions: tuple[CounterIntervention, ...] = ()
 
+    @property
+    def series(self) -> Sequence[Series]:
+        """The columns of numbers."""
+        return (
+            Series(column="total", label="Total", unit="points", short="total"),
+            Series(column="added", label="Added", short="plus"),
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CounterTurn(RunTurn[Total, CounterIntervention]):
     """Who added what."""
 
     added: dict[str, int] | None = None
+
+    def own_columns(self) -> dict[str, Any]:
+        """Return the total and what was added."""
+        return {"total": self.state.value, "added": sum((self.added or {}).values())}
 
 
 class Adder:
@@ -94,10 +106,6 @@ class CounterSimulation(Run[Total, CounterTurn, CounterConfig, CounterInterventi
     """Counts."""
 
     kind = "counter"
-    config_type = CounterConfig
-    state_type = Total
-    turn_type = CounterTurn
-    intervention_type = CounterIntervention
     part_names = ("adders",)
 
     def __init__(
@@ -143,19 +151,6 @@ class CounterSimulation(Run[Total, CounterTurn, CounterConfig, CounterInterventi
             if not item.during:
                 state = Total(item.value, state.history)
         return state
-
-    @classmethod
-    def own_columns(cls, turn: CounterTurn) -> dict[str, Any]:
-        """Return the total and what was added."""
-        return {"total": turn.state.value, "added": sum((turn.added or {}).values())}
-
-    @classmethod
-    def series_of(cls, config: CounterConfig) -> Sequence[Series]:
-        """Return the columns of numbers."""
-        return (
-            Series(column="total", label="Total", unit="points", short="total"),
-            Series(column="added", label="Added", short="plus"),
-        )
 
 
 def answer(request: ChatRequest) -> Any:

@@ -63,7 +63,8 @@ async def test_a_decision_shows_the_call_behind_it_folded() -> None:
     decision = simulation.turns[-1].actions[0].policy_decision
     assert decision is not None
     html = decision._repr_html_()
-    assert "prompt tokens" in html
+    for name in ("prompt tokens", "reply tokens"):
+        assert f">{name}<" in html
     assert "<details><summary>prompt</summary><pre" in html
 
 

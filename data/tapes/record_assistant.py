@@ -29,8 +29,9 @@ MESSAGES = (
     "maybe",
     "yes",
     "Add a task: water the plants",
-    "no",
     "What is on my list?",
+    "Delete the task about bob",
+    "nein",
     "Delete task 3",
 )
 

@@ -5,26 +5,30 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, cast
+from contextlib import suppress
+from functools import partial
+from typing import Any, Literal, cast, get_args
 from weakref import WeakKeyDictionary
 
+from pydantic import BaseModel, ValidationError
+from pydantic_core import from_json
+
 from llmsim_lab.assistant.guard import as_llm_error
-from llmsim_lab.assistant.protocols import FunctionCall, LLMMessage, LLMResponse, ToolDeclaration
-from llmsim_lab.assistant.text_calls import (
-    calls_in_text,
-    cut_answer,
-    embedded_calls,
-    is_code,
-    read_choice,
-    was_shown,
-    without_calls,
+from llmsim_lab.assistant.protocols import (
+    FunctionCall,
+    LLMMessage,
+    LLMResponse,
+    Meaning,
+    ToolDeclaration,
 )
 from llmsim_lab.calls import CallSite, ChatReply, Message, Role, ToolCall
-from llmsim_lab.errors import LLMFailureException
+from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.llm.embedded.tools import describe_tools, tool_schema, tools_as_text
+from llmsim_lab.llm.embedded.tools import RESPOND, describe_tools, tool_schema, tools_as_text
 from llmsim_lab.llm.scope import Recorder, scope
 from llmsim_lab.logs import log_event
+from llmsim_lab.text import faults
+from llmsim_lab.values import Text
 
 __all__ = ["OllamaAdapter", "ToolCalling"]
 
@@ -36,12 +40,28 @@ ToolCalling = Literal["auto", "native", "schema"]
 _NO_TOOLS = "does not support tools"
 _SITE = CallSite(component="assistant")
 _Wire = tuple[Mapping[str, Any], ...]
-_STRANGERS = ("user", "tool")
-"""Whose words a model may read out without meaning them."""
+_NEITHER = "it is neither a tool with its arguments nor an answer with a text"
+_NOTHING = "nothing"
+_ANSWERING = "Answer the user in words, when no other tool is needed (any more)."
+_KIND = "question: you ask the user for something you need; refusal: you decline; else answer"
+_DONE = "the tool whose work the text reports, or nothing"
+_TEXT = "what the user reads, in the user's language"
+
+
+class _Said(BaseModel):
+    """What a model says with the tool ``respond``."""
+
+    text: Text
+    kind: Meaning | None = None
+    done: str = _NOTHING
 
 
 class OllamaAdapter:
     """Talks to any model an ``LLMClient`` reaches: by Ollama, embedded, or scripted.
+
+    Besides the tools the model is offered one named ``respond``, with which it answers in words and
+    says what they are: an answer, a question or a refusal, and which tools' work they report. What
+    a model says without it is plain text, of which nothing is known.
 
     Args:
         client: the model.
@@ -51,6 +71,9 @@ class OllamaAdapter:
             begins with the first and goes over to the second if the server says that the model
             cannot. The embedded backend does the second by itself.
         site: where the calls are noted on a tape.
+
+    Raises:
+        ConfigError: a tool is named ``respond``.
     """
 
     def __init__(
@@ -67,7 +90,8 @@ class OllamaAdapter:
         self._calling = tool_calling
         self._has_none = False
         self._has_none_in: WeakKeyDictionary[Recorder, set[str | None]] = WeakKeyDictionary()
-        self._wired: tuple[tuple[ToolDeclaration, ...], _Wire] = ((), ())
+        self._wired: tuple[tuple[tuple[ToolDeclaration, ...], bool], _Wire] = (((), False), ())
+        self._wire(self.tools, responds=True)
         self._schema: tuple[_Wire, Mapping[str, Any]] | None = None
 
     async def generate(
@@ -89,11 +113,13 @@ class OllamaAdapter:
             RateLimitError: the server has too many requests to answer.
             InvalidResponseError: the model answered twice with nothing usable.
             LLMError: no answer, for another reason; ``code`` says which.
+            ConfigError: a tool is named ``respond``.
             TapeMiss: a replay has no such call.
         """
         options = {"temperature": temperature, "num_predict": max_tokens}
         try:
-            return await self.ask(messages, tools, options=options)
+            wire = self._wire(tools, responds=True)
+            return await self._ask(messages, wire, options, self.site)
         except LLMFailureException as failure:
             raise as_llm_error(failure) from failure
 
@@ -105,7 +131,7 @@ class OllamaAdapter:
         options: Mapping[str, Any] | None = None,
         site: CallSite | None = None,
     ) -> LLMResponse:
-        """Do what ``generate`` does, with the client's own options and errors.
+        """Do what ``generate`` does without ``respond``, with the client's own options and errors.
 
         Args:
             messages: oldest first.
@@ -116,7 +142,15 @@ class OllamaAdapter:
         Raises:
             LLMFailureException: the call failed for good.
         """
-        wire, site = self._wire(tools), site or self.site
+        return await self._ask(messages, self._wire(tools), options, site or self.site)
+
+    async def _ask(
+        self,
+        messages: Sequence[LLMMessage],
+        wire: _Wire,
+        options: Mapping[str, Any] | None,
+        site: CallSite,
+    ) -> LLMResponse:
         if not wire or self._calling == "native":
             return await self._native(messages, wire, options, site)
         if self._calling == "auto" and not self._knows_none(site):
@@ -165,24 +199,14 @@ class OllamaAdapter:
         options: Mapping[str, Any] | None,
         site: CallSite,
     ) -> LLMResponse:
-        texts = _Texts(messages, wire)
-
-        def complaint(reply: ChatReply) -> str | None:
-            if reply.tool_calls:
-                return None
-            return texts.complaint(reply.text) if reply.text.strip() else "the reply is empty"
-
         reply, _ = await self.client.converse(
             [_message(message) for message in messages],
             tools=wire,
             options=options,
-            check=complaint,
+            check=_complaint,
             site=site,
         )
-        if reply.tool_calls:
-            calls = [FunctionCall(call.name, call.arguments) for call in reply.tool_calls]
-            return _response(reply, reply.text, calls)
-        return texts.response(reply, _answer_in(reply))
+        return _read(reply)
 
     async def _by_schema(
         self,
@@ -194,68 +218,53 @@ class OllamaAdapter:
         told = describe_tools([_message(message) for message in messages], wire)
         if self._schema is None or self._schema[0] is not wire:
             self._schema = wire, tool_schema(wire)
-        texts = _Texts(messages, wire)
-
-        def complaint(reply: ChatReply) -> str | None:
-            choice = read_choice(reply.text)
-            return texts.complaint(choice) if isinstance(choice, str) else _if_no_choice(reply)
-
         reply, _ = await self.client.converse(
             [Message("user" if role == "tool" else role, text) for role, text in map(_words, told)],
             schema=self._schema[1],
             options=options,
-            check=complaint,
+            check=partial(_complaint, as_json=True),
             site=site,
         )
-        choice = read_choice(reply.text)
-        if isinstance(choice, FunctionCall):
-            return _response(reply, "", [choice])
-        return texts.response(reply, choice or _answer_in(reply))
+        return _read(reply, as_json=True)
 
-    def _wire(self, tools: Sequence[ToolDeclaration]) -> _Wire:
+    def _wire(self, tools: Sequence[ToolDeclaration], *, responds: bool = False) -> _Wire:
         """Return declarations as requests have them; the same objects for the same tools.
 
         A tape knows by these objects that requests share them.
         """
-        wanted = tuple(tools or ())
+        wanted = tuple(tools or ()), responds
         if self._wired[0] != wanted:
-            self._wired = wanted, tuple(map(_declaration, wanted))
+            names = [tool.name for tool in wanted[0]]
+            if RESPOND in names:
+                raise ConfigError(
+                    f"a tool is named {RESPOND!r}, which is how the model answers; rename the tool"
+                )
+            wire = tuple(map(_declaration, wanted[0]))
+            if wire and responds:
+                wire = *wire, _declaration(_respond(names))
+            self._wired = wanted, wire
         return self._wired[1]
 
     def __repr__(self) -> str:
         return f"OllamaAdapter({self.client!r})"
 
 
-class _Texts:
-    """What answers in words stand for, given what the model was shown."""
+def _respond(names: Sequence[str]) -> ToolDeclaration:
+    """Return the tool by which a model answers in words, beside tools of these names.
 
-    def __init__(self, messages: Sequence[LLMMessage], wire: _Wire) -> None:
-        self._names = [tool["function"]["name"] for tool in wire]
-        self._shown = [message.content for message in messages if message.role in _STRANGERS]
-
-    def _calls(self, text: str) -> list[FunctionCall]:
-        if not self._names:
-            return []
-        if calls := calls_in_text(text):
-            return [] if was_shown(text, self._shown) else calls
-        return embedded_calls(text, self._names, self._shown)
-
-    def complaint(self, text: str) -> str | None:
-        """Return what is wrong with a text that is a call and yet none, or None."""
-        if not self._names or self._calls(text):
-            return None
-        if calls_in_text(text):
-            return "it repeats a tool call that it was shown; call the tool, or answer in words"
-        if is_code(text, self._names):
-            return "it only names a tool; call the tool, or answer in words"
-        if not without_calls(text, self._names):
-            return "it holds a tool call that cannot be read; call the tool, or answer in words"
-        return None
-
-    def response(self, reply: ChatReply, text: str) -> LLMResponse:
-        if calls := self._calls(text):
-            return _response(reply, "", calls)
-        return _response(reply, without_calls(text, self._names) if self._names else text, [])
+    The text stands first and the claim is one name, since small models write worse texts after
+    filling in a form, and fill a list of names with all there are.
+    """
+    parameters = {
+        "type": "object",
+        "properties": {
+            "text": {"type": "string", "description": _TEXT},
+            "kind": {"enum": list(get_args(Meaning)), "description": _KIND},
+            "done": {"enum": [_NOTHING, *names], "description": _DONE},
+        },
+        "required": ["text", "kind", "done"],
+    }
+    return ToolDeclaration(RESPOND, _ANSWERING, parameters)
 
 
 def _declaration(tool: ToolDeclaration) -> Mapping[str, Any]:
@@ -280,7 +289,7 @@ def _object(call: FunctionCall) -> Mapping[str, Any]:
         return call.arguments
     try:
         value = json.loads(call.arguments)
-    except ValueError:
+    except (ValueError, RecursionError):
         value = None
     return value if isinstance(value, dict) else {"arguments": call.arguments}
 
@@ -290,24 +299,71 @@ def _words(message: Message) -> tuple[Role, str]:
     return cast("Role", role), text
 
 
-def _answer_in(reply: ChatReply) -> str:
-    """Return a reply's text, out of the JSON that the token limit may have cut it in."""
-    cut = cut_answer(reply.text) if reply.done_reason == "length" else None
-    return cut or reply.text
-
-
-def _if_no_choice(reply: ChatReply) -> str | None:
-    cut = reply.done_reason == "length" and cut_answer(reply.text) is not None
-    if read_choice(reply.text) is None and not cut:
-        return "it is neither a tool with its arguments nor an answer with a text"
+def _complaint(reply: ChatReply, *, as_json: bool = False) -> str | None:
+    try:
+        _read(reply, as_json=as_json)
+    except ValidationError as error:
+        return f"{RESPOND}: {faults(error)}"
+    except ValueError as error:
+        return str(error)
     return None
 
 
-def _response(reply: ChatReply, text: str, calls: Sequence[FunctionCall]) -> LLMResponse:
+def _read(reply: ChatReply, *, as_json: bool = False) -> LLMResponse:
+    """Return what a reply says.
+
+    Args:
+        reply: the model's.
+        as_json: whether its text was held to a schema.
+
+    Raises:
+        ValueError: what is wrong with it, for the model to read.
+    """
+    is_cut = reply.done_reason == "length"
+    text, calls = reply.text, [FunctionCall(call.name, call.arguments) for call in reply.tool_calls]
+    if not calls and (as_json or is_cut) and (said := _in_json(text, as_json, is_cut)):
+        text, calls = ("", [said]) if isinstance(said, FunctionCall) else (said, [])
+    wanted = tuple(call for call in calls if call.name != RESPOND)
+    kind: Meaning | None = None
+    claims: tuple[str, ...] = ()
+    if calls and not wanted:
+        answer = _Said.model_validate(calls[-1].arguments)
+        kind, claims = answer.kind, () if answer.done == _NOTHING else (answer.done,)
+        text = f"{answer.text} …" if is_cut else answer.text
+    if not wanted and not text.strip():
+        raise ValueError("the reply is empty")
     counts = {"prompt_tokens": reply.prompt_tokens, "reply_tokens": reply.reply_tokens}
     return LLMResponse(
         content=text or None,
-        function_calls=tuple(calls),
+        function_calls=wanted,
         finish_reason=reply.done_reason,
         usage={name: count for name, count in counts.items() if count is not None},
+        kind=kind,
+        claims=claims,
     )
+
+
+def _in_json(text: str, as_json: bool, is_cut: bool) -> FunctionCall | str | None:
+    """Return the call or the answer that a JSON text is; None for a text that need not be JSON.
+
+    Of what the token limit cut off, an answer is still one, and a call of another tool is not.
+    """
+    whole, value = True, None
+    try:
+        value = from_json(text)
+    except ValueError:
+        if is_cut:
+            whole = False
+            with suppress(ValueError):
+                value = from_json(text, allow_partial="trailing-strings")
+    if isinstance(value, dict) and (as_json or {"name", "answer"} & value.keys()):
+        name, arguments, answer = map(value.get, ("name", "arguments", "answer"))
+        if isinstance(answer, str) and answer.strip():
+            return answer if whole else f"{answer} …"
+        if not whole and name == RESPOND and isinstance(arguments, dict):
+            return FunctionCall(name, {"text": arguments.get("text")})
+        if whole and isinstance(name, str) and isinstance(arguments, dict | str):
+            return FunctionCall(name, arguments)
+    elif not as_json:
+        return None
+    raise ValueError(_NEITHER)

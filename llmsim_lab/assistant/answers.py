@@ -1,9 +1,9 @@
 """What the engine says and how it counts: from a text, a tool's result or a failure to a decision.
 
 Outcome categories, each with its kind: ``SUCCESS`` (``RESPONDED``, ``TOOL_DONE``,
-``CONFIRMATION_ASKED``, ``CANCELLED``), ``ERROR`` (``TOOL_FAILED``, ``TOO_MANY_STEPS``,
-``TOOL_NOT_FOUND``, ``INVALID_PARAMETERS`` and the codes of ``LLMError``), ``REFUSAL``
-(``DECLINED``), ``AMBIGUITY`` (``CLARIFICATION``, ``CONFIRMATION_UNCLEAR``,
+``CONFIRMATION_ASKED``, ``CANCELLED``, ``ANSWERED_BEFORE``), ``ERROR`` (``TOOL_FAILED``,
+``TOO_MANY_STEPS``, ``TOOL_NOT_FOUND``, ``INVALID_PARAMETERS`` and the codes of ``LLMError``),
+``REFUSAL`` (``DECLINED``), ``AMBIGUITY`` (``CLARIFICATION``, ``CONFIRMATION_UNCLEAR``,
 ``UNFOUNDED_CLAIM``). Where there is no decision: ``ERROR`` with ``STOPPED`` or
 the exception's name.
 """
@@ -11,15 +11,13 @@ the exception's name.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from llmsim_lab.assistant.book import Outcome
-from llmsim_lab.assistant.call_words import described, words_of
 from llmsim_lab.assistant.errors import LLMError, RateLimitError
-from llmsim_lab.assistant.questions import asks_user, declines
-from llmsim_lab.assistant.shown import for_user
+from llmsim_lab.assistant.protocols import Meaning
+from llmsim_lab.assistant.shown import for_user, in_words
 from llmsim_lab.assistant.toolbox import BadCall, GoodCall
 from llmsim_lab.assistant.types import (
     AgentDecision,
@@ -28,22 +26,23 @@ from llmsim_lab.assistant.types import (
     ToolCall,
     ToolErrorCode,
 )
-from llmsim_lab.text import clip
+from llmsim_lab.text import clip, printable
 
 __all__ = [
-    "NOTHING_DONE",
     "RATE_LIMITED",
     "TOO_COMPLEX",
     "TROUBLE",
+    "answered_before",
     "asked_again",
     "confirmed",
+    "described",
     "dropped",
     "failed",
     "gone",
     "said",
     "too_complex",
-    "unfounded",
     "wants_yes",
+    "words_of",
 ]
 
 TROUBLE = "I'm having trouble processing your request. Please try again."
@@ -53,54 +52,56 @@ RATE_LIMITED = "I'm receiving too many requests. Please wait a moment."
 TOO_COMPLEX = "That request is too complex. Could you break it into smaller steps?"
 """The answer where the model wanted tools again and again."""
 
-NOTHING_DONE = "(Nothing has been changed by this message.)"
-"""The remark below a text that claims otherwise."""
-
 _TELLING: tuple[ToolErrorCode, ...] = ("NOT_FOUND", "TIMEOUT", "SERVER_DIED", "INVALID_PARAMETERS")
 """Failures whose reason is fit for the user; of others it may be an internal."""
 _MAX_REASON_CHARS = 300
+_QUESTION_MARKS = tuple("?;\uff1f\u061f\u037e")  # wide, Arabic; Greek looks like a semicolon
+_CLOSING = " \t\r\n\"'*)]\u00bb\u2019\u201c\u201d\u300d\uff09"
 _LIMITED = re.compile(r"rate.?limit|too.?many.?requests|resource.?exhausted|\b429\b", re.IGNORECASE)
 """How adapters of other makers call a rate limit in an error's code."""
+_MAX_CHARS = 200
+_MAX_ITEMS = 10
+_TITLES = ("title", "description", "name", "text")
+_NUMBER = re.compile(r"(?:(?P<noun>.+)_)?(?:id|number)")
+"""Arguments that say which thing is meant and nothing else, so that the thing alone is named."""
+_PLAIN = (*_TITLES, "key", "url", "path", "query")
+_QUOTES = str.maketrans("“”", "''")
 
 
-def said(text: str, executed: Sequence[ToolCall]) -> Outcome:
+def said(
+    text: str,
+    executed: Sequence[ToolCall],
+    *,
+    kind: Meaning | None = None,
+    unfounded: Sequence[str] = (),
+) -> Outcome:
     """Return the decision that a model's final text stands for.
-
-    A question is a question also where tools ran before; but after a tool that worked, an offer
-    to do more is none.
 
     Args:
         text: not empty, fit for the user.
         executed: the tools that ran before.
+        kind: what the model says that it is. Where it does not, a text that ends in a question
+            mark is a question, and any other an answer.
+        unfounded: tools whose work the text reports although they did none.
     """
-    if executed and asks_user(text, after_work=executed[-1].worked):
-        kind = DecisionType.ASK_CLARIFICATION
-        decision = _decision(kind, executed, clarification_question=text)
-        return Outcome(decision, "AMBIGUITY:CLARIFICATION", _of(executed))
-    if executed:
+    if kind is None:
+        kind = "question" if text.rstrip(_CLOSING).endswith(_QUESTION_MARKS) else "answer"
+    if unfounded:
+        text += f"\n\n(Not done in this message: {', '.join(map(in_words, unfounded))}.)"
+    if kind == "question":
+        category = "AMBIGUITY:CLARIFICATION"
+        asking = DecisionType.ASK_CLARIFICATION
+        decision = _decision(asking, executed, clarification_question=text)
+    elif executed:
         works = any(call.worked for call in executed)
+        category = "SUCCESS:TOOL_DONE" if works else "ERROR:TOOL_FAILED"
         decision = _decision(DecisionType.INVOKE_TOOL, executed, response_text=text)
-        return Outcome(
-            decision, "SUCCESS:TOOL_DONE" if works else "ERROR:TOOL_FAILED", _of(executed)
-        )
-    if declines(text):
+    else:
+        category = "REFUSAL:DECLINED" if kind == "refusal" else "SUCCESS:RESPONDED"
         decision = _decision(DecisionType.RESPOND_ONLY, response_text=text)
-        return Outcome(decision, "REFUSAL:DECLINED")
-    if asks_user(text):
-        decision = _decision(DecisionType.ASK_CLARIFICATION, clarification_question=text)
-        return Outcome(decision, "AMBIGUITY:CLARIFICATION")
-    return Outcome(_decision(DecisionType.RESPOND_ONLY, response_text=text), "SUCCESS:RESPONDED")
-
-
-def unfounded(text: str, executed: Sequence[ToolCall] = ()) -> Outcome:
-    """Return the decision for a text that claims a change although no tool has made one.
-
-    Args:
-        text: what the model insists on.
-        executed: the tools that ran before, to look things up or in vain.
-    """
-    marked = said(f"{text}\n\n{NOTHING_DONE}", executed)
-    return replace(marked, category="AMBIGUITY:UNFOUNDED_CLAIM")
+    if unfounded:
+        category = "AMBIGUITY:UNFOUNDED_CLAIM"
+    return Outcome(decision, category, _of(executed))
 
 
 def failed(
@@ -157,6 +158,13 @@ def asked_again(pending: PendingAction) -> Outcome:
     return Outcome(_asking(pending, text), "AMBIGUITY:CONFIRMATION_UNCLEAR", pending.tool_name)
 
 
+def answered_before(pending: PendingAction) -> Outcome:
+    """Return the answer to a yes or no to what has had one already."""
+    text = f"You have answered that before ({words_of(pending)}); nothing more is done."
+    decision = _decision(DecisionType.RESPOND_ONLY, response_text=text)
+    return Outcome(decision, "SUCCESS:ANSWERED_BEFORE", pending.tool_name)
+
+
 def dropped(pending: PendingAction) -> Outcome:
     """Return the answer to a no."""
     text = f"All right, I will not {words_of(pending)}."
@@ -209,3 +217,70 @@ def _decision(
 def _of(executed: Sequence[ToolCall]) -> str:
     names = ", ".join(dict.fromkeys(call.tool_name for call in executed))
     return names or "CONVERSATION"
+
+
+def described(tool_name: str, parameters: Mapping[str, Any], seen: Sequence[ToolCall] = ()) -> str:
+    """Return what a call will do.
+
+    A thing named by its number is also given by its title, where a tool for such things has shown
+    it: ``delete task 3 (“Buy milk”)``. What is too long is cut, and it is said how much.
+
+    Args:
+        tool_name: the tool.
+        parameters: its arguments, checked.
+        seen: calls whose results the title may come from.
+    """
+    words = in_words(tool_name)
+    if not parameters:
+        return words
+    shown = {key: _shown(value) for key, value in parameters.items()}
+    if len(shown) == 1:
+        [(key, value)] = parameters.items()
+        if (is_number := _NUMBER.fullmatch(key)) or (key in _PLAIN and isinstance(value, str)):
+            noun = (is_number and is_number["noun"]) or words.rpartition(" ")[2].removesuffix("s")
+            title = _title_of(value, noun, seen) if is_number else ""
+            return f"{words} {shown[key]}" + (f" ({title})" if title else "")
+    listed = ", ".join(f"{in_words(key)}: {value}" for key, value in shown.items())
+    return f"{words} ({listed})"
+
+
+def words_of(pending: PendingAction) -> str:
+    """Return what a pending action will do.
+
+    Its own description counts only as far as it adds a title to what the call itself says: a
+    context may have been anywhere since.
+    """
+    own = described(pending.tool_name, pending.parameters)
+    return pending.description if pending.description.startswith(f"{own} (") else own
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        items = ", ".join(map(_shown, value[:_MAX_ITEMS]))
+        left = len(value) - _MAX_ITEMS
+        return f"[{items}, and {left:,} more]" if left > 0 else f"[{items}]"
+    text = printable(str(value))
+    short = clip(text, _MAX_CHARS)
+    cut = f" ({len(text):,} characters)" if len(text) > _MAX_CHARS else ""
+    return f"“{short.translate(_QUOTES)}”{cut}" if isinstance(value, str) else f"{short}{cut}"
+
+
+def _title_of(value: Any, noun: str, seen: Sequence[ToolCall]) -> str:
+    for call in reversed(seen):
+        if noun not in in_words(call.tool_name) or call.result is None:
+            continue
+        for thing in _objects(call.result.data):
+            same = value in (thing.get("id"), thing.get("number"), thing.get(f"{noun}_id"))
+            if same and not isinstance(value, bool):
+                titles = [thing[name] for name in _TITLES if isinstance(thing.get(name), str)]
+                return _shown(titles[0]) if titles else ""
+    return ""
+
+
+def _objects(data: Any) -> Iterator[Mapping[str, Any]]:
+    if isinstance(data, Mapping):
+        yield data
+        data = list(data.values())
+    if isinstance(data, list):
+        for item in data:
+            yield from _objects(item)

@@ -28,7 +28,6 @@ __all__ = ["TapedChat", "record_chat", "replay_chat"]
 KIND = "assistant_chat"
 """What the manifest of a conversation calls itself."""
 
-_TOOL_S = 25.0
 _TOOL_SHARE = 0.8
 """A tool is given up before the engine does so, since the tape would lack its result then."""
 
@@ -158,7 +157,7 @@ async def record_chat(
     run = tape.add_run(manifest, name=conversation_id, first=start)
     engine = LLMAgentEngine(
         OllamaAdapter(client),
-        RecordedTools(tools, timeout_s=min(_TOOL_S, _TOOL_SHARE * config.timeout_seconds)),
+        RecordedTools(tools, timeout_s=_TOOL_SHARE * config.timeout_seconds),
         constitution,
         config=config,
     )

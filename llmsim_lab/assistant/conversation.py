@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Sequence
 
 from llmsim_lab.assistant import answers
 from llmsim_lab.assistant.book import Book, Outcome
-from llmsim_lab.assistant.call_words import words_of
-from llmsim_lab.assistant.claims import claims_change
 from llmsim_lab.assistant.errors import InvalidResponseError, LLMError
 from llmsim_lab.assistant.guard import (
     as_llm_error,
     not_by_itself,
     result_text,
     run_tool,
+    settle,
     told_of_too_many,
+    yes_or_no,
 )
 from llmsim_lab.assistant.protocols import (
     FunctionCall,
@@ -25,8 +26,7 @@ from llmsim_lab.assistant.protocols import (
     LLMResponse,
     ToolExecutor,
 )
-from llmsim_lab.assistant.questions import asks_to_confirm
-from llmsim_lab.assistant.shown import for_user, in_words
+from llmsim_lab.assistant.shown import for_user
 from llmsim_lab.assistant.toolbox import BadCall, GoodCall, Toolbox
 from llmsim_lab.assistant.types import (
     AgentEngineConfig,
@@ -36,7 +36,6 @@ from llmsim_lab.assistant.types import (
     ToolErrorCode,
     ToolResult,
 )
-from llmsim_lab.assistant.yes_no import yes_or_no
 from llmsim_lab.llm.scope import scope, time_limit
 from llmsim_lab.logs import log_event
 
@@ -49,22 +48,20 @@ _GRACE_S, _GRACE_ON_TAPE_S = 0.25, 5.0
 still on a tape, since what is given up from outside leaves nothing there."""
 _BEFORE_ANYTHING: tuple[ToolErrorCode, ...] = ("INVALID_PARAMETERS", "NOT_FOUND", "TOOL_NOT_FOUND")
 """How tools fail that have not begun to do anything."""
-_NOTHING_RAN = (
-    "No tool has changed anything, so nothing has been done. If something is to be done, call the "
-    "tool for it now; else answer again without saying that it was."
-)
-_ASKED_ITSELF = (
-    "Do not ask the user to confirm: to {}, call the tool for it now, and the user will be asked "
-    "before anything is done."
+_NOT_DONE = (
+    "You report the work of {}, but no call of it has worked for this message, so nothing of it is "
+    "done. If it is to be done, call the tool now; else answer again without reporting it."
 )
 
 
 def answered(pending: PendingAction, message: str) -> Outcome | None:
     """Return the outcome of a reply that runs nothing, a no or neither; None for a yes."""
-    answer = yes_or_no(message, about=words_of(pending))
+    answer = yes_or_no(message)
+    if answer is None:
+        return answers.asked_again(pending)
     if answer == "yes":
         return None
-    return answers.dropped(pending) if answer == "no" else answers.asked_again(pending)
+    return answers.dropped(pending) if settle(pending) else answers.answered_before(pending)
 
 
 class Conversation:
@@ -125,11 +122,13 @@ class Conversation:
                 return spare
             is_last = iteration == self._config.max_iterations
             if not calls:
-                objection = self._objection(text)
-                final = self._final(text, objection)
-                if objection is None or is_last or objected:
+                kind = getattr(response, "kind", None)  # adapters of other makes may not have it
+                unfounded = self._unfounded(getattr(response, "claims", ()))
+                final = answers.said(text, self._executed, kind=kind, unfounded=unfounded)
+                if not unfounded or is_last or objected:
                     return final
                 objected, spare = True, final
+                objection = _NOT_DONE.format(", ".join(unfounded))
                 messages += LLMMessage("assistant", text), LLMMessage("user", objection)
                 continue
             spare = None
@@ -148,6 +147,8 @@ class Conversation:
         checked = self._toolbox.check(FunctionCall(pending.tool_name, pending.parameters))
         if isinstance(checked, BadCall):
             return answers.gone(pending, checked)
+        if not settle(pending):
+            return answers.answered_before(pending)
         return answers.confirmed(pending, await self._run(checked))
 
     def _opening(self) -> list[LLMMessage]:
@@ -227,31 +228,20 @@ class Conversation:
         await self._book.ran(done)
         return done
 
-    def _objection(self, text: str) -> str | None:
-        """Return what speaks against a text as an answer, to be told to the model, or None."""
-        if not self._config.check_claims or any(map(self._may_have_changed, self._executed)):
-            return None
-        confirmed = [in_words(name) for name in self._toolbox.confirmed]
-        if confirmed and asks_to_confirm(text, [words.split()[0] for words in confirmed]):
-            return _ASKED_ITSELF.format(" or ".join(confirmed))
-        if claims_change(text, looked=any(call.worked for call in self._executed)):
-            return _NOTHING_RAN
-        return None
-
-    def _final(self, text: str, objection: str | None) -> Outcome:
-        """Return the decision that a text is if the model is asked no more."""
-        if objection == _NOTHING_RAN:
-            return answers.unfounded(text, self._executed)
-        return answers.said(text, self._executed)
-
-    def _may_have_changed(self, call: ToolCall) -> bool:
-        """Say whether a tool has changed something as far as one can tell, also where it failed."""
-        if self._toolbox.only_looks(call.tool_name) or call.result is None:
-            return False
-        return call.result.success or call.result.error_code not in _BEFORE_ANYTHING
+    def _unfounded(self, claims: Sequence[str] | None) -> list[str]:
+        """Return the tools among those that a text reports of which no call can have worked."""
+        if not self._config.check_claims:
+            return []
+        done = {call.tool_name for call in self._executed if _may_have_worked(call)}
+        return [name for name in dict.fromkeys(claims or ()) if name not in done]
 
     def _shown(self, content: str | None) -> str:
         text = for_user(content or "", self._toolbox.names)
         if not text:
             raise InvalidResponseError("the model answered with nothing")
         return text
+
+
+def _may_have_worked(call: ToolCall) -> bool:
+    result = call.result
+    return result is not None and (result.success or result.error_code not in _BEFORE_ANYTHING)

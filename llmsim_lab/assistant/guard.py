@@ -1,4 +1,4 @@
-"""Failures of models and tools as values: what a decision is made of must not raise."""
+"""What keeps decisions safe: failures as values, and a yes that is one and counts once."""
 
 from __future__ import annotations
 
@@ -6,22 +6,63 @@ import asyncio
 import inspect
 import json
 import logging
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 from llmsim_lab.assistant.errors import InvalidResponseError, LLMError, RateLimitError
 from llmsim_lab.assistant.protocols import ToolExecutor
-from llmsim_lab.assistant.types import ToolResult
+from llmsim_lab.assistant.types import PendingAction, ToolResult
 from llmsim_lab.errors import ConfigError, LLMFailureException, TapeError
 from llmsim_lab.logs import log_event
 
-__all__ = ["as_llm_error", "not_by_itself", "result_text", "run_tool", "told_of_too_many"]
+__all__ = [
+    "as_llm_error",
+    "not_by_itself",
+    "result_text",
+    "run_tool",
+    "settle",
+    "told_of_too_many",
+    "yes_or_no",
+]
 
 logger = logging.getLogger(__name__)
 
 _FULL_QUEUE = "maximum pending requests"
 """How an Ollama server says, with status 503, that its queue is full."""
+
+_WORDS: dict[str, Literal["yes", "no"]] = {
+    **dict.fromkeys(("yes", "ok", "okay", "confirm"), "yes"),
+    **dict.fromkeys(("no", "cancel", "stop"), "no"),
+    **dict.fromkeys(("ja", "bestätigen", "oui", "confirmer"), "yes"),
+    **dict.fromkeys(("nein", "abbrechen", "non", "annuler"), "no"),
+    **dict.fromkeys(("是", "是的", "好", "好的", "确认"), "yes"),
+    **dict.fromkeys(("不", "不是", "不要", "否", "取消"), "no"),
+}
+_AROUND = " \t\r\n.,!'\"*\u3002\uff01\uff0c\u2018\u2019\u201c\u201d\u201e\u00ab\u00bb"
+_settled: set[str] = set()
+_settling = threading.Lock()
+
+
+def yes_or_no(message: str) -> Literal["yes", "no"] | None:
+    """Return the answer to "Shall I …?" that a message is, or None if it is neither.
+
+    An answer is one of a few words in English, German, French or Chinese and nothing else, but for
+    letters' case and the marks around it. A question mark makes it none.
+    """
+    return _WORDS.get(message.strip(_AROUND).casefold())
+
+
+def settle(pending: PendingAction) -> bool:
+    """Return True the first time that a pending action is answered in this process, on any thread.
+
+    Whoever answers it, and however often: only the first answer counts.
+    """
+    with _settling:
+        is_first = pending.call_id not in _settled
+        _settled.add(pending.call_id)
+    return is_first
 
 
 def as_llm_error(error: Exception) -> LLMError:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 from weakref import WeakKeyDictionary
 
@@ -13,7 +15,7 @@ from llmsim_lab.assistant.toolbox import BadCall, KnownTools, Toolbox
 from llmsim_lab.calls import CallSite
 from llmsim_lab.checks import whole_number
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.prompts import Prompt, RenderedPrompt
+from llmsim_lab.prompts import Prompt, RenderedPrompt, Span
 from llmsim_lab.text import clip
 
 __all__ = ["ToolLookup"]
@@ -30,8 +32,10 @@ class ToolLookup:
 
     Looking up is a conversation of its own, at most so many calls of the model. The decision is
     then made as without tools, with the findings at the end of the prompt. Every tool's result is
-    on the run's tape, and a replay runs none. Tools that need somebody's yes are refused. Calls and
-    tokens of looking up stand on the tape; a run's frame counts those of the decisions.
+    on the run's tape, and a replay runs none. Tools that need somebody's yes are refused; those
+    of an MCP server that does not say what its tools do are among them, unless ``confirm`` says
+    otherwise. Calls and tokens of looking up stand on the tape; a run's frame counts those of the
+    decisions.
 
     Agents of any simulation take one: ``LLMCrisisAgent(..., lookup=ToolLookup(tools))``,
     ``Reasoner(..., lookup=ToolLookup(tools))``; of the economic one there is
@@ -41,17 +45,25 @@ class ToolLookup:
         tools: runs the tools; they act for the agent that asks.
         max_lookups: most model calls for looking up, before each decision.
         max_calls: most tool calls of one answer that are made; the model is told of the rest.
+        confirm: by tool, whether a call needs somebody's yes, as in ``AgentEngineConfig``.
 
     Raises:
         ConfigError: ``max_lookups`` or ``max_calls`` is below 1.
     """
 
-    def __init__(self, tools: ToolExecutor, *, max_lookups: int = 2, max_calls: int = 10) -> None:
+    def __init__(
+        self,
+        tools: ToolExecutor,
+        *,
+        max_lookups: int = 2,
+        max_calls: int = 10,
+        confirm: Mapping[str, bool] | None = None,
+    ) -> None:
         whole_number("max_lookups", max_lookups, least=1)
         self.max_calls = whole_number("max_calls", max_calls, least=1)
         self.tools = tools if isinstance(tools, RecordedTools) else RecordedTools(tools)
         self.max_lookups = max_lookups
-        self._known = KnownTools()
+        self._known = KnownTools(confirm)
         self._adapters: WeakKeyDictionary[LLMClient, OllamaAdapter] = WeakKeyDictionary()
 
     async def look_up(self, prompt: str, client: LLMClient, site: CallSite) -> str:
@@ -145,13 +157,18 @@ def _with_findings(prompt: str, findings: list[str]) -> str:
     """Return the prompt with what was found at its end; as it is if nothing was."""
     if not findings:
         return prompt
-    told = f"{_FINDINGS}\n" + "\n".join(findings)
+    found = "\n".join(findings)
+    told = f"{_FINDINGS}\n{found}"
     if not isinstance(prompt, RenderedPrompt):
         return f"{prompt}\n\n{told}"
+    user, known = f"{prompt.user}\n\n{told}", prompt.provenance
+    own = Span("findings", "user", len(user) - len(found), len(user), "the tools' answers")
+    spans = (*known.spans, own)
     return RenderedPrompt(
         system=prompt.system,
-        user=f"{prompt.user}\n\n{told}",
+        user=user,
         template=_extended(prompt.template),
+        provenance=replace(known, spans=spans) if known.how == "rendered" else known,
     )
 
 

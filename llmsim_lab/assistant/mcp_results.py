@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, NoReturn, get_args
 
-from mcp_types import CallToolResult, TextContent, Tool
+from mcp_types import CallToolResult, TextContent, Tool, ToolAnnotations
 from pydantic_core import to_json
 
 from llmsim_lab.assistant.identity import IDENTITY
@@ -22,17 +22,15 @@ _MAX_ERROR = 1_000
 
 def declaration_of(tool: Tool) -> ToolDeclaration:
     """Return a tool as the model is told of it."""
-    hints = tool.annotations
-    destructive = None if hints is None else hints.destructive_hint
-    read_only = None if hints is None else hints.read_only_hint
-    if read_only and destructive is None:
-        destructive = False
+    hints = tool.annotations or ToolAnnotations()
+    destructive = hints.destructive_hint
+    if destructive is None:  # MCP's defaults: a tool does not only read, and may destroy
+        destructive = not hints.read_only_hint
     return ToolDeclaration(
         name=tool.name,
         description=tool.description or tool.title or "",
         parameters=_slim(tool.input_schema),
         destructive=destructive,
-        read_only=read_only,
     )
 
 
@@ -119,7 +117,7 @@ def _from_content(reply: CallToolResult) -> Any:
     if len(parts) == 1 and isinstance(parts[0], str):
         try:
             return json.loads(parts[0], parse_constant=_no_json)
-        except ValueError:
+        except (ValueError, RecursionError):
             return parts[0]
     return "\n".join(parts) if all(isinstance(part, str) for part in parts) else list(parts)
 

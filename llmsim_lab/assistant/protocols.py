@@ -5,12 +5,15 @@ Each is a Protocol: an object with these methods will do, whatever its class.
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from llmsim_lab.assistant.errors import LLMError
 from llmsim_lab.assistant.types import ToolResult
+from llmsim_lab.errors import ConfigError
 
 __all__ = [
     "DecisionLogger",
@@ -19,10 +22,23 @@ __all__ = [
     "LLMAdapter",
     "LLMMessage",
     "LLMResponse",
+    "Meaning",
     "StartsFirst",
     "ToolDeclaration",
     "ToolExecutor",
 ]
+
+
+Meaning = Literal["answer", "question", "refusal"]
+"""What a model's text is to the user."""
+
+
+_NAME = re.compile(r"[A-Za-z0-9_./-]{1,128}")
+"""What MCP says names should be, and the slash, which it once had too.
+
+Letters that look alike, or that nobody sees, would let one tool pass for another.
+"""
+_ODD = re.compile(r"[^A-Za-z0-9_./-]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +81,8 @@ class LLMResponse:
         finish_reason: ``stop``, or ``length`` where the token limit cut the answer.
         usage: tokens: ``prompt_tokens`` and ``reply_tokens``, where known.
         error: why there is no answer, for adapters that return errors instead of raising them.
+        kind: what the model says that its text is; None where it does not say, as for plain text.
+        claims: the tools whose work the model says that its text reports.
     """
 
     content: str | None = None
@@ -72,6 +90,8 @@ class LLMResponse:
     finish_reason: str | None = "stop"
     usage: Mapping[str, int] | None = None
     error: LLMError | str | None = None
+    kind: Meaning | None = None
+    claims: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +103,9 @@ class ToolDeclaration:
         description: what it does and when to use it.
         parameters: JSON schema of its arguments; the user's identity is no argument.
         destructive: whether a call needs the user's yes; None leaves it to the name.
-        read_only: whether a call only looks things up; None leaves it to the name.
+
+    Raises:
+        ConfigError: the name has other characters than MCP allows, or more than 128.
     """
 
     name: str
@@ -92,7 +114,17 @@ class ToolDeclaration:
         default_factory=lambda: {"type": "object", "properties": {}}
     )
     destructive: bool | None = None
-    read_only: bool | None = None
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            odd = ", ".join(
+                f"U+{ord(sign):04X} {unicodedata.name(sign, 'without a name')}"
+                for sign in dict.fromkeys(_ODD.findall(self.name))
+            )
+            raise ConfigError(
+                f"the tool {self.name!a} cannot be used: a name has 1 to 128 letters of "
+                f"A-Z and a-z, digits, _, -, . and /" + (f", and not {odd}" if odd else "")
+            )
 
 
 @runtime_checkable

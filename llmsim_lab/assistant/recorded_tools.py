@@ -80,7 +80,7 @@ class RecordedTools:
 
     def get_tool_declarations(self, names: Sequence[str]) -> list[ToolDeclaration]:
         """Return the declarations of these tools, as far as the executor knows them."""
-        declared = [ToolDeclaration(*fields) for fields in self._listing()["declared"]]
+        declared = [ToolDeclaration(*fields[:4]) for fields in self._listing()["declared"]]
         return [tool for tool in declared if tool.name in names]
 
     async def execute(self, tool_name: str, parameters: dict[str, Any], user_id: str) -> ToolResult:
@@ -124,9 +124,7 @@ class RecordedTools:
         known: list[ToolDeclaration] = []
         if isinstance(self.executor, DeclaresTools):
             known = self.executor.get_tool_declarations(names)
-        declared = [
-            [t.name, t.description, dict(t.parameters), t.destructive, t.read_only] for t in known
-        ]
+        declared = [[t.name, t.description, dict(t.parameters), t.destructive] for t in known]
         return {"names": names, "declared": declared}
 
     def __repr__(self) -> str:
@@ -181,7 +179,7 @@ def _reply_of(attempt: Attempt) -> dict[str, Any]:
         value = json.loads(attempt.reply.text if attempt.reply else "")
         if not isinstance(value, dict):
             raise TypeError("it is no object")
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise TapeError(
             f"call {attempt.number} on the tape is no tool's result: {error}"
         ) from error

@@ -7,14 +7,16 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from typing import get_args
 
-from llmsim_lab.assistant.sentences import QUOTED
-from llmsim_lab.assistant.text_calls import without_calls
 from llmsim_lab.assistant.types import ToolErrorCode
 from llmsim_lab.llm.extract import without_thinking
 from llmsim_lab.text import printable
 
 __all__ = ["for_user", "in_words"]
 
+_QUOTED = re.compile(
+    r"\"[^\"\n]*\"|“[^“”\n]*”|«[^«»\n]*»|`[^`\n]*`|(?<!\w)'[^'\n]*(?:'\w[^'\n]*){0,3}'(?!\w)"
+)
+"""Words in quotation marks or as code; an apostrophe within a word is none."""
 _BETWEEN = r"(?:\\?_|[-./:])?"  # Markdown may have it as \_
 _ARGUMENTS = r"(?:\((?:[^()\n]|\([^()\n]{0,100}\)){0,300}\))?"
 _CODES: tuple[str, ...] = get_args(ToolErrorCode)
@@ -27,15 +29,14 @@ def in_words(tool_name: str) -> str:
 
 
 def for_user(text: str, tool_names: Iterable[str]) -> str:
-    """Return a model's text fit to be shown: no thinking, tool calls and names, control codes.
+    """Return a model's text fit to be shown: no thinking, names of tools, control codes.
 
     A name within a quotation that says more than the name is the user's own word and stays.
     """
     names = list(tool_names)
-    own = without_thinking(text)
-    shown = printable(without_calls(own, names) if names else own, keep="\n\t").strip()
+    shown = printable(without_thinking(text), keep="\n\t").strip()
     internal = {_letters(name): in_words(name) for name in (*names, *_CODES)}
-    quoted = [match.span() for match in QUOTED.finditer(shown) if match[0][0] != "`"]
+    quoted = [match.span() for match in _QUOTED.finditer(shown) if match[0][0] != "`"]
 
     def reworded(match: re.Match[str]) -> str:
         place = bisect_right(quoted, (match.start(), len(shown))) - 1

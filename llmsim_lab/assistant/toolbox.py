@@ -34,9 +34,6 @@ _DESTRUCTIVE = re.compile(
     r"\b(?:(?:erase|purge|clear|destroy|drop|wipe|trash|discard|expunge|truncate|unlink|del|rm)s?\b"
     r"|remov(?:e(?!d)|al|ing))|delet(?:e(?!d)|ion|ing)"
 )
-_LOOKS = re.compile(
-    r"(?:list|get|show|find|search|look|read|fetch|view|query|count|describe|check)s?\b"
-)
 _MAX_DEPTH = 50
 _MAX_FAULTS = 3
 _MAX_NAMES = 40
@@ -118,7 +115,6 @@ class Toolbox:
         self._validators: dict[str, Any] = {}
         self.declarations = tuple(filter(None, map(self._admitted, self.source)))
         self._destructive = {tool.name for tool in self.source if tool.destructive}
-        self._read_only = {tool.name: tool.read_only for tool in self.source}
         if hidden := sorted(set(self.names) - self._validators.keys()):
             log_event(logger, logging.WARNING, "tools_not_offered", names=", ".join(hidden))
         if unknown := sorted(self._confirm.keys() - set(self.names)):
@@ -154,16 +150,6 @@ class Toolbox:
         if name in self._confirm:
             return self._confirm[name]
         return name in self._destructive or _DESTRUCTIVE.search(in_words(name)) is not None
-
-    @property
-    def confirmed(self) -> list[str]:
-        """The tools whose calls need the user's yes."""
-        return list(filter(self.needs_yes, self._validators))
-
-    def only_looks(self, name: str) -> bool:
-        """Say whether the tool only looks things up: it is declared so, or its name says it."""
-        declared = self._read_only.get(name)
-        return _LOOKS.match(in_words(name)) is not None if declared is None else declared
 
     def check(self, call: FunctionCall) -> GoodCall | BadCall:
         """Check a call the model wants: the tool, the arguments' form, their schema.

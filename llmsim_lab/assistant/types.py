@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -107,13 +108,14 @@ class PendingAction(Value):
         tool_name: the tool.
         parameters: what it will be given, the user's identity left out.
         description: what it will do, in words for the user, such as ``delete task 3``.
-        call_id: distinguishes it from an equal one asked for another time.
+        call_id: distinguishes it from an equal one asked for another time; of all that have the
+            same one, the first that is answered runs, and no other.
     """
 
     tool_name: Annotated[str, Field(min_length=1)]
     parameters: dict[str, Any] = Field(default_factory=dict)
     description: str = ""
-    call_id: str = ""
+    call_id: Annotated[str, Field(min_length=1, default_factory=lambda: uuid.uuid4().hex)]
 
 
 class DecisionContext(Value):
@@ -174,10 +176,9 @@ class AgentEngineConfig:
             counted there.
         confirm: by tool, whether a call needs the user's yes; for tools not named here, those
             declared destructive and those whose name says that something is deleted do.
-        check_claims: whether a text that claims a change that no tool made goes back to the model
-            once, and, if it insists, is shown with a remark that nothing was changed; and whether
-            one that asks for a confirmation by itself goes back once, since the engine asks. Small
-            models often say that they did what they did not.
+        check_claims: whether a text that reports the work of a tool that did none for this message
+            goes back to the model once, and, if it insists, is shown with a remark on what was not
+            done. Only what a model declares with ``respond`` can be checked.
     """
 
     max_iterations: int = 5

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from llmsim_lab.calls import Role
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.prompts.spans import Cut
+from llmsim_lab.spans import Cut
 
 __all__ = [
     "CORE",

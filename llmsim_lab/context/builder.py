@@ -29,7 +29,7 @@ from llmsim_lab.context.table import Variables
 from llmsim_lab.context.wording import event_line, section
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.prompts import Prompt, RenderedPrompt
-from llmsim_lab.prompts.spans import Cut, Provenance, Span
+from llmsim_lab.spans import Cut, Provenance, Span
 from llmsim_lab.text import clip
 
 __all__ = ["AgentContextBuilder"]

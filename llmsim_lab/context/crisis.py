@@ -2,37 +2,32 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 from llmsim_lab.concurrency import gather_all
-from llmsim_lab.context.build import in_order, make_agents, make_engine, modules_differ
 from llmsim_lab.context.builder import AgentContextBuilder
 from llmsim_lab.context.composed import ComposedModules
-from llmsim_lab.context.crisis_config import CrisisConfig
-from llmsim_lab.context.crisis_engine import Judges
+from llmsim_lab.context.crisis_config import CrisisConfig, series_in
+from llmsim_lab.context.crisis_engine import CrisisEngine, Judges, RuleCrisisEngine
 from llmsim_lab.context.crisis_state import CrisisIntervention, CrisisState, CrisisTurn
-from llmsim_lab.context.game_engine import ENGINE, GameEngine
+from llmsim_lab.context.game_engine import GameEngine, UpdateRecord
 from llmsim_lab.context.modules import BehaviorModule
-from llmsim_lab.context.outside import changed_from_outside, check_possible
-from llmsim_lab.context.players import CrisisAgent
-from llmsim_lab.context.rebuilt import context_at, prompt_again
-from llmsim_lab.context.shown import series_in, words_of
+from llmsim_lab.context.players import (
+    CrisisAgent,
+    LLMCrisisAgent,
+    RuleCrisisAgent,
+    ScriptedCrisisAgent,
+)
 from llmsim_lab.context.simulator_agent import SimulatorAgent, first_events
 from llmsim_lab.context.soundness import check_columns, check_state
-from llmsim_lab.errors import ConfigError, TapeError
+from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient, Tape
-from llmsim_lab.logs import log_event
-from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.prompts import Prompt, RenderedPrompt
 from llmsim_lab.runs import Run, Series
-from llmsim_lab.runs.taping import Recording
 
 __all__ = ["CrisisSimulation"]
-
-logger = logging.getLogger(__name__)
 
 
 class CrisisSimulation(Run[CrisisState, CrisisTurn, CrisisConfig, CrisisIntervention]):
@@ -57,15 +52,9 @@ class CrisisSimulation(Run[CrisisState, CrisisTurn, CrisisConfig, CrisisInterven
         engine: who judges.
         modules: what they add to prompts, and their rules.
         builder: writes what agents read.
-        module_changes: how the modules differ from those the run was recorded with; empty if they
-            do not.
     """
 
     kind = "crisis"
-    config_type = CrisisConfig
-    state_type = CrisisState
-    turn_type = CrisisTurn
-    intervention_type = CrisisIntervention
     part_names = ("agents", "engine", "modules")
 
     def __init__(
@@ -84,14 +73,13 @@ class CrisisSimulation(Run[CrisisState, CrisisTurn, CrisisConfig, CrisisInterven
         given = {name for name, part in parts.items() if part is not None}
         scenario = config.scenario
         self._scenario = scenario
-        self.module_changes = ""
         self.modules: ComposedModules = (
             scenario.compose(config.loader) if modules is None else ComposedModules(modules)
         )
-        self.agents: tuple[CrisisAgent, ...] = in_order(
-            scenario.agents, make_agents(config, llm_client) if agents is None else agents
+        self.agents: tuple[CrisisAgent, ...] = _in_order(
+            scenario.agents, _make_agents(config, llm_client) if agents is None else agents
         )
-        self.engine: Judges = engine or make_engine(
+        self.engine: Judges = engine or _make_engine(
             config, llm_client, (prompts or {}).get("engine")
         )
         self.builder: AgentContextBuilder = scenario.builder(
@@ -162,61 +150,13 @@ class CrisisSimulation(Run[CrisisState, CrisisTurn, CrisisConfig, CrisisInterven
             reasoning=record.reasoning,
         )
 
-    async def step(self, *, progress: bool = True) -> CrisisTurn:
-        """Play one step and return its record.
-
-        Args:
-            progress: whether a line says what is waited for, if it takes long; see ``arun``.
-
-        Raises:
-            LLMFailureException: the engine's model failed, or an agent's cannot be reached.
-            ModuleError: a module's code failed; the error names it, and the agent.
-            TapeError: the run cannot go on with the modules that are there now.
-            ConfigError: a step is already under way.
-        """
-        if self.module_changes and isinstance(self._taping, Recording):
-            raise TapeError(
-                f"run {self.run_id} cannot go on: {self.module_changes}. Bring back those modules, "
-                "or fork the run to go on with these"
-            )
-        try:
-            return await super().step(progress=progress)
-        except TapeError as error:
-            if self.module_changes:
-                raise type(error)(f"{error}. Mind that {self.module_changes}") from error
-            raise
-
-    @property
-    def code_digests(self) -> dict[str, str]:
-        """The modules' digests, data and code: part of what defines the run."""
-        return self.modules.digests
-
-    def _recount(self) -> None:
-        """Say loudly if the modules are not those that the run was recorded with."""
-        self.module_changes = ""
-        if self._taping is None:
-            return
-        recorded = self._taping.tape.run(self._taping.run).manifest.get("code") or {}
-        self.module_changes = modules_differ(recorded, self.modules.digests)
-        if self.module_changes:
-            log_event(
-                logger,
-                logging.WARNING,
-                "MODULES_DIFFER",
-                run=self.run_id,
-                what=self.module_changes,
-            )
-
     # --- what is done from outside -----------------------------------------------------------
-
-    def _check_possible(self, intervention: CrisisIntervention) -> None:
-        check_possible(intervention, self.world(self.turns[0].state))
 
     def _intervened(
         self, state: CrisisState, interventions: Sequence[CrisisIntervention]
     ) -> CrisisState:
         for item in interventions:
-            state = changed_from_outside(state, item, self.world(state))
+            state = item.applied(state, self.world(state))
         return state
 
     def state_at(self, turn: CrisisTurn, state: Any) -> CrisisState:
@@ -253,16 +193,6 @@ class CrisisSimulation(Run[CrisisState, CrisisTurn, CrisisConfig, CrisisInterven
 
     # --- prompts -----------------------------------------------------------------------------
 
-    def rebuilt_prompt(self, turn: int, component: str, agent: str) -> RenderedPrompt | None:
-        """Return the prompt that a component read in a turn, built again, or None.
-
-        Args:
-            turn: the turn that was being played.
-            component: ``agent`` or ``engine``.
-            agent: whose prompt.
-        """
-        return prompt_again(self, turn, component, agent)
-
     def context_of(
         self,
         agent: str,
@@ -297,57 +227,90 @@ class CrisisSimulation(Run[CrisisState, CrisisTurn, CrisisConfig, CrisisInterven
             raise ConfigError(
                 f"there is no agent {agent!r}; there are: {', '.join(self.config.scenario.agents)}"
             )
-        return context_at(self, at, agent, builder)
+        # It follows from the turns: what the rules and the engine changed, the turn says.
+        first = self.turns[0].number
+        place = at - first
+        if not 1 <= place <= len(self.turns):
+            raise ConfigError(
+                f"there is no prompt of turn {at}: turns {first + 1} to {self.turn_number} were "
+                f"played, and turn {self.turn_number + 1} can be previewed"
+            )
+        before = self.turns[place - 1].state
+        world = self.world(before)
+        events = before.pending
+        if place < len(self.turns):
+            played = self.turns[place]
+            _change(world, played.updates)
+            events = played.state.events
+        state = world.get_current_state()
+        return builder.build_prompt(
+            agent_name=agent,
+            step_number=at,
+            agent_state=state["agent_vars"][agent],
+            global_state=state["global_vars"],
+            other_responses=before.responses,
+            events=[item.event for item in events],
+        )
 
     # --- views -------------------------------------------------------------------------------
 
     @property
     def series(self) -> Sequence[Series]:
         """The variables that can be charted, the world's first."""
-        return series_in(self._definitions, self.config.scenario)
+        return series_in(self._definitions, self.config.scenario.agents)
 
-    def _about(self) -> str:
-        changed = ", MODULES DIFFER" if self.module_changes else ""
-        return f", {len(self.agents)} agents, {len(self.modules)} modules{changed}"
 
-    @classmethod
-    def own_columns(cls, turn: CrisisTurn) -> dict[str, Any]:
-        """Return all variables, and what became of the changes asked for.
+def _change(world: GameEngine, records: Iterable[UpdateRecord]) -> None:
+    """Make recorded changes again, the modules' and the engine's."""
+    for record in records:
+        if record.status == "failed":
+            continue
+        change = {record.variable: record.after}
+        updates = (
+            {"global_vars": change}
+            if record.agent is None
+            else {"agent_vars": {record.agent: change}}
+        )
+        world.apply_state_updates(updates, source=record.source)
 
-        Columns: the world's variables by name; each agent's as ``agent.variable``; ``events``,
-        told in the step; ``changes``, values that became others in it; ``refused``, changes that
-        were impossible.
-        """
-        return {
-            **turn.state.columns,
-            "events": len(turn.state.events),
-            "changes": len(turn.changes),
-            "refused": len(turn.refused),
-        }
 
-    def outcomes(
-        self, turn: CrisisTurn, chains: Sequence[LLMReasoningChain]
-    ) -> Sequence[Mapping[str, Any]]:
-        """Return ``changes`` and ``refused``: how many the engine asked for and were (not) made."""
-        updates = {"changes": turn.changes, "refused": turn.refused}
-        counts = {
-            name: sum(record.source == ENGINE for record in records)
-            for name, records in updates.items()
-        }
-        none = dict.fromkeys(counts)
-        return [counts if chain.component == "engine" else none for chain in chains]
+def _make_agents(config: CrisisConfig, llm_client: LLMClient | None) -> tuple[CrisisAgent, ...]:
+    """Return who plays the scenario's agents: a script where there is one, else as configured."""
+    form = config.scenario.briefing.response_format
+    found: list[CrisisAgent] = []
+    for name in config.scenario.agents:
+        if name in config.scripts:
+            found.append(ScriptedCrisisAgent(name, config.scripts[name]))
+        elif config.agents == "rule":
+            found.append(RuleCrisisAgent(name))
+        else:
+            client = _model(llm_client, f"agent {name!r} is", "agents: rule")
+            found.append(LLMCrisisAgent(name, client, response_format=form))
+    return tuple(found)
 
-    @classmethod
-    def series_of(cls, config: CrisisConfig) -> Sequence[Series]:
-        """Return the variables that can be charted, the world's first."""
-        scenario = config.scenario
-        try:
-            definitions = scenario.engine(scenario.compose(config.loader)).variables
-        except ConfigError:  # its folders are not on this machine: the modules' cannot be charted
-            definitions = scenario.variables
-        return series_in(definitions, scenario)
 
-    @classmethod
-    def in_words(cls, turn: CrisisTurn) -> Sequence[str]:
-        """Return what happened, what was said, what changed, and what was refused."""
-        return words_of(turn)
+def _make_engine(
+    config: CrisisConfig, llm_client: LLMClient | None, prompt: Prompt | None
+) -> Judges:
+    if config.engine == "rule":
+        return RuleCrisisEngine()
+    client = _model(llm_client, "the engine is", "engine: rule")
+    return CrisisEngine(client, config.scenario, prompt=prompt, max_events=config.max_events)
+
+
+def _model(llm_client: LLMClient | None, who: str, instead: str) -> LLMClient:
+    if llm_client is None:
+        raise ConfigError(
+            f"{who} of kind 'llm' and needs a model: CrisisSimulation(config, "
+            f"llm_client=connect('auto')); or set '{instead}' in the configuration"
+        )
+    return llm_client
+
+
+def _in_order(names: Iterable[str], agents: Sequence[CrisisAgent]) -> tuple[CrisisAgent, ...]:
+    """Return the agents in the scenario's order."""
+    wanted, there = list(names), [agent.name for agent in agents]
+    if sorted(there) != sorted(wanted):
+        raise ConfigError(f"agents={there} do not play the scenario's agents, {wanted}, each once")
+    by_name = {agent.name: agent for agent in agents}
+    return tuple(by_name[name] for name in wanted)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -10,12 +11,20 @@ from pydantic import Field, field_validator, model_validator
 
 from llmsim_lab.context.crisis_state import CrisisIntervention
 from llmsim_lab.context.loader import SHIPPED_MODULES, ModuleLoader
+from llmsim_lab.context.quantities import NumberVariable, PercentVariable, ScaleVariable
 from llmsim_lab.context.scenario import CrisisScenario
+from llmsim_lab.context.table import Variables
+from llmsim_lab.context.variables import Variable
+from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMConfig
-from llmsim_lab.runs import RunConfig
+from llmsim_lab.runs import RunConfig, Series
+from llmsim_lab.text import number
 from llmsim_lab.yaml_file import YamlFile
 
-__all__ = ["CrisisConfig"]
+__all__ = ["CrisisConfig", "series_in"]
+
+_MOST_AGENTS = 20
+"""With more, nobody would find one in a list; their columns are in the frame all the same."""
 
 
 class CrisisConfig(RunConfig):
@@ -78,6 +87,16 @@ class CrisisConfig(RunConfig):
         """Why ``seed`` changes nothing: a crisis draws nothing."""
         return "nothing in a crisis is drawn at random but what the model says"
 
+    @property
+    def series(self) -> Sequence[Series]:
+        """The variables that can be charted, the world's first."""
+        scenario = self.scenario
+        try:
+            definitions = scenario.engine(scenario.compose(self.loader)).variables
+        except ConfigError:  # its folders are not on this machine: the modules' cannot be charted
+            definitions = scenario.variables
+        return series_in(definitions, scenario.agents)
+
     def by_rules(self) -> CrisisConfig:
         """Return the same without any model: the baseline."""
         return self.model_copy(update={"agents": "rule", "engine": "rule"})
@@ -109,3 +128,48 @@ class CrisisConfig(RunConfig):
         if isinstance(folders, list) and all(isinstance(item, str) for item in folders):
             values["module_folders"] = [path.parent / item for item in folders]
         return replace(source, values=values).parse(cls)
+
+
+def series_in(definitions: Variables, agents: Collection[str]) -> tuple[Series, ...]:
+    """Return the variables that are numbers: the world's, then the agents' by agent.
+
+    Args:
+        definitions: of all variables.
+        agents: by name; the variables of more than twenty are left out.
+    """
+    world = _numeric(definitions.global_vars.items())
+    found = [
+        Series(
+            column=name,
+            label=definitions.label(name),
+            unit=_unit(variable),
+            short=definitions.label(name).lower(),
+        )
+        for name, variable in world
+    ]
+    if len(agents) > _MOST_AGENTS:
+        return tuple(found)
+    own = _numeric(definitions.agent_vars.items())
+    found += [
+        Series(
+            column=f"{agent}.{name}",
+            label=f"{agent}: {definitions.label(name).lower()}",
+            unit=_unit(variable),
+        )
+        for agent in agents
+        for name, variable in own
+    ]
+    return tuple(found)
+
+
+def _numeric(items: Iterable[tuple[str, Variable]]) -> list[tuple[str, Variable]]:
+    kinds = (ScaleVariable, PercentVariable, NumberVariable)
+    return [(name, variable) for name, variable in items if isinstance(variable, kinds)]
+
+
+def _unit(variable: Variable) -> str:
+    if isinstance(variable, ScaleVariable):
+        return f"{number(variable.min)} to {number(variable.max)}"
+    if isinstance(variable, PercentVariable):
+        return "%"
+    return variable.unit if isinstance(variable, NumberVariable) else ""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Self
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from llmsim_lab.calls import Status
-from llmsim_lab.context.game_engine import UpdateRecord
+from llmsim_lab.context.game_engine import ENGINE, GameEngine, UpdateRecord
 from llmsim_lab.context.scenario import ScenarioEvent
 from llmsim_lab.context.variable import Scalar
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.runs import RunIntervention, RunTurn
 from llmsim_lab.text import clip
 from llmsim_lab.values import FrozenDict
@@ -20,6 +22,8 @@ __all__ = ["CrisisAction", "CrisisIntervention", "CrisisState", "CrisisTurn", "H
 
 _MOST_ASKED_CHARS = 200
 _LARGEST = 1e15
+_OUTSIDE = "outside"
+"""The source of changes made by interventions; it may set what the engine's model may not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +111,7 @@ class CrisisIntervention(RunIntervention):
         if not isinstance(events, list | tuple):
             return events
         return [
-            {"type": "outside", "description": item} if isinstance(item, str) else item
+            {"type": _OUTSIDE, "description": item} if isinstance(item, str) else item
             for item in events
         ]
 
@@ -134,6 +138,41 @@ class CrisisIntervention(RunIntervention):
         parts += [f"unmute {name}" for name in self.unmute]
         note = f" ({self.note})" if self.note else ""
         return f"turn {self.turn}: {clip(', '.join(parts), 200)}{note}"
+
+    def applied(self, state: CrisisState, world: GameEngine) -> CrisisState:
+        """Return a state with what is done to it.
+
+        Args:
+            state: the state.
+            world: the state's variables, to be changed.
+
+        Raises:
+            ConfigError: there is no such variable or agent, or the value is impossible.
+        """
+        named = (*self.mute, *self.unmute)
+        if strangers := [name for name in named if name not in world.agents]:
+            raise ConfigError(
+                f"there is no agent {strangers[0]!r} to mute or unmute; there are: "
+                f"{', '.join(world.agents)}"
+            )
+        if both := set(self.mute) & set(self.unmute):
+            raise ConfigError(f"{', '.join(sorted(both))}: cannot be muted and unmuted at once")
+        updates = {"global_vars": self.set_to, "agent_vars": self.set_agents}
+        for record in world.apply_state_updates(updates, source=_OUTSIDE):
+            if record.status == "failed":
+                raise ConfigError(f"{_named(record)} = {record.asked!r}: {record.reason}")
+        told = [Happening(event.description, event.type, source=_OUTSIDE) for event in self.events]
+        muted = {*state.muted, *self.mute} - {*self.unmute}
+        return replace(
+            state,
+            **world.get_current_state(),
+            pending=(*state.pending, *told),
+            muted=tuple(name for name in state.agent_vars if name in muted),
+        )
+
+
+def _named(record: UpdateRecord) -> str:
+    return f"{record.agent}.{record.variable}" if record.agent else record.variable
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +221,48 @@ class CrisisTurn(RunTurn[CrisisState, CrisisIntervention]):
     def refused(self) -> tuple[UpdateRecord, ...]:
         """The changes that were not made."""
         return tuple(record for record in self.updates if record.status == "failed")
+
+    def own_columns(self) -> dict[str, Any]:
+        """Return all variables, and what became of the changes asked for.
+
+        Columns: the world's variables by name; each agent's as ``agent.variable``; ``events``,
+        told in the step; ``changes``, values that became others in it; ``refused``, changes that
+        were impossible.
+        """
+        return {
+            **self.state.columns,
+            "events": len(self.state.events),
+            "changes": len(self.changes),
+            "refused": len(self.refused),
+        }
+
+    def in_words(self) -> Sequence[str]:
+        """Return what happened, what was said, what changed, and what was refused."""
+        lines = [f"event: {clip(item.description, 200)}" for item in self.state.events]
+        if self.reasoning:
+            lines.append(f"engine: {clip(self.reasoning, 300)}")
+        lines += [
+            f"{_named(record)}: {record.before} -> {record.after} ({record.source})"
+            for record in self.changes
+        ]
+        for record in self.refused:
+            asked = clip(repr(record.asked), 60)
+            lines.append(f"{_named(record)}: {asked} REFUSED: {record.reason} ({record.source})")
+        lines += [
+            f"{action.agent_name}: {clip(action.action_string, 300) or '(said nothing)'}"
+            for action in self.actions
+        ]
+        return lines
+
+    def outcomes(self, chains: Sequence[LLMReasoningChain]) -> Sequence[Mapping[str, Any]]:
+        """Return ``changes`` and ``refused``: how many the engine asked for and were (not) made."""
+        updates = {"changes": self.changes, "refused": self.refused}
+        counts = {
+            name: sum(record.source == ENGINE for record in records)
+            for name, records in updates.items()
+        }
+        none = dict.fromkeys(counts)
+        return [counts if chain.component == "engine" else none for chain in chains]
 
 
 def plain(records: Iterable[UpdateRecord]) -> tuple[UpdateRecord, ...]:

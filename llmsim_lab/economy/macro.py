@@ -240,6 +240,6 @@ def _check_outcome(inflation: float, gap: float, value: float, unemployment: flo
         f"the next quarter would have unemployment {unemployment:.4g} percent (limits 0 and 100), "
         f"output gap {gap:.4g} percent, quarterly inflation {inflation:.4g} percent and output "
         f"{value:.4g}: policy, shocks or the run's length "
-        " have driven the model off its range; answer inflation more than one for one, end "
+        "have driven the model off its range; answer inflation more than one for one, end "
         "the run earlier, or use smaller shocks"
     )

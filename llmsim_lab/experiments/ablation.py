@@ -69,7 +69,7 @@ class PromptText(Settings):
     def prompt(self) -> RenderedPrompt:
         """The prompt, as a client takes it."""
         template = Prompt("{{ user }}", system="{{ system }}", name="ablation")
-        return RenderedPrompt(system=self.system, user=self.user, template=template)
+        return template.render(user=self.user, system=self.system)
 
 
 class AblationConfig(RunConfig):
@@ -102,6 +102,15 @@ class AblationConfig(RunConfig):
             )
         return self
 
+    @property
+    def series(self) -> Sequence[Series]:
+        """The distances."""
+        return (
+            Series(column="change", label="Change of the answer's words", short="change"),
+            Series(column="noise", label="Noise", short="noise"),
+            Series(column="excess", label="Change beyond noise", short="excess"),
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
@@ -120,6 +129,21 @@ class _Nothing(RunIntervention):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AblationTurn(RunTurn[Answers, _Nothing]):
     """A sample."""
+
+    def own_columns(self) -> dict[str, Any]:
+        """Return the sample's distances, 0 to 1; None where a call of it failed.
+
+        Columns: ``change``, between the two prompts' answers, given with different seeds;
+        ``noise``, between two answers to the reference, likewise; ``excess``, the one less the
+        other.
+        """
+        words = self.state.words
+        nothing = {"change": None, "noise": None, "excess": None}
+        if not words or not all(words.values()):
+            return nothing
+        first, other, again = words.values()
+        change, noise = word_distance(again, other), word_distance(again, first)
+        return {"change": change, "noise": noise, "excess": change - noise}
 
 
 class Ablation(Run[Answers, AblationTurn, AblationConfig, _Nothing]):
@@ -142,10 +166,6 @@ class Ablation(Run[Answers, AblationTurn, AblationConfig, _Nothing]):
     """
 
     kind = "ablation"
-    config_type = AblationConfig
-    state_type = Answers
-    turn_type = AblationTurn
-    intervention_type = _Nothing
 
     def __init__(
         self,
@@ -206,7 +226,7 @@ class Ablation(Run[Answers, AblationTurn, AblationConfig, _Nothing]):
         pairs = [
             Pair(turn=0, seed=turn.number, value=row["excess"])
             for turn in self.turns[1:]
-            if (row := self.own_columns(turn))["excess"] is not None
+            if (row := turn.own_columns())["excess"] is not None
         ]
         return paired_interval(pairs, failed=len(self.turns) - 1 - len(pairs))
 
@@ -250,7 +270,7 @@ class Ablation(Run[Answers, AblationTurn, AblationConfig, _Nothing]):
         return " ".join(filter(None, (self._found(), self.budget_note)))
 
     def _found(self) -> str:
-        rows = [self.own_columns(turn) for turn in self.turns[1:]]
+        rows = [turn.own_columns() for turn in self.turns[1:]]
         whole = [row for row in rows if row["excess"] is not None]
         lost = len(rows) - len(whole)
         failed = f" Samples that failed: {lost}." if lost else ""
@@ -268,31 +288,4 @@ class Ablation(Run[Answers, AblationTurn, AblationConfig, _Nothing]):
         return (
             f"{said} The excess is {effect.estimate:+.2f}, 95 % interval {effect.low:+.2f} to "
             f"{effect.high:+.2f}: {beyond}.{failed}"
-        )
-
-    @classmethod
-    def own_columns(cls, turn: AblationTurn) -> dict[str, Any]:
-        """Return the sample's distances, 0 to 1; None where a call of it failed.
-
-        Columns: ``change``, between the two prompts' answers, given with different seeds;
-        ``noise``, between two answers to the reference, likewise; ``excess``, the one less the
-        other.
-        """
-        words = turn.state.words
-        nothing = {"change": None, "noise": None, "excess": None}
-        if not words or not all(words.values()):
-            return nothing
-        names = list(words)
-        first, other, again = (words[name] for name in names)
-        change, noise = word_distance(again, other), word_distance(again, first)
-        return {"change": change, "noise": noise, "excess": change - noise}
-
-    @classmethod
-    def series_of(cls, config: AblationConfig) -> Sequence[Series]:
-        """Return the distances."""
-        del config
-        return (
-            Series(column="change", label="Change of the answer's words", short="change"),
-            Series(column="noise", label="Noise", short="noise"),
-            Series(column="excess", label="Change beyond noise", short="excess"),
         )

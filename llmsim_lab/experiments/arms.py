@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from llmsim_lab.prompts import RenderedPrompt
-from llmsim_lab.prompts.spans import Cut
 from llmsim_lab.settings import Settings
+from llmsim_lab.spans import Cut
 
 if TYPE_CHECKING:
     import pandas as pd

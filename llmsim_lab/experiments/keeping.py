@@ -128,7 +128,7 @@ def played_on(
     Raises:
         TapeError: the tape is damaged.
     """
-    turns = load_turns(type(simulation), tape, run)[1:]
+    turns = load_turns(type(simulation), tape, run, tape.turn_records(run))[1:]
     if len(turns) > len(schedule):
         raise TapeError(
             f"experiment {run} on {tape.path} is damaged: it has {len(turns)} samples where "
@@ -158,7 +158,7 @@ async def replayed(
         TapeMiss: a call differs from the recorded ones.
         TapeError: a sample came out differently.
     """
-    taping = Replaying(type(simulation), tape, run)
+    taping = Replaying(type(simulation), tape, run, tape.turn_records(run))
     again = []
     for sample, recorded in played:
         taping.planned(sample.number, ())

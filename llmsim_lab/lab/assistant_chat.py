@@ -22,7 +22,7 @@ class AssistantChat(LabWidget):
     """A chat with the assistant.
 
     The tools it used are folded beside each message. What would be deleted is asked first, with a
-    button for yes and one for no; writing the answer does as well.
+    button for yes and one for no; writing one of them, alone, does as well.
 
     Args:
         chat: a conversation, or an engine to begin one with.

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from llmsim_lab.calls import Attempt, Message, Status
+from llmsim_lab.calls import Attempt, Status
 from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.runs.turn import every_chain
 
@@ -27,7 +27,6 @@ __all__ = [
     "Seen",
     "fits",
     "follow",
-    "opening_messages",
     "turn_at",
 ]
 
@@ -221,14 +220,6 @@ def fits(seen: Seen, *, status: str = "", component: str = "", agent: str = "") 
     """
     right = seen.fault is not None if status == FAILED_ATTEMPTS else status in ("", seen.status)
     return right and component in ("", seen.component) and agent in ("", seen.agent)
-
-
-def opening_messages(attempt: Attempt) -> tuple[str, str]:
-    """Return the system and the user message that a call begins with; empty where it has none."""
-    messages: list[Message] = list(attempt.request.messages)
-    system = messages.pop(0).content if messages and messages[0].role == "system" else ""
-    user = messages[0].content if messages and messages[0].role == "user" else ""
-    return system, user
 
 
 def _texts(seen: Seen) -> Iterator[tuple[str, str]]:

@@ -8,8 +8,9 @@ from itertools import zip_longest
 
 from markupsafe import Markup
 
+from llmsim_lab.calls import Attempt
 from llmsim_lab.checks import plain_text, whole_number
-from llmsim_lab.errors import ConfigError
+from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.lab.attempts import Attempts, Hit, Seen, fits
 from llmsim_lab.lab.choices import Choices
 from llmsim_lab.lab.prompt_html import (
@@ -20,7 +21,6 @@ from llmsim_lab.lab.prompt_html import (
     reply_html,
     slot_lines,
 )
-from llmsim_lab.lab.provenance import Tracer
 from llmsim_lab.lab.search_bar import SearchBar
 from llmsim_lab.lab.source import Source, simulation_of
 from llmsim_lab.lab.texts import block, word_diff
@@ -59,7 +59,6 @@ class PromptViewer(ViewerLayout):
         super().__init__()
         self.simulation = simulation_of(source, run=run)
         self._attempts = Attempts(self.simulation)
-        self._tracer = Tracer(self._attempts)
         # Clicks come on threads of their own, turns on the loop.
         self._view = threading.RLock()
         self._choices = Choices(self._view, show_error=self.show_error)
@@ -208,7 +207,7 @@ class PromptViewer(ViewerLayout):
             self.provenance = Provenance(how="unknown", why="there is no prompt")
             panes = [self._without_prompt(seen), Markup(), Markup(), Markup()]
         else:
-            self.provenance = self._tracer.of(seen)
+            self.provenance = _provenance_of(attempt)
             panes = [
                 messages_html(attempt, self.provenance),
                 legend_html(attempt, self.provenance),
@@ -337,6 +336,14 @@ class PromptViewer(ViewerLayout):
                 facts_html(seen.attempt, status=seen.status),
             ]
         )
+
+
+def _provenance_of(attempt: Attempt) -> Provenance:
+    """Return where a prompt's values came from; of a damaged tape, that it cannot be told."""
+    try:
+        return attempt.request.provenance
+    except TapeError as error:
+        return Provenance(how="unknown", why=str(error))
 
 
 def _distinct(names: Iterable[str]) -> list[tuple[str, str]]:

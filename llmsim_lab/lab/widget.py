@@ -147,8 +147,8 @@ class LabWidget(w.VBox):
         """Wait until what was started by a click has ended: ``await widget.idle()``."""
         await self.worker.idle()
 
-    async def do(self, work: Work) -> bool:
-        """Do async work and wait for it, as a cell does; returns False where it was stopped.
+    async def do(self, work: Work) -> None:
+        """Do async work and wait for it, as a cell does.
 
         What it raises is shown in place and raised here. Cancelling the caller, which is what
         interrupting a cell does, cancels the work and waits until it has ended.
@@ -175,7 +175,6 @@ class LabWidget(w.VBox):
             raise
         if failures and not isinstance(failures[0], asyncio.CancelledError):
             raise failures[0]
-        return not failures
 
     def _on_retry(self, _: object = None) -> None:
         if self._last_work is not None:

@@ -11,6 +11,7 @@ from llmsim_lab.calls import (
     ModelInfo,
     ToolCall,
 )
+from llmsim_lab.llm.budget import Budget
 from llmsim_lab.llm.client import LLMClient
 from llmsim_lab.llm.config import LLMConfig
 from llmsim_lab.llm.connect import connect
@@ -23,6 +24,7 @@ from llmsim_lab.llm.watch import InFlight, Watch, watching
 
 __all__ = [
     "Attempt",
+    "Budget",
     "CallRecord",
     "CallSite",
     "ChatBackend",

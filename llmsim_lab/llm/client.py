@@ -20,9 +20,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import Context
 from dataclasses import replace
 from typing import Any, TypeVar
-from weakref import WeakKeyDictionary
 
 from pydantic import BaseModel
 
@@ -91,9 +91,7 @@ class LLMClient:
         self._options = dict(self.config.sampling)
         """Shared by all requests, not to be changed."""
         self._variants: dict[str, Mapping[str, Any]] = {}
-        self._limiters: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = (
-            WeakKeyDictionary()
-        )
+        self._lanes: dict[asyncio.AbstractEventLoop, _Lane] = {}
         self._lock = threading.Lock()
         self._turns: dict[CallLog, asyncio.AbstractEventLoop] = {}
         """The turns that are being played with this client, and where."""
@@ -326,8 +324,13 @@ class LLMClient:
             if around.watch is not None:
                 around.watch.ended(request, known, taped=True)
         else:
+            purse = around.log.purse if around.log is not None else None
+            if purse is not None:
+                purse.begin()
             make = self._make if around.deadline is None else self._make_in_time
             attempt, fault = await make(request, asked_wait)
+            if purse is not None:
+                purse.end(attempt)
         if attempt.reply is None or attempt.reason not in (None, "invalid_response"):
             outcome = fault or recorded_fault(attempt)
         else:
@@ -365,43 +368,42 @@ class LLMClient:
         """Ask the backend, within the limits of time and of requests in flight."""
         if request.attempt > 1:
             await self._back_off(min(asked_wait or 0.0, request.timeout_s))
-        async with self._limiter():
-            if (watch := scope().watch) is None:
-                return await self._ask(request)
-            watch.began(request)
-            attempt = None
+        lane = self._lane()
+        async with lane.slots:
+            watch, attempt = scope().watch, None
+            if watch is not None:
+                watch.began(request)
+            limit, began = lane.limit(request.timeout_s), time.perf_counter()
             try:
-                attempt, fault = await self._ask(request)
-            finally:
-                watch.ended(request, attempt, taped=False)
-            return attempt, fault
-
-    async def _ask(self, request: ChatRequest) -> tuple[Attempt, BackendError | None]:
-        began = time.perf_counter()
-        try:
-            async with asyncio.timeout(request.timeout_s):
-                reply = await self.backend.chat(request)
-            if not isinstance(reply, ChatReply):
-                raise ConfigError(
-                    f"{type(self.backend).__name__}.chat returned {type(reply).__name__}; it "
-                    "must return ChatReply(text=...)"
+                async with limit:
+                    reply = await self.backend.chat(request)
+                if not isinstance(reply, ChatReply):
+                    raise ConfigError(
+                        f"{type(self.backend).__name__}.chat returned {type(reply).__name__}; it "
+                        "must return ChatReply(text=...)"
+                    )
+                seconds = time.perf_counter() - began
+                attempt = Attempt(request=request, reply=reply, seconds=seconds)
+                return attempt, None
+            except Exception as error:
+                fault = as_backend_error(error, timeout_s=request.timeout_s)
+                if fault is None:
+                    raise
+                fault = no_time_to_retry(fault, left=seconds_left(), timeout_s=request.timeout_s)
+                attempt = Attempt(
+                    request=request,
+                    reply=fault.reply,
+                    seconds=time.perf_counter() - began,
+                    reason=fault.reason,
+                    detail=str(fault),
+                    status_code=fault.status_code,
+                    retry=fault.retry,
                 )
-        except Exception as error:
-            fault = as_backend_error(error, timeout_s=request.timeout_s)
-            if fault is None:
-                raise
-            fault = no_time_to_retry(fault, left=seconds_left(), timeout_s=request.timeout_s)
-            attempt = Attempt(
-                request=request,
-                reply=fault.reply,
-                seconds=time.perf_counter() - began,
-                reason=fault.reason,
-                detail=str(fault),
-                status_code=fault.status_code,
-                retry=fault.retry,
-            )
-            return attempt, fault
-        return Attempt(request=request, reply=reply, seconds=time.perf_counter() - began), None
+                return attempt, fault
+            finally:
+                lane.ended(limit)
+                if watch is not None:
+                    watch.ended(request, attempt, taped=False)
 
     async def _back_off(self, least_s: float) -> None:
         """Wait before the retry, at least so many seconds."""
@@ -414,10 +416,58 @@ class LLMClient:
         if seconds > 0:
             await asyncio.sleep(seconds)
 
-    def _limiter(self) -> asyncio.Semaphore:
+    def _lane(self) -> _Lane:
         loop = asyncio.get_running_loop()
-        limiter = self._limiters.get(loop)
-        if limiter is None:
+        lane = self._lanes.get(loop)
+        if lane is None:
             with self._lock:
-                limiter = self._limiters.setdefault(loop, asyncio.Semaphore(self._concurrency))
-        return limiter
+                for other in [other for other in self._lanes if other.is_closed()]:
+                    del self._lanes[other]
+                lane = self._lanes.setdefault(loop, _Lane(self._concurrency))
+        return lane
+
+
+class _Lane:
+    """The requests of one event loop: how many at once, and how long each may take.
+
+    One timer serves all of them. Nearly every request ends long before its time, and a timer for
+    each, set and taken away again, would cost more than everything else that a limit does.
+
+    Args:
+        at_once: how many requests may be in flight.
+    """
+
+    def __init__(self, at_once: int) -> None:
+        self.slots = asyncio.Semaphore(at_once)
+        self._limits: dict[asyncio.Timeout, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def limit(self, seconds: float) -> asyncio.Timeout:
+        """Return what ends the work inside it, which begins now, when it takes too long."""
+        loop = asyncio.get_running_loop()
+        limit, due = asyncio.timeout(None), loop.time() + seconds
+        self._limits[limit] = due
+        if self._timer is None or due < self._timer.when():
+            self._wake_at(due, loop)
+        return limit
+
+    def ended(self, limit: asyncio.Timeout) -> None:
+        """Forget a limit whose work has ended."""
+        del self._limits[limit]
+
+    def _wake_at(self, due: float, loop: asyncio.AbstractEventLoop) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        # In no context: the timer outlives its first request, and would keep that one's run alive.
+        self._timer = loop.call_at(due, self._end_late_ones, loop, context=Context())
+
+    def _end_late_ones(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = None
+        due = []
+        for limit, at in self._limits.items():
+            if at > loop.time():
+                due.append(at)
+            elif not limit.expired():
+                limit.reschedule(at)  # which has passed: the work is cancelled at once
+        if due:
+            self._wake_at(min(due), loop)

@@ -57,8 +57,12 @@ def first_request(
     if not prompt.strip():
         raise ConfigError("the prompt is empty; give the model something to answer")
     messages: tuple[Message, ...]
-    if isinstance(prompt, RenderedPrompt) and prompt.system:
-        messages = (_system_message(prompt.system), Message("user", prompt.user))
+    origin = None
+    if isinstance(prompt, RenderedPrompt):
+        origin = prompt.origin(site)
+        messages = (Message("user", prompt.user),)
+        if prompt.system:
+            messages = (_system_message(prompt.system), *messages)
     else:
         messages = (Message("user", str(prompt)),)
     chosen = tuple(choices.items()) if choices else ()
@@ -72,6 +76,7 @@ def first_request(
         keep_alive=config.keep_alive,
         timeout_s=config.timeout_s,
         site=site,
+        origin=origin,
     )
 
 

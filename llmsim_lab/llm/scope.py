@@ -17,6 +17,7 @@ from llmsim_lab.calls import Attempt, CallRecord, ChatRequest
 from llmsim_lab.errors import ConfigError
 
 if TYPE_CHECKING:
+    from llmsim_lab.llm.budget import Purse
     from llmsim_lab.llm.watch import Watch
 
 __all__ = [
@@ -65,11 +66,13 @@ class CallLog:
     Args:
         run: the run's name, for messages.
         turn: the turn being played.
+        purse: what limits its requests, if anything does.
     """
 
-    def __init__(self, run: str, turn: int) -> None:
+    def __init__(self, run: str, turn: int, purse: Purse | None = None) -> None:
         self.run = run
         self.turn = turn
+        self.purse = purse
         self.closed = False
         self._calls: list[CallRecord] = []
         self._under_way: dict[int, ChatRequest] = {}

@@ -1,8 +1,8 @@
 """Prompts as files: one Markdown file each, with slots for what changes."""
 
 from llmsim_lab.prompts.prompt import Prompt, PromptDiff
-from llmsim_lab.prompts.rendered import RenderedPrompt, trace_prompt
-from llmsim_lab.prompts.spans import Cut, Provenance, Span
+from llmsim_lab.prompts.rendered import RenderedPrompt
+from llmsim_lab.spans import Cut, Provenance, Span
 
 __all__ = [
     "Cut",
@@ -11,5 +11,4 @@ __all__ = [
     "Provenance",
     "RenderedPrompt",
     "Span",
-    "trace_prompt",
 ]

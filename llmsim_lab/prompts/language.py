@@ -22,9 +22,10 @@ import jinja2
 from jinja2 import nodes
 from pydantic import BaseModel
 
+from llmsim_lab.spans import Form
 from llmsim_lab.text import DIGITS, clip, rounded
 
-__all__ = ["Filled", "Place", "Template", "TemplateFault", "template_of", "written"]
+__all__ = ["Filled", "Template", "TemplateFault", "template_of", "written"]
 
 MAX_LENGTH = 250_000
 """Of a template, in characters."""
@@ -51,27 +52,34 @@ class _MissingItem(TemplateFault):
     """A value lacks what a template looks up in it."""
 
 
-Place = tuple[str, int, int]
-"""Where a value landed: the slot, or several with commas between, and its start and end."""
-
-
 class Filled(NamedTuple):
-    """A filled template, and where the values are in it."""
+    """A filled template, and where the values are in it.
+
+    Attributes:
+        text: of it all.
+        form: for each value the characters between the one before and it, and its slot, or several
+            with commas between; the same object for all that were filled in the same way.
+        lengths: of the values.
+    """
 
     text: str
-    places: tuple[Place, ...]
+    form: Form
+    lengths: list[int]
 
 
 class _Filling:
     """A template that is being filled."""
 
-    __slots__ = ("length", "names", "parts", "places", "steps")
+    __slots__ = ("end", "form", "length", "lengths", "names", "parts", "steps")
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self.names = dict(values)
         self.parts: list[str] = []
-        self.places: list[Place] = []
+        self.form: list[tuple[int, str]] = []
+        self.lengths: list[int] = []
         self.length = 0
+        self.end = 0
+        """Of the last value."""
         self.steps = 0
 
     def put(self, text: str) -> None:
@@ -79,6 +87,12 @@ class _Filling:
         if self.length > MAX_OUTPUT:
             raise _too_long()
         self.parts.append(text)
+
+    def put_value(self, text: str, slots: str) -> None:
+        self.form.append((self.length - self.end, slots))
+        self.lengths.append(len(text))
+        self.put(text)
+        self.end = self.length
 
     def charge(self, steps: int) -> None:
         self.steps += steps
@@ -327,17 +341,13 @@ class Template:
             self._body(filling)
         except RecursionError as error:
             raise TemplateFault(f"{_NESTED}, or simpler values") from error
-        return Filled("".join(filling.parts), tuple(filling.places))
+        return Filled("".join(filling.parts), _same(tuple(filling.form)), filling.lengths)
 
-    def split(self) -> tuple[list[str], list[str]] | None:
-        """Return the fixed pieces and, one fewer, the slots between them.
 
-        None for a template of more than text and bare slots.
-        """
-        if self._pieces is None:
-            return None
-        slots, last = self._pieces
-        return [*[fixed for fixed, *_ in slots], last], [slot for *_, slot in slots]
+@lru_cache(maxsize=1024)
+def _same(form: Form) -> Form:
+    """Return the first of the forms that equal this one, so that calls share it."""
+    return form
 
 
 @lru_cache(maxsize=256)
@@ -398,13 +408,13 @@ def _nesting_told() -> Iterator[None]:
         raise TemplateFault(f"{_NESTED}, or simpler values") from error
 
 
-_Pieces = tuple[list[tuple[str, int, str]], str]
-"""Fixed text, its length and the slot after it, time and again, and the fixed text at the end."""
+_Pieces = tuple[list[tuple[str, str]], str, Form, int]
+"""Fixed text and the slot after it, time and again, the fixed text at the end, form and length."""
 
 
 def _pieces(body: Sequence[nodes.Node]) -> _Pieces | None:
     """Return a template's pieces, or None if it holds more than text and bare slots."""
-    slots: list[tuple[str, int, str]] = []
+    slots: list[tuple[str, str]] = []
     fixed = ""
     for output in body:
         if not isinstance(output, nodes.Output):
@@ -413,35 +423,34 @@ def _pieces(body: Sequence[nodes.Node]) -> _Pieces | None:
             if isinstance(node, nodes.TemplateData):
                 fixed += node.data
             elif isinstance(node, nodes.Name):
-                slots.append((fixed, len(fixed), node.name))
+                slots.append((fixed, node.name))
                 fixed = ""
             else:
                 return None
-    return slots, fixed
+    form = tuple((len(text), slot) for text, slot in slots)
+    return slots, fixed, form, sum(gap for gap, _ in form)
 
 
 def _fill_slots(pieces: _Pieces, values: Mapping[str, Any]) -> Filled:
     """Fill a template of nothing but text and slots, as most are, without the interpreter."""
-    slots, last = pieces
+    slots, last, form, length = pieces
     parts: list[str] = []
-    places: list[Place] = []
-    end = 0
-    for fixed, length, slot in slots:
+    lengths: list[int] = []
+    for fixed, slot in slots:
         value = values[slot]
         kind = type(value)
         if kind is str:
             text = value
         elif kind is not float or len(text := repr(value)) > _SHORT:
             text = written(value)
-        start = end + length
-        end = start + len(text)
-        if end > MAX_OUTPUT:
+        length += len(text)
+        if length > MAX_OUTPUT:
             raise _too_long()
         parts.append(fixed)
         parts.append(text)
-        places.append((slot, start, end))
+        lengths.append(len(text))
     parts.append(last)
-    return Filled("".join(parts), tuple(places))
+    return Filled("".join(parts), form, lengths)
 
 
 class _Compiler:
@@ -502,9 +511,7 @@ class _Compiler:
         label = ", ".join(slots)
 
         def put(filling: _Filling) -> None:
-            start = filling.length
-            filling.put(written(value(filling)))
-            filling.places.append((label, start, filling.length))
+            filling.put_value(written(value(filling)), label)
 
         return put
 

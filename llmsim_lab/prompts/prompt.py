@@ -12,7 +12,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from markupsafe import Markup, escape
 from llmsim_lab.errors import PromptError
 from llmsim_lab.markup import visible
 from llmsim_lab.prompts.rendered import RenderedPrompt, digest_of, fenced
-from llmsim_lab.prompts.spans import Provenance, Span
+from llmsim_lab.spans import Layout
 
 if TYPE_CHECKING:
     from llmsim_lab.prompts.language import Filled, Template
@@ -220,7 +220,12 @@ class Prompt:
             system=system.text if system else "",
             user=user.text,
             template=self,
-            provenance=partial(_provenance_of, system, user),
+            provenance=Layout(
+                system.form if system else (),
+                tuple(system.lengths) if system else (),
+                user.form,
+                user.lengths,
+            ),
         )
 
     def _render_system(self, template: Template, values: dict[str, Any]) -> Filled:
@@ -268,14 +273,6 @@ class Prompt:
     def _repr_markdown_(self) -> str:
         heading = f"**{self.name}** `{self.digest[:12]}`"
         return f"{heading}\n\n{fenced(system=self.system, user=self.user)}"
-
-
-def _provenance_of(system: Filled | None, user: Filled) -> Provenance:
-    spans = (
-        [Span(slot, "system", start, end) for slot, start, end in system.places] if system else []
-    )
-    spans += [Span(slot, "user", start, end) for slot, start, end in user.places]
-    return Provenance(spans=tuple(spans))
 
 
 @cache

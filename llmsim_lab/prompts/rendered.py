@@ -8,13 +8,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
-from llmsim_lab.calls import Role
-from llmsim_lab.prompts.spans import Provenance, Span, match_pieces, name_sources
+from llmsim_lab.calls import CallSite
+from llmsim_lab.spans import Layout, Origin, Provenance, Span, name_sources
 
 if TYPE_CHECKING:
     from llmsim_lab.prompts.prompt import Prompt
 
-__all__ = ["RenderedPrompt", "digest_of", "fenced", "trace_prompt"]
+__all__ = ["RenderedPrompt", "digest_of", "fenced"]
+
+_NOT_SAID = Provenance(how="unknown", why="whoever put the prompt together did not say")
 
 Said = tuple[Mapping[str, str], Mapping[str, object]]
 
@@ -34,7 +36,7 @@ class RenderedPrompt(str):
     user: str
     template: Prompt
     _said: Said | None
-    _provenance: Provenance | Callable[[], Provenance] | None
+    _provenance: Provenance | Layout | Callable[[], Provenance]
 
     def __new__(
         cls,
@@ -42,7 +44,7 @@ class RenderedPrompt(str):
         system: str,
         user: str,
         template: Prompt,
-        provenance: Provenance | Callable[[], Provenance] | None = None,
+        provenance: Provenance | Layout | Callable[[], Provenance] = _NOT_SAID,
     ) -> RenderedPrompt:
         """Join the parts with an empty line.
 
@@ -50,8 +52,7 @@ class RenderedPrompt(str):
             system: the system message.
             user: the user message.
             template: what they were rendered from.
-            provenance: where the parts came from, or a function that works it out; without it the
-                template's fixed text is looked for in the messages.
+            provenance: where the parts came from, or a function that works it out.
         """
         self = super().__new__(cls, f"{system}\n\n{user}" if system else user)
         self.system = system
@@ -71,7 +72,7 @@ class RenderedPrompt(str):
 
         Args:
             sources: by slot, in words: ``{"inflation": "state.global_state.inflation, turn
-                {turn}"}``.
+                {turn}"}``; a fact's name in braces is all that is filled in.
             facts: what the words' ``{turn}`` and the like stand for.
         """
         self._said = sources, facts
@@ -79,16 +80,31 @@ class RenderedPrompt(str):
 
     @property
     def provenance(self) -> Provenance:
-        """Where the parts came from, and how sure that is; worked out when first asked for."""
+        """Where the parts came from, if that is known; worked out when first asked for."""
         known = self._provenance
-        if known is None:
-            known = trace_prompt(self.template, system=self.system, user=self.user)
+        if isinstance(known, Layout):
+            known = Provenance(spans=known.spans())
         elif not isinstance(known, Provenance):
-            known = known()
-        self._provenance = known
+            known = self._provenance = known()
         if self._said is None:
             return known
         return replace(known, spans=name_sources(known.spans, *self._said))
+
+    def origin(self, site: CallSite | None) -> Origin | None:
+        """Return what a call keeps of where the parts came from; None where that is not known.
+
+        Args:
+            site: the call's.
+
+        Raises:
+            PromptError: spans that somebody else noted overlap or end behind their message.
+        """
+        known = self._provenance
+        if not isinstance(known, Layout):
+            texts = {"system": self.system, "user": self.user}
+            return Origin.of_provenance(self.provenance, texts)
+        agent, turn = (site.agent, site.turn) if site else (None, None)
+        return Origin.of_layout(known, *(self._said or ({}, {})), agent=agent, turn=turn)
 
     @property
     def spans(self) -> tuple[Span, ...]:
@@ -104,41 +120,6 @@ class RenderedPrompt(str):
 
 def _rebuild(system: str, user: str, template: Prompt, provenance: Provenance) -> RenderedPrompt:
     return RenderedPrompt(system=system, user=user, template=template, provenance=provenance)
-
-
-def trace_prompt(template: Prompt, *, system: str, user: str) -> Provenance:
-    """Return where the values of a template's slots seem to be in messages rendered from it.
-
-    The template's fixed text is looked for in the messages. What ``Prompt.render`` returns knows
-    better: it noted where each value went.
-
-    Args:
-        template: the prompt.
-        system: the system message, empty if there is none.
-        user: the user message.
-    """
-    parts: list[tuple[Role, str, str]] = [
-        ("system", template.system, system),
-        ("user", template.user, user),
-    ]
-    spans: list[Span] = []
-    for role, source, text in parts:
-        found = _matched(role, source, text)
-        if isinstance(found, str):
-            return Provenance(how="unknown", why=found)
-        spans += found
-    return Provenance(
-        spans=tuple(spans), how="matched", why="the values of the slots were not kept"
-    )
-
-
-def _matched(role: Role, source: str, text: str) -> tuple[Span, ...] | str:
-    from llmsim_lab.prompts.language import template_of
-
-    pieces = template_of(source).split()
-    if pieces is None:
-        return f"the {role} template holds more than text and slots"
-    return match_pieces(text, *pieces, role=role)
 
 
 def digest_of(*parts: str) -> str:

@@ -24,8 +24,9 @@ from typing_extensions import TypeVar
 
 from llmsim_lab.calls import CallRecord, Status
 from llmsim_lab.concurrency import run_sync
-from llmsim_lab.errors import ConfigError, TapeError
+from llmsim_lab.errors import BudgetReached, ConfigError, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, Person, Tape, human_client
+from llmsim_lab.llm.budget import Budget, Purse
 from llmsim_lab.llm.scope import CallLog, recording
 from llmsim_lab.logs import log_event
 from llmsim_lab.models import LLMReasoningChain
@@ -44,7 +45,7 @@ from llmsim_lab.runs.parameters import (
     identity,
     types_of,
 )
-from llmsim_lab.runs.parts import prompts_in
+from llmsim_lab.runs.parts import code_changes, counted, digests_in, prompts_in
 from llmsim_lab.runs.progress import progress_line
 from llmsim_lab.runs.records import tape_turn
 from llmsim_lab.runs.registry import register
@@ -60,7 +61,7 @@ from llmsim_lab.runs.settings import (
 )
 from llmsim_lab.runs.state import State, closest, numbers_in
 from llmsim_lab.runs.taping import Recording, Taping
-from llmsim_lab.runs.turn import Answer, RunTurn, WorldTurn
+from llmsim_lab.runs.turn import RunTurn, WorldTurn
 from llmsim_lab.text import faults
 from llmsim_lab.values import FrozenDict, Reply
 
@@ -122,16 +123,19 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
 
     Attributes:
         kind: its name on tapes, such as ``pot:PublicGoods``.
-        config_type: of its configuration, a pydantic model such as a ``RunConfig``.
+        config_type: of its configuration, a pydantic model such as a ``RunConfig``; its ``series``
+            are the columns to chart.
         state_type: of its states: a pydantic model, a dataclass, or what else pydantic can write
             as JSON and read back to an equal value.
         turn_type: of its turns, a ``RunTurn`` with whatever fields it adds; those too are written
-            by pydantic.
-        intervention_type: of what may be done from outside. A class need not name these four where
-            ``Run[ItsState, ItsTurn, ItsConfig, ItsIntervention]`` names them.
+            by pydantic. It says what is shown of a turn: ``own_columns``, ``in_words``,
+            ``outcomes``.
+        intervention_type: of what may be done from outside. These four are the ones that the class
+            names, ``Run[State, Turn, Config, Intervention]``, as far as it does.
         part_names: the constructor's arguments by which a user may give parts of his own, such as
             ``agents`` or ``engine``; each is also the attribute that holds that part, or those
-            parts. A part's ``llm_client`` and ``prompt`` are what a fork changes.
+            parts. A part's ``llm_client`` and ``prompt`` are what a fork changes; where its
+            ``digests`` of code, by name, are not the recorded ones, the run does not go on.
         turns: the turns so far, oldest first; the first holds the state that the run started from.
 
     Raises:
@@ -203,9 +207,12 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         self.given = frozenset(given)
         self.unrecorded = ""
         """Why a run that one would expect to be recorded is not; empty if it is as asked."""
+        self.code_changes = ""
+        """How the parts' code differs from what the run was recorded with; empty if it does not."""
         self._listeners: list[Callable[[TurnT], object]] = []
         self._planned: dict[int, list[InterventionT]] = {}
         self._stepping = False
+        self._purse: Purse | None = None
         self._taping: Taping | None = None
         for intervention in config.interventions:
             self._plan(intervention)
@@ -379,42 +386,31 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
 
     @classmethod
     def own_columns(cls, turn: TurnT) -> dict[str, Any]:
-        """Return what a turn's row of the frame says of its state: numbers and texts by column.
-
-        Of a ``State`` its numbers, also those in dicts, such as ``coins.Ann``. ``turn``, the counts
-        of model decisions, ``tokens``, ``seconds`` and ``interventions`` are there already.
-        """
-        return numbers_in(turn.state) if isinstance(turn.state, State) else {}
+        """Return what a turn's row of the frame says of its state: what the turn itself says."""
+        return turn.own_columns()
 
     @classmethod
     def series_of(cls, config: ConfigT) -> Sequence[Series]:
-        """Return the columns that can be charted, the most telling first."""
+        """Return the columns that can be charted, the most telling first.
+
+        They are the configuration's ``series``; of a world of one's own the state's numbers.
+        """
         if not cls._is_own():
-            return []
+            return getattr(config, "series", ())
         start = cls(config).state
         names = numbers_in(start) if isinstance(start, State) else ()
         return [Series(column=name, label=name) for name in list(names)[:_MOST_SERIES]]
 
     @classmethod
     def in_words(cls, turn: TurnT) -> Sequence[str]:
-        """Return what a turn led to, and what was done in it, as lines of text."""
-        said = [f"{name} {value}" for name, value in cls.own_columns(turn).items()]
-        return [f"it led to: {', '.join(said)}"]
+        """Return a turn's story as lines of text: what the turn itself says."""
+        return turn.in_words()
 
     def outcomes(
         self, turn: TurnT, chains: Sequence[LLMReasoningChain]
     ) -> Sequence[Mapping[str, Any]]:
-        """Return what became of a turn's decisions, one mapping each, for ``decisions()``.
-
-        Its keys become columns; a kind names what tells whether a decision counted, such as
-        ``accepted``. What a rule decided may be said here as well, since it has no reply.
-
-        Args:
-            turn: one of this run's.
-            chains: its decisions, as ``every_chain`` gives them.
-        """
-        answers = iter(getattr(turn, "answers", ()))
-        return [{} if chain.call else _own_fields_of(next(answers, None)) for chain in chains]
+        """Return what became of a turn's decisions, one mapping each: what the turn itself says."""
+        return turn.outcomes(chains)
 
     # --- playing -----------------------------------------------------------------------------
 
@@ -496,14 +492,22 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         )
 
     def _intervened(self, state: StateT, interventions: Sequence[InterventionT]) -> StateT:
-        """Return the state with what is done from outside."""
+        """Return the state with what is done from outside.
+
+        Raises:
+            ConfigError: it cannot be done.
+        """
         for item in interventions:
             state = item.applied(state, self)
         return state
 
     def _check_possible(self, intervention: InterventionT) -> None:
-        """Raise ConfigError for what this run has no place for; being late is seen to."""
+        """Raise ConfigError for what this run has no place for, as doing it now shows.
+
+        That it is not too late is checked elsewhere.
+        """
         intervention.check(self)
+        self._intervened(self.turns[-1].state, [intervention])
 
     def _arrived(self, turn: TurnT) -> None:
         """Take note of a whole turn, before it is written."""
@@ -512,8 +516,11 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         """Let what the parts count be that of the whole turns: after a failed turn, and a fork."""
 
     def _about(self) -> str:
-        """Return what ``repr`` says after the turn's number, beginning with a separator."""
-        return ""
+        """Return what ``repr`` says after the turn's number, beginning with a separator.
+
+        By default it says how many parts there are, such as ``, 3 agents``.
+        """
+        return counted(self.parts)
 
     def state_at(self, turn: TurnT, state: Any) -> StateT:
         """Return another state in a turn's place, for a fork.
@@ -568,7 +575,10 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
     @property
     def code_digests(self) -> dict[str, str]:
         """Digests of code that is not the package's and that the run depends on, by name."""
-        return code_digests(type(self), Run) if self._is_own() else {}
+        found = code_digests(type(self), Run) if self._is_own() else {}
+        for digests in digests_in(self.parts).values():
+            found |= digests
+        return found
 
     # --- what a run has been through -----------------------------------------------------------
 
@@ -685,7 +695,24 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             self._planned.setdefault(intervention.turn, []).append(intervention)
         self._taping = taping
         self._recount()
+        self._compare_code()
         return self
+
+    def _compare_code(self) -> None:
+        """Note how the parts' code differs from what the run was recorded with, and log it."""
+        self.code_changes = ""
+        whose = self._coded_parts
+        if self._taping is None or not whose:
+            return
+        recorded = self._taping.tape.run(self._taping.run).manifest.get("code") or {}
+        self.code_changes = code_changes(whose, recorded, self.code_digests)
+        if self.code_changes:
+            event = f"{whose.upper()}_DIFFER"
+            log_event(logger, logging.WARNING, event, run=self.run_id, what=self.code_changes)
+
+    @property
+    def _coded_parts(self) -> str:
+        return "_and_".join(digests_in(self.parts))
 
     def note_unrecorded(self, reason: str) -> Self:
         """Note why this run is not recorded, for its ``repr``; empty if there is nothing to say."""
@@ -758,8 +785,15 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
 
         Raises:
             LLMFailureException: a model call failed; the run is where it was before.
+            TapeError: the run cannot go on with the parts' code that is there now, or came out
+                differently from its recording.
             ConfigError: a step is already under way.
         """
+        if self.code_changes and isinstance(self._taping, Recording):
+            raise TapeError(
+                f"run {self.run_id} cannot go on: {self.code_changes}. Bring back those "
+                f"{self._coded_parts}, or fork the run to go on with these"
+            )
         if self._stepping:
             raise ConfigError("a step of this run is under way; wait for it before the next")
         self._stepping = True
@@ -797,7 +831,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             await self._taping.before_turn(self.llm_client)
             planned = self._taping.planned(before.number + 1, planned)
         began, known_prompts = time.perf_counter(), len(self._prompts)
-        log = CallLog(self.config.name, before.number + 1)
+        log = CallLog(self.config.name, before.number + 1, self._purse)
         recorder = self._taping.recorder if self._taping else None
         with ExitStack() as playing, recording(recorder, log):
             for client in self._clients():
@@ -829,6 +863,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         turns: int | None = None,
         *,
         on_turn: Callable[[TurnT], object] | None = None,
+        budget: Budget | None = None,
         progress: bool = True,
     ) -> pd.DataFrame:
         """Play turns and return the whole run as a frame, as ``to_frame`` does.
@@ -839,12 +874,30 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         Args:
             turns: how many more; the configuration's number if not given.
             on_turn: called with each turn's record as it is done; may be async.
+            budget: what may be spent on calls. When it is, the run stops at its last whole turn
+                and a WARNING says so; ``resume`` goes on from there, and makes no call again that
+                was answered.
             progress: False for no such line; so does ``LLMSIM_PROGRESS=0`` in the environment.
 
         Raises:
             ConfigError: a negative number of turns.
             LLMFailureException: a model call failed; the turns before it are kept.
         """
+        self._purse = Purse(budget) if budget is not None else None
+        try:
+            await self.play_on(turns, on_turn=on_turn, progress=progress)
+        finally:
+            self._purse = None
+        return self.to_frame()
+
+    async def play_on(
+        self,
+        turns: int | None = None,
+        *,
+        on_turn: Callable[[TurnT], object] | None = None,
+        progress: bool = True,
+    ) -> None:
+        """Do what ``arun`` does without making a frame, which needs pandas."""
         try:
             count, before = self._how_many(turns), self.turn_number
             async with progress_line(
@@ -853,12 +906,25 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
                 for _ in range(count):
                     if self.done(self.state):
                         break
+                    if self._purse is not None:
+                        self._purse.check()
                     turn = await self.step()
                     advance()
                     heard = on_turn(turn) if on_turn is not None else None
                     if isawaitable(heard):
                         await heard
                     await asyncio.sleep(0)
+        except BudgetReached as error:
+            self._ended(f"stopped: {error}")
+            log_event(
+                logger,
+                logging.WARNING,
+                "BUDGET_REACHED",
+                run=self.config.name,
+                turn=self.turn_number,
+                reason=error,
+            )
+            return
         except Exception as error:
             self._ended(f"failed: {error}")
             raise
@@ -866,7 +932,6 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             self._ended("interrupted")
             raise
         self._ended("done")
-        return self.to_frame()
 
     def _ended(self, outcome: str) -> None:
         """Note the outcome on the tape; an earlier failure weighs more than one to note it."""
@@ -879,11 +944,12 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         turns: int | None = None,
         *,
         on_turn: Callable[[TurnT], object] | None = None,
+        budget: Budget | None = None,
         progress: bool = True,
     ) -> pd.DataFrame:
         """Do what ``arun`` does from plain code: in a script, or in a notebook cell."""
         self._how_many(turns)
-        return run_sync(self.arun(turns, on_turn=on_turn, progress=progress))
+        return run_sync(self.arun(turns, on_turn=on_turn, budget=budget, progress=progress))
 
     def _how_many(self, turns: int | None) -> int:
         number = self.config.turns if turns is None else turns
@@ -1017,6 +1083,28 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         """
         return decisions_frame(self)
 
+    def manifest(self) -> dict[str, Any]:
+        """Return what defines the run, JSON-ready: what it takes to make the same one again.
+
+        Keys: ``kind``, ``config``, ``seed``, ``prompts`` with their texts and digests, ``code``
+        digests, ``model`` with its digest where it is known, versions, the git revision; and of
+        the run itself ``name``, ``turns``, ``calls``, ``tokens``, ``statuses``, ``outcome``,
+        ``tape`` and ``run``, where it is recorded.
+        """
+        tape, run = self.tape, self.run_id
+        info = tape.run(run) if tape is not None and run is not None else None
+        return {
+            **(make_manifest(self) if info is None else info.manifest),
+            "name": self.config.name,
+            "turns": self.turn_number,
+            "calls": len(self.calls),
+            "tokens": sum(call.tokens for call in self.calls),
+            "statuses": dict(self.statuses),
+            "outcome": info.outcome if info else None,
+            "tape": str(tape.path) if tape is not None else None,
+            "run": run,
+        }
+
     def close(self) -> None:
         """Let others write to this run on its tape; the run can still be looked at."""
         if self._taping is not None:
@@ -1024,18 +1112,12 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
 
     def __repr__(self) -> str:
         lost = f", NOT RECORDED: {self.unrecorded}" if self.unrecorded else ""
-        about = f"turn {self.turn_number}{self._about()}{lost}"
+        changed = f", {self._coded_parts.upper()} DIFFER" if self.code_changes else ""
+        about = f"turn {self.turn_number}{self._about()}{changed}{lost}"
         return f"<{type(self).__name__} {self.config.name!r}: {about}>"
 
     def _repr_html_(self) -> str:
         return str(run_html(self))
-
-
-def _own_fields_of(answer: Answer | None) -> dict[str, Any]:
-    """Return what a rule answered besides the fields that every reply has."""
-    if answer is None:
-        return {}
-    return {name: value for name, value in answer.fields.items() if name not in Reply.model_fields}
 
 
 def _check_world(cls: type[Run]) -> None:

@@ -90,15 +90,20 @@ def model_differs(manifest: Mapping[str, Any], info: ModelInfo) -> str | None:
     return None
 
 
-def config_of(info: RunInfo) -> Any:
+def config_of(info: RunInfo, kind: Any = None) -> Any:
     """Return the configuration that a run was recorded with, of its kind's own type.
+
+    Args:
+        info: the run.
+        kind: its class; found by its name if not given.
 
     Raises:
         TapeError: this version of the package does not understand it.
     """
     manifest = info.manifest
     try:
-        return kind_of_manifest(info.id, manifest).config_type.model_validate(manifest["config"])
+        kind = kind or kind_of_manifest(info.id, manifest)
+        return kind.config_type.model_validate(manifest["config"])
     except (KeyError, ValidationError) as error:
         made_by = manifest.get("package", "an unknown version")
         raise TapeError(

@@ -20,7 +20,7 @@ from pydantic.fields import FieldInfo
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm.tape.codec import dumps
-from llmsim_lab.runs.settings import RunConfig
+from llmsim_lab.runs.settings import RunConfig, WorldConfig
 from llmsim_lab.text import faults
 
 if TYPE_CHECKING:
@@ -52,6 +52,9 @@ class Parameter:
         )
 
 
+_SET_BY_INIT = frozenset(("config", "given", "llm_client", "prompts", "unrecorded"))
+
+
 def config_type_of(cls: AnyRunType, base: AnyRunType) -> type[RunConfig]:
     """Return the configuration made of a class's annotated fields and its parent's.
 
@@ -70,7 +73,7 @@ def config_type_of(cls: AnyRunType, base: AnyRunType) -> type[RunConfig]:
     for name, hint in own.items():
         if get_origin(hint) is ClassVar or hint is ClassVar or name.startswith("_"):
             continue
-        if hasattr(base, name) or name in RunConfig.model_fields:
+        if hasattr(base, name) or name in WorldConfig.model_fields or name in _SET_BY_INIT:
             raise ConfigError(
                 f"{cls.__name__}.{name}: the name {name!r} is taken, every run has something of "
                 f"that name; call the parameter something else, such as {name}_"
@@ -154,14 +157,22 @@ def _check_unannotated(cls: AnyRunType, base: AnyRunType) -> None:
         )
 
 
-def types_of(cls: AnyRunType, base: AnyRunType) -> dict[str, Any]:
-    """Return the classes that ``class X(Run[State, Turn, ...])`` names, by ``Run``'s attributes."""
-    names = ("state_type", "turn_type", "config_type", "intervention_type")
+_TYPES = ("state_type", "turn_type", "config_type", "intervention_type")
+
+
+def types_of(cls: AnyRunType, base: AnyRunType) -> dict[str, type]:
+    """Return the classes that ``class X(Run[State, Turn, ...])`` names, by the attributes they are.
+
+    Args:
+        cls: the world's class, just made.
+        base: ``Run``, whose parameters these are; of a class between only the first is the state's.
+    """
     for parent in cls.__dict__.get("__orig_bases__", ()):
         origin = get_origin(parent)
         if isinstance(origin, type) and issubclass(origin, base):
-            found = zip(names, get_args(parent), strict=False)
-            return {name: it for name, it in found if isinstance(it, type) and it is not Any}
+            names = _TYPES if origin is base else _TYPES[:1]
+            named = zip(names, get_args(parent), strict=False)
+            return {name: it for name, it in named if isinstance(it, type) and it is not Any}
     return {}
 
 

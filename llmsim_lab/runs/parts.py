@@ -9,14 +9,23 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Sized
 from typing import Any
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.prompts import Prompt
 
-__all__ = ["belongs_to", "check_used", "copied", "made_of", "prompts_in"]
+__all__ = [
+    "belongs_to",
+    "check_used",
+    "code_changes",
+    "copied",
+    "counted",
+    "digests_in",
+    "made_of",
+    "prompts_in",
+]
 
 
 def prompts_in(parts: Mapping[str, Any]) -> dict[str, Prompt]:
@@ -26,6 +35,42 @@ def prompts_in(parts: Mapping[str, Any]) -> dict[str, Prompt]:
         for place, part in _placed(parts)
         if isinstance(getattr(part, "prompt", None), Prompt)
     }
+
+
+def counted(parts: Mapping[str, Any]) -> str:
+    """Return how many there are of each part that is several: ``, 3 agents, 2 modules``."""
+    several = {
+        name: part
+        for name, part in parts.items()
+        if isinstance(part, Sized) and not isinstance(part, Mapping)
+    }
+    return "".join(f", {len(part)} {name}" for name, part in several.items())
+
+
+def digests_in(parts: Mapping[str, Any]) -> dict[str, Mapping[str, str]]:
+    """Return the ``digests`` of those parts that have some, by their names."""
+    found = {name: getattr(part, "digests", None) for name, part in parts.items()}
+    return {name: digests for name, digests in found.items() if isinstance(digests, Mapping)}
+
+
+def code_changes(what: str, recorded: Mapping[str, str], now: Mapping[str, str]) -> str:
+    """Say how code differs from what a run was recorded with; empty if it does not.
+
+    Args:
+        what: what the code is of, in the plural.
+        recorded: its digests by name, as the manifest has them.
+        now: the same of the code that is there.
+    """
+    found = [f"{name} is missing" for name in recorded if name not in now]
+    found += [f"{name} is new" for name in now if name not in recorded]
+    found += [
+        f"{name} is {digest[:12]} and was {recorded[name][:12]}"
+        for name, digest in now.items()
+        if recorded.get(name, digest) != digest
+    ]
+    if not found:
+        return ""
+    return f"the {what} are not those that the run was recorded with: {', '.join(found)}"
 
 
 def _placed(parts: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

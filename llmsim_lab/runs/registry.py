@@ -59,8 +59,14 @@ def find_kind(name: str) -> type[Run]:
         announced = _announced()
         if name in announced:
             _load(announced[name])
+    if name not in _known and ":" in name:
+        stem, _, cls = name.partition(":")
+        raise ConfigError(
+            f"its class is {name}, which is not here; import the file that defines it: --import "
+            f"{stem}.py on the command line, or {cls}.load(...), {cls}.replay(...) in Python"
+        )
     if name not in _known:
-        there = ", ".join(sorted({*_known, *announced}))
+        there = ", ".join(sorted(one for one in {*_known, *announced} if ":" not in one))
         raise ConfigError(
             f"no kind of simulation is called {name!r:.80}; known are: {there}. Import "
             "the module that defines it first"

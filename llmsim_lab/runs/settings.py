@@ -12,6 +12,7 @@ from llmsim_lab.checks import whole_number
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMConfig
 from llmsim_lab.logs import log_event
+from llmsim_lab.runs.series import Series
 from llmsim_lab.runs.state import changed_at
 from llmsim_lab.settings import Settings
 from llmsim_lab.text import clip, faults
@@ -56,6 +57,11 @@ class RunConfig(Settings):
     def seed_idle(self) -> str:
         """Why ``seed`` changes nothing in such a run; empty where it does."""
         return ""
+
+    @property
+    def series(self) -> Sequence[Series]:
+        """The columns of such a run's frame that can be charted, the most telling first."""
+        return ()
 
 
 class RunIntervention(Settings):
@@ -105,14 +111,14 @@ class StateChange(RunIntervention):
     set: dict[str, Any] = Field(default_factory=dict)
     note: str = ""
 
-    def check(self, run: Any) -> None:
-        """Raise ConfigError for names that the state does not have, and wrong values."""
-        self.applied(run.state, run)
-
     def applied(self, state: Any, run: Any) -> Any:
         """Return the state with the values set."""
         del run
         return changed_at(state, self.set)
+
+    def __str__(self) -> str:
+        done = clip(", ".join(f"{name} = {value}" for name, value in self.set.items()), 200)
+        return f"turn {self.turn}: {done}{f' ({self.note})' if self.note else ''}"
 
 
 PlayerWord = Literal["model", "rule", "random", "person"]

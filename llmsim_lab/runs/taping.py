@@ -122,6 +122,7 @@ class Recording:
     def done(self, turn: AnyTurn, planned: Planned) -> Any:
         """Write the turn, whole or not at all."""
         self._recorder.commit_turn(*tape_turn(self._kind, turn, planned))
+        _leave_calls(turn, self.tape)
         return turn
 
     def uses(self, prompts: Mapping[str, Prompt]) -> None:
@@ -156,15 +157,19 @@ class Replaying:
         kind: the simulation's class.
         tape: the tape.
         run: the run.
+        records: of its turns, the last one among them.
     """
 
-    def __init__(self, kind: AnyKind, tape: Tape, run: int) -> None:
+    def __init__(
+        self, kind: AnyKind, tape: Tape, run: int, records: Sequence[Mapping[str, Any]]
+    ) -> None:
         self.tape = tape
         self.run = run
         self._kind = kind
         self._recorder = ReplayRecorder(tape, run)
-        self._records = {record["turn"]: record for record in tape.turn_records(run)}
+        self._records = {record["turn"]: record for record in records}
         self._rows = tape.frame_rows(run)
+        self._last = max(self._records)
 
     @property
     def recorder(self) -> ReplayRecorder:
@@ -179,7 +184,7 @@ class Replaying:
         record = self._records.get(turn)
         if record is None:
             raise TapeError(
-                f"run {self.run} ends at turn {max(self._records)}; turn {turn} was not recorded. "
+                f"run {self.run} ends at turn {self._last}; turn {turn} was not recorded. "
                 "Resume or fork the run to go on: resume(tape, run, llm_client=connect('auto')) or "
                 "simulation.fork(llm_client=connect('auto')), which is 'Fork here' in a stepper"
             )
@@ -208,6 +213,8 @@ class Replaying:
                 f"differs: it was recorded by llmsim-lab "
                 f"{self.tape.run(self.run).manifest['package']}"
             )
+        del self._records[turn.number], self._rows[turn.number]
+        _leave_calls(recorded, self.tape)
         return recorded
 
     def uses(self, prompts: Mapping[str, Prompt]) -> None:
@@ -230,11 +237,13 @@ class Replaying:
 
 
 @rare_collections()
-def load_turns(kind: AnyKind, tape: Tape, run: int, *, up_to: int | None = None) -> list[Any]:
-    """Return a run's turns from the tape, those it shares with its parents included."""
+def load_turns(
+    kind: AnyKind, tape: Tape, run: int, records: Sequence[Mapping[str, Any]]
+) -> list[Any]:
+    """Return a run's turns as ``Tape.turn_records`` has them, first to last, with their calls."""
     line = tape.line(run)
     turns: list[Any] = []
-    for record in tape.turn_records(run, up_to=up_to):
+    for record in records:
         if turns and record["turn"] != turns[-1].number + 1:
             raise TapeError(
                 f"run {run} on the tape {tape.path} is damaged: turn {record['turn']} follows turn "
@@ -242,8 +251,20 @@ def load_turns(kind: AnyKind, tape: Tape, run: int, *, up_to: int | None = None)
             )
         part = next((part for part, last in line if record["turn"] <= last), run)
         known = {call.id: call.attempt for call in tape.calls(part, turn=record["turn"])}
-        turns.append(decode_turn(kind, record, _Attempts(tape, known)))
+        turn = decode_turn(kind, record, _Attempts(tape, known))
+        _leave_calls(turn, tape)
+        turns.append(turn)
     return turns
+
+
+def _leave_calls(turn: AnyTurn, tape: Tape) -> None:
+    """Leave a turn's calls on the tape; who asks for one has it read."""
+    read = tape.attempt
+    for call in turn.calls:
+        call.leave_on_tape(read)
+    for chain in turn.chains:
+        if chain.call is not None:  # it may be one of an earlier turn
+            chain.call.leave_on_tape(read)
 
 
 class _Attempts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Generic
@@ -13,6 +14,8 @@ from llmsim_lab.calls import CallRecord, Status
 from llmsim_lab.llm.extract import InvalidReply, reply_fields
 from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.runs.faces import turn_html
+from llmsim_lab.runs.state import State, numbers_in
+from llmsim_lab.values import Reply
 
 __all__ = ["Answer", "RunTurn", "WorldTurn", "every_chain"]
 
@@ -83,6 +86,30 @@ class RunTurn(Generic[StateT, InterventionT]):
         """Prompt and reply tokens of the turn's model calls, as far as reported."""
         return sum(call.tokens for call in self.calls)
 
+    def own_columns(self) -> dict[str, Any]:
+        """Return what the turn's row of the frame says of its state: numbers and texts by column.
+
+        Of a ``State`` its numbers, also those in dicts, such as ``coins.Ann``. ``turn``, the counts
+        of model decisions, ``tokens``, ``seconds`` and ``interventions`` are there already.
+        """
+        return numbers_in(self.state) if isinstance(self.state, State) else {}
+
+    def in_words(self) -> Sequence[str]:
+        """Return what the turn led to, and what was done in it, as lines of text."""
+        said = [f"{name} {value}" for name, value in self.own_columns().items()]
+        return [f"it led to: {', '.join(said)}"]
+
+    def outcomes(self, chains: Sequence[LLMReasoningChain]) -> Sequence[Mapping[str, Any]]:
+        """Return what became of the turn's decisions, one mapping each, for ``decisions()``.
+
+        Its keys become columns; they name what tells whether a decision counted, such as
+        ``accepted``. What a rule decided may be said here as well, since it has no reply.
+
+        Args:
+            chains: its decisions, as ``every_chain`` gives them.
+        """
+        return [{} for _ in chains]
+
     def _repr_html_(self) -> str:
         return str(turn_html(self))
 
@@ -96,6 +123,17 @@ class WorldTurn(RunTurn[StateT, InterventionT]):
     """
 
     answers: tuple[Answer, ...] = ()
+
+    def outcomes(self, chains: Sequence[LLMReasoningChain]) -> Sequence[Mapping[str, Any]]:
+        """Return what rules answered, besides the fields that every reply has."""
+        answers = iter(self.answers)
+        return [{} if chain.call else _own_fields_of(next(answers, None)) for chain in chains]
+
+
+def _own_fields_of(answer: Answer | None) -> dict[str, Any]:
+    if answer is None:
+        return {}
+    return {name: value for name, value in answer.fields.items() if name not in Reply.model_fields}
 
 
 def every_chain(turn: RunTurn) -> tuple[LLMReasoningChain, ...]:

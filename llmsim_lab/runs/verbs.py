@@ -25,8 +25,9 @@ from llmsim_lab.llm.tape import RunInfo
 from llmsim_lab.logs import log_event
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.runs.forks import NoModel, fork_of, on_tape
+from llmsim_lab.runs.garbage import rare_collections
 from llmsim_lab.runs.manifest import check_manifest, config_of, llm_config_of, prompts_of
-from llmsim_lab.runs.parts import belongs_to, made_of
+from llmsim_lab.runs.parts import belongs_to, digests_in, made_of
 from llmsim_lab.runs.records import planned_in
 from llmsim_lab.runs.registry import kind_name, kind_of_config, kind_of_manifest
 from llmsim_lab.runs.settings import RunConfig
@@ -69,6 +70,7 @@ def run(
     return simulation
 
 
+@rare_collections()
 def replay(
     tape: Tapes,
     run: int | None = None,
@@ -103,17 +105,24 @@ def replay(
             f"it cannot be replayed; load({str(tape.path)!r}, {info.id}) shows what is left"
         )
     kind = _kind_of(info, kind)
-    first = _first_own_turn(tape, info)
-    loaded = load_turns(kind, tape, info.id, up_to=first)
+    records = tape.turn_records(info.id)
+    first = records[0]["turn"] if info.fork_turn is None else info.fork_turn
+    shared = [record for record in records if record["turn"] <= first]
+    loaded = load_turns(kind, tape, info.id, shared)
     simulation = _rebuild(kind, info, _no_model(kind, info), parts, loaded[-1].state)
-    planned = planned_in(kind, tape.turn_records(info.id))
-    simulation.take_over(loaded, planned, Replaying(kind, tape, info.id))
+    planned = planned_in(kind, records)
+    simulation.take_over(loaded, planned, Replaying(kind, tape, info.id, records))
     wanted = info.turns if turns is None else turns
     if not first <= wanted <= info.turns:
         raise ConfigError(
             f"turns={wanted}: run {info.id} can be replayed up to turn {first} to {info.turns}"
         )
-    run_sync(simulation.arun(wanted - first))
+    try:
+        run_sync(simulation.play_on(wanted - first))
+    except TapeError as error:
+        if changed := simulation.code_changes or _code_changes(info, simulation):
+            raise type(error)(f"{error}. Mind that {changed}") from error
+        raise
     return simulation
 
 
@@ -144,9 +153,19 @@ def resume(
     tape = _writing(tape)
     info = tape.run(run)
     kind = _kind_of(info, kind)
-    turns = load_turns(kind, tape, info.id)
+    records = tape.turn_records(info.id)
+    turns = load_turns(kind, tape, info.id, records)
     simulation = _rebuild(kind, info, llm_client, parts, turns[-1].state)
-    planned = planned_in(kind, tape.turn_records(info.id))
+    planned = planned_in(kind, records)
+    if changed := _code_changes(info, simulation):
+        log_event(
+            logger,
+            logging.WARNING,
+            "CODE_CHANGED",
+            run=info.id,
+            reason=f"{changed}, so the turns to come are played by other code than those before",
+            way_out=f"rerun({str(tape.path)!r}, {info.id}) plays all of it anew",
+        )
     return simulation.take_over(turns, planned, Recording(kind, tape, info.id))
 
 
@@ -174,9 +193,9 @@ def rerun(
     tape = _writing(tape)
     info = tape.run(run)
     kind = _kind_of(info, kind)
-    record = tape.turn_records(info.id)[0]
-    start = load_turns(kind, tape, info.id, up_to=record["turn"])
-    planned = planned_in(kind, [record])
+    first = tape.turn_records(info.id)[:1]
+    start = load_turns(kind, tape, info.id, first)
+    planned = planned_in(kind, first)
     simulation = _rebuild(kind, info, llm_client, parts, start[0].state)
     simulation.take_over(start, planned, None)
     client = simulation.llm_client
@@ -247,7 +266,8 @@ def load(
 def turns_of(tape: Tape, run: int, *, up_to: int | None = None) -> list[Any]:
     """Return a run's turns from the tape, those it shares with its parents included."""
     info = tape.run(run)
-    return load_turns(kind_of_manifest(info.id, info.manifest), tape, info.id, up_to=up_to)
+    kind = kind_of_manifest(info.id, info.manifest)
+    return load_turns(kind, tape, info.id, tape.turn_records(info.id, up_to=up_to))
 
 
 def _kind_of(info: RunInfo, kind: AnyRunType | None) -> AnyRunType:
@@ -266,6 +286,7 @@ def _kind_of(info: RunInfo, kind: AnyRunType | None) -> AnyRunType:
     return kind
 
 
+@rare_collections()
 def _load(
     tape: Tape,
     info: RunInfo,
@@ -274,11 +295,12 @@ def _load(
     kind: AnyRunType | None = None,
 ) -> AnyRun:
     kind = _kind_of(info, kind)
-    turns = load_turns(kind, tape, info.id)
+    records = tape.turn_records(info.id)
+    turns = load_turns(kind, tape, info.id, records)
     client = llm_client or _no_model(kind, info)
     simulation = _rebuild(kind, info, client, parts, turns[-1].state)
-    planned = planned_in(kind, tape.turn_records(info.id))
-    return simulation.take_over(turns, planned, Replaying(kind, tape, info.id))
+    planned = planned_in(kind, records)
+    return simulation.take_over(turns, planned, Replaying(kind, tape, info.id, records[-1:]))
 
 
 def _no_model(kind: AnyRunType, info: RunInfo) -> LLMClient | None:
@@ -318,7 +340,7 @@ def _rebuild(
             f"run {info.id} was given {', '.join(lacking)} of its own, which no tape can hold; "
             f"pass the same again: {', '.join(f'{name}=...' for name in lacking)}"
         )
-    config = config_of(info)
+    config = config_of(info, kind)
     simulation = kind.rebuilt(
         config.model_copy(update={"interventions": ()}),
         llm_client=client,
@@ -334,11 +356,22 @@ def _rebuild(
     return simulation
 
 
-def _first_own_turn(tape: Tape, info: RunInfo) -> int:
-    if info.fork_turn is not None:
-        return info.fork_turn
-    first: int = tape.turn_records(info.id)[0]["turn"]
-    return first
+def _code_changes(info: RunInfo, simulation: AnyRun) -> str:
+    """Say what of a world's own code is not as it was recorded; empty where nothing is.
+
+    Of parts with code of their own the run's ``code_changes`` tells.
+    """
+    if digests_in(simulation.parts):
+        return ""
+    then, now = info.manifest.get("code") or {}, simulation.code_digests
+    changed = [name for name in _OWN_CODE if then.get(name) != now.get(name) and name in then]
+    if not changed:
+        return ""
+    kind = type(simulation)
+    return f"{kind.kind} has changed since it was recorded: its {', '.join(changed)}"
+
+
+_OWN_CODE = ("file", "methods", "parameters", "state")
 
 
 def _reading(tape: Tapes) -> Tape:

@@ -22,8 +22,9 @@ from llmsim_lab.engines import EngineConfig
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm.human import DAY_S
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.runs import RunConfig
+from llmsim_lab.runs import RunConfig, Series
 from llmsim_lab.settings import Settings
+from llmsim_lab.simulation.frames import SERIES
 from llmsim_lab.simulation.interventions import Intervention
 from llmsim_lab.text import faults
 
@@ -186,6 +187,11 @@ class SimulationConfig(RunConfig):
         if self.economy.shock_scale:
             return ""
         return "economy.shock_scale is 0 (above 0 there are random shocks)"
+
+    @property
+    def series(self) -> Sequence[Series]:
+        """The economy's variables and the rate that the Taylor rule asks for."""
+        return SERIES
 
     def by_rules(self) -> SimulationConfig:
         """Return the same with a Taylor rule for each model, so that it needs none.

@@ -8,19 +8,17 @@ from typing import Any
 
 from llmsim_lab.agents import Agent
 from llmsim_lab.concurrency import gather_all
-from llmsim_lab.economy.rules import TaylorRule
 from llmsim_lab.economy.shocks import NO_SHOCKS
 from llmsim_lab.engines import EconomicEngine, Engine
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.models import GlobalState, LLMReasoningChain, SimulationState
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.runs import Run, Series
+from llmsim_lab.runs import Run
 from llmsim_lab.simulation import build
 from llmsim_lab.simulation.config import SimulationConfig
-from llmsim_lab.simulation.frames import SERIES, in_words, outcomes, own_columns
+from llmsim_lab.simulation.frames import outcomes
 from llmsim_lab.simulation.interventions import Intervention
-from llmsim_lab.simulation.rebuild import rebuilt_prompt
 from llmsim_lab.simulation.turn import Turn
 from llmsim_lab.validators import Validator
 
@@ -137,26 +135,6 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
         rate = self.state.global_state.interest_rate
         return f"{where}, rate {rate:.2f}%, agents {names}{more}"
 
-    # --- frames and tape ---------------------------------------------------------------------
-
-    def rebuilt_prompt(self, turn: int, component: str, agent: str) -> str | None:
-        """Return a past turn's prompt, built again; None where that is not possible.
-
-        Args:
-            turn: the turn that was being played.
-            component: ``agent``, ``validator`` or ``engine``.
-            agent: who decided, or whose action was judged or applied.
-        """
-        return rebuilt_prompt(self, turn, component, agent)
-
-    @classmethod
-    def own_columns(cls, turn: Turn) -> dict[str, Any]:
-        """Return ``period``, the economy's variables, ``taylor_rate``, ``actions``, ``accepted``.
-
-        See ``frames.own_columns``.
-        """
-        return own_columns(turn, TaylorRule())
-
     def outcomes(
         self, turn: Turn, chains: Sequence[LLMReasoningChain]
     ) -> Sequence[Mapping[str, Any]]:
@@ -167,15 +145,4 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
         record of what it did. An action that no model put in words is under ``action``.
         """
         before = self.turns[turn.number - self.turns[0].number - 1]
-        return outcomes(turn, chains, before=before.state.global_state, engine=self.engine)
-
-    @classmethod
-    def series_of(cls, config: SimulationConfig) -> Sequence[Series]:
-        """Return the economy's variables and the rate that the Taylor rule asks for."""
-        del config
-        return SERIES
-
-    @classmethod
-    def in_words(cls, turn: Turn) -> Sequence[str]:
-        """Return the economy's main figures, and each action with its verdict."""
-        return in_words(turn)
+        return outcomes(turn.actions, chains, before=before.state.global_state, engine=self.engine)

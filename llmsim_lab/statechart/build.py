@@ -152,7 +152,18 @@ def initial_state(config: SocialConfig, chart: Statechart[AgentState]) -> Social
 def with_intervention(
     state: SocialState, item: SocialIntervention, config: SocialConfig
 ) -> SocialState:
-    """Return a state with what is done from outside."""
+    """Return a state with what is done from outside.
+
+    Raises:
+        ConfigError: there is no such user.
+    """
+    names = {person.name for person in state.people}
+    for name in (*item.ban, *item.unban):
+        if name not in names:
+            raise ConfigError(
+                f"there is no user {name!r} to ban or unban; the users are "
+                f"{', '.join(sorted(names)[:10])}{' ...' if len(names) > 10 else ''}"
+            )
     new, feed, number = state.new_posts, state.feed, state.next_post
     injected: Post | None = None
     if item.post is not None:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.runs import RunConfig, RunIntervention
+from llmsim_lab.runs import RunConfig, RunIntervention, Series
 from llmsim_lab.settings import Settings
 from llmsim_lab.statechart.chart_file import ChartTable, read_table
 from llmsim_lab.statechart.population import population, seed_posts
 from llmsim_lab.statechart.profiles import Name, PostConfig, ProfileConfig
+from llmsim_lab.statechart.states import AgentState
 from llmsim_lab.text import clip
 from llmsim_lab.yaml_file import read_config
 
@@ -25,6 +26,14 @@ __all__ = [
     "SocialIntervention",
     "WriterConfig",
 ]
+
+_SERIES: tuple[Series, ...] = tuple(
+    Series(column=name, label=name.capitalize(), unit="a round", short=name)
+    for name in ("likes", "replies", "reshares", "posts")
+) + tuple(
+    Series(column=state.value, label=state.value.replace("_", " ").capitalize(), unit="users")
+    for state in AgentState
+)
 
 Weight = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
 
@@ -199,6 +208,11 @@ class SocialConfig(RunConfig):
     def needs_model(self) -> bool:
         """Whether a language model reasons or writes."""
         return "llm" in (self.reasoner.kind, self.writer.kind)
+
+    @property
+    def series(self) -> Sequence[Series]:
+        """Engagement, then the users by state."""
+        return _SERIES
 
     def by_rules(self) -> SocialConfig:
         """Return the same with a rule for a reasoner and set phrases, so that it needs no model."""

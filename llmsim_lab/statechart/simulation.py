@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,7 +14,7 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.runs import Run, Series
+from llmsim_lab.runs import Run
 from llmsim_lab.statechart.agent import SocialAgent, agents_in_state, state_distribution
 from llmsim_lab.statechart.analysis import all_posts
 from llmsim_lab.statechart.build import (
@@ -31,7 +32,6 @@ from llmsim_lab.statechart.config import SocialConfig, SocialIntervention
 from llmsim_lab.statechart.feed import FeedSelector
 from llmsim_lab.statechart.posts import Post
 from llmsim_lab.statechart.rounds import Plan, make_moves, next_state, plan_round
-from llmsim_lab.statechart.shown import SERIES, columns_of, words_of
 from llmsim_lab.statechart.soundness import check_history, check_state
 from llmsim_lab.statechart.state import SocialState, SocialTurn
 from llmsim_lab.statechart.states import AgentState
@@ -66,15 +66,10 @@ class SocialSimulation(Run[SocialState, SocialTurn, SocialConfig, SocialInterven
         prompts: prompts instead of the configured ones: ``reasoner``, ``writer``.
 
     Attributes:
-        agents: the users as they are after the latest round, with their histories.
         chart: what is legal.
     """
 
     kind = "social"
-    config_type = SocialConfig
-    state_type = SocialState
-    turn_type = SocialTurn
-    intervention_type = SocialIntervention
     part_names = ("reasoner", "writer")
 
     def __init__(
@@ -100,21 +95,23 @@ class SocialSimulation(Run[SocialState, SocialTurn, SocialConfig, SocialInterven
             )
         self.reasoner = reasoner or make_reasoner(config, llm_client, prompts.get("reasoner"))
         self.writer = writer or make_writer(config, llm_client, prompts.get("writer"))
-        self.agents: tuple[SocialAgent, ...] = ()
+        self._agents: tuple[SocialAgent, ...] = ()
+        self._told: Sequence[SocialTurn] = ()
         self._selector = FeedSelector(config.feed, config.agents, seed=config.seed)
         if state is None:
             state = initial_state(config, self.chart)
         self._check_sound(state, config)
         first = SocialTurn(number=state.round, state=state)
         super().__init__(config, first=first, llm_client=llm_client, given=given, tape=tape)
-        self._recount()
 
     # --- a round -----------------------------------------------------------------------------
 
     async def _play(self, before: SocialTurn, planned: Sequence[SocialIntervention]) -> SocialTurn:
         del planned
         state, seed = before.state, self.config.seed
-        plan = self._plan_of(state, self.agents)
+        # Copies: what a round counts up counts for nothing if it fails.
+        agents = [copy(agent) for agent in self.agents]
+        plan = self._plan_of(state, agents)
         chains = await self._decide(plan)
         outcome = make_moves(plan, state, self.chart, seed)
         written = await gather_all(
@@ -124,7 +121,7 @@ class SocialSimulation(Run[SocialState, SocialTurn, SocialConfig, SocialInterven
         posts = [post for post, _ in written]
         return SocialTurn(
             number=plan.number,
-            state=next_state(state, plan, outcome, posts, self.agents, self.config.feed),
+            state=next_state(state, plan, outcome, posts, agents, self.config.feed),
             chains=tuple(chains),
             moves=tuple(outcome.moves),
             likes=tuple(outcome.likes),
@@ -132,8 +129,7 @@ class SocialSimulation(Run[SocialState, SocialTurn, SocialConfig, SocialInterven
         )
 
     def _plan_of(self, state: SocialState, agents: Sequence[SocialAgent]) -> Plan:
-        for agent, person in zip(agents, state.people, strict=True):
-            agent.state, agent.ticks_in_state = person.state, person.ticks
+        _place(agents, state)
         return plan_round(
             state,
             agents,
@@ -195,42 +191,7 @@ class SocialSimulation(Run[SocialState, SocialTurn, SocialConfig, SocialInterven
             )
         return written, chain
 
-    def _set(self, state: SocialState) -> None:
-        """Put the users where a state has them."""
-        for agent, person in zip(self.agents, state.people, strict=True):
-            agent.state, agent.ticks_in_state = person.state, person.ticks
-
-    def _arrived(self, turn: SocialTurn) -> None:
-        by_name = {agent.name: agent for agent in self.agents}
-        for move in turn.moves:
-            by_name[move.agent].transition_to(
-                move.target,
-                move.trigger,
-                round=turn.number,
-                decided_by=move.decided_by,
-                status=move.status,
-                post=move.post,
-            )
-        self._set(turn.state)
-
-    def _recount(self) -> None:
-        """Make the users anew, with the histories that the turns tell."""
-        self.agents = make_agents(self.config)
-        first = self.turns[0]
-        self._set(first.state)
-        for turn in self.turns:
-            self._arrived(turn)
-
     # --- what is done from outside -----------------------------------------------------------
-
-    def _check_possible(self, intervention: SocialIntervention) -> None:
-        names = {profile.name for profile in self.config.agents}
-        for name in (*intervention.ban, *intervention.unban):
-            if name not in names:
-                raise ConfigError(
-                    f"there is no user {name!r} to ban or unban; the users are "
-                    f"{', '.join(sorted(names)[:10])}{' ...' if len(names) > 10 else ''}"
-                )
 
     def _intervened(
         self, state: SocialState, interventions: Sequence[SocialIntervention]
@@ -240,6 +201,18 @@ class SocialSimulation(Run[SocialState, SocialTurn, SocialConfig, SocialInterven
         return state
 
     # --- views -------------------------------------------------------------------------------
+
+    @property
+    def agents(self) -> tuple[SocialAgent, ...]:
+        """The users as they are after the latest round, with their histories."""
+        known = len(self._told)
+        if not 0 < known <= len(self.turns) or self.turns[known - 1] is not self._told[-1]:
+            self._agents, known = make_agents(self.config), 0
+            _place(self._agents, self.turns[0].state)
+        for turn in self.turns[known:]:
+            _follow(self._agents, turn)
+        self._told = tuple(self.turns)
+        return self._agents
 
     def agents_in_state(self, state: AgentState) -> list[SocialAgent]:
         """Return the users that are in a state now."""
@@ -267,7 +240,8 @@ class SocialSimulation(Run[SocialState, SocialTurn, SocialConfig, SocialInterven
     def _about(self) -> str:
         rate = self.fallback_rate
         lost = f", {rate:.1%} of decisions fell back" if rate else ""
-        return f", {len(self.agents)} users, {len(self.state.feed)} posts in circulation{lost}"
+        state = self.state
+        return f", {len(state.people)} users, {len(state.feed)} posts in circulation{lost}"
 
     def state_at(self, turn: SocialTurn, state: Any) -> SocialState:
         """Return another state in a turn's place, for a fork; it must be of the same round.
@@ -291,35 +265,26 @@ class SocialSimulation(Run[SocialState, SocialTurn, SocialConfig, SocialInterven
     def _check_sound(self, state: SocialState, config: SocialConfig) -> None:
         check_state(state, users=[profile.name for profile in config.agents], chart=self.chart)
 
-    @classmethod
-    def own_columns(cls, turn: SocialTurn) -> dict[str, Any]:
-        """Return how many users are in each state, what they did, and what the reasoner decided.
 
-        Columns: one for each state; ``moves``; ``asked``, ambiguous moves; ``likes``, ``posts``,
-        ``replies``, ``reshares``, made in the round; ``banned``, users.
-        """
-        return columns_of(turn)
+def _place(agents: Sequence[SocialAgent], state: SocialState) -> None:
+    """Put the users where a state has them."""
+    for agent, person in zip(agents, state.people, strict=True):
+        agent.state, agent.ticks_in_state = person.state, person.ticks
 
-    @classmethod
-    def in_words(cls, turn: SocialTurn) -> Sequence[str]:
-        """Return how many did what, and the first few moves that were decided."""
-        return words_of(turn)
 
-    def outcomes(
-        self, turn: SocialTurn, chains: Sequence[LLMReasoningChain]
-    ) -> Sequence[Mapping[str, Any]]:
-        """Return ``moved_to`` of what the reasoner decided: the state that the user went to."""
-        targets = {move.agent: str(move.target) for move in turn.moves}
-        return [
-            {"moved_to": targets.get(chain.agent) if chain.component == "reasoner" else None}
-            for chain in chains
-        ]
-
-    @classmethod
-    def series_of(cls, config: SocialConfig) -> Sequence[Series]:
-        """Return engagement, then the users by state."""
-        del config
-        return SERIES
+def _follow(agents: Sequence[SocialAgent], turn: SocialTurn) -> None:
+    """Let the users remember a round, and put them where it left them."""
+    by_name = {agent.name: agent for agent in agents}
+    for move in turn.moves:
+        by_name[move.agent].transition_to(
+            move.target,
+            move.trigger,
+            round=turn.number,
+            decided_by=move.decided_by,
+            status=move.status,
+            post=move.post,
+        )
+    _place(agents, turn.state)
 
 
 def _questions(plan: Plan) -> list[Question]:

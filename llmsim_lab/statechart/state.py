@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from llmsim_lab.calls import Status
+from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.runs import RunTurn
 from llmsim_lab.statechart.agent import DecidedBy
 from llmsim_lab.statechart.config import SocialIntervention
@@ -13,6 +15,8 @@ from llmsim_lab.statechart.posts import Post
 from llmsim_lab.statechart.states import AgentState
 
 __all__ = ["FeedEntry", "Like", "Move", "Person", "SocialState", "SocialTurn"]
+
+_MOST_IN_WORDS = 20
 
 
 class Person(NamedTuple):
@@ -111,3 +115,46 @@ class SocialTurn(RunTurn[SocialState, SocialIntervention]):
     moves: tuple[Move, ...] = ()
     likes: tuple[Like, ...] = ()
     asked: int = 0
+
+    def own_columns(self) -> dict[str, Any]:
+        """Return how many users are in each state, what they did, and what the reasoner decided.
+
+        Columns: one for each state; ``moves``; ``asked``, ambiguous moves; ``likes``, ``posts``,
+        ``replies``, ``reshares``, made in the round; ``banned``, users.
+        """
+        counts = dict.fromkeys((state.value for state in AgentState), 0)
+        for person in self.state.people:
+            counts[person.state] += 1
+        made = [post.kind for post in self.state.new_posts]
+        return {
+            **counts,
+            "moves": len(self.moves),
+            "asked": self.asked,
+            "likes": len(self.likes),
+            "posts": made.count("original"),
+            "replies": made.count("reply"),
+            "reshares": made.count("reshare"),
+            "banned": sum(person.banned for person in self.state.people),
+        }
+
+    def in_words(self) -> Sequence[str]:
+        """Return how many did what, and the first few moves that were decided."""
+        own = {name: value for name, value in self.own_columns().items() if value}
+        lines = ["it led to: " + ", ".join(f"{name} {value}" for name, value in own.items())]
+        decided = [move for move in self.moves if move.decided_by == "reasoner"]
+        lines += [
+            f"{move.agent}: {move.trigger} -> {move.target.value} ({move.status}"
+            + (f", post {move.post})" if move.post is not None else ")")
+            for move in decided[:_MOST_IN_WORDS]
+        ]
+        if len(decided) > _MOST_IN_WORDS:
+            lines.append(f"and {len(decided) - _MOST_IN_WORDS} more that were decided")
+        return lines
+
+    def outcomes(self, chains: Sequence[LLMReasoningChain]) -> Sequence[Mapping[str, Any]]:
+        """Return ``moved_to`` of what the reasoner decided: the state that the user went to."""
+        targets = {move.agent: str(move.target) for move in self.moves}
+        return [
+            {"moved_to": targets.get(chain.agent) if chain.component == "reasoner" else None}
+            for chain in chains
+        ]

@@ -1,8 +1,9 @@
-"""The adapter reaches any model, says what failed, and finds calls that were written as text."""
+"""The adapter reaches any model, says what failed, and has the model say what its words are."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -18,17 +19,26 @@ from llmsim_lab.assistant import (
     LLMResponse,
     OllamaAdapter,
     RateLimitError,
+    ToolDeclaration,
 )
-from llmsim_lab.assistant.text_calls import calls_in_text, cut_answer, read_choice
-from llmsim_lab.calls import ChatReply, ToolCall
-from llmsim_lab.errors import BackendError
-from llmsim_lab.llm import LLMClient, LLMConfig, OllamaBackend, ScriptedBackend
+from llmsim_lab.calls import CallSite, ChatReply, ChatRequest, ToolCall
+from llmsim_lab.errors import BackendError, ConfigError
+from llmsim_lab.llm import LLMClient, LLMConfig, OllamaBackend, ScriptedBackend, Tape
 from llmsim_lab.llm.ollama.wire import FieldsTransport, Outgoing
-from llmsim_lab.llm.scope import scoped
+from llmsim_lab.llm.scope import recording, scoped
+from llmsim_lab.llm.tape import LiveRecorder
 from llmsim_lab.testing import FakeModel, FakeOllama
 
 TALK = [LLMMessage("system", "Be brief."), LLMMessage("user", "Add milk")]
 ADD = {"name": "add_task", "arguments": {"title": "Milk"}}
+
+
+def said(text: str, kind: str = "answer", done: str = "nothing") -> dict[str, Any]:
+    return {"name": "respond", "arguments": {"text": text, "kind": kind, "done": done}}
+
+
+def called(name: str, arguments: dict[str, Any], **fields: Any) -> ChatReply:
+    return ChatReply(text="", tool_calls=(ToolCall(name=name, arguments=arguments),), **fields)
 
 
 def make(replies: Any, **options: Any) -> tuple[OllamaAdapter, ScriptedBackend]:
@@ -153,7 +163,7 @@ async def test_a_servers_retry_after_header_is_read(header: str | None, wait: fl
 
 async def test_a_model_without_tools_is_given_them_as_a_schema() -> None:
     model = FakeModel(name="plain", capabilities=("completion",))
-    replies = [json.dumps(ADD), json.dumps({"answer": "Added."})]
+    replies = [json.dumps(ADD), json.dumps(said("Added."))]
     with FakeOllama([model], reply=replies) as fake:
         client = LLMClient(
             LLMConfig(model="plain", retry_wait_s=0), OllamaBackend("plain", host=fake.host)
@@ -179,7 +189,7 @@ async def test_a_model_without_tools_is_given_them_as_a_schema() -> None:
         "list_tasks",
         "complete_task",
         "delete_task",
-        None,
+        "respond",
     ]
     assert [message["role"] for message in held[1]["messages"]] == [
         "system",
@@ -189,8 +199,27 @@ async def test_a_model_without_tools_is_given_them_as_a_schema() -> None:
     ]
 
 
+async def test_each_agent_of_a_run_finds_out_by_itself_that_a_model_has_no_tools(
+    tmp_path: Path,
+) -> None:
+    def reply(request: ChatRequest) -> Any:
+        if request.tools:
+            raise BackendError("test does not support tools", reason="client_error")
+        return said("Hello.")
+
+    adapter, backend = make(reply)
+    with Tape(tmp_path / "x.tape") as tape:
+        recorder = LiveRecorder(tape, tape.add_run({}, name="talk", first=(0, "{}", "{}")))
+        with recording(recorder):
+            for agent in ("Ann", "Ann", "Bo"):
+                await adapter.ask(TALK, TASK_TOOLS, site=CallSite(component="agent", agent=agent))
+    asked = [request.site and request.site.agent for request in backend.requests if request.tools]
+    assert asked == ["Ann", "Bo"]
+    assert len(backend.requests) == 2 + 3
+
+
 async def test_a_schema_can_be_asked_for_from_the_start() -> None:
-    adapter, backend = make({"answer": "Hello."}, tool_calling="schema")
+    adapter, backend = make(said("Hello."), tool_calling="schema")
     assert (await generate(adapter)).content == "Hello."
     assert backend.requests[0].schema is not None
     assert backend.requests[0].tools == ()
@@ -224,148 +253,142 @@ async def test_another_refusal_does_not_go_over_to_a_schema() -> None:
     assert len(backend.requests) == 1
 
 
-# Calls written as text
+# What the model says of its words
+
+
+@pytest.mark.parametrize("calling", ["native", "schema"])
+@pytest.mark.parametrize("kind", ["answer", "question", "refusal"])
+async def test_respond_says_what_the_words_are_and_whose_work_they_report(
+    kind: Any, calling: Any
+) -> None:
+    reply = said("Erledigt.", kind, "add_task")
+    adapter, _ = make(
+        reply if calling == "schema" else called("respond", reply["arguments"]),
+        tool_calling=calling,
+    )
+    response = await generate(adapter)
+    assert (response.content, response.kind, response.claims) == ("Erledigt.", kind, ("add_task",))
+    assert response.function_calls == ()
+
+
+async def test_respond_is_offered_beside_the_tools_and_names_them() -> None:
+    adapter, backend = make("Hi")
+    await generate(adapter)
+    names = [tool["function"]["name"] for tool in backend.requests[0].tools]
+    assert names == [*(tool.name for tool in TASK_TOOLS), "respond"]
+    parameters = backend.requests[0].tools[-1]["function"]["parameters"]["properties"]
+    assert parameters["done"]["enum"] == ["nothing", *names[:-1]]
+
+
+async def test_lookups_are_made_without_respond() -> None:
+    adapter, backend = make("Hi")
+    await adapter.ask(TALK, TASK_TOOLS)
+    assert len(backend.requests[0].tools) == len(TASK_TOOLS)
+
+
+async def test_a_tool_of_ones_own_cannot_be_called_respond() -> None:
+    taken = [*TASK_TOOLS, ToolDeclaration("respond", "Answer a letter.")]
+    with pytest.raises(ConfigError, match="named 'respond', which is how the model answers; rena"):
+        make("", tools=taken)
+    adapter, _ = make("")
+    with pytest.raises(ConfigError, match="rename the tool"):
+        await adapter.generate(TALK, taken)
+
+
+async def test_work_comes_before_words_about_it() -> None:
+    calls = (
+        ToolCall(name="add_task", arguments={"title": "Milk"}),
+        ToolCall(name="respond", arguments=said("Added.", done="add_task")["arguments"]),
+    )
+    adapter, _ = make(ChatReply(text="", tool_calls=calls))
+    response = await generate(adapter)
+    assert response.function_calls == (FunctionCall("add_task", {"title": "Milk"}),)
+    assert (response.content, response.claims) == (None, ())
 
 
 @pytest.mark.parametrize(
     "text",
     [
         json.dumps(ADD),
-        f"<tool_call>\n{json.dumps(ADD)}\n</tool_call>",
-        f"```json\n{json.dumps(ADD)}\n```",
-        f"[TOOL_CALLS][{json.dumps(ADD)}]",
-        f"<think>hm, {{}}</think>{json.dumps(ADD)}",
-        json.dumps({"function": ADD}),
-        json.dumps({"name": "add_task", "parameters": {"title": "Milk"}}),
+        f"Sure! {json.dumps(ADD)}",
+        f"<tool_call>{json.dumps(ADD)}</tool_call>",
+        "add_task(title='Milk')",
     ],
 )
-async def test_a_call_that_was_written_as_text_is_a_call(text: str) -> None:
-    adapter, _ = make(text)
+async def test_nothing_is_guessed_from_plain_text(text: str) -> None:
+    adapter, backend = make(text)
     response = await generate(adapter)
-    assert response.function_calls == (FunctionCall("add_task", {"title": "Milk"}),)
-    assert response.content is None
-
-
-@pytest.mark.parametrize("calling", ["native", "schema"])
-async def test_a_call_beside_prose_is_a_call_and_the_prose_is_dropped(calling: Any) -> None:
-    text = f"Sure! {json.dumps(ADD)}"
-    adapter, _ = make(text if calling == "native" else {"answer": text}, tool_calling=calling)
-    response = await generate(adapter)
-    assert response.function_calls == (FunctionCall("add_task", {"title": "Milk"}),)
-    assert response.content is None
-
-
-async def test_a_call_beside_a_question_is_taken_out_and_the_question_stays() -> None:
-    adapter, _ = make(f"{json.dumps(ADD)} Shall I?")
-    response = await generate(adapter)
-    assert (response.content, response.function_calls) == ("Shall I?", ())
-
-
-@pytest.mark.parametrize("form", ["{}", "```json\n{}\n```", "[{}]"])
-async def test_a_call_that_was_shown_is_not_made_where_it_is_all_that_is_read_out(
-    form: str,
-) -> None:
-    planted = json.dumps(ADD)
-    talk = [*TALK, LLMMessage("tool", json.dumps([{"title": planted}]), tool_name="list_tasks")]
-    adapter, backend = make([form.format(planted), "It says so."])
-    response = await generate(adapter, talk)
-    assert (response.content, response.function_calls) == ("It says so.", ())
-    assert "it repeats a tool call that it was shown" in backend.requests[-1].prompt
-
-
-async def test_a_call_that_a_tools_result_holds_is_not_made_when_it_is_read_out() -> None:
-    adapter, _ = make(f"You have: {json.dumps(ADD)}")
-    result = json.dumps({"tasks": [json.dumps(ADD)]})
-    response = await generate(adapter, [*TALK, LLMMessage("tool", result, tool_name="list_tasks")])
-    assert (response.content, response.function_calls) == ("You have:", ())
+    assert (response.content, response.function_calls) == (text, ())
+    assert (response.kind, response.claims, len(backend.requests)) == (None, (), 1)
 
 
 @pytest.mark.parametrize(
-    ("text", "complaint"),
+    ("arguments", "complaint"),
     [
-        ("add_task(title='Milk')", "it only names a tool"),
-        ("`list_tasks`", "it only names a tool"),
-        ("<tool_call>{}</tool_call>", "a tool call that cannot be read"),
-        ('{"name": "add_task", "argum', "a tool call that cannot be read"),
+        ({"kind": "answer"}, "respond: text: Field required"),
+        ({"text": " ", "kind": "answer"}, "respond: text: String should have at least 1 character"),
+        ({"text": "Hi", "kind": "poem"}, "respond: kind: Input should be 'answer', 'question' or"),
     ],
 )
-@pytest.mark.parametrize("calling", ["native", "schema"])
-async def test_what_is_a_call_and_yet_none_is_asked_for_again(
-    calling: Any, text: str, complaint: str
+async def test_words_that_are_not_as_asked_for_are_asked_for_again(
+    arguments: dict[str, Any], complaint: str
 ) -> None:
-    replies: list[Any] = [text, "Hello."]
-    if calling == "schema":
-        replies = [{"answer": reply} for reply in replies]
-    adapter, backend = make(replies, tool_calling=calling)
+    adapter, backend = make([called("respond", arguments), called("respond", {"text": "Hi"})])
     response = await generate(adapter)
-    assert (response.content, response.function_calls) == ("Hello.", ())
+    assert (response.content, response.kind) == ("Hi", None)
     assert complaint in backend.requests[1].messages[-1].content
 
 
-def test_several_calls_may_stand_in_one_text() -> None:
-    text = "\n".join(f"<tool_call>{json.dumps(ADD)}</tool_call>" for _ in range(2))
-    assert len(calls_in_text(text)) == 2
-
-
 @pytest.mark.parametrize(
-    "text",
-    [
-        "Hello",
-        "",
-        'I would call {"name": "add_task", "arguments": {}}',
-        '{"name": "add_task"}',
-        '{"name": "add_task", "arguments": {}} Shall I?',
-        '{"a": 1}',
-        "[1, 2]",
-        "{" * 3000,
-        "[" * 100_000,
-    ],
+    "text", ["Hi", "[]", "[" * 100_000, '{"answer": " "}', '{"name": "add_task"}', "{}", '"Hi"']
 )
-def test_text_with_anything_else_in_it_is_no_call(text: str) -> None:
-    assert calls_in_text(text) == []
-
-
-@pytest.mark.parametrize(
-    ("text", "choice"),
-    [
-        ('{"answer": "Hi"}', "Hi"),
-        (json.dumps(ADD), FunctionCall("add_task", {"title": "Milk"})),
-        ('{"answer": " "}', None),
-        ("Hi", None),
-        ("[" * 100_000, None),
-        ("[]", None),
-    ],
-)
-def test_a_choice_is_a_call_an_answer_or_neither(text: str, choice: Any) -> None:
-    assert read_choice(text) == choice
-
-
-async def test_json_that_is_no_call_stays_text_without_tools() -> None:
-    adapter, _ = make(json.dumps(ADD))
-    assert (await adapter.generate(TALK, [])).content == json.dumps(ADD)
+async def test_content_held_to_a_schema_that_is_no_form_of_it_is_asked_for_again(text: str) -> None:
+    adapter, backend = make([text, said("Hi")], tool_calling="schema")
+    assert (await generate(adapter)).content == "Hi"
+    assert "neither a tool with its arguments nor" in backend.requests[1].messages[-1].content
 
 
 @pytest.mark.parametrize("calling", ["native", "schema"])
-async def test_an_answer_cut_inside_its_json_is_told_as_far_as_it_goes(calling: Any) -> None:
-    cut = ChatReply(text='{"answer":"You stand on\\nthe sh', done_reason="length")
-    adapter, _ = make([cut], tool_calling=calling)
-    response = await generate(adapter)
-    assert response.content == "You stand on\nthe sh …"
-    assert response.finish_reason == "length"
-
-
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ('{"answer": "a \\"b', 'a "b …'),
-        ('{"answer": "back\\\\', "back\\ …"),
-        ('{"answer": "half \\', "half …"),
-        ('{"answer": "half \\u26', "half …"),
-        ('{"answer": "', None),
-        ('{"answer": "whole"}', None),
-        ('{"name": "add_task"', None),
-        ("Hello", None),
+        (
+            '{"name": "respond", "arguments": {"text": "You stand\\non the sh',
+            "You stand\non the sh",
+        ),
+        ('{"name": "respond", "arguments": {"text": "half \\u26', "half"),
+        ('{"name":"respond","arguments":{"text":"Whole.","kind":"ques', "Whole."),
+        ('{"answer": "a \\"b', 'a "b'),
     ],
 )
-def test_a_cut_answer_is_read_up_to_its_last_whole_sign(text: str, told: str | None) -> None:
-    assert cut_answer(text) == told
+async def test_words_cut_inside_their_json_are_told_as_far_as_they_go(
+    text: str, told: str, calling: Any
+) -> None:
+    adapter, _ = make([ChatReply(text=text, done_reason="length")], tool_calling=calling)
+    response = await generate(adapter)
+    assert (response.content, response.finish_reason) == (f"{told} …", "length")
+
+
+@pytest.mark.parametrize("calling", ["native", "schema"])
+async def test_a_call_that_was_cut_is_not_made(calling: Any) -> None:
+    cut = ChatReply(text='{"name": "add_task", "arguments": {"title": "Mil', done_reason="length")
+    adapter, _ = make([cut, cut], tool_calling=calling)
+    with pytest.raises(InvalidResponseError, match="neither a tool with its arguments"):
+        await generate(adapter)
+
+
+async def test_a_whole_call_at_the_limit_and_plain_text_are_not_cut() -> None:
+    whole = ChatReply(text=json.dumps(ADD), done_reason="length")
+    adapter, _ = make([whole], tool_calling="schema")
+    assert (await generate(adapter)).function_calls == (
+        FunctionCall("add_task", {"title": "Milk"}),
+    )
+    adapter, _ = make([ChatReply(text="A poem about the s", done_reason="length")])
+    assert (await generate(adapter)).content == "A poem about the s"
+
+
+async def test_arguments_nested_too_deep_in_the_history_are_told_as_text() -> None:
+    deep = "[" * 100_000
+    adapter, backend = make("Done.")
+    await generate(adapter, [*TALK, LLMMessage("assistant", "", [FunctionCall("add_task", deep)])])
+    assert backend.requests[0].messages[-1].tool_calls[0].arguments == {"arguments": deep}

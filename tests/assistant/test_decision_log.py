@@ -229,6 +229,12 @@ def test_what_is_nested_too_deeply_is_replaced_by_a_remark(levels: int) -> None:
     assert "more than 100 levels deep" in str(Redactor().value(value))
 
 
+@pytest.mark.parametrize(("levels", "shown"), [(99, '"***"]'), (100, "more than 100 levels deep")])
+def test_a_text_that_is_json_is_a_level_more(levels: int, shown: str) -> None:
+    text = "[" * (levels - 1) + '["password", "hunter2"]' + "]" * (levels - 1)
+    assert shown in Redactor().text(text)
+
+
 def test_what_contains_itself_is_replaced_by_a_remark() -> None:
     value: dict[str, Any] = {"password": "hunter2"}
     value["self"] = [value]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 from typing import Any
 from unittest.mock import AsyncMock, MagicMock
 
@@ -19,6 +20,7 @@ from assistant_kit import (
     context,
     decide,
     engine,
+    says,
 )
 
 from llmsim_lab.assistant import (
@@ -291,23 +293,6 @@ async def test_tool_names_do_not_reach_the_user() -> None:
     assert decision.text == "I can call add task and delete task for you."
 
 
-CLAIM = "You have successfully deleted task 2."
-
-
-async def test_a_claim_that_nothing_stands_behind_goes_back_to_the_model() -> None:
-    tools = MemoryTasks()
-    script = [CLAIM, call("add_task", title="x"), "I have added it."]
-    made = engine(*script, tools=tools)
-    decision = await process(made)
-    adapter: Any = made.llm_adapter
-    assert [message.role for message in adapter.seen[1][-2:]] == ["assistant", "user"]
-    assert adapter.seen[1][-1].content.startswith("No tool has changed anything")
-    assert (decision.decision_type, decision.text) == (
-        DecisionType.INVOKE_TOOL,
-        "I have added it.",
-    )
-
-
 @pytest.mark.parametrize(
     "fault",
     [
@@ -324,108 +309,12 @@ async def test_a_rate_limit_is_told_by_its_class_or_by_its_code(fault: LLMError)
     assert (await decide("Hi", LLMResponse(error=fault))).text == text
 
 
-@pytest.mark.parametrize("most", [1, 5])
-async def test_a_model_that_insists_is_shown_with_the_remark_that_nothing_was_changed(
-    most: int,
-) -> None:
-    log = ListLog()
-    config = AgentEngineConfig(max_iterations=most)
-    decision = await decide("Delete 2", CLAIM, config=config, log=log)
-    assert decision.text == f"{CLAIM}\n\n(Nothing has been changed by this message.)"
-    assert log.decisions[-1]["outcome_category"] == "AMBIGUITY:UNFOUNDED_CLAIM"
-
-
-@pytest.mark.parametrize("then", [RateLimitError("wait"), "", StopAsyncIteration()])
-async def test_an_answer_that_was_objected_to_stands_where_there_is_no_better_one(
-    then: Any,
-) -> None:
-    decision = await decide("Add x", "I have added it.", then)
-    assert decision.text == "I have added it.\n\n(Nothing has been changed by this message.)"
-    asked = "Are you sure you want to delete task 2?"
-    decision = await decide("Get rid of 2", asked, then)
-    assert (decision.decision_type, decision.text) == (DecisionType.ASK_CLARIFICATION, asked)
-
-
-async def test_a_question_about_what_needs_no_yes_is_the_models_to_ask() -> None:
-    tools = MemoryTasks(ann=["Buy milk"])
-    asked = "Are you sure you want me to mark all five tasks as done?"
-    made = engine(asked, call("complete_task", task_id=1), "Done.", tools=tools)
-    decision = await process(made, "I did it all")
-    assert (decision.decision_type, decision.text) == (DecisionType.ASK_CLARIFICATION, asked)
-    assert tools.ran == []
-
-
 async def test_a_deletion_among_the_calls_of_the_last_answer_is_put_to_the_user() -> None:
     config = AgentEngineConfig(max_iterations=1)
     calls = [call("list_tasks"), call("delete_task", task_id=1)]
     decision = await decide("Delete milk", calls, config=config)
     assert decision.decision_type is DecisionType.REQUEST_CONFIRMATION
     assert decision.tool_calls is None
-
-
-async def test_a_claim_that_asks_something_asks_all_the_same() -> None:
-    decision = await decide("Add x", "I have added it. Which day do you mean?")
-    assert decision.decision_type is DecisionType.ASK_CLARIFICATION
-    assert decision.text.endswith("(Nothing has been changed by this message.)")
-
-
-async def test_claims_need_not_be_checked() -> None:
-    config = AgentEngineConfig(check_claims=False)
-    assert (await decide("Delete 2", CLAIM, config=config)).text == CLAIM
-
-
-async def test_a_claim_after_looking_only_is_one_without_ground() -> None:
-    log = ListLog()
-    decision = await decide("Delete 2", call("list_tasks"), CLAIM, log=log)
-    assert decision.text.endswith("(Nothing has been changed by this message.)")
-    assert decision.decision_type is DecisionType.INVOKE_TOOL
-    assert [ran.tool_name for ran in decision.tool_calls or ()] == ["list_tasks"]
-    assert log.decisions[-1]["outcome_category"] == "AMBIGUITY:UNFOUNDED_CLAIM"
-
-
-async def test_a_model_that_asks_for_a_confirmation_itself_is_told_to_call_the_tool() -> None:
-    script = ["Please confirm by typing 'yes' or 'no':", call("delete_task", task_id=2)]
-    made = engine(*script)
-    decision = await process(made, "Get rid of 2")
-    adapter: Any = made.llm_adapter
-    assert adapter.seen[1][-1].content.startswith("Do not ask the user to confirm")
-    assert decision.decision_type is DecisionType.REQUEST_CONFIRMATION
-    assert decision.pending_action is not None
-    assert decision.pending_action.parameters == {"task_id": 2}
-
-
-async def test_a_model_that_insists_on_asking_asks() -> None:
-    asked = "Are you sure you want to delete task 2?"
-    decision = await decide("Get rid of 2", asked)
-    assert decision.decision_type is DecisionType.ASK_CLARIFICATION
-    assert decision.text == asked
-
-
-async def test_where_no_tool_needs_a_yes_the_model_may_ask_for_one() -> None:
-    asked = "Please confirm by typing 'yes' or 'no':"
-    config = AgentEngineConfig(confirm={"delete_task": False})
-    made = engine(asked, config=config)
-    assert (await process(made)).text == asked
-    adapter: Any = made.llm_adapter
-    assert len(adapter.seen) == 1
-
-
-async def test_what_a_list_shows_may_be_told_after_looking() -> None:
-    told = "Buy milk is completed; call mum is not."
-    assert (await decide("What is done?", call("list_tasks"), told)).text == told
-
-
-async def test_a_claim_after_a_change_that_was_refused_has_no_ground() -> None:
-    script = [call("complete_task", task_id=9), "I have marked task 9 as done."]
-    decision = await decide("Done with 9", *script)
-    assert decision.text.endswith("(Nothing has been changed by this message.)")
-
-
-async def test_nothing_is_said_of_a_change_that_may_have_been_made_even_so() -> None:
-    tools = MemoryTasks()
-    tools.instead = lambda _: ToolResult(success=False, error="no answer", error_code="TIMEOUT")
-    decision = await decide("Add x", call("add_task", title="x"), "I have added it.", tools=tools)
-    assert decision.text == "I have added it."
 
 
 # What the tools do
@@ -441,12 +330,15 @@ async def outcome_of_tool(instead: Any, **config: Any) -> tuple[AgentDecision, s
     return await process(made), last_told(made)
 
 
-async def test_a_tool_server_that_dies_mid_call_is_told_to_the_model() -> None:
+async def test_a_tool_server_that_dies_mid_call_is_told_to_the_model_and_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     def dies(_: str) -> Any:
         raise ConnectionResetError("broken pipe at 0x7f")
 
     decision, told = await outcome_of_tool(dies)
     assert told == "error TOOL_ERROR: it failed: ConnectionResetError"
+    assert "tool_failure tool=list_tasks code=TOOL_ERROR detail=" in caplog.text
     assert decision.text == "I could not do it."
     assert decision.tool_calls is not None
     assert decision.tool_calls[0].result is not None
@@ -628,6 +520,43 @@ async def test_tools_that_are_set_up_wrong_are_a_failure(caplog: pytest.LogCaptu
     assert (await process(engine("Hi", tools=Wrong(), log=log))).text == TROUBLE
     assert log.decisions[-1]["outcome_category"] == "ERROR:NO_TOOLS"
     assert "there is no program 'nowhere'" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        (
+            "list_t\u0430sks",
+            "'list_t.u0430sks' cannot be used: .* not U+0430 CYRILLIC SMALL LETTER A",
+        ),
+        ("list\u200b_tasks", "not U+200B ZERO WIDTH SPACE"),
+        ("\u202elist", "not U+202E RIGHT-TO-LEFT OVERRIDE"),
+        ("\uff4cist", "not U+FF4C FULLWIDTH LATIN SMALL LETTER L"),
+        ("l\u0456st tasks", "not U+0456 CYRILLIC .*, U+0020 SPACE"),
+        ("list\n", "not U+000A without a name"),
+        ("l\u00f6sche", "not U+00F6 LATIN SMALL LETTER O WITH DIAERESIS"),
+        ("", "a name has 1 to 128"),
+        ("x" * 129, "a name has 1 to 128"),
+    ],
+)
+async def test_a_tools_name_of_odd_letters_is_refused_with_their_code_points(
+    name: str, told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        ToolDeclaration(name)
+    assert re.search(told.replace("+", r"\+"), str(caught.value))
+    tools = MemoryTasks()
+    tools.get_available_tools = lambda: ["list_tasks", name]  # type: ignore[method-assign]
+    assert (await process(engine(call(name), tools=tools))).text == TROUBLE
+    assert tools.ran == []
+    assert "cannot be used" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "name", ["getUser", "user-profile/update", "DATA_v2", "admin.list", "x" * 128]
+)
+def test_names_that_mcp_allows_are_allowed(name: str) -> None:
+    assert ToolDeclaration(name).name == name
 
 
 def nested(depth: int) -> dict[str, Any]:
@@ -925,7 +854,7 @@ def test_two_different_limits_of_iterations_are_refused() -> None:
 
 
 def test_an_empty_constitution_is_refused() -> None:
-    with pytest.raises(ConfigError, match="constitution is empty"):
+    with pytest.raises(ConfigError, match=r"^the constitution is empty; load_con.* one$"):
         LLMAgentEngine(ScriptedAdapter(""), MemoryTasks(), " \n")
 
 
@@ -996,7 +925,7 @@ async def test_rows_lost_later_are_error_lines_and_the_user_gets_the_answer(
     ("script", "category"),
     [
         (["Hello!"], "SUCCESS:RESPONDED"),
-        (["I can only help with tasks."], "REFUSAL:DECLINED"),
+        ([says("I help with tasks.", "refusal")], "REFUSAL:DECLINED"),
         (["Which one?"], "AMBIGUITY:CLARIFICATION"),
         ([call("delete_task", task_id=1)], "SUCCESS:CONFIRMATION_ASKED"),
         ([call("list_tasks")], "ERROR:TOO_MANY_STEPS"),

@@ -89,6 +89,11 @@ def test_a_crisis_agent_answers_with_what_it_looked_up() -> None:
         assert "What you looked up:\n- level(): 10" in request.prompt
     chains = [chain for chain in simulation.chains if chain.component == "agent"]
     assert all("What you looked up:" in str(chain.prompt) for chain in chains)
+    for request in deciding(client, "agent"):
+        found = request.provenance.spans[-1]
+        assert (found.name, found.source) == ("findings", "the tools' answers")
+        user = next(message for message in request.messages if message.role == "user")
+        assert user.content.endswith(f"What you looked up:\n{found.of(user.content)}")
 
 
 def test_a_crisis_is_replayed_with_no_tool_run(tmp_path: Path) -> None:
@@ -289,3 +294,22 @@ def test_looking_up_must_be_possible_at_least_once() -> None:
 def test_it_says_whose_tools_it_uses() -> None:
     tools = RecordedTools(FunctionTools())
     assert repr(ToolLookup(tools)) == "ToolLookup(FunctionTools(), max_lookups=2)"
+
+
+@pytest.mark.parametrize(("confirm", "reads"), [(None, []), ({"level": False}, ["Ada"])])
+async def test_what_a_server_does_not_call_harmless_is_looked_up_only_where_that_is_said(
+    confirm: dict[str, bool] | None, reads: list[str]
+) -> None:
+    gauge = Gauge()
+
+    def level(user_id: str) -> int:
+        """Read the river gauge."""
+        gauge.read.append(user_id)
+        return 101
+
+    tools = FunctionTools(level, destructive=["level"])
+    client = crisis_client(curious(answer))
+    lookup = ToolLookup(tools, confirm=confirm)
+    found = await lookup.look_up("What now?", client, CallSite(component="agent", agent="Ada"))
+    assert gauge.read == reads
+    assert ("101" if reads else "error REFUSED: nobody is there to confirm it") in found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from llmsim_lab.assistant import (
     ToolUsingNationAgent,
 )
 from llmsim_lab.calls import ChatReply, ChatRequest, ToolCall
-from llmsim_lab.errors import ConfigError, LLMFailureException, TapeError, TapeMiss
+from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException, TapeError, TapeMiss
 from llmsim_lab.llm import InFlight, LLMClient, LLMConfig, ScriptedBackend, Tape, watching
 from llmsim_lab.llm.scope import recording
 from llmsim_lab.llm.tape import LiveRecorder, ReplayRecorder
@@ -311,7 +312,8 @@ async def test_a_prompt_that_is_plain_text_is_extended_as_well() -> None:
 
 async def test_arguments_written_as_text_are_shown_as_they_were() -> None:
     written = '{"name": "series", "arguments": "{\\"name\\": \\"a\\"}"}'
-    client, backend = make([written, "READY", policy("Raise the interest rate")])
+    none = BackendError("it does not support tools", reason="client_error", status_code=400)
+    client, backend = make([none, written, {"answer": "READY"}, policy("Raise the interest rate")])
     agent = Terse("Aland", client, tools=Series().tools())
     await agent.decide_action(SimulationState())
     assert '- series {"name": "a"}: {"name": "a", "latest": 1}' in backend.requests[-1].prompt
@@ -474,13 +476,14 @@ async def test_outside_a_run_the_tools_are_started_too() -> None:
     assert slow.starts == 1
 
 
-async def test_a_damaged_result_on_a_tape_is_said_to_be_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["[]", "{", "[" * 100_000])
+async def test_a_damaged_result_on_a_tape_is_said_to_be_one(tmp_path: Path, text: str) -> None:
     tape, run, recorder = on_tape(tmp_path / "talk.tape")
     with recording(recorder):
         await RecordedTools(MemoryTasks()).execute("list_tasks", {}, "ann")
     recorder.close()
     with tape.transaction() as connection:
-        connection.execute("""UPDATE calls SET reply = '{"text": "[]"}'""")
+        connection.execute("UPDATE calls SET reply = ?", [json.dumps({"text": text})])
     replaying = ReplayRecorder(tape, run)
     replaying.begin_turn(1)
     with recording(replaying), pytest.raises(TapeError, match="is no tool's result"):

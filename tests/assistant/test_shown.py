@@ -47,12 +47,6 @@ def test_a_tools_name_of_one_word_stays_as_it_is() -> None:
     )
 
 
-def test_calls_within_a_text_do_not_reach_the_user() -> None:
-    said = 'Sure! {"name": "add_task", "arguments": {}}'
-    assert for_user(said, ["add_task"]) == "Sure!"
-    assert for_user(said, []) == said
-
-
 def test_thinking_whose_beginning_is_missing_does_not_reach_the_user() -> None:
     assert for_user("Bob wants a call.\n</think>\n\nHello!", []) == "Hello!"
 

@@ -98,7 +98,6 @@ RESULTS: dict[str, Any] = {
     "no_number": {**text("none"), "structuredContent": {"rate": float("nan")}},
     "nonsense": {"content": 17},
     "picture": {"content": [{"type": "image", "data": "AAAA", "mimeType": "image/png"}]},
-    "silent_error": {"content": [], "isError": True},
     "too_deep": text("[" * 300 + "]" * 300),
     "wrong_code": {**text("why not"), "isError": True, "_meta": {"llmsim-lab/error_code": ["?"]}},
     "wrong_schema": {**text("seven"), "structuredContent": {"number": "seven"}},

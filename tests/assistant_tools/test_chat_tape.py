@@ -8,6 +8,8 @@ from builders import make_client
 
 from llmsim_lab.assistant import AgentEngineConfig, DecisionType, FunctionTools, MCPToolExecutor
 from llmsim_lab.assistant.chat_tape import record_chat, replay_chat
+from llmsim_lab.assistant.protocols import ToolExecutor
+from llmsim_lab.assistant.recorded_tools import RecordedTools
 from llmsim_lab.assistant.tasks import TaskStore
 from llmsim_lab.assistant.tasks.server import task_server
 from llmsim_lab.calls import ChatReply, ChatRequest, ToolCall
@@ -149,6 +151,24 @@ async def test_a_tool_that_hangs_is_on_the_tape_as_such(tmp_path: Path) -> None:
     [call] = replayed.exchanges[0].decision.tool_calls or []
     assert call.result is not None
     assert call.result.error_code == "TIMEOUT"
+
+
+@pytest.mark.parametrize(("engine_s", "tool_s"), [(30, 24), (300, 240)])
+async def test_a_tool_is_given_up_before_the_engine_does_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine_s: float, tool_s: float
+) -> None:
+    waits: list[float] = []
+
+    class Noting(RecordedTools):
+        def __init__(self, executor: ToolExecutor, *, timeout_s: float) -> None:
+            waits.append(timeout_s)
+            super().__init__(executor, timeout_s=timeout_s)
+
+    monkeypatch.setattr("llmsim_lab.assistant.chat_tape.RecordedTools", Noting)
+    config = AgentEngineConfig(timeout_seconds=engine_s)
+    path, tools = tmp_path / "chat.tape", FunctionTools()
+    await record_chat(path, make_client([]), tools, "Help.", user_id="ann", config=config)
+    assert waits == [tool_s]
 
 
 async def test_a_model_that_hangs_is_on_the_tape_as_such(tmp_path: Path) -> None:

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp_types import Tool, ToolAnnotations
+from mcp_types import CallToolResult, TextContent, Tool, ToolAnnotations
 
 from llmsim_lab.assistant import MCPToolExecutor, ToolResult
-from llmsim_lab.assistant.mcp_results import declaration_of
+from llmsim_lab.assistant.mcp_results import declaration_of, result_of
 from llmsim_lab.assistant.protocols import DeclaresTools, ToolExecutor
 from llmsim_lab.assistant.tasks import TaskStore
 from llmsim_lab.assistant.tasks.server import task_server
@@ -77,36 +77,30 @@ def test_declarations_say_what_deletes_and_have_no_user(memory: MCPToolExecutor)
     }
 
 
-def test_declarations_say_what_only_looks(memory: MCPToolExecutor) -> None:
+def test_the_task_server_says_of_every_tool_whether_it_destroys(memory: MCPToolExecutor) -> None:
     names = memory.get_available_tools()
-    found = {tool.name: tool.read_only for tool in memory.get_tool_declarations(names)}
-    assert found == {
-        "add_task": False,
-        "list_tasks": True,
-        "update_task": False,
-        "complete_task": False,
-        "delete_task": False,
-    }
-    [look] = memory.get_tool_declarations(["list_tasks"])
-    assert look.destructive is False
+    found = {tool.name: tool.destructive for tool in memory.get_tool_declarations(names)}
+    assert found == dict.fromkeys(names, False) | {"delete_task": True}
 
 
 @pytest.mark.parametrize(
-    ("hints", "destructive", "read_only"),
+    ("hints", "destructive"),
     [
-        (None, None, None),
-        (ToolAnnotations(), None, None),
-        (ToolAnnotations(read_only_hint=False), None, False),
-        (ToolAnnotations(read_only_hint=True), False, True),
-        (ToolAnnotations(read_only_hint=True, destructive_hint=True), True, True),
+        (None, True),
+        (ToolAnnotations(), True),
+        (ToolAnnotations(read_only_hint=False), True),
+        (ToolAnnotations(read_only_hint=True), False),
+        (ToolAnnotations(destructive_hint=False), False),
+        (ToolAnnotations(destructive_hint=True), True),
+        (ToolAnnotations(read_only_hint=True, destructive_hint=True), True),
     ],
 )
-def test_hints_are_taken_as_they_are(
-    hints: ToolAnnotations | None, destructive: bool | None, read_only: bool | None
+def test_a_hint_that_is_missing_has_the_default_of_mcp(
+    hints: ToolAnnotations | None, destructive: bool
 ) -> None:
     tool = Tool(name="t", title="A title", input_schema={"type": "object"}, annotations=hints)
     told = declaration_of(tool)
-    assert (told.destructive, told.read_only) == (destructive, read_only)
+    assert told.destructive is destructive
     assert told.description == "A title"
     assert told.parameters == {"type": "object", "properties": {}}
 
@@ -117,9 +111,15 @@ def test_titles_that_only_repeat_the_names_are_left_out() -> None:
     assert told.parameters == {"type": "object", "properties": {"a": {}, "b": True}}
 
 
-def test_a_server_that_does_not_say_leaves_it_to_the_name(faulty: MCPToolExecutor) -> None:
+def test_a_server_that_does_not_say_may_destroy(faulty: MCPToolExecutor) -> None:
     [die] = faulty.get_tool_declarations(["die", "no_such_tool"])
-    assert die.destructive is None
+    assert die.destructive is True
+
+
+def test_a_tool_that_passes_for_another_is_refused_with_its_code_points() -> None:
+    tool = Tool(name="list_t\u0430sks", input_schema={"type": "object"})
+    with pytest.raises(ConfigError, match=r"U\+0430 CYRILLIC SMALL LETTER A"):
+        declaration_of(tool)
 
 
 async def test_a_result_is_plain_data(memory: MCPToolExecutor) -> None:
@@ -199,11 +199,6 @@ async def test_a_refusal_of_no_known_kind_is_the_tools_own(raw: MCPToolExecutor)
     assert result == ToolResult(success=False, error="why not", error_code="TOOL_ERROR")
 
 
-async def test_a_refusal_without_a_word_says_so(raw: MCPToolExecutor) -> None:
-    result = await raw.execute("silent_error", {}, "ann")
-    assert result.error == "the tool failed and does not say why"
-
-
 async def test_a_tool_that_is_not_there_is_a_result(memory: MCPToolExecutor) -> None:
     result = await memory.execute("format_disk", {}, "ann")
     assert (result.success, result.error_code) == (False, "TOOL_NOT_FOUND")
@@ -256,3 +251,10 @@ def test_settings_that_cannot_apply_are_refused() -> None:
 def test_the_repr_says_which_server(memory: MCPToolExecutor) -> None:
     assert repr(memory) == "MCPToolExecutor(llmsim-lab-tasks in memory)"
     assert "faulty_server.py" in repr(MCPToolExecutor(faulty_server.COMMAND))
+
+
+def test_a_result_that_is_nested_too_deep_to_be_read_is_text() -> None:
+    deep = "[" * 100_000
+    reply = CallToolResult(content=[TextContent(type="text", text=deep)])
+    tool = Tool(name="t", input_schema={"type": "object"})
+    assert result_of(tool, reply) == ToolResult(success=True, data=deep)

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from mcp import StdioServerParameters
-from mcp.server.mcpserver import MCPServer
 
 from llmsim_lab.assistant import MCPToolExecutor, ToolResult
 from llmsim_lab.assistant.mcp_link import ServerLink
@@ -177,30 +176,6 @@ async def test_a_late_answer_is_not_taken_for_the_next_calls(raw: MCPToolExecuto
     assert (await impatiently(raw, "hold")).error_code == "TIMEOUT"
     assert (await raw.execute("count", {}, "ann")).data == before + 1
     assert (await raw.execute("no_json", {}, "ann")).data == "just a text"
-
-
-# Tools in this process
-
-
-async def test_a_tool_that_breaks_off_does_not_cancel_its_caller() -> None:
-    server: MCPServer[Any] = MCPServer("odd", log_level="CRITICAL")
-
-    @server.tool()
-    async def break_off() -> None:
-        raise asyncio.CancelledError
-
-    async with MCPToolExecutor(server) as tools:
-        assert (await tools.execute("break_off", {}, "ann")).error_code == "TOOL_ERROR"
-
-
-async def test_a_caller_that_is_cancelled_stays_so() -> None:
-    async with MCPToolExecutor(task_server(TaskStore())) as tools:
-        call = asyncio.create_task(tools.execute("list_tasks", {}, "ann"))
-        await asyncio.sleep(0)
-        call.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await call
-        assert (await tools.execute("list_tasks", {}, "ann")).success
 
 
 # Garbage

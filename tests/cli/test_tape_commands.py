@@ -329,6 +329,8 @@ def test_a_run_is_shown_with_what_defines_it(llmsim_lab: Run, tape: Path) -> Non
         f"prompt of engine: engine_interest_rate {Prompt.load('engine_interest_rate').digest[:12]}"
         in out
     )
+    columns = "turn quarter rate infl. unem. accepted model decisions from outside"
+    assert columns.split() in [line.split() for line in out.splitlines()]
     assert "1980Q3" in out
     assert "3 ok" in out
 

@@ -225,6 +225,7 @@ def test_stable_first_puts_what_never_changes_into_the_system_message() -> None:
         "YOUR DECISION",
         "RESPONSE FORMAT",
     ]
+    assert span_texts(one)["SIMULATION"].startswith("=== SIMULATION")
     assert one.user.startswith("=== SITUATION")
     assert one.user.endswith("1 mm.")
 

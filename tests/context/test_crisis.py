@@ -422,22 +422,18 @@ def test_a_config_on_a_tape_is_the_one_that_was_run(recorded: CrisisSimulation) 
     assert load(recorded.tape or "").config == recorded.config
 
 
-def test_every_prompt_can_be_built_again_with_its_sections(recorded: CrisisSimulation) -> None:
+def test_every_call_keeps_the_sections_of_its_prompt(recorded: CrisisSimulation) -> None:
     loaded = load(recorded.tape or "")
     chains = [chain for chain in loaded.chains if chain.component != "update"]
     assert len(chains) == 15
-    for chain in chains:
-        again = loaded.rebuilt_prompt(chain.turn, chain.component, chain.agent)
-        assert str(again) == chain.prompt
-    spans = loaded.rebuilt_prompt(3, "agent", "Japan").spans
-    assert ("TRUST DYNAMICS", "module trust_dynamics") in [(s.name, s.source) for s in spans]
-
-
-def test_prompts_of_nobody_cannot_be_built_again(recorded: CrisisSimulation) -> None:
-    assert recorded.rebuilt_prompt(9, "agent", "Japan") is None
-    assert recorded.rebuilt_prompt(1, "agent", "Atlantis") is None
-    assert recorded.rebuilt_prompt(1, "update", "world") is None
-    assert recorded.rebuilt_prompt(4, "engine", "") is not None
+    live = [chain for chain in recorded.chains if chain.component != "update"]
+    assert [it.call.provenance for it in chains] == [it.call.provenance for it in live]
+    assert {it.call.provenance.how for it in chains} == {"rendered"}
+    [read] = [it.call for it in chains if (it.turn, it.agent) == (3, "Japan")]
+    assert read.provenance == recorded.context_of("Japan", 3).provenance
+    spans = [(span.name, span.source, span.tokens) for span in read.provenance.spans]
+    assert [it for it in spans if it[:2] == ("TRUST DYNAMICS", "module trust_dynamics")]
+    assert all(tokens for *_, tokens in spans)
 
 
 # --- modules' code -----------------------------------------------------------------------------
@@ -565,7 +561,9 @@ def test_a_fork_can_start_from_another_state() -> None:
     simulation.run(1)
     own = {"Ada": {"trust": 1, "note": ""}, "Bo": {"trust": 2, "note": ""}}
     other = simulation.fork(1, state=CrisisState(global_vars={"water": 7}, agent_vars=own))
-    assert "trust = 1" in str(other.rebuilt_prompt(2, "engine", ""))
+    other.run(2)
+    [judged] = [chain for chain in other.chains if (chain.turn, chain.component) == (2, "engine")]
+    assert "trust = 1" in judged.prompt
 
 
 WORLD = {"water": 7}

@@ -15,6 +15,7 @@ from assistant_kit import (
     context,
     decide,
     engine,
+    says,
 )
 from builders import second_by_second
 
@@ -109,8 +110,8 @@ async def test_the_model_is_shown_constitution_history_message_and_tools() -> No
 
 
 async def test_text_without_tools_is_a_response() -> None:
-    assert await decide("Hi", "Hello! How can I help you today?") == AgentDecision(
-        decision_type=DecisionType.RESPOND_ONLY, response_text="Hello! How can I help you today?"
+    assert await decide("Hi", "Hello! I can help with your tasks.") == AgentDecision(
+        decision_type=DecisionType.RESPOND_ONLY, response_text="Hello! I can help with your tasks."
     )
 
 
@@ -139,7 +140,7 @@ async def test_a_question_to_the_user_is_a_request_for_clarification() -> None:
 
 async def test_a_refusal_is_a_response() -> None:
     text = "I can only help with your tasks. Would you like to add one?"
-    decision = await decide("What is the weather?", text)
+    decision = await decide("What is the weather?", says(text, "refusal"))
     assert decision.decision_type is DecisionType.RESPOND_ONLY
     assert decision.response_text == text
 
@@ -155,15 +156,16 @@ async def test_a_deletion_is_not_run_but_put_to_the_user() -> None:
     assert tools.ran == []
 
 
-PENDING = PendingAction(
-    tool_name="delete_task", parameters={"task_id": 2}, description="delete task 2"
-)
+def pending_deletion() -> PendingAction:
+    return PendingAction(
+        tool_name="delete_task", parameters={"task_id": 2}, description="delete task 2"
+    )
 
 
 async def test_a_yes_runs_exactly_the_pending_action_and_asks_no_model() -> None:
     tools = MemoryTasks(ann=["Buy milk", "Call mum"])
     made = engine(AssertionError("no model is needed"), tools=tools)
-    decision = await made.process_message(context("Yes, please", pending_confirmation=PENDING))
+    decision = await made.process_message(context("Yes!", pending_confirmation=pending_deletion()))
     assert decision.decision_type is DecisionType.INVOKE_TOOL
     assert decision.response_text == "Done: delete task 2."
     assert tools.ran == [("delete_task", {"task_id": 2}, "ann")]
@@ -173,7 +175,7 @@ async def test_a_yes_runs_exactly_the_pending_action_and_asks_no_model() -> None
 async def test_a_no_drops_the_pending_action() -> None:
     tools = MemoryTasks(ann=["Buy milk", "Call mum"])
     made = engine("unused", tools=tools)
-    decision = await made.process_message(context("No!", pending_confirmation=PENDING))
+    decision = await made.process_message(context("No!", pending_confirmation=pending_deletion()))
     assert decision == AgentDecision(
         decision_type=DecisionType.RESPOND_ONLY,
         response_text="All right, I will not delete task 2.",
@@ -183,10 +185,10 @@ async def test_a_no_drops_the_pending_action() -> None:
 
 async def test_anything_else_asks_again_with_the_same_action() -> None:
     tools = MemoryTasks(ann=["Buy milk", "Call mum"])
-    made = engine("unused", tools=tools)
-    decision = await made.process_message(context("Hm, maybe", pending_confirmation=PENDING))
+    made, pending = engine("unused", tools=tools), pending_deletion()
+    decision = await made.process_message(context("Hm, maybe", pending_confirmation=pending))
     assert decision.decision_type is DecisionType.REQUEST_CONFIRMATION
-    assert decision.pending_action == PENDING
+    assert decision.pending_action == pending
     assert "Shall I delete task 2?" in decision.text
     assert tools.ran == []
 

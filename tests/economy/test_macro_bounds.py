@@ -36,13 +36,21 @@ def test_a_rate_that_is_no_number_is_refused(model: MacroModel, rate: float) -> 
 @pytest.mark.parametrize("name", ["interest_rate", "output_gap", "inflation"])
 def test_a_level_changed_behind_the_lags_back_is_refused_with_the_way_out(name: str) -> None:
     state = STEADY_STATE.model_copy(update={name: 9.0})
-    with pytest.raises(ConfigError, match=f"{name}=9.0 but .*set_levels"):
+    way_out = rf"change levels with economy\.set_levels\(state, {name}=\.\.\.\)"
+    with pytest.raises(ConfigError, match=rf"{name}=9\.0 but the state's lags say .*; {way_out}"):
         MODEL.advance(state, interest_rate=4.0)
 
 
 def test_a_boom_beyond_full_employment_stops_with_both_limits_named() -> None:
-    with pytest.raises(EconomyError, match=r"unemployment -1 percent \(limits 0 and 100\)"):
+    with pytest.raises(
+        EconomyError, match=r" -1 percent \(limits 0 and 100\),.*length have driven"
+    ):
         MODEL.advance(STEADY_STATE, interest_rate=4.0, shocks=Shocks(demand=12.0))
+
+
+def test_a_boom_up_to_full_employment_goes_on() -> None:
+    state = MODEL.advance(STEADY_STATE, interest_rate=4.0, shocks=Shocks(demand=9.5))
+    assert 0 < state.unemployment < 1
 
 
 def test_a_slump_beyond_everybody_stops_too() -> None:

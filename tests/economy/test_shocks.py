@@ -80,7 +80,7 @@ def test_shocks_do_not_add_to_plain_numbers() -> None:
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_a_shock_that_is_no_finite_number_is_refused(value: float) -> None:
-    with pytest.raises(ConfigError, match="finite"):
+    with pytest.raises(ConfigError, match=rf"demand={value}\) must hold finite numbers$"):
         Shocks(demand=value)
 
 

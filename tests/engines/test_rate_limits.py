@@ -88,6 +88,12 @@ def test_from_outside_the_bounds_a_move_counts_from_the_bound() -> None:
     )
 
 
+def test_a_rate_outside_the_bounds_is_a_problem() -> None:
+    assert RateLimits(upper=10).problem(11, current=9) == (
+        "the new interest rate 11% is outside the bounds 0% to 10%"
+    )
+
+
 def test_a_rate_that_is_no_number_is_a_problem() -> None:
     assert RateLimits().problem(float("nan"), current=4) == (
         "the new interest rate nan is not a finite number"

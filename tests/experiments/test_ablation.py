@@ -20,8 +20,8 @@ from llmsim_lab.experiments.ablation import (
 from llmsim_lab.experiments.arms import Piece, budget_note, pieces_of
 from llmsim_lab.experiments.silencing import module_ablation
 from llmsim_lab.prompts import Prompt, RenderedPrompt
-from llmsim_lab.prompts.spans import Cut, Provenance, Span
 from llmsim_lab.runs import find_kind, load, replay, resume
+from llmsim_lab.spans import Cut, Provenance, Span
 
 
 def make_ablation(replies: Any, tape: Path | None = None, **config: Any) -> Ablation:
@@ -243,6 +243,12 @@ def test_that_a_section_was_shortened_does_not_depend_on_how_the_reason_is_worde
     )
 
 
+def test_of_two_sections_with_one_name_only_the_shortened_one_is_marked() -> None:
+    twice = [Span("RAIN", "user", start, start + 2, "module rain") for start in (0, 2)]
+    cut = Cut("RAIN", "module rain", "cut to its first line", 9, shortened=True)
+    assert [piece.cut for piece in pieces_of(spoken(*twice, cuts=(cut,)))] == [cut.reason, ""]
+
+
 def test_a_section_that_was_shortened_and_then_left_out_is_listed_once() -> None:
     short = talking("wind", WIND[1]).model_copy(update={"max_tokens": 10, "priority": 10})
     crisis = make_crisis(modules=[talking("mud", MUD[1]), short], budget_tokens=roomy(MUD))
@@ -319,7 +325,7 @@ def test_an_ablation_of_nothing_is_refused() -> None:
 @pytest.mark.parametrize("number", [1, 3])
 def test_two_prompts_are_compared(number: int) -> None:
     prompts = {str(n): PromptText(user="x") for n in range(number)}
-    with pytest.raises(ConfigError, match=f"{number} are given; two are compared"):
+    with pytest.raises(ConfigError, match=f"{number} are given; two are compared( |$)"):
         AblationConfig(prompts=prompts)
 
 

@@ -201,10 +201,30 @@ async def test_for_the_validator_the_proposals_are_the_recorded_ones() -> None:
     assert not rejected["accepted"].any()
     kinds = {chain.component for _, turn in experiment.played for chain in turn.chains}
     assert kinds == {"validator", "engine"}
+    assert {action.chain for _, turn in experiment.played for action in turn.actions} == {None}
     assert experiment.directions.set_index("variant").loc["strict", "hold"] == 1
     view = experiment.sample("strict", 1)
     assert view.validator.prompt == strict  # type: ignore[attr-defined]
     assert simulation.validator.prompt != strict  # type: ignore[attr-defined]
+
+
+async def test_the_validator_gets_the_proposals_as_the_run_had_them_before_it_judged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    simulation = make_run()
+    marked = [action.validated for turn in simulation.turns for action in turn.actions]
+    assert marked == [True] * 3
+    got: list[tuple[bool, object]] = []
+    validate = type(simulation.validator).validate_actions
+
+    async def watched(self: Any, actions: Any, state: Any) -> Any:
+        got.extend((action.validated, action.validation_result) for action in actions)
+        return await validate(self, actions, state)
+
+    monkeypatch.setattr(type(simulation.validator), "validate_actions", watched)
+    both = {"a": None, "b": None}
+    await make_experiment(simulation, component="validator", variants=both).arun()
+    assert got == [(False, None)] * 12
 
 
 async def test_for_the_engine_only_the_engine_is_asked() -> None:
@@ -218,6 +238,13 @@ async def test_for_the_engine_only_the_engine_is_asked() -> None:
     assert experiment.outcomes == ["interest_rate", "confidence"]
     assert frame["accepted"].tolist() == [None] * 4
     assert set(frame["decision"]) == {f"{rate:g}%" for rate in frame["interest_rate"]}
+
+
+async def test_an_engines_row_names_all_whose_actions_it_took() -> None:
+    simulation = make_run(nations=["Aland", "Borduria"])
+    both = {"plain": None, "same": None}
+    experiment = make_experiment(simulation, component="engine", variants=both, turns=[1])
+    assert set((await experiment.arun())["agent"]) == {"Aland, Borduria"}
 
 
 async def test_asking_the_component_alone_is_cheaper_and_leaves_the_rate_open() -> None:
@@ -434,7 +461,10 @@ def test_a_prompt_that_cannot_be_rendered_on_a_state_is_named_with_the_turn() ->
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"variants": {"alone": None}}, "compares two or more"),
+        (
+            {"variants": {"alone": None}},
+            "variants={'alone': None}: an experiment compares two or more; {'as it was': None, ",
+        ),
         ({"variants": {"a": None, " ": None}}, "name that is not empty"),
         ({"variants": {"a": None, "b": 7}}, "variant 'b' is int"),
         ({"component": "treasury"}, "it has: agent, agent:Aland, validator, engine"),

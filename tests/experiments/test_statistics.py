@@ -71,7 +71,7 @@ def test_with_one_turn_the_interval_is_over_samples_and_says_what_it_leaves_out(
     assert found.estimate == 2
     assert found.high == pytest.approx(2 + T_2 / math.sqrt(3))
     assert found.method == "t over the samples of one turn"
-    assert "sampling noise at that state only" in found.note
+    assert found.note == "one turn: the interval covers the sampling noise at that state only"
 
 
 def test_two_turns_give_an_interval_with_a_warning() -> None:

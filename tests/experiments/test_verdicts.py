@@ -59,6 +59,11 @@ def test_a_difference_without_a_noise_floor_says_so() -> None:
             "6 pairs of 3 turns used, 0 failed. Evidence of a difference by itself, but not once "
             "adjusted for the number of variants compared.",
         ),
+        (
+            {"low": 0.2, "high": 0.2, "p_value": 0.0, "p_holm": 0.0},
+            "95 % interval +0.20 to +0.20 (t); 6 pairs of 3 turns used, 0 failed. There is no "
+            "variation at all between the pairs.",
+        ),
     ],
 )
 def test_a_verdict_follows_from_its_interval_and_the_p_value_that_stands_in_it(

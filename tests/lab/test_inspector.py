@@ -193,6 +193,21 @@ def test_what_changed_since_the_turn_before_is_shown() -> None:
     assert "there was none in the turn before" in inspector.body.value
 
 
+@pytest.mark.parametrize(("length", "cut"), [(1_000, False), (1_001, True)])
+def test_of_long_reasoning_only_the_beginning_is_compared(length: int, cut: bool) -> None:
+    def reply(request: ChatRequest) -> Any:
+        given = answer(request)
+        assert request.site is not None
+        if request.site.component != "agent":
+            return given
+        return given.model_copy(update={"reasoning": f"{request.site.turn}".ljust(length, ".")})
+
+    inspector = ReasoningInspector(played(reply, names=("Aland",)))
+    inspector.changes_box.value = True
+    note = "Only the first 1,000 characters were compared."
+    assert (note in inspector.body.value) is cut
+
+
 # Other kinds of simulation
 
 

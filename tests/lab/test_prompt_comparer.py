@@ -241,7 +241,8 @@ class Gate:
         return answer(request)
 
 
-async def test_stop_keeps_what_was_played_and_run_goes_on() -> None:
+async def test_stop_keeps_what_was_played_and_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("llmsim_lab.lab.prompt_comparer._TICK_S", 0)
     gate = Gate()
     simulation = await played(gate.answer)
     widget = PromptComparer(simulation, samples=1)
@@ -259,6 +260,7 @@ async def test_stop_keeps_what_was_played_and_run_goes_on() -> None:
     assert widget.experiment is not None
     done = len(widget.experiment.played)
     assert done == 2
+    await asyncio.sleep(0)  # its clock has stopped as well
     assert f"Stopped after {done} of 6 samples; Run goes on" in widget.status.value
     assert f"{done} of 6 samples played" in widget.results.value
     assert not widget.editors[0].text_box.disabled
@@ -454,6 +456,8 @@ async def test_a_tape_with_several_runs_is_asked_about_and_the_one_compared_is_n
     with pytest.raises(ConfigError, match=r"run=1 \('first', turns to 2\); run=2 "):
         PromptComparer(tmp_path / "x.tape")
     widget = PromptComparer(tmp_path / "x.tape", run=1, samples=2, llm_client=client)
+    assert widget.simulation.tape is not None
+    assert widget.simulation.tape.read_only
     assert widget.face_text().startswith("Prompts of agent compared, on run 1 'first' of x.tape\n")
     widget.run_button.click()
     await widget.idle()

@@ -14,14 +14,17 @@ import pytest
 from builders import answer, make_client, make_simulation
 from viewer_kit import HOSTILE, bumpy, hostile_run, played, taped
 
+from llmsim_lab.agents import EconLLMAgent
 from llmsim_lab.calls import Attempt, ChatReply, ChatRequest, Message, ToolCall
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.lab import PromptViewer
+from llmsim_lab.lab.attempts import Attempts
 from llmsim_lab.lab.prompt_html import facts_html, legend_html, messages_html, reply_html
 from llmsim_lab.lab.texts import copyable, word_diff
 from llmsim_lab.llm import Tape
+from llmsim_lab.models import SimulationState
 from llmsim_lab.prompts import Cut, Provenance, Span
-from llmsim_lab.runs import replay
+from llmsim_lab.runs import load, replay
 from llmsim_lab.simulation import Simulation, SimulationConfig
 
 FIRST_RUN = Path(__file__).parents[2] / "data" / "tapes" / "first_run.tape"
@@ -75,7 +78,7 @@ def test_the_prompt_is_shown_by_role_with_its_slots_marked() -> None:
     assert re.search(r"Inflation: \[\d\] 2%", plain)
     assert re.search(r"\[\d\] inflation<", viewer.legend.value)
     assert "state.global_state.inflation, turn 1" in viewer.legend.value
-    assert "came out identical" in viewer.legend.value
+    assert "noted as the prompt was rendered" in viewer.legend.value
 
 
 def test_reply_tokens_and_options_are_shown() -> None:
@@ -244,7 +247,7 @@ def test_a_turn_that_is_not_whole_can_be_looked_at(tmp_path: Path) -> None:
     viewer.show(component="engine")
     assert "timeout" in viewer.heading.value
     assert "engine_interest_rate" not in viewer.legend.value
-    assert "fixed text was found" in viewer.legend.value
+    assert "state.global_state.interest_rate, turn 1" in viewer.legend.value
 
 
 def test_failed_attempts_can_be_filtered(tmp_path: Path) -> None:
@@ -297,6 +300,66 @@ def test_a_damaged_tape_is_told_in_place(tmp_path: Path) -> None:
     assert 'role="alert"' in viewer.error.value
     assert "on the tape is damaged" in viewer.error.value
     viewer.turn_box.value = 1
+    assert viewer.error.value == ""
+
+
+class Plain(EconLLMAgent):
+    """Writes its prompt without a template."""
+
+    def _construct_prompt(self, state: SimulationState) -> str:
+        return f"Inflation is {state.global_state.inflation}. What now?"
+
+
+def test_a_prompt_given_as_plain_text_is_shown_and_said_to_be_so() -> None:
+    client = make_client()
+    simulation = Simulation(SimulationConfig(), llm_client=client, agents=[Plain("Aland", client)])
+    simulation.run(1)
+    viewer = PromptViewer(simulation)
+    assert "Inflation is 2.0. What now?" in viewer.prompt.value
+    assert "<mark" not in viewer.prompt.value
+    assert (
+        "Where the values are: not known (the call keeps none: its prompt came as plain text"
+        in (viewer.legend.value)
+    )
+
+
+def test_every_kind_of_run_shows_where_its_values_came_from(tmp_path: Path) -> None:
+    live = bumpy(tmp_path / "x.tape")
+    replayed, loaded = replay(tmp_path / "x.tape"), load(tmp_path / "x.tape")
+    seen = [
+        [one.attempt.request.provenance for one in Attempts(run).of(2) if one.attempt]
+        for run in (live, replayed, loaded)
+    ]
+    assert seen[0] == seen[1] == seen[2]
+    assert len(seen[0]) == 9
+    assert all(span.source for known in seen[0] for span in known.spans)
+    assert {known.how for known in seen[0]} == {"rendered"}
+
+
+@pytest.mark.parametrize(
+    ("spans", "why"),
+    [
+        ("[3,1,1]", "have 3 lengths"),
+        ("[3,1,1,999999]", "ends at"),
+        ("[3,1,1,-1]", "greater than or equal to 0"),
+        ("[3,1,1,1.5]", "int"),
+        ("<img src=x onerror=alert(1)>", "Invalid JSON"),
+        ("[" * 100_000, "Invalid JSON"),
+    ],
+)
+def test_damaged_spans_leave_the_prompt_plain_and_are_told(
+    tmp_path: Path, spans: str, why: str
+) -> None:
+    simulation = taped(tmp_path / "x.tape", turns=1)
+    assert simulation.tape is not None
+    with simulation.tape.transaction() as connection:
+        connection.execute("UPDATE calls SET spans = ? WHERE component = 'agent'", (spans,))
+    viewer = PromptViewer(load(tmp_path / "x.tape"))
+    assert "Propose ONE specific economic policy action." in viewer.prompt.value
+    assert "<mark" not in viewer.prompt.value
+    assert "where its values came from is damaged: " in viewer.legend.value
+    assert why in viewer.legend.value
+    assert "<img" not in viewer.legend.value + str(viewer.face_html())
     assert viewer.error.value == ""
 
 

@@ -274,6 +274,8 @@ def test_the_charts_say_in_words_what_they_show(run: SocialSimulation) -> None:
     alt = repr(state_figure(run.turns))
     for name, count in counts.items():
         assert f"{name.replace('_', ' ')} {count}" in alt
+    ticks = state_figure(run.turns[:3]).axes[0].get_xticks()
+    assert all(tick == round(tick) for tick in ticks)
     assert "idle to scrolling 100%" in repr(transition_figure(run.turns))
     assert "No moves" in repr(transition_figure(run.turns[:1]))
 

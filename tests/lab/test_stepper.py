@@ -57,6 +57,7 @@ def failing_once(at_turn: int) -> Callable[[ChatRequest], Any]:
 async def test_a_click_plays_one_turn_and_shows_it() -> None:
     stepper = TurnStepper(make_simulation(names=("Aland",)))
     assert "Initial state" in stepper.heading.value
+    assert (stepper.step_button.disabled, stepper.stop_button.disabled) == (False, True)
     stepper.step_button.click()
     await stepper.idle()
     assert stepper.simulation.turn_number == stepper.shown == 1

@@ -252,6 +252,29 @@ async def test_a_slow_reply_times_out_and_is_stopped() -> None:
     assert stopped == 2
 
 
+async def test_requests_that_began_one_after_another_each_have_their_own_time() -> None:
+    async def hang(_: ChatRequest) -> ChatReply:
+        await asyncio.Event().wait()
+        raise AssertionError("nothing wakes it")
+
+    client, _ = make_client(hang, timeout_s=0.05)
+    first = asyncio.create_task(failure_of(client))
+    await asyncio.sleep(0.03)
+    second = asyncio.create_task(failure_of(client, prompt="And now?"))
+    for failure in (await first, await second):
+        assert failure.call is not None
+        assert {attempt.reason for attempt in failure.call.history} == {"timeout"}
+        assert all(attempt.seconds > 0.04 for attempt in failure.call.history)
+
+
+def test_a_client_keeps_no_event_loop_that_is_closed() -> None:
+    client, _ = make_client([GOOD] * 3)
+    for _ in range(3):
+        with asyncio.Runner() as runner:
+            runner.run(ask(client))
+    assert len(client._lanes) == 1
+
+
 async def test_a_failed_call_logs_one_error_line(caplog: pytest.LogCaptureFixture) -> None:
     client, _ = make_client([ollama.ResponseError("busy", 503)] * 2)
     await failure_of(client)

@@ -458,16 +458,20 @@ class TestModels:
         await backend.aclose()
         assert no.value.reason == "model_not_found"
 
-    async def test_without_a_name_the_chat_model_pulled_last_is_taken(self) -> None:
+    async def test_without_a_name_the_chat_model_pulled_last_is_taken_and_logged_once(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
         models: list[str | FakeModel] = [EMBEDDER, "phi4", "llama3.2"]
-        with FakeOllama(models) as server:
+        with FakeOllama(models) as server, caplog.at_level(logging.INFO, "llmsim_lab"):
             backend = OllamaBackend(host=server.host)
             for name in ("auto", ""):
                 await backend.chat(ask(model=name))
             listed = [model.name for model in await backend.list_models()]
             await backend.aclose()
+            said = f"model_chosen model=phi4:latest host={server.host}"
         assert [request.body["model"] for request in server.requests] == ["phi4:latest"] * 2
         assert listed == ["embed:latest", "phi4:latest", "llama3.2:latest"]
+        assert [record.getMessage() for record in caplog.records] == [said]
 
     async def test_a_loaded_model_comes_first(self) -> None:
         with FakeOllama(["phi4", "llama3.2"]) as server:

@@ -167,6 +167,30 @@ async def test_of_a_large_error_only_the_beginning_is_read(stream: bool) -> None
     assert len(str(error)) < 700
 
 
+async def test_a_streams_lines_are_handed_on_as_they_come() -> None:
+    seen: list[str] = []
+
+    class Body(httpx.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            for chunk in (b"on", b"e\ntwo\nth", b"ree"):
+                seen.append(f"sent {chunk!r}")
+                yield chunk
+
+    inner = httpx.MockTransport(lambda _: httpx.Response(200, stream=Body()))
+    guarded = transport.GuardedTransport(inner, who="it")
+    request = httpx.Request("GET", "http://x.test", extensions=transport.STREAMED)
+    response = await guarded.handle_async_request(request)
+    async for block in response.aiter_raw():
+        seen += [f"got {block!r}"]
+    assert seen == [
+        "sent b'on'",
+        "sent b'e\\ntwo\\nth'",
+        "got b'one\\ntwo\\n'",
+        "sent b'ree'",
+        "got b'three'",
+    ]
+
+
 # JSON
 
 
@@ -204,6 +228,25 @@ async def test_json_that_is_not_sound_is_the_servers_fault(value: str, stream: b
     assert (error.reason, error.status_code, error.retry) == ("server_error", 200, True)
     assert "not valid JSON of Ollama's form" in str(error)
     assert len(str(error)) < 700
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1e999", "it has a number that needs more than 64 bits"),
+        (str(2**64), "it has a number of 20 digits"),
+        (str(-(2**63) - 1), "it has a number of 19 digits"),
+        ("[" + "0," * 49_999 + "0]", "it has more than 50,000 values"),
+    ],
+)
+def test_json_beyond_a_limit_is_refused_with_the_reason(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        transport.read_json(text)
+
+
+def test_json_at_the_limits_is_read() -> None:
+    numbers = [2**64 - 1, -(2**63), *[0] * 49_997]
+    assert transport.read_json(json.dumps(numbers)) == numbers
 
 
 @both

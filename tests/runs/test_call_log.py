@@ -24,15 +24,14 @@ from llmsim_lab.runs import Run, RunTurn, load, replay
 class BareTurn(RunTurn[Total, CounterIntervention]):
     """Nothing but a state."""
 
+    def own_columns(self) -> dict[str, Any]:
+        return {"total": self.state.value}
+
 
 class Silent(Run[Total, BareTurn, CounterConfig, CounterIntervention]):
     """Asks three and hands over nothing but its next state."""
 
     kind = "silent"
-    config_type = CounterConfig
-    state_type = Total
-    turn_type = BareTurn
-    intervention_type = CounterIntervention
 
     def __init__(self, config: CounterConfig | None = None, **options: Any) -> None:
         options.pop("prompts", None)
@@ -52,10 +51,6 @@ class Silent(Run[Total, BareTurn, CounterConfig, CounterIntervention]):
             site=CallSite(component="adder", agent=name),
         )
         return said.add
-
-    @classmethod
-    def own_columns(cls, turn: BareTurn) -> dict[str, Any]:
-        return {"total": turn.state.value}
 
 
 def silent_client(replies: Any = answer) -> LLMClient:

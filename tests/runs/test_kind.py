@@ -20,7 +20,7 @@ from counter_kit import (
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.runs import Run, RunConfig, RunTurn
 from llmsim_lab.runs.manifest import check_manifest
-from llmsim_lab.runs.parts import belongs_to, check_used, copied
+from llmsim_lab.runs.parts import belongs_to, check_used, code_changes, copied
 from llmsim_lab.runs.records import changed_values, tape_turn
 
 
@@ -51,8 +51,9 @@ def test_a_turn_in_words_has_the_kinds_columns() -> None:
     ]
 
 
-def test_a_kind_whose_state_has_no_names_has_no_series() -> None:
-    assert Run.series_of.__func__(CounterSimulation, CounterConfig()) == []  # type: ignore[attr-defined]
+def test_a_kind_whose_configuration_names_no_series_has_none() -> None:
+    config: Any = RunConfig()
+    assert list(CounterSimulation.series_of(config)) == []
 
 
 def test_a_configuration_needs_a_model_unless_its_kind_says_otherwise() -> None:
@@ -67,13 +68,15 @@ def test_an_intervention_that_does_nothing_says_so() -> None:
         Run._intervened(made, Total(), [item])
 
 
-def test_a_column_that_every_frame_has_is_refused() -> None:
-    class Clash(CounterSimulation):
-        @classmethod
-        def own_columns(cls, turn: CounterTurn) -> dict[str, Any]:
-            return {"seconds": 1.0, "total": turn.state.value}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clash(CounterTurn):
+    def own_columns(self) -> dict[str, Any]:
+        return {"seconds": 1.0, "total": self.state.value}
 
-    made = Clash(CounterConfig(), llm_client=counter_client())
+
+def test_a_column_that_every_frame_has_is_refused() -> None:
+    made = CounterSimulation(CounterConfig(), llm_client=counter_client())
+    made.turns[0] = Clash(number=0, state=Total())
     with pytest.raises(ConfigError, match="own_columns has seconds, which every run's frame has"):
         made.to_frame()
 
@@ -116,6 +119,16 @@ def test_of_a_manifests_faults_three_are_told() -> None:
     assert str(caught.value) == (
         "run 2 on the tape is damaged: the manifest has no kind; the manifest has no package; "
         "the manifest has no config"
+    )
+
+
+def test_code_that_came_went_or_changed_is_named() -> None:
+    recorded = {"fog": "a" * 64, "rain": "b" * 64, "sun": "c" * 64}
+    now = {"rain": "d" * 64, "sun": "c" * 64, "wind": "e" * 64}
+    assert code_changes("modules", recorded, recorded) == ""
+    assert code_changes("modules", recorded, now) == (
+        "the modules are not those that the run was recorded with: fog is missing, wind is new, "
+        f"rain is {'d' * 12} and was {'b' * 12}"
     )
 
 

@@ -45,8 +45,8 @@ def test_it_is_said_in_the_log_with_the_way_out(
 def test_its_repr_says_so_and_so_does_that_of_a_fork_of_it(path: Path) -> None:
     new = load(path).fork(1, llm_client=counter_client())
     assert repr(new) == (
-        f"<CounterSimulation 'counter': turn 1, NOT RECORDED: the tape {path} is open for reading "
-        "only>"
+        "<CounterSimulation 'counter': turn 1, 2 adders, NOT RECORDED: "
+        f"the tape {path} is open for reading only>"
     )
     assert "NOT RECORDED" in repr(new.fork())
 

@@ -229,6 +229,21 @@ async def test_a_failed_round_changes_nothing_and_can_be_played_again() -> None:
     assert (await simulation.step()).asked == 2
 
 
+async def test_users_seen_during_a_round_are_as_the_last_whole_round_left_them() -> None:
+    seen: list[list[tuple[str, int]]] = []
+
+    def reply(request: Any) -> Any:
+        seen.append([(agent.state, agent.ticks_in_state) for agent in simulation.agents])
+        return {"next_state": "scrolling"}
+
+    simulation = make_social(replies=reply, users=2)
+    await simulation.arun(3)
+    before = [(person.state, person.ticks) for person in simulation.turns[2].state.people]
+    assert seen == [before, before]
+    after = [(person.state, person.ticks) for person in simulation.state.people]
+    assert [(agent.state, agent.ticks_in_state) for agent in simulation.agents] == after
+
+
 # --- the reasoner's part ----------------------------------------------------------------------
 
 

@@ -16,7 +16,9 @@ PACKAGE = Path(llmsim_lab.__file__).parent
 # Lowest first; the parts on one line do not know each other.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
-    ("calls", "checks", "concurrency", "files", "logs", "text"),
+    ("checks", "concurrency", "files", "logs", "text"),
+    ("spans",),
+    ("calls",),
     ("markup", "tables"),
     ("faces",),
     ("values",),

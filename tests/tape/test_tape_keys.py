@@ -94,6 +94,20 @@ def test_all_these_keys_differ_from_one_another() -> None:
     assert {len(value) for value in keys} == {16}
 
 
+@pytest.mark.parametrize(
+    ("request_", "digest"),
+    [
+        (REQUEST, "13c8ba170bfebde9586b97e8bd54d8b4"),
+        (replace(REQUEST, site=None), "d8b38c986a2530e80402b6b442068a74"),
+    ],
+    ids=["in a run", "by itself"],
+)
+def test_keys_stay_what_they_are_so_that_tapes_stay_readable(
+    request_: ChatRequest, digest: str
+) -> None:
+    assert key(request_).hex() == digest
+
+
 @pytest.mark.parametrize("changes", [{"timeout_s": 1.0}, {"keep_alive": None}, {"keep_alive": 3}])
 def test_how_long_one_waits_is_not_in_the_key(changes: dict[str, Any]) -> None:
     assert key(replace(REQUEST, **changes)) == key(REQUEST)

@@ -99,12 +99,15 @@ NO_TAPES: dict[str, tuple[Callable[[Path], object], str]] = {
     "short text": (lambda path: path.write_text("x"), "it is not an SQLite file"),
     "zeros": (lambda path: path.write_bytes(bytes(8192)), "it is not an SQLite file"),
     "another program's database": (_other_database, "SQLite file of another program"),
-    "newer": (_newer_tape, "format 3; this version of llmsim_lab reads format 2: install a newer"),
+    "newer": (
+        _newer_tape,
+        r"^the tape \S+ has format 3; this version of llmsim_lab reads format 2: install a newer",
+    ),
     "first format": (
         _first_format,
-        "has format 1, which is not read any more.*record the run anew",
+        r"^the tape \S+ has format 1, which is not read any more.*record the run anew",
     ),
-    "format without a number": (_unnamed_format, "names no format; it is damaged"),
+    "format without a number": (_unnamed_format, r"^the tape \S+ names no format; it is damaged$"),
     "folder": (lambda path: path.mkdir(), "cannot read the tape"),
     "cut in the header": (_cut(60), "SQLite file of another program"),
     "cut in the first page": (_cut(2000), "cannot open the tape"),
@@ -140,6 +143,13 @@ def test_no_verb_makes_a_tape_of_a_file_that_is_missing_or_empty(
     with pytest.raises(TapeError, match="there is no tape at"):
         verb(path)
     assert bytes_in(tmp_path) == before
+
+
+def test_what_cannot_be_read_is_an_error_that_names_the_file_and_why(tmp_path: Path) -> None:
+    path = _template(tmp_path)
+    with Tape(path, read_only=True) as tape, pytest.raises(TapeError) as caught:
+        tape.query("SELECT absent FROM calls")
+    assert str(caught.value) == f"cannot read the tape {path}: no such column: absent"
 
 
 def test_an_empty_file_becomes_a_tape_when_it_is_to_be_written(tmp_path: Path) -> None:
@@ -420,10 +430,13 @@ def test_a_user_who_may_only_read_replays(shared: Path, what: str) -> None:
     assert bytes_in(folder) == before
 
 
-def test_a_tape_on_a_disk_mounted_for_reading_replays(tmp_path: Path) -> None:
+@pytest.mark.parametrize("log", [[], ["x.tape-wal"]], ids=["at rest", "beside an empty log"])
+def test_a_tape_on_a_disk_mounted_for_reading_replays(tmp_path: Path, log: list[str]) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
     path = finished(disk / "x.tape", turns=2)
+    for name in log:
+        (disk / name).touch()
     commands = (f"mount --bind {disk} {disk}", f"mount -o remount,bind,ro {disk}")
     for command in commands:
         done = subprocess.run(command.split(), capture_output=True, text=True, check=False)
@@ -432,7 +445,7 @@ def test_a_tape_on_a_disk_mounted_for_reading_replays(tmp_path: Path) -> None:
             pytest.skip(f"mounting is not allowed here ({done.stderr.strip()})")
     try:
         assert replay(path).turn_number == 2
-        assert list(bytes_in(disk)) == ["x.tape"]
+        assert sorted(bytes_in(disk)) == ["x.tape", *log]
         with pytest.raises(TapeError, match="cannot open the tape"):
             Tape(path)
     finally:
@@ -653,6 +666,8 @@ _ROW = {
     "seconds": 1.0,
     "forgotten": 0,
     "fault": None,
+    "origin": None,
+    "spans": None,
 }
 
 
@@ -662,6 +677,8 @@ _ROW = {
         *(("row", {"turn": "1"}), ("row", {"component": 1}), ("row", {"agent": 1})),
         *(("row", {"replicate": None}), ("row", {"attempt": "1"}), ("row", {"attempt": 1.0})),
         *(("row", {"seconds": "1"}), ("row", {"key": "k"}), ("row", {"forgotten": None})),
+        *(("row", {"origin": "1"}), ("row", {"spans": b"[]"}), ("row", {"origin": 1})),
+        ("row", {"spans": "[]"}),
         *(("settings", {"model": 1}), ("settings", {"schema": []}), ("settings", {"options": []})),
         *(("settings", {"think": 1}), ("settings", {"keep_alive": []})),
         *(("settings", {"timeout_s": "1"}), ("settings", {"tools": ["x"]})),

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tape_kit import hash_client, make_recorded, steady_config
 
+from llmsim_lab.calls import Attempt, ChatReply, ChatRequest, Message
 from llmsim_lab.llm import Tape
+from llmsim_lab.llm.tape import LiveRecorder
+from llmsim_lab.llm.tape.codec import loads
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.runs import load
+from llmsim_lab.runs import Run, load, replay
 from llmsim_lab.simulation import Simulation
 
 
@@ -30,6 +35,25 @@ def test_a_run_reads_its_tally_once_not_with_every_turn(tmp_path: Path) -> None:
     statements = watched(tape)
     Simulation(steady_config(), llm_client=hash_client(), tape=tape).run(3)
     assert readings(statements) == 1
+
+
+async def test_answers_that_are_all_there_are_committed_at_once_and_together(
+    tmp_path: Path,
+) -> None:
+    with Tape(tmp_path / "x.tape") as tape:
+        recorder = LiveRecorder(tape, tape.add_run({}, name="x", first=(0, "{}", "{}")))
+        requests = [ChatRequest(model="m", messages=(Message("user", it),)) for it in ("a", "b")]
+        for request in requests:
+            assert recorder.find(request) is None
+        statements = watched(tape)
+        replies = [
+            Attempt(request=request, reply=ChatReply(text="c"), seconds=1.0) for request in requests
+        ]
+        keeping = [asyncio.create_task(recorder.keep(reply)) for reply in replies]
+        for _ in range(3):  # of the loop, which is no time to wait for anything
+            await asyncio.sleep(0)
+        assert [task.done() and task.result().number for task in keeping] == [1, 2]
+        assert statements.count("COMMIT") == 1
 
 
 def test_an_import_reads_no_tally_since_it_has_written_all_that_is_there(tmp_path: Path) -> None:
@@ -60,3 +84,41 @@ def test_loading_parses_a_prompt_that_all_agents_share_once(
     loaded = load(tmp_path / "x.tape")
     assert len(loaded.agents) == 9
     assert len(parsed) == len(set(parsed))
+
+
+def test_where_values_came_from_takes_a_text_a_prompt_and_a_few_bytes_a_call(
+    tmp_path: Path,
+) -> None:
+    made = make_recorded(tmp_path / "x.tape", nations=[f"Nation {n}" for n in range(9)])
+    assert made.tape is not None
+    [row] = made.tape.query(
+        "SELECT count(*) AS calls, count(DISTINCT origin) AS forms, avg(length(spans)) AS size "
+        "FROM calls"
+    )
+    assert row["calls"] > 50
+    assert row["forms"] == 3
+    assert row["size"] < 16
+
+
+@pytest.mark.parametrize("verb", [load, replay])
+def test_a_recorded_turn_is_parsed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: Callable[[Path], Simulation]
+) -> None:
+    run = make_recorded(tmp_path / "x.tape")
+    parsed: list[str] = []
+
+    def counted(text: str, what: str) -> Any:
+        parsed.append(what)
+        return loads(text, what)
+
+    monkeypatch.setattr("llmsim_lab.llm.tape.tape.loads", counted)
+    verb(tmp_path / "x.tape")
+    assert sum(what.endswith("of run 1") for what in parsed) == len(run.turns)
+
+
+def test_a_replay_makes_no_frame_that_nobody_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_recorded(tmp_path / "x.tape")
+    monkeypatch.delattr(Run, "to_frame")
+    assert replay(tmp_path / "x.tape").turn_number > 0

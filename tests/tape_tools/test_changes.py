@@ -92,6 +92,17 @@ def test_seeds_are_named_where_runs_differ_in_them(tmp_path: Path) -> None:
         ]
 
 
+def test_prompts_are_named_where_a_run_of_the_same_name_has_others(tape: Tape) -> None:
+    made = make_simulation()
+    for agent in made.agents:
+        agent.prompt = agent.prompt.replace("ONE", "exactly one")  # type: ignore[attr-defined]
+    Simulation(made.config, llm_client=made.llm_client, agents=made.agents, tape=tape).run(1)
+    assert [changes(tape, run) for run in (1, 2)] == [
+        [],
+        ['prompt agent_policy: "ONE" → "exactly one"'],
+    ]
+
+
 def test_a_strangers_words_are_printable_and_short(tape: Tape) -> None:
     note = HOSTILE * 50
     fork(

@@ -146,8 +146,11 @@ def test_the_tree_in_a_notebook_is_escaped(tmp_path: Path) -> None:
     assert "<b>" not in html
 
 
-def test_a_run_whose_parent_came_later_stands_by_itself_in_the_tree(tape_file: Path) -> None:
-    spoil(tape_file, "UPDATE runs SET parent = 3 WHERE id = 2")
+@pytest.mark.parametrize("parent", [2, 3], ids=["itself", "a later run"])
+def test_a_run_whose_parent_did_not_come_first_stands_by_itself_in_the_tree(
+    tape_file: Path, parent: int
+) -> None:
+    spoil(tape_file, f"UPDATE runs SET parent = {parent} WHERE id = 2")
     with Tape(tape_file) as tape:
         starts = [line.split(" economy")[0] for line in tape.tree().lines[1:]]
     assert starts == ["1", "2", "└─ 3"]

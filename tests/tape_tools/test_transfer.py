@@ -6,6 +6,7 @@ import hashlib
 import importlib.util
 import json
 from collections.abc import Callable, Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,8 @@ def test_what_was_exported_and_imported_again_has_equal_frames(
         for run in (1, 2, 3):
             assert_frame_equal(new.turns_frame(run), old.turns_frame(run), check_exact=True)
             assert_frame_equal(new.calls_frame(run), old.calls_frame(run), check_exact=True)
+            origins = [[call.attempt.request.origin for call in it.calls(run)] for it in (new, old)]
+            assert origins[0] == origins[1]
         assert new.runs() == old.runs()
 
 
@@ -92,6 +95,7 @@ def test_one_run_is_exported_with_those_it_came_from(recorded: Path, tmp_path: P
 def test_the_header_says_what_follows(exported: Path) -> None:
     header, *rest = lines_of(exported)
     assert (header["kind"], header["format"]) == ("header", 2)
+    assert header["package"] == version("llmsim-lab")
     for kind in ("text", "run", "call", "turn"):
         assert header[kind] == sum(line["kind"] == kind for line in rest) > 0
 
@@ -161,7 +165,7 @@ def change_in(part: str, **values: Any) -> Callable[[dict[str, Any]], None]:
         ("run", change(parent=9), "9 is not there"),
         ("run", change(manifest={}), "the manifest has no package"),
         ("run", lambda line: line.pop("started"), "'started' is not there"),
-        ("call", change(key="00"), "key is not that of its content"),
+        ("call", change(key="00"), ": the call's key is not that of its content; "),
         ("call", change(key="zz"), "non-hexadecimal"),
         ("call", change(component="engine"), "key is not that of its content"),
         ("call", change(turn="x"), "turn is str where it should be int"),
@@ -170,6 +174,10 @@ def change_in(part: str, **values: Any) -> Callable[[dict[str, Any]], None]:
         ("call", change(seconds=None), "seconds is NoneType where it should be float"),
         ("call", change(settings=99), "99 is not there"),
         ("call", change(run=99), "99 is not there"),
+        ("call", change(origin=99), "99 is not there"),
+        ("call", change(origin=None), "one of origin and spans without the other"),
+        ("call", change(spans=[9999]), "where its values came from is damaged"),
+        ("call", lambda line: line.pop("spans"), "'spans' is not there"),
         ("call", change(fault=["bored", "", None, False]), "0: Input should be 'timeout'"),
         ("call", change_in("reply", text=7), "text: Input should be a valid string (it is 7)"),
         (

@@ -124,8 +124,10 @@ def test_a_redacted_tape_is_sound_and_holds_no_word_of_prompts_and_answers(tape_
         tape.redact()
         assert verify(tape) == []
         assert all(info.manifest["redacted"] for info in tape.runs())
+        assert {call.attempt.request.origin for call in tape.calls(1)} == {None}
     held = tape_file.read_bytes()
     assert [secret for secret in SECRETS if secret.encode() in held] == []
+    assert b"state.global_state.inflation" not in held
 
 
 def test_numbers_stay_and_the_runs_can_be_looked_at(tape_file: Path) -> None:

@@ -144,6 +144,10 @@ def test_every_missing_row_is_named(recorded: Path, tmp_path: Path, table: str) 
         ("UPDATE calls SET key = 'text' WHERE id = 1", "key is str where it should be bytes"),
         ("UPDATE calls SET reply = '[' WHERE id = 4", "run 1, turn 1, call 4: call 4 on the tape"),
         ("UPDATE calls SET seconds = 'long' WHERE id = 4", "call 4: call 4 on the tape is damaged"),
+        ("UPDATE calls SET spans = '[9999]' WHERE id = 4", "call 4: where its values came from is"),
+        ("UPDATE calls SET spans = NULL WHERE id = 4", "one of origin and spans without the other"),
+        ("UPDATE calls SET origin = NULL WHERE id = 4", "one of origin and spans without the oth"),
+        ("UPDATE calls SET origin = settings WHERE id = 4", "call 4: where its values came from"),
         ("DELETE FROM calls WHERE id = 5", "run 1, turn 1: it names call 5, which is not there"),
         ("UPDATE turns SET record = '{' WHERE run = 1 AND turn = 3", "run 1, turn 3: its record"),
         (

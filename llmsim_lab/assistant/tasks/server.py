@@ -34,7 +34,7 @@ Description = Annotated[
 _CHANGES = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False)
 _CHANGES_ONCE = _CHANGES.model_copy(update={"idempotent_hint": True})
 _DELETES = _CHANGES.model_copy(update={"destructive_hint": True})
-_READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
+_READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, open_world_hint=False)
 
 
 class TaskList(Value):

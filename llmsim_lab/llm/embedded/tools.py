@@ -11,14 +11,18 @@ from llmsim_lab.calls import ChatReply, Message, ToolCall
 from llmsim_lab.errors import BackendError
 from llmsim_lab.llm.transport import read_json
 
-__all__ = ["describe_tools", "read_tool_reply", "tool_schema", "tools_as_text"]
+__all__ = ["RESPOND", "describe_tools", "read_tool_reply", "tool_schema", "tools_as_text"]
 
+RESPOND = "respond"
+"""The tool by which a model answers in words, where a request offers it."""
 _ANSWER = "answer"
 _EXPLAINED = """\
 You may use these tools:
 {tools}
 Reply with one JSON object: {{"name": "TOOL", "arguments": {{...}}}} to use a tool, or \
-{{"answer": ...}} to answer yourself once you need no tool."""
+{answer} to answer yourself once you need no tool."""
+_ANSWERS = '{"answer": ...}'
+_RESPONDS = f'{{"name": "{RESPOND}", "arguments": {{...}}}}'
 
 
 def tool_schema(
@@ -27,7 +31,8 @@ def tool_schema(
     """Return the schema of a reply: a call of one of the tools, or an answer.
 
     Args:
-        tools: function declarations, as a ``ChatRequest`` has them.
+        tools: function declarations, as a ``ChatRequest`` has them. Where ``RESPOND`` is one of
+            them, the model answers with it, and only so.
         answer: the schema of an answer; a text where it is None.
 
     Raises:
@@ -44,7 +49,9 @@ def tool_schema(
     if answer is not None:
         answer = dict(answer)
         lifted = {key: answer.pop(key) for key in ("$defs", "definitions") if key in answer}
-    return {"anyOf": [*forms, _object(answer=answer or {"type": "string"})], **lifted}
+    if not _responds(tools):
+        forms.append(_object(answer=answer or {"type": "string"}))
+    return {"anyOf": forms, **lifted}
 
 
 def describe_tools(
@@ -57,7 +64,8 @@ def describe_tools(
         )
         for function in map(_function, tools)
     )
-    explained = _EXPLAINED.format(tools=listed)
+    answer = _RESPONDS if _responds(tools) else _ANSWERS
+    explained = _EXPLAINED.format(tools=listed, answer=answer)
     first = messages[0] if messages else None
     if first is not None and first.role == "system":
         return (replace(first, content=f"{first.content}\n\n{explained}"), *messages[1:])
@@ -88,6 +96,10 @@ def read_tool_reply(reply: ChatReply) -> ChatReply:
         return replace(reply, text=answer if isinstance(answer, str) else json.dumps(answer))
     call = ToolCall(name=said["name"], arguments=said["arguments"])
     return replace(reply, text="", tool_calls=(call,))
+
+
+def _responds(tools: Sequence[Mapping[str, Any]]) -> bool:
+    return any(_function(tool)["name"] == RESPOND for tool in tools)
 
 
 def _object(**properties: Any) -> dict[str, Any]:

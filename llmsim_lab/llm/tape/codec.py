@@ -18,11 +18,13 @@ from functools import cache, lru_cache
 from typing import Any, Literal, NamedTuple, NotRequired, get_args
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
+from pydantic_core import from_json
 from typing_extensions import TypedDict
 
 from llmsim_lab.calls import Attempt, CallSite, ChatReply, ChatRequest, Message
 from llmsim_lab.errors import FailureReason, PromptError, TapeError
 from llmsim_lab.prompts import Prompt
+from llmsim_lab.spans import Origin
 from llmsim_lab.text import faults
 
 __all__ = [
@@ -36,6 +38,7 @@ __all__ = [
     "asked",
     "attempt_of",
     "call_of",
+    "digest_of",
     "dumps",
     "fault_text",
     "info_of",
@@ -84,6 +87,11 @@ def loads(text: Any, what: str) -> Any:
     Raises:
         TapeError: it is not JSON, or has a number that is not finite.
     """
+    try:
+        # Twice as fast, and texts that stand there often are one object.
+        return from_json(text, allow_inf_nan=False)
+    except (ValueError, TypeError):
+        pass  # or it holds half a character, or says here what is wrong in Python's words
     try:
         return json.loads(text, parse_constant=_not_finite)
     except (ValueError, TypeError, RecursionError) as error:
@@ -174,12 +182,14 @@ class Settings:
         digest: of the text, SHA-256.
         key_digest: of what keys take from there: all but how long one waits and how long the model
             stays loaded.
+        own: the place of the first of a request's messages that is not in there.
         held: objects that must stay alive while their identities are in use.
     """
 
     text: str
     digest: bytes
     key_digest: bytes
+    own: int
     held: tuple[object, ...]
 
 
@@ -225,6 +235,7 @@ class SettingsCache:
 
     def of(self, request: ChatRequest) -> Settings:
         """Return the request's settings."""
+        system = _shared_system(request)
         key = (
             request.model,
             id(request.schema),
@@ -233,7 +244,7 @@ class SettingsCache:
             request.think,
             request.keep_alive,
             request.timeout_s,
-            _shared_system(request),
+            system,
         )
         found = self._known.get(key)
         if found is None:
@@ -244,6 +255,7 @@ class SettingsCache:
                 text,
                 hashlib.sha256(text.encode()).digest(),
                 hashlib.sha256(key_text.encode()).digest(),
+                0 if system is None else 1,
                 (request.schema, request.tools, request.options),
             )
             if len(self._known) < _MAX_KNOWN_SETTINGS:
@@ -269,8 +281,7 @@ def asked(request: ChatRequest, cache: SettingsCache) -> Asked:
     replicate; and the attempt.
     """
     settings = cache.of(request)
-    own = request.messages if _shared_system(request) is None else request.messages[1:]
-    messages = _write(_messages(), own)
+    messages = _write(_messages(), request.messages[settings.own :])
     place: tuple[Any, ...] = (None, None, None, 0, request.attempt)
     if (site := request.site) is not None:
         place = (site.component, site.agent, site.turn, site.replicate, request.attempt)
@@ -326,6 +337,12 @@ def reply_text(reply: ChatReply | None) -> str | None:
     return _write(_reply(), reply)
 
 
+@lru_cache(maxsize=1024)
+def digest_of(text: str) -> bytes:
+    """Return the digest of a text that many calls share, SHA-256."""
+    return hashlib.sha256(text.encode()).digest()
+
+
 def fault_text(attempt: Attempt) -> str | None:
     """Return what went wrong as JSON, or None if nothing did."""
     if attempt.reason is None:
@@ -336,25 +353,47 @@ def fault_text(attempt: Attempt) -> str | None:
 @cache
 def _scalars() -> TypeAdapter[Any]:
     return TypeAdapter(
-        tuple[int, int, bytes, int | None, str | None, str | None, int, int, float, int]
+        tuple[
+            int,
+            int,
+            bytes,
+            int | None,
+            str | None,
+            str | None,
+            int,
+            int,
+            float,
+            int,
+            int | None,
+            str | None,
+        ]
     )
 
 
 _SCALARS = (
     *("id", "run", "key", "turn", "component", "agent", "replicate", "attempt", "seconds"),
-    "forgotten",
+    *("forgotten", "origin", "spans"),
 )
 
 
-def call_of(row: sqlite3.Row | Mapping[str, Any], settings: object) -> RecordedCall:
-    """Return a row of calls, and the text of its settings, as a call.
+def call_of(
+    row: sqlite3.Row | Mapping[str, Any], settings: object, form: object = None
+) -> RecordedCall:
+    """Return a row of calls, and the texts that it shares with others, as a call.
+
+    Where its prompt's values came from is read when it is asked for.
+
+    Args:
+        row: the row.
+        settings: the text of its settings.
+        form: that of its origin, if it has one.
 
     Raises:
         TapeError: the row does not hold what it should; the tape is damaged.
     """
     try:
         _scalars().validate_python(tuple([row[name] for name in _SCALARS]), strict=True)
-        attempt = attempt_of(row, settings)
+        attempt = attempt_of(row, settings, form)
     except ValidationError as error:
         [fault, *_] = error.errors()
         name = _SCALARS[int(fault["loc"][0])]
@@ -374,13 +413,21 @@ def call_of(row: sqlite3.Row | Mapping[str, Any], settings: object) -> RecordedC
 
 
 @lru_cache(maxsize=512)
+def _same(text: str) -> str:
+    """Return the first of the texts that equal this one, so that calls share it in memory."""
+    return text
+
+
+@lru_cache(maxsize=512)
 def _shared(text: object) -> _SettingsText:
     """Return the settings that many calls share, parsed once; whoever digests them knows them."""
     shared: _SettingsText = read(_settings(), text)
     return shared
 
 
-def attempt_of(row: sqlite3.Row | Mapping[str, Any], settings: object) -> Attempt:
+def attempt_of(
+    row: sqlite3.Row | Mapping[str, Any], settings: object, form: object = None
+) -> Attempt:
     """Return the request of a row and what became of it.
 
     Raises:
@@ -398,6 +445,11 @@ def attempt_of(row: sqlite3.Row | Mapping[str, Any], settings: object) -> Attemp
             turn=row["turn"],
             replicate=row["replicate"],
         )
+    origin = None
+    if isinstance(spans := row["spans"], str) and isinstance(form, str):
+        origin = Origin(_same(form), spans)
+    elif spans is not None or row["origin"] is not None:
+        raise ValueError("it has one of origin and spans without the other")
     request = ChatRequest(
         model=shared["model"],
         messages=messages,
@@ -409,6 +461,7 @@ def attempt_of(row: sqlite3.Row | Mapping[str, Any], settings: object) -> Attemp
         timeout_s=shared["timeout_s"],
         site=site,
         attempt=row["attempt"],
+        origin=origin,
     )
     reason, detail, status_code, retry = None, "", None, False
     if row["fault"] is not None:

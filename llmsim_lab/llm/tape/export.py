@@ -33,7 +33,10 @@ FORMAT = 2
 KINDS = ("text", "run", "call", "turn")
 """Of the lines below the header."""
 
-_COPIED = ("id", "run", "turn", "component", "agent", "replicate", "attempt", "settings", "seconds")
+_COPIED = (
+    *("id", "run", "turn", "component", "agent", "replicate", "attempt", "settings", "origin"),
+    "seconds",
+)
 
 
 def export(tape: Tape, path: Path, *, run: int | None = None) -> list[Path]:
@@ -79,7 +82,8 @@ def _family(tape: Tape, run: int | None) -> list[int]:
 def _lines(tape: Tape, runs: list[int]) -> Iterator[dict[str, Any]]:
     columns = ", ".join(COLUMNS["turns"])
     these = f"({', '.join(map(str, runs))})"
-    texts = f"id IN (SELECT settings FROM calls WHERE run IN {these})"
+    calls = f"SELECT settings, origin FROM calls WHERE run IN {these}"
+    texts = f"id IN (SELECT settings FROM ({calls}) UNION SELECT origin FROM ({calls}))"
     wheres = {
         "text": f"texts WHERE {texts}",
         "run": f"runs WHERE id IN {these}",
@@ -113,7 +117,7 @@ def _run_line(tape: Tape, run: int) -> dict[str, Any]:
 def _call_line(row: sqlite3.Row) -> dict[str, Any]:
     values: dict[str, Any] = {"kind": "call", "key": row["key"].hex()}
     values |= {name: row[name] for name in _COPIED}
-    for name in ("messages", "reply", "fault"):
+    for name in ("messages", "spans", "reply", "fault"):
         text = row[name]
         values[name] = None if text is None else loads(text, f"call {row['id']}")
     values["forgotten"] = bool(row["forgotten"])

@@ -1,7 +1,8 @@
 """A tape's open file: an SQLite database of one exact shape, read and written whole or not at all.
 
 Tables: ``meta`` (format, and which runs there have been), ``texts`` (what many calls share, stored
-once), ``runs`` (a manifest each, with parent and fork turn), ``calls`` (every request and what
+once: their settings, and the form of prompts as ``Origin`` has it), ``runs`` (a manifest each, with
+parent and fork turn), ``calls`` (every request, where its prompt's values came from, and what
 became of it), ``turns`` (a record each, written when the turn is whole), ``tallies`` (how many
 calls and which turns a run has written, with a digest of all of them). Rows of the middle three
 have a ``seal``, from which ``verify`` tells which cell was changed; see ``seals.py``.
@@ -24,7 +25,7 @@ from typing import Any, Self
 from llmsim_lab.errors import TapeError
 from llmsim_lab.text import printable
 
-__all__ = ["COLUMNS", "FORMAT_VERSION", "TapeFile"]
+__all__ = ["COLUMNS", "FORMAT_VERSION", "SHARED", "TapeFile"]
 
 FORMAT_VERSION = 2
 _APPLICATION_ID = 0x4C534C42
@@ -77,6 +78,8 @@ CREATE TABLE calls (
     attempt INTEGER NOT NULL,
     messages TEXT NOT NULL,
     settings INTEGER NOT NULL REFERENCES texts (id),
+    origin INTEGER REFERENCES texts (id),
+    spans TEXT,
     reply TEXT,
     fault TEXT,
     seconds REAL NOT NULL,
@@ -109,12 +112,16 @@ COLUMNS = {
     ),
     "calls": (
         *("id", "run", "place", "key", "turn", "component", "agent", "replicate", "attempt"),
-        *("messages", "settings", "reply", "fault", "seconds", "forgotten", "seal"),
+        *("messages", "settings", "origin", "spans", "reply", "fault", "seconds", "forgotten"),
+        "seal",
     ),
     "turns": ("run", "turn", "record", "row", "seal"),
     "tallies": ("run", "calls", "first_turn", "last_turn", "digest"),
 }
 """Of every table but ``meta``, in the order of the file."""
+
+SHARED = "SELECT settings FROM calls UNION SELECT origin FROM calls WHERE origin IS NOT NULL"
+"""The texts that calls share."""
 
 
 class TapeFile:
@@ -215,6 +222,13 @@ class TapeFile:
             known = self._texts[digest] = int(row[0])
         return known
 
+    def shared_by(self, row: sqlite3.Row) -> tuple[Any, Any]:
+        """Return the texts of a call's settings and of its origin; None for one not there."""
+        ids = row["settings"], row["origin"]
+        found = self.query("SELECT id, text FROM texts WHERE id IN (?, ?)", ids)
+        texts = {text["id"]: text["text"] for text in found}
+        return texts.get(ids[0]), texts.get(ids[1])
+
     def query(self, sql: str, values: tuple[Any, ...] = ()) -> list[sqlite3.Row]:
         """Return what a question finds; for the modules of this package.
 
@@ -274,6 +288,11 @@ class TapeFile:
             f"what was taken off the tape {self.path} is gone from it, but the file may still hold "
             f"its bytes ({why}); close what has it open, then Tape({str(self.path)!r}).compact()"
         )
+
+    @property
+    def closed(self) -> bool:
+        """True once the file was let go of."""
+        return not self._finalizer.alive
 
     def close(self) -> None:
         """Let go of the file; folds the write-ahead log into it if nobody else has it open."""

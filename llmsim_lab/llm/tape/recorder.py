@@ -21,6 +21,7 @@ from llmsim_lab.llm.tape.codec import (
     RecordedCall,
     SettingsCache,
     asked,
+    digest_of,
     fault_text,
     nth_key,
     reply_text,
@@ -48,22 +49,24 @@ class _Keys:
 
     def __init__(self, known: Mapping[bytes, Attempt]) -> None:
         self._seen: dict[bytes, int] = {}
-        self._counts: dict[int, int] = {}
+        self._repeats: dict[int | None, int] = {}
+        """By number of an attempt, its count where that is not 0."""
         self._lock = threading.Lock()
         for key, attempt in known.items():
-            self.remember(attempt.number or 0, key)
+            if len(key) > KEY_BYTES:
+                self.remember(attempt.number, key)
 
     def next(self, base: bytes, previous: Attempt | None) -> bytes:
-        if previous is not None and previous.number in self._counts:
-            return nth_key(base, self._counts[previous.number])
+        if previous is not None:
+            return nth_key(base, self._repeats.get(previous.number, 0))
         with self._lock:
             count = self._seen.get(base, 0)
             self._seen[base] = count + 1
         return nth_key(base, count)
 
-    def remember(self, number: int, key: bytes) -> None:
-        """Note which count a recorded attempt has."""
-        self._counts[number] = _count_of(key)
+    def remember(self, number: int | None, key: bytes) -> None:
+        """Note which count a recorded attempt has, if it is not the first of its like."""
+        self._repeats[number] = _count_of(key)
 
     def clear(self) -> None:
         self._seen.clear()
@@ -77,8 +80,11 @@ def _placed(request: ChatRequest, turn: int) -> ChatRequest:
     site = request.site
     if site is not None and site.turn == turn:
         return request
+    origin = request.origin
+    if origin is not None and site is not None and site.turn is not None:
+        origin = origin.moved(site.turn)
     site = replace(site, turn=turn) if site else CallSite(component="call", turn=turn)
-    return replace(request, site=site)
+    return replace(request, site=site, origin=origin)
 
 
 def _by_key(calls: Iterable[RecordedCall]) -> dict[bytes, Attempt]:
@@ -156,11 +162,11 @@ class LiveRecorder:
             TapeError: the recorder was closed.
         """
         self._check_open()
-        messages, settings, base = asked(request, _cache)
-        key = self._keys.next(base, previous)
+        found = asked(request, _cache)
+        key = self._keys.next(found.key, previous)
         known = self._known.get(key)
         if known is None:
-            self._pending[id(request)] = Asked(messages, settings, key)
+            self._pending[id(request)] = found if key == found.key else found._replace(key=key)
         return known
 
     async def keep(self, attempt: Attempt) -> Attempt:
@@ -173,7 +179,8 @@ class LiveRecorder:
         """
         answer = self._as_kept(attempt)
         if not self._pending and not self._groups:  # an engine's, which asks for one at a time
-            return self._alone(answer)
+            [kept] = self._write([answer])
+            return kept
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Attempt] = loop.create_future()
         with self._lock:
@@ -192,11 +199,8 @@ class LiveRecorder:
 
     def keep_now(self, attempt: Attempt) -> Attempt:
         """Do what ``keep`` does from code that cannot wait: commit it by itself."""
-        return self._alone(self._as_kept(attempt))
-
-    def _alone(self, answer: _Answer) -> Attempt:
-        [number] = self._write([answer])
-        return self._kept(answer, number)
+        [kept] = self._write([self._as_kept(attempt)])
+        return kept
 
     def _as_kept(self, attempt: Attempt) -> _Answer:
         request = attempt.request
@@ -209,14 +213,6 @@ class LiveRecorder:
         except ValueError as error:
             raise TapeError(f"an answer cannot be kept on {self.tape.path}: {error}") from error
 
-    def _kept(self, answer: _Answer, number: int) -> Attempt:
-        attempt, found, *_ = answer
-        # Not handed on yet, so that nobody sees it change; a copy would take ten times as long.
-        object.__setattr__(attempt, "number", number)
-        self._known[found.key] = attempt
-        self._keys.remember(number, found.key)
-        return attempt
-
     def _commit_group(self, loop: asyncio.AbstractEventLoop) -> None:
         with self._lock:
             group = self._groups.pop(loop, None)
@@ -225,7 +221,7 @@ class LiveRecorder:
         if group.timer is not None:
             group.timer.cancel()
         try:
-            numbers = self._write(group.answers)
+            attempts = self._write(group.answers)
         except BaseException as error:
             for future in group.futures:
                 if not future.done():
@@ -234,14 +230,23 @@ class LiveRecorder:
             if not isinstance(error, Exception):
                 raise
             return
-        for number, answer, future in zip(numbers, group.answers, group.futures, strict=True):
-            kept = self._kept(answer, number)
+        for attempt, future in zip(attempts, group.futures, strict=True):
             if not future.done():
-                future.set_result(kept)
+                future.set_result(attempt)
 
-    def _write(self, answers: Sequence[_Answer]) -> Sequence[int]:
+    def _write(self, answers: Sequence[_Answer]) -> list[Attempt]:
+        """Commit answers; returns them with their numbers."""
         with self._booking() as connection:
-            return self._ledger.add_calls(connection, self._rows(connection, answers))
+            numbers = self._ledger.add_calls(connection, self._rows(connection, answers))
+        attempts = []
+        for number, (attempt, found, _, _) in zip(numbers, answers, strict=True):
+            # Not handed on yet, so that nobody sees it change; a copy would take ten times as long.
+            object.__setattr__(attempt, "number", number)
+            self._known[found.key] = attempt
+            if len(found.key) > KEY_BYTES:
+                self._keys.remember(number, found.key)
+            attempts.append(attempt)
+        return attempts
 
     @contextmanager
     def _booking(self) -> Iterator[sqlite3.Connection]:
@@ -264,7 +269,11 @@ class LiveRecorder:
             if (site := request.site) is not None:
                 place = (site.turn, site.component, site.agent, site.replicate)
             shared = self.tape.text_id(connection, settings.text, settings.digest)
-            asked = (key, *place, request.attempt, messages, shared)
+            form = spans = None
+            if (origin := request.origin) is not None:
+                form = self.tape.text_id(connection, origin.form, digest_of(origin.form))
+                spans = origin.spans
+            asked = (key, *place, request.attempt, messages, shared, form, spans)
             rows.append((*asked, reply, fault, float(attempt.seconds), 0))
         return rows
 

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from llmsim_lab.calls import Attempt
 from llmsim_lab.errors import TapeError
 from llmsim_lab.llm.tape import frames
 from llmsim_lab.llm.tape.changes import Changes
@@ -32,8 +33,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Tape"]
 
+_MOST_AT_HAND = 500
+"""Attempts that were read a short time ago and may be asked for again."""
 _RUN_COLUMNS = ", ".join(COLUMNS["runs"])
-_TURN_COLUMNS = ", ".join(COLUMNS["turns"])
 _CALL_COLUMNS = ", ".join(f"calls.{column}" for column in COLUMNS["calls"])
 
 
@@ -55,6 +57,10 @@ class Tape(TapeFile):
     Raises:
         TapeError: the file cannot be opened, is no tape, is damaged, or is newer than this package.
     """
+
+    def __init__(self, path: str | Path, *, read_only: bool = False) -> None:
+        super().__init__(path, read_only=read_only)
+        self._at_hand: dict[int, Attempt] = {}
 
     # --- reading -----------------------------------------------------------------------------
 
@@ -109,15 +115,15 @@ class Tape(TapeFile):
 
     def turn_records(self, run: int, *, up_to: int | None = None) -> list[dict[str, Any]]:
         """Return a run's whole turns as they were written, turn 0 first, forks' prefix included."""
-        return [_record_of(row) for row in self._turn_rows(run, up_to)]
+        return [_record_of(row) for row in self._turn_rows(run, "record", up_to)]
 
-    def _turn_rows(self, run: int, up_to: int | None = None) -> list[sqlite3.Row]:
+    def _turn_rows(self, run: int, column: str, up_to: int | None = None) -> list[sqlite3.Row]:
         # A fork has a first turn of its own, which may have been changed; it hides its parent's.
         rows: dict[int, sqlite3.Row] = {}
         for part, last in self.line(run):
             bound = last if up_to is None else min(last, up_to)
             found = self.query(
-                f"SELECT {_TURN_COLUMNS} FROM turns WHERE run = ? AND turn <= ? ORDER BY turn",
+                f"SELECT run, turn, {column} FROM turns WHERE run = ? AND turn <= ? ORDER BY turn",
                 (part, bound),
             )
             rows |= {row["turn"]: row for row in found}
@@ -138,7 +144,10 @@ class Tape(TapeFile):
             where, values = f"{where} AND turn = ?", [run, turn]
         if not forgotten:
             where += " AND NOT forgotten"
-        return [call_of(row, row["shared"]) for row in self._call_rows(where, tuple(values))]
+        return [
+            call_of(row, row["shared"], row["form"])
+            for row in self._call_rows(where, tuple(values))
+        ]
 
     def call(self, number: int) -> RecordedCall:
         """Return one request by its number.
@@ -149,12 +158,44 @@ class Tape(TapeFile):
         rows = self._call_rows("calls.id = ?", (number,))
         if not rows:
             raise TapeError(f"the tape {self.path} has no call {number}")
-        return call_of(rows[0], rows[0]["shared"])
+        return call_of(rows[0], rows[0]["shared"], rows[0]["form"])
+
+    def attempt(self, number: int) -> Attempt:
+        """Return what became of a request by its number; also after the tape was closed.
+
+        Raises:
+            TapeError: its file is gone, or there is no such request.
+        """
+        with self._lock:
+            if (known := self._at_hand.get(number)) is not None:
+                return known
+            if len(self._at_hand) >= _MOST_AT_HAND:
+                self._at_hand.clear()
+            if self.closed:
+                self._at_hand |= self._of_the_same_turn(number)
+            else:
+                self._at_hand[number] = self.call(number).attempt
+            return self._at_hand[number]
+
+    def _of_the_same_turn(self, number: int) -> dict[int, Attempt]:
+        """Return a turn's attempts from the file, since opening it for each would take long."""
+        try:
+            with Tape(self.path, read_only=True) as tape:
+                call = tape.call(number)
+                site = call.attempt.request.site
+                calls = tape.calls(call.run, turn=site.turn, forgotten=True) if site else []
+        except TapeError as error:
+            raise TapeError(
+                f"call {number} was left on the tape {self.path}, which is closed, and cannot be "
+                f"read from there any more: {error}"
+            ) from error
+        return {one.id: one.attempt for one in (call, *calls)}
 
     def _call_rows(self, where: str, values: tuple[Any, ...]) -> list[sqlite3.Row]:
         return self.query(
-            f"SELECT {_CALL_COLUMNS}, texts.text AS shared FROM calls "
-            f"LEFT JOIN texts ON texts.id = settings WHERE {where} ORDER BY calls.id",
+            f"SELECT {_CALL_COLUMNS}, texts.text AS shared, forms.text AS form FROM calls "
+            "LEFT JOIN texts ON texts.id = settings LEFT JOIN texts AS forms ON forms.id = origin "
+            f"WHERE {where} ORDER BY calls.id",
             values,
         )
 
@@ -164,7 +205,7 @@ class Tape(TapeFile):
 
     def frame_rows(self, run: int) -> dict[int, Any]:
         """Return the rows of a run's frame as they were written, by turn."""
-        rows = self._turn_rows(run)
+        rows = self._turn_rows(run, "row")
         return {row["turn"]: loads(row["row"], f"turn {row['turn']}") for row in rows}
 
     def calls_frame(self, run: int | None = None) -> pd.DataFrame:
@@ -322,6 +363,7 @@ class Tape(TapeFile):
                 there is no such run; nothing was changed.
         """
         prune(self, runs)
+        self._at_hand.clear()
 
     def redact(
         self,
@@ -350,6 +392,7 @@ class Tape(TapeFile):
                 nothing was changed.
         """
         redact(self, runs, components=components, states=states)
+        self._at_hand.clear()
 
 
 def _record_of(row: sqlite3.Row) -> dict[str, Any]:

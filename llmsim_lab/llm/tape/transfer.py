@@ -176,20 +176,24 @@ class _Arrival:
 
     def _take_call(self, values: dict[str, Any]) -> None:
         number, (settings_id, settings) = _whole(values["id"]), self._texts[values["settings"]]
+        origin = values["origin"]
+        origin_id, form = (None, None) if origin is None else self._texts[origin]
         row = {name: values[name] for name in _COPIED}
-        for name in ("messages", "reply", "fault"):
+        for name in ("messages", "spans", "reply", "fault"):
             row[name] = None if values[name] is None else dumps(values[name])
         key = bytes.fromhex(values["key"])
         row["forgotten"] = int(values["forgotten"] is True)
         run = self.runs[_whole(row.pop("run"))]
-        call = call_of(row | {"id": number, "run": run, "key": key}, settings)
+        row |= {"key": key, "origin": origin_id}
+        call = call_of(row | {"id": number, "run": run}, settings, form)
+        _ = call.attempt.request.provenance  # read, since it is not before it is asked for
         if not key_fits(key, asked(call.attempt.request, self._settings).key):
             raise ValueError("the call's key is not that of its content")
         if not call.forgotten:
             if (run, key) in self._keys:
                 raise ValueError("another call of the run has this key")
             self._keys.add((run, key))
-        cells = row | {"key": key, "settings": settings_id, "seconds": float(row["seconds"])}
+        cells = row | {"settings": settings_id, "seconds": float(row["seconds"])}
         row_cells = [cells[name] for name in _CELLS]
         [self._calls[number]] = self._ledgers[run].add_calls(self.connection, [row_cells])
 

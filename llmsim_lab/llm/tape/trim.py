@@ -25,7 +25,7 @@ from llmsim_lab.llm.tape.codec import (
     nth_key,
     reply_text,
 )
-from llmsim_lab.llm.tape.file import COLUMNS
+from llmsim_lab.llm.tape.file import COLUMNS, SHARED
 from llmsim_lab.llm.tape.ledger import SEALED, Ledger, mixed, seal
 from llmsim_lab.llm.tape.writers import check_free
 
@@ -109,7 +109,7 @@ def _check_unused(tape: Tape, connection: sqlite3.Connection, runs: Iterable[int
 
 
 def _drop_texts(connection: sqlite3.Connection) -> None:
-    connection.execute("DELETE FROM texts WHERE id NOT IN (SELECT settings FROM calls)")
+    connection.execute(f"DELETE FROM texts WHERE id NOT IN ({SHARED})")
 
 
 class _Redaction:
@@ -168,8 +168,7 @@ class _Redaction:
     # --- calls ---------------------------------------------------------------------------
 
     def _call(self, row: sqlite3.Row) -> None:
-        shared = self._tape.query("SELECT text FROM texts WHERE id = ?", (row["settings"],))
-        attempt = call_of(row, shared[0]["text"] if shared else None).attempt
+        attempt = call_of(row, *self._tape.shared_by(row)).attempt
         self._names |= {name for name in (row["agent"], row["component"]) if name}
         if self._covers(row["component"]):
             self._take_in(attempt, row["turn"])
@@ -188,13 +187,15 @@ class _Redaction:
             "key": key,
             "messages": request.messages,
             "settings": settings,
+            "origin": None,  # its places are those of texts that are gone
+            "spans": None,
             "reply": reply_text(attempt.reply),
             "fault": fault_text(attempt),
         }
         own = seal([cells[name] for name in SEALED["calls"]])
         self._connection.execute(
-            "UPDATE calls SET key = ?, messages = ?, settings = ?, reply = ?, fault = ?, seal = ? "
-            "WHERE id = ?",
+            "UPDATE calls SET key = ?, messages = ?, settings = ?, origin = NULL, spans = NULL, "
+            "reply = ?, fault = ?, seal = ? WHERE id = ?",
             (
                 *(cells[name] for name in ("key", "messages", "settings", "reply", "fault")),
                 own,

@@ -21,7 +21,7 @@ from llmsim_lab.llm.tape.codec import (
     manifest_faults,
     run_faults,
 )
-from llmsim_lab.llm.tape.file import COLUMNS
+from llmsim_lab.llm.tape.file import COLUMNS, SHARED
 from llmsim_lab.llm.tape.ledger import DIGEST_BYTES, broken_cells, mixed
 from llmsim_lab.text import printable
 
@@ -108,7 +108,7 @@ def _texts(tape: Tape) -> Iterator[Finding]:
         text = row["text"]
         if not isinstance(text, str) or hashlib.sha256(text.encode()).digest() != row["digest"]:
             yield Finding(what=f"text {row['id']} does not have its digest")
-    for row in tape.query("SELECT id FROM texts WHERE id NOT IN (SELECT settings FROM calls)"):
+    for row in tape.query(f"SELECT id FROM texts WHERE id NOT IN ({SHARED})"):
         yield Finding(what=f"text {row['id']} belongs to no call")
 
 
@@ -186,10 +186,10 @@ def _calls(tape: Tape) -> Iterator[Finding]:
         place = {"run": row["run"], "turn": turn, "call": row["id"]}
         for what in _changed("calls", row):
             yield Finding(what=what, **place)
-        shared = tape.query("SELECT text FROM texts WHERE id = ?", (row["settings"],))
         keys = seen.setdefault(row["run"], set())
         try:
-            call = call_of(row, shared[0]["text"] if shared else None)
+            call = call_of(row, *tape.shared_by(row))
+            _ = call.attempt.request.provenance  # read, since it is not before it is asked for
             fits = key_fits(call.key, asked(call.attempt.request, cache).key)
         except (TapeError, ValueError, TypeError) as error:
             yield Finding(what=str(error), **place)

@@ -90,3 +90,4 @@ def test_the_child_listens_on_this_machine_only_and_asks_for_a_secret() -> None:
     assert parameters.api_keys == ["secret"]
     assert parameters.n_parallel == 1
     assert parameters.cache_ram_mib == 16
+    assert parameters.verbosity == 2  # the runtime's number for warnings and errors

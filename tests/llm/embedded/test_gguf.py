@@ -12,6 +12,9 @@ from llmsim_lab.llm.embedded.gguf import read_header
 
 from .conftest import LLAMA, gguf_bytes
 
+ONE = b"GGUF" + struct.pack("<IQQ", 3, 0, 1)
+"""A head that announces one value."""
+
 
 def write(path: Path, content: bytes) -> Path:
     path.write_bytes(content)
@@ -57,17 +60,21 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content",
+    ("content", "why"),
     [
-        gguf_bytes(LLAMA)[:30],
-        gguf_bytes(LLAMA, version=9),
-        b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 1 << 60),
-        b"GGUF" + struct.pack("<IQQQ", 3, 0, 1, 1) + b"a" + struct.pack("<I", 99),
-        b"GGUF" + struct.pack("<IQQQ", 3, 0, 1, 1) + b"a" + struct.pack("<IIQ", 9, 4, 1 << 40),
-        b"GGUF" + struct.pack("<IQQQ", 3, 0, 1, 1) + b"\xff" + struct.pack("<II", 4, 1),
+        (gguf_bytes(LLAMA)[:30], "unpack requires a buffer of 8 bytes"),
+        (gguf_bytes(LLAMA, version=9), "version 9"),
+        (ONE + struct.pack("<Q", 1 << 60), f"a text of {1 << 60} bytes"),
+        (ONE + struct.pack("<Q", 1) + b"a" + struct.pack("<I", 99), "a value of type 99"),
+        (
+            ONE + struct.pack("<Q", 1) + b"a" + struct.pack("<IIQ", 9, 4, 1 << 40),
+            f"a list of {1 << 40} values of type 4",
+        ),
+        (ONE + struct.pack("<Q", 1) + b"\xff" + struct.pack("<II", 4, 1), "'utf-8' codec .*"),
     ],
     ids=["short", "version", "endless text", "unknown type", "endless list", "no text"],
 )
-def test_a_damaged_head_is_an_error_and_no_hang(tmp_path: Path, content: bytes) -> None:
-    with pytest.raises(ModelFileError, match="is damaged or of an unknown GGUF version"):
+def test_a_damaged_head_is_an_error_and_no_hang(tmp_path: Path, content: bytes, why: str) -> None:
+    message = rf"is damaged or of an unknown GGUF version \({why}\); fetch it again$"
+    with pytest.raises(ModelFileError, match=message):
         read_header(write(tmp_path / "m.gguf", content))

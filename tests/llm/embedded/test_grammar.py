@@ -50,9 +50,13 @@ def test_what_is_bounded_already_stays_as_it_is(schema: dict[str, Any]) -> None:
 
 
 def test_bounds_reach_every_level_and_prose_goes() -> None:
-    text = {"type": "string", "title": "Text", "description": "for people"}
+    prose = {"title": "Text", "description": "for people", "default": "x", "examples": ["x"]}
+    text = {"type": "string", **prose}
     schema = {
-        "title": "All",
+        **prose,
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": "https://x.test",
+        "discriminator": {"propertyName": "a"},
         "properties": {"a": text, "title": {"type": "boolean"}},
         "$defs": {"B": text},
         "items": text,

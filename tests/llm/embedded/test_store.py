@@ -9,8 +9,8 @@ import platformdirs
 import pytest
 
 from llmsim_lab.errors import ConfigError, ModelFileError
+from llmsim_lab.llm.embedded import EmbeddedBackend, backend, store
 from llmsim_lab.llm.embedded import catalogue as catalogue_module
-from llmsim_lab.llm.embedded import store
 from llmsim_lab.llm.embedded.store import (
     default_model,
     file_sha256,
@@ -151,3 +151,12 @@ def test_a_file_that_cannot_be_removed_is_named(models: Path, catalogue: tuple[s
     (models / "small.gguf").mkdir()
     with pytest.raises(ModelFileError, match=r"cannot remove .*small\.gguf"):
         remove_model("small")
+
+
+@pytest.mark.parametrize("name", [None, "", "auto", "embedded"])
+def test_without_a_name_a_backend_takes_the_model_that_suits_this_machine(
+    models: Path, monkeypatch: pytest.MonkeyPatch, name: str | None
+) -> None:
+    monkeypatch.setattr(backend, "default_model", lambda: ("smollm2-135m", "it is small"))
+    with pytest.raises(ModelFileError, match=r"^the weights of 'smollm2-135m' are not on "):
+        EmbeddedBackend(name)

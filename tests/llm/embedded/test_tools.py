@@ -95,3 +95,12 @@ def test_an_answer_is_read_from_a_reply(text: str, answer: str) -> None:
 def test_a_reply_that_cannot_be_read_stays_as_it_is(text: str) -> None:
     reply = ChatReply(text=text, done_reason="length")
     assert read_tool_reply(reply) == reply
+
+
+def test_where_respond_is_a_tool_the_model_answers_with_it_and_only_so() -> None:
+    respond = {"type": "function", "function": {"name": "respond"}}
+    forms = tool_schema([ADD, respond])["anyOf"]
+    assert [form["properties"]["name"]["const"] for form in forms] == ["add", "respond"]
+    [told] = describe_tools((), [ADD, respond])
+    assert '{"name": "respond", "arguments": {...}} to answer yourself' in told.content
+    assert '"answer"' not in told.content

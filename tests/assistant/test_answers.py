@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from llmsim_lab.assistant import PendingAction, ToolCall, ToolResult
-from llmsim_lab.assistant.call_words import described, words_of
+from llmsim_lab.assistant.answers import described, words_of
 
 TASKS = ToolCall(
     tool_name="list_tasks",

@@ -1,0 +1,129 @@
+"""A run on a tape keeps no texts of calls in memory; who asks for a call has it read."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import pickle
+from pathlib import Path
+
+import pytest
+from tape_kit import hash_client, make_recorded, steady_config
+
+from llmsim_lab.calls import Attempt, CallRecord
+from llmsim_lab.errors import TapeError
+from llmsim_lab.llm import Tape
+from llmsim_lab.runs import load, replay
+from llmsim_lab.simulation import Simulation
+
+
+def recorded(path: Path) -> Simulation:
+    with Tape(path) as tape:
+        run = Simulation(steady_config(), llm_client=hash_client(), tape=tape)
+        run.run(2)
+    return run
+
+
+def read_from(tape: Tape) -> list[str]:
+    """Return what will be read from a tape's calls from now on."""
+    statements: list[str] = []
+    tape._connection.set_trace_callback(statements.append)
+    return statements
+
+
+@pytest.mark.parametrize("verb", ["run", "load", "replay"])
+def test_a_runs_written_turns_keep_no_attempt_in_memory(tmp_path: Path, verb: str) -> None:
+    run = make_recorded(tmp_path / "x.tape")
+    if verb != "run":
+        run = {"load": load, "replay": replay}[verb](tmp_path / "x.tape")
+        run._taping = None  # a replay has the latest turn's at hand
+    calls = {id(call) for call in run.calls}
+    gc.collect()
+    holders = [one for one in gc.get_objects() if isinstance(one, CallRecord) and id(one) in calls]
+    assert len(holders) == len(calls) > 0
+    assert not [
+        one
+        for holder in holders
+        for one in gc.get_referents(holder, *gc.get_referents(holder))
+        if isinstance(one, Attempt)
+    ]
+
+
+def test_what_a_frame_needs_of_a_call_is_known_without_reading_it(tmp_path: Path) -> None:
+    run = make_recorded(tmp_path / "x.tape")
+    assert run.tape is not None
+    statements = read_from(run.tape)
+    frame = run.to_frame()
+    told = repr(run.calls)
+    assert frame["tokens"].sum() == sum(call.tokens for call in run.calls) > 0
+    assert all(call.seconds > 0 and call.attempts for call in run.calls)
+    assert "on tape" in told
+    assert not statements
+
+
+def test_a_call_that_is_asked_for_again_is_read_once(tmp_path: Path) -> None:
+    run = make_recorded(tmp_path / "x.tape")
+    assert run.tape is not None
+    statements = read_from(run.tape)
+    call = run.calls[0]
+    assert call.request.prompt == run.chains[0].prompt
+    assert call.reply is not None
+    assert len(statements) == 1
+
+
+def test_calls_are_read_after_their_tape_was_closed(tmp_path: Path) -> None:
+    run = recorded(tmp_path / "x.tape")
+    with Tape(tmp_path / "x.tape", read_only=True) as tape:
+        there = {call.id: call.attempt for call in tape.calls(1)}
+    assert run.tape is not None
+    assert run.tape.closed
+    found = [attempt for call in run.calls for attempt in call.history]
+    assert found == [there[attempt.number or 0] for attempt in found]
+    assert len(found) == len(there)
+
+
+def test_a_call_whose_tape_was_deleted_says_what_is_gone(tmp_path: Path) -> None:
+    run = recorded(tmp_path / "x.tape")
+    (tmp_path / "x.tape").unlink()
+    with pytest.raises(TapeError, match=r"was left on the tape .*x\.tape.*there is no tape at"):
+        _ = run.calls[0].request
+
+
+def test_a_call_whose_tape_was_replaced_is_not_another_runs(tmp_path: Path) -> None:
+    run = recorded(tmp_path / "x.tape")
+    (tmp_path / "x.tape").unlink()
+    recorded(tmp_path / "x.tape")
+    with pytest.raises(TapeError, match="call 1 is another one by now: its tape was replaced"):
+        _ = run.calls[0].request
+
+
+def test_redacted_calls_are_redacted_in_the_run_that_made_them(tmp_path: Path) -> None:
+    run = make_recorded(tmp_path / "x.tape")
+    assert run.tape is not None
+    assert run.chains[0].prompt
+    assert run.run_id is not None
+    run.close()
+    run.tape.redact([run.run_id])
+    assert run.chains[0].prompt.startswith("redacted:sha256:")
+
+
+def test_copies_of_a_call_are_whole_and_equal_to_it(tmp_path: Path) -> None:
+    run = recorded(tmp_path / "x.tape")
+    [call, *_] = run.calls
+    copies = [pickle.loads(pickle.dumps(call)), copy.deepcopy(call)]
+    assert copies == [call, call]
+    (tmp_path / "x.tape").unlink()
+    assert [one.request.prompt for one in copies] == [copies[0].request.prompt] * 2
+
+
+def test_states_with_calls_on_a_tape_are_written_out_whole(tmp_path: Path) -> None:
+    plain = Simulation(steady_config(), llm_client=hash_client())
+    plain.run(2)
+    run = recorded(tmp_path / "x.tape")
+    whole = [
+        [chain["call"]["history"][0]["request"]["messages"] for chain in chains if chain["call"]]
+        for chains in (
+            one.state.model_dump(mode="json")["reasoning_chains"] for one in (plain, run)
+        )
+    ]
+    assert whole[0] == whole[1] != []

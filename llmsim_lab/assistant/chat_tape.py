@@ -22,7 +22,6 @@ from llmsim_lab.llm.scope import CallLog, recording
 from llmsim_lab.llm.tape import LiveRecorder, ReplayRecorder
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.runs.forks import NoModel
-from llmsim_lab.runs.records import numbers_of
 
 __all__ = ["TapedChat", "record_chat", "replay_chat"]
 
@@ -223,12 +222,12 @@ def _turn(exchange: Exchange, calls: Sequence[CallRecord]) -> tuple[int, str, st
         "tools": ", ".join(call.tool_name for call in decision.tool_calls or ()),
         "answer": decision.text,
     }
-    named = {"calls": [[call.status, numbers_of(call)] for call in calls]}
+    named = {"calls": [[call.status, call.numbers] for call in calls]}
     record = _record(exchange.number) | named | exchange.model_dump(mode="json", exclude={"number"})
     return exchange.number, json.dumps(record), json.dumps(row)
 
 
-_PARTS = ("calls", "chains", "actions", "interventions", "planned")
+_PARTS = ("calls", "chains", "interventions", "planned")
 
 
 def _record(number: int) -> dict[str, Any]:

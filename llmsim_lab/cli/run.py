@@ -83,7 +83,7 @@ def _described(named: str, parameters: Path | None) -> tuple[Any, Any]:
                 f"--config {parameters} is for a world in a Python file, such as pot.py; {named} "
                 "is a configuration itself"
             )
-        config = config_from_file(named)
+        config = config_from_file(named, kind="economic")
         return kind_of_config(config), config
     kind = world_named(named)
     with lines_told():

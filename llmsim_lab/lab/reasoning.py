@@ -17,7 +17,7 @@ from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.text import number
 
 if TYPE_CHECKING:
-    from llmsim_lab.runs.turn import TurnBase
+    from llmsim_lab.runs.turn import RunTurn
 
 __all__ = [
     "COLUMNS",
@@ -88,7 +88,7 @@ class Filter:
         return self.agent in ("", chain.agent) and self.component in ("", chain.component)
 
 
-def steps_of(turn: TurnBase) -> dict[str, list[Step]]:
+def steps_of(turn: RunTurn) -> dict[str, list[Step]]:
     """Return a turn's steps by agent, in the order in which they followed."""
     _, agents = decisions_of(turn)
     found: dict[str, list[Step]] = {}

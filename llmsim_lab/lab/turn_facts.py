@@ -19,7 +19,7 @@ from llmsim_lab.text import number
 
 if TYPE_CHECKING:
     from llmsim_lab.runs.base import Run
-    from llmsim_lab.runs.turn import TurnBase
+    from llmsim_lab.runs.turn import RunTurn
 
 __all__ = ["Decisions", "Fact", "change_text", "decisions_of", "facts_of", "value_text"]
 
@@ -53,7 +53,7 @@ class Fact:
         return f"{self.name} ({self.unit})" if self.unit else self.name
 
 
-def facts_of(simulation: Run, turn: TurnBase) -> list[Fact]:
+def facts_of(simulation: Run, turn: RunTurn) -> list[Fact]:
     """Return what a turn's state says, what the kind charts first.
 
     Args:
@@ -136,7 +136,7 @@ class Decisions:
     chains: Mapping[str, Sequence[LLMReasoningChain]]
 
 
-def decisions_of(turn: TurnBase) -> tuple[list[str], list[Decisions]]:
+def decisions_of(turn: RunTurn) -> tuple[list[str], list[Decisions]]:
     """Return the components that decided in a turn, and the decisions, an entry an agent."""
     every = every_chain(turn)
     components = list(dict.fromkeys(chain.component for chain in every))
@@ -156,7 +156,7 @@ def decisions_of(turn: TurnBase) -> tuple[list[str], list[Decisions]]:
 
 
 def _answered(
-    turn: TurnBase, chains: Mapping[str, Mapping[str, Sequence[LLMReasoningChain]]]
+    turn: RunTurn, chains: Mapping[str, Mapping[str, Sequence[LLMReasoningChain]]]
 ) -> dict[str, list[str]]:
     """Return what a world's players answered, in words, beside their chains; {} for others."""
     if not isinstance(turn, WorldTurn):

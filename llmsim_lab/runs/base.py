@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import json
 import logging
 import re
 import time
@@ -29,13 +28,11 @@ from llmsim_lab.errors import BudgetReached, ConfigError, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, Person, Tape, human_client
 from llmsim_lab.llm.budget import Budget, Purse
 from llmsim_lab.llm.scope import CallLog, recording
-from llmsim_lab.llm.tape.codec import dumps
 from llmsim_lab.logs import log_event
 from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.runs import verbs
 from llmsim_lab.runs.ask import Ask, prompt_from
-from llmsim_lab.runs.codec import adapter_of, changed_values, own_fields, to_json
 from llmsim_lab.runs.faces import run_html
 from llmsim_lab.runs.forks import fork_of
 from llmsim_lab.runs.frames import decisions_frame, own_numbers, turn_row
@@ -54,7 +51,7 @@ from llmsim_lab.runs.records import tape_turn
 from llmsim_lab.runs.registry import register
 from llmsim_lab.runs.series import Series, plain_series
 from llmsim_lab.runs.settings import (
-    ConfigLike,
+    RunConfig,
     RunIntervention,
     StateChange,
     WorldConfig,
@@ -62,9 +59,9 @@ from llmsim_lab.runs.settings import (
     idle_seeds,
     say_if_unreached,
 )
-from llmsim_lab.runs.state import State, changed_at
+from llmsim_lab.runs.state import State
 from llmsim_lab.runs.taping import Recording, Taping
-from llmsim_lab.runs.turn import TurnBase, WorldTurn
+from llmsim_lab.runs.turn import RunTurn, WorldTurn
 from llmsim_lab.text import closest, faults
 from llmsim_lab.values import FrozenDict, Reply
 
@@ -76,8 +73,8 @@ __all__ = ["Run"]
 logger = logging.getLogger(__name__)
 
 StateT = TypeVar("StateT", default=Any)
-TurnT = TypeVar("TurnT", bound=TurnBase[Any, Any], default=Any)
-ConfigT = TypeVar("ConfigT", bound=ConfigLike, default=Any)
+TurnT = TypeVar("TurnT", bound=RunTurn[Any, Any], default=Any)
+ConfigT = TypeVar("ConfigT", bound=RunConfig, default=Any)
 InterventionT = TypeVar("InterventionT", bound=RunIntervention, default=Any)
 
 _MOST_PROMPTS = 64
@@ -124,7 +121,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         parameters: the world's own, and ``name``, ``seed``, ``turns``, ``interventions``.
 
     Attributes:
-        kind: its name on tapes, such as ``economic``.
+        kind: its name on tapes, such as ``pot:PublicGoods``.
         config_type: of its configuration, a pydantic model such as a ``RunConfig``; its ``series``
             are the columns to chart.
         state_type: of its states: a pydantic model, a dataclass, or what else pydantic can write
@@ -355,8 +352,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         return self._prompts[place]
 
     def _record(self, tape: Tape) -> None:
-        """Begin a run on a tape; the state it begins from comes without another run's chains."""
-        self.turns[0] = self.without_chains(self.turns[0])
+        """Begin a run on a tape."""
         kind = type(self)
         first = tape_turn(kind, self.turns[0], self._planned)
         self._say_if_seeds_are_idle(tape)
@@ -509,9 +505,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             ConfigError: it cannot be done.
         """
         for item in interventions:
-            if not isinstance(item, StateChange):
-                raise NotImplementedError(f"{type(self).__name__} knows no {type(item).__name__}")
-            state = changed_at(state, item.set)
+            state = item.applied(state, self)
         return state
 
     def _check_possible(self, intervention: InterventionT) -> None:
@@ -519,6 +513,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
 
         That it is not too late is checked elsewhere.
         """
+        intervention.check(self)
         self._intervened(self.turns[-1].state, [intervention])
 
     def _arrived(self, turn: TurnT) -> None:
@@ -550,14 +545,6 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         return own
 
     @classmethod
-    def without_chains(cls, turn: TurnT) -> TurnT:
-        """Return a turn as the first of a run: without another run's chains and calls."""
-        if not turn.chains and not turn.calls:
-            return turn
-        bare: TurnT = replace(cast("Any", turn), chains=(), calls=())
-        return bare
-
-    @classmethod
     def rebuilt(
         cls,
         config: ConfigT,
@@ -586,7 +573,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
 
     @property
     def prompts(self) -> dict[str, Prompt]:
-        """The prompts in use, by the part that uses each, such as ``agent:NAME`` or ``engine``.
+        """The prompts in use, by the part that uses each, such as ``engine`` or ``agent:Ann``.
 
         Those of a world's own ``turn`` are known once they were asked.
         """
@@ -599,57 +586,6 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         for digests in digests_in(self.parts).values():
             found |= digests
         return found
-
-    # --- on the tape -------------------------------------------------------------------------
-
-    @classmethod
-    def encode_state(cls, turn: TurnT) -> str:
-        """Return a turn's state as JSON."""
-        return dumps(to_json(adapter_of(cls.state_type), turn.state))
-
-    @classmethod
-    def encode_own(cls, turn: TurnT) -> dict[str, Any]:
-        """Return what a turn holds besides its state, number, chains and interventions, for JSON.
-
-        ``actions`` is where what the agents did belongs; it is a list in every record.
-        """
-        return {
-            name: to_json(adapter, getattr(turn, name))
-            for name, adapter in cls._own_fields().items()
-        }
-
-    @classmethod
-    def decode_turn(
-        cls,
-        record: Mapping[str, Any],
-        chains: tuple[LLMReasoningChain, ...],
-        common: Mapping[str, Any],
-    ) -> TurnT:
-        """Return the turn that a record holds.
-
-        Args:
-            record: what ``encode_state`` (as ``state``) and ``encode_own`` wrote.
-            chains: the turn's.
-            common: its ``number``, ``interventions`` and ``seconds``.
-        """
-        own = {
-            name: adapter.validate_python(record[name])
-            for name, adapter in cls._own_fields().items()
-        }
-        state = adapter_of(cls.state_type).validate_python(record["state"])
-        turn: TurnT = cls.turn_type(state=state, chains=chains, **common, **own)
-        return turn
-
-    @classmethod
-    def _own_fields(cls) -> dict[str, Any]:
-        turn_type: Any = cls.turn_type
-        return own_fields(turn_type)
-
-    @classmethod
-    def difference(cls, recorded: TurnT, now: TurnT) -> str:
-        """Say where a replayed turn's state departs from the recorded one; empty if nowhere."""
-        before, after = (json.loads(cls.encode_state(turn)) for turn in (recorded, now))
-        return changed_values(before, after)
 
     # --- what a run has been through -----------------------------------------------------------
 
@@ -795,7 +731,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         return self
 
     def intervene(
-        self, turn: int, values: Mapping[str, Any] | None = None, /, **more: Any
+        self, turn: int, values: Mapping[str, Any] | None = None, **more: Any
     ) -> InterventionT:
         """Change the state of a turn from outside, now or when the run gets there.
 

@@ -10,7 +10,7 @@ from llmsim_lab.calls import Status
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm.extract import InvalidReply, reply_fields
 from llmsim_lab.models import LLMReasoningChain
-from llmsim_lab.runs.turn import TurnBase, every_chain
+from llmsim_lab.runs.turn import RunTurn, every_chain
 from llmsim_lab.tables import plain_frame
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _AFTER = (
 _TAKEN = {*_BEFORE, *_LAST_SAID, *_AFTER}
 
 
-def turn_row(turn: TurnBase, own: dict[str, Any]) -> dict[str, Any]:
+def turn_row(turn: RunTurn, own: dict[str, Any]) -> dict[str, Any]:
     """Return a turn's row of a run's frame.
 
     Columns: ``turn``; the kind's own; ``calls``, the model calls; ``ok``, ``repaired``,
@@ -125,5 +125,5 @@ def _decision(chain: LLMReasoningChain) -> dict[str, Any]:
     }
 
 
-def _in_words(turn: TurnBase) -> str:
+def _in_words(turn: RunTurn) -> str:
     return "; ".join(str(intervention) for intervention in turn.interventions)

@@ -35,9 +35,6 @@ NOTEBOOK = "notebook"
 _OWN = re.compile(r"([\w.-]+):([\w.]+)")
 """The name of a world of one's own: its file's stem and its class."""
 
-_NAMELESS = "economic"
-"""What a manifest means that names no kind: it is from before there were others."""
-
 _known: dict[str, type[Run]] = {}
 
 
@@ -94,7 +91,7 @@ def _load(entry: EntryPoint) -> None:
 
 def kind_name(manifest: Mapping[str, Any]) -> str:
     """Return the name of a recorded run's kind."""
-    return str(manifest.get("kind", _NAMELESS))
+    return str(manifest.get("kind"))
 
 
 def kind_of_manifest(run: int, manifest: Mapping[str, Any]) -> type[Run]:

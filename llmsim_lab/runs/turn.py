@@ -17,7 +17,7 @@ from llmsim_lab.runs.faces import turn_html
 from llmsim_lab.runs.state import State, columns_in
 from llmsim_lab.values import Reply
 
-__all__ = ["Answer", "RunTurn", "TurnBase", "WorldTurn", "answer_in_words", "every_chain"]
+__all__ = ["Answer", "RunTurn", "WorldTurn", "answer_in_words", "every_chain"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +49,11 @@ InterventionT = TypeVar("InterventionT", default=Any)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TurnBase(Generic[StateT, InterventionT]):
-    """What happened in a turn and where it led; a kind says where its ``chains`` are kept.
+class RunTurn(Generic[StateT, InterventionT]):
+    """What happened in a turn and where it led; a kind of simulation may add fields of its own.
+
+    Those are written on tapes by their types; a chain or call in them, which the turn has as well,
+    is named there by its place.
 
     Attributes:
         number: 1 for the first turn played; 0 stands for the initial state.
@@ -59,6 +62,7 @@ class TurnBase(Generic[StateT, InterventionT]):
         seconds: wall time of the turn.
         calls: every model call of the turn, as the run itself noted it, in the order in which the
             first answers came.
+        chains: why each component did what it did.
     """
 
     number: int
@@ -66,11 +70,7 @@ class TurnBase(Generic[StateT, InterventionT]):
     interventions: tuple[InterventionT, ...] = ()
     seconds: float = 0.0
     calls: tuple[CallRecord, ...] = field(default=(), repr=False)
-
-    @property
-    def chains(self) -> tuple[LLMReasoningChain, ...]:
-        """Why each component did what it did."""
-        raise NotImplementedError(f"{type(self).__name__} does not say where its chains are")
+    chains: tuple[LLMReasoningChain, ...] = ()
 
     @property
     def every_chain(self) -> tuple[LLMReasoningChain, ...]:
@@ -125,17 +125,6 @@ class TurnBase(Generic[StateT, InterventionT]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunTurn(TurnBase[StateT, InterventionT]):
-    """A turn that holds its chains itself, which is what a new kind's turn should do.
-
-    Attributes:
-        chains: why each component did what it did.
-    """
-
-    chains: tuple[LLMReasoningChain, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class WorldTurn(RunTurn[StateT, InterventionT]):
     """A turn of a world that asks its players.
 
@@ -157,7 +146,7 @@ def _own_fields_of(answer: Answer | None) -> dict[str, Any]:
     return {name: value for name, value in answer.fields.items() if name not in Reply.model_fields}
 
 
-def every_chain(turn: TurnBase) -> tuple[LLMReasoningChain, ...]:
+def every_chain(turn: RunTurn) -> tuple[LLMReasoningChain, ...]:
     """Return a turn's chains, and for each call that none of them annotates what the call tells.
 
     So a simulation that hands over no chain shows all that it asked, like any other.

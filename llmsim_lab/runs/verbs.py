@@ -4,11 +4,11 @@ Each verb has one meaning. ``replay`` asks no model. ``resume`` goes on where a 
 ``rerun`` begins anew with fresh calls. ``fork`` shares a run's turns up to one and goes on live.
 Which class plays the run, the tape says.
 
-``parts`` are the parts that a run was given by its user: ``agents``, ``validator`` and ``engine``
-of an economic one. A verb takes each as it is, or as anything that can be called with the client
-that the part is to ask, and returns it: ``agents=lambda client: [MyAgent("Ann", client)]``. The
-client is the verb's ``llm_client`` with the recorded settings; where a tape answers, one that can
-make no call; and None where there is neither, as in a run without a model.
+``parts`` are the parts that a run was given by its user, such as ``agents`` and ``engine``. A verb
+takes each as it is, or as anything that can be called with the client that the part is to ask, and
+returns it: ``agents=lambda client: [MyAgent("Ann", client)]``. The client is the verb's
+``llm_client`` with the recorded settings; where a tape answers, one that can make no call; and None
+where there is neither, as in a run without a model.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from llmsim_lab.runs.parts import belongs_to, digests_in, made_of
 from llmsim_lab.runs.records import planned_in
 from llmsim_lab.runs.registry import kind_name, kind_of_config, kind_of_manifest
 from llmsim_lab.runs.series import Series, plain_series
-from llmsim_lab.runs.settings import ConfigLike
+from llmsim_lab.runs.settings import RunConfig
 from llmsim_lab.runs.taping import Recording, Replaying, load_turns
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ _THE_CLIENTS_OWN = ("model", "timeout_s", "retry_wait_s", "max_concurrency", "ke
 
 
 def run(
-    config: ConfigLike,
+    config: RunConfig,
     *,
     tape: Tapes,
     llm_client: LLMClient | None = None,

@@ -66,11 +66,12 @@ def config_type_of(cls: AnyRunType, base: AnyRunType) -> type[RunConfig]:
             not fit.
     """
     own = _annotations(cls)
+    arguments = inspect.signature(base).parameters
     fields: dict[str, Any] = {}
     for name, hint in own.items():
         if get_origin(hint) is ClassVar or hint is ClassVar or name.startswith("_"):
             continue
-        if hasattr(base, name) or name in RunConfig.model_fields:
+        if hasattr(base, name) or name in RunConfig.model_fields or name in arguments:
             raise ConfigError(
                 f"{cls.__name__}.{name}: the name {name!r} is taken, every run has something of "
                 f"that name; call the parameter something else, such as {name}_"

@@ -41,6 +41,7 @@ class Track:
         read: returns all rows anew; None for a frame, which does not change.
         simulation: where turns are still to come from, if anywhere.
         series: what the run itself says can be charted.
+        prediction: what theory says of the run, by column.
         recorded: whether it is read from a tape.
     """
 
@@ -49,6 +50,7 @@ class Track:
     read: Callable[[], list[Row]] | None = None
     simulation: Any = None
     series: Sequence[Series] = ()
+    prediction: Mapping[str, float] = field(default_factory=dict)
     recorded: bool = False
     _turns: list[Any] = field(default_factory=list)
     _columns: dict[str, list[float]] = field(default_factory=dict)
@@ -291,6 +293,7 @@ def _of_simulation(simulation: Any) -> Track:
         read=lambda: _records(simulation.to_frame()),
         simulation=simulation,
         series=tuple(getattr(simulation, "series", ())),
+        prediction=_predicted(simulation) if isinstance(simulation, Run) else {},
     )
     track.update()
     return track
@@ -300,22 +303,42 @@ def _on_tape(tape: Tape, info: RunInfo) -> Track:
     def read() -> list[Row]:
         return _records(tape.turns_frame(info.id))
 
+    series, prediction = _declared_on(info)
     return Track(
         name=f"{info.id} {info.name}",
         rows=read(),
         read=read,
-        series=_series_on(info),
+        series=series,
+        prediction=prediction,
         recorded=True,
     )
 
 
-def _series_on(info: RunInfo) -> Sequence[Series]:
-    """Return what a recorded run says can be charted; nothing if its kind is not known here."""
+def _declared_on(info: RunInfo) -> tuple[Sequence[Series], Mapping[str, float]]:
+    """Return what a recorded run says can be charted and what theory says of it.
+
+    Nothing if its kind is not known here.
+    """
     try:
-        kind = kind_of_manifest(info.id, info.manifest)
-        return tuple(kind.series_of(kind.config_type.model_validate(info.manifest["config"])))
+        kind: Any = kind_of_manifest(info.id, info.manifest)
+        config = kind.config_type.model_validate(info.manifest["config"])
+        series = tuple(kind.series_of(config))
     except (TapeError, ValueError, KeyError):
-        return ()  # the frame's columns of numbers do as well
+        return (), {}  # the frame's columns of numbers do as well
+    if kind.prediction is Run.prediction:
+        return series, {}
+    return series, _predicted(kind(config))
+
+
+def _predicted(run: Run) -> Mapping[str, float]:
+    values = run.prediction()
+    for column, value in values.items():
+        if not plain_number(value):
+            raise ConfigError(
+                f"{type(run).__name__}.prediction says {column} is {value!r:.60}; return a number "
+                "for each column: {'price': 50}"
+            )
+    return values
 
 
 def _records(frame: Any) -> list[Row]:

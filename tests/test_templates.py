@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 from statistics import fmean
 from typing import Any
@@ -60,6 +61,19 @@ def test_what_a_template_predicts_is_a_dashed_line_beside_its_run(name: str, wor
     assert {column: y[0] for column, (_, y) in line.points.items()} == {
         column: value for column, value in run.prediction().items() if column in line.points
     }
+
+
+@each
+def test_a_templates_tape_was_recorded_with_its_very_code_and_replays(
+    name: str, world: Any
+) -> None:
+    run = world(name).replay(TEMPLATES / f"{name}.tape")
+    [info] = run.tape.runs()
+    assert info.manifest["model"]["name"].startswith("qwen2.5-coder-1.5b")
+    code = (TEMPLATES / f"{name}.py").read_bytes()
+    assert info.manifest["code"]["file"] == hashlib.sha256(code).hexdigest()
+    assert run.turn_number == info.turns == 3
+    assert {call.status for call in run.calls} <= {"ok", "repaired"}
 
 
 # --- public goods --------------------------------------------------------------------------------

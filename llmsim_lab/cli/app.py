@@ -13,6 +13,7 @@ from llmsim_lab.cli import demo as demo_command
 from llmsim_lab.cli import doctor as doctor_command
 from llmsim_lab.cli import doctor_tools as doctor_tools_command
 from llmsim_lab.cli import model as model_command
+from llmsim_lab.cli import new as new_command
 from llmsim_lab.cli import recorded as recorded_command
 from llmsim_lab.cli import run as run_command
 from llmsim_lab.cli import tape as tape_command
@@ -155,6 +156,17 @@ def run(
         host=host,
         tape=tape,
     )
+
+
+@app.command()
+def new(
+    folder: Annotated[Path, typer.Argument(metavar="NAME", help="The folder to make.")],
+    template: Annotated[
+        str | None, typer.Option("--from", help="A template; without one they are listed.")
+    ] = None,
+) -> None:
+    """Make a folder with a world to start from: a program, a notebook, a recorded run."""
+    new_command.new(folder, template=template)
 
 
 @app.command()

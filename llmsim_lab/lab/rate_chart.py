@@ -52,7 +52,7 @@ class RateChart(LabWidget):
     widget, without drawing every turn. Its axis of turns goes to the last that is planned. Turns
     that a fork shares with its parent are drawn once; where it leaves is marked, and so is what was
     done from outside. For other simulations than the economic one the columns are those its
-    ``series`` names.
+    ``series`` names. What a run's ``prediction`` says is a dashed line.
 
     Args:
         runs: simulations; tapes or their files; frames as ``to_frame()`` gives them; a list of
@@ -114,7 +114,11 @@ class RateChart(LabWidget):
             for item in self._items
             for track in (item.members if isinstance(item, Ensemble) else [item])
         ]
-        rows = [row for track in self._tracks for row in (track.rows[0], track.rows[-1])]
+        rows = [
+            row
+            for track in self._tracks
+            for row in (track.prediction, track.rows[0], track.rows[-1])
+        ]
         declared = [series for track in self._tracks for series in track.series]
         self._series = {series.column: series for series in chartable(rows, declared)}
         if not self._series:

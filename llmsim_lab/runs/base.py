@@ -95,7 +95,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
 
     Its annotated fields are parameters, which are given by keyword, read from files and written on
     tapes; its ``async def turn(self, state, ask)`` returns the next state. ``start`` and ``done``
-    may be defined as well, and ``rule(self, question)``, which answers for players without a model.
+    may be defined as well, ``rule(self, question)``, which answers for players without a model, and
+    ``prediction``, what theory says, for charts.
 
     What a turn leads to must follow from the turn before, the configuration's seed, what is done
     from outside and the model's answers, and from nothing else: so write no clock, and no state of
@@ -445,6 +446,13 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         """Return True if the run is over before its last turn."""
         del state
         return False
+
+    def prediction(self) -> Mapping[str, float]:
+        """Return what theory says of the parameters: a number for some columns of the frame.
+
+        Charts draw each as a dashed line beside the run, and show these columns first.
+        """
+        return {}
 
     async def _play(self, before: TurnT, planned: Sequence[InterventionT]) -> TurnT:
         """Play one turn and return it: its number (``before.number + 1``), state and chains.

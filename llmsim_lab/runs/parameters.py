@@ -53,9 +53,6 @@ class Parameter:
         )
 
 
-_SET_BY_INIT = frozenset(("config", "given", "llm_client", "prompts", "unrecorded"))
-
-
 def config_type_of(cls: AnyRunType, base: AnyRunType) -> type[RunConfig]:
     """Return the configuration made of a class's annotated fields and its parent's.
 
@@ -70,11 +67,12 @@ def config_type_of(cls: AnyRunType, base: AnyRunType) -> type[RunConfig]:
             not fit.
     """
     own = _annotations(cls)
+    taken = {*inspect.signature(base).parameters, "unrecorded"}
     fields: dict[str, Any] = {}
     for name, hint in own.items():
         if get_origin(hint) is ClassVar or hint is ClassVar or name.startswith("_"):
             continue
-        if hasattr(base, name) or name in WorldConfig.model_fields or name in _SET_BY_INIT:
+        if hasattr(base, name) or name in WorldConfig.model_fields or name in taken:
             raise ConfigError(
                 f"{cls.__name__}.{name}: the name {name!r} is taken, every run has something of "
                 f"that name; call the parameter something else, such as {name}_"

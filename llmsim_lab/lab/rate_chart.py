@@ -46,7 +46,7 @@ _PANELS = 3
 
 
 class RateChart(LabWidget):
-    """A chart of runs: interest rates large, the rest of the economy in small panels below.
+    """A chart of runs: one column large, such as the interest rate, others in small panels below.
 
     It is drawn when it is first shown, and follows runs that are played, in whichever cell or
     widget, without drawing every turn. Its axis of turns goes to the last that is planned. Turns
@@ -125,7 +125,11 @@ class RateChart(LabWidget):
         chosen = others[:_PANELS] if panels is None else [self._known(name) for name in panels]
 
         self.controls_part = ChartControls(
-            list(self._series.values()), main=main, panels=chosen, changed=self._on_choice
+            list(self._series.values()),
+            main=main,
+            panels=chosen,
+            changed=self._on_choice,
+            references=self._references(),
         )
         self.controls_part.rule.value = rule is not False
         self.controls_part.history.value = history is not False
@@ -163,6 +167,12 @@ class RateChart(LabWidget):
             row(*self.export.buttons, self.table.toggle, self.export.link),
             self.table.box,
         )
+
+    def _references(self) -> list[str]:
+        """Return what there is to compare with: nothing for a world without rates and quarters."""
+        found = ["rule"] if "interest_rate" in self._series else []
+        dated = any(track.first_period for track in self._tracks)
+        return [*found, "history"] if dated or not isinstance(self._history, bool) else found
 
     def _known(self, column: str) -> str:
         if column not in self._series:
@@ -342,7 +352,7 @@ class RateChart(LabWidget):
 
     async def _make_link(self, kind: FileKind) -> None:
         self.export.link.value = ""
-        link = download_link(self._content(kind), name=f"rates.{kind}", kind=kind)
+        link = download_link(self._content(kind), name=f"chart.{kind}", kind=kind)
         upto = faces.last_turn(self._items)
         self.export.link.value = str(Markup("{}, up to turn {}").format(link, upto))
 

@@ -94,11 +94,13 @@ def steps_of(turn: RunTurn) -> dict[str, list[Step]]:
     found: dict[str, list[Step]] = {}
     for who in agents:
         chains = [chain for its in who.chains.values() for chain in its]
-        # What a rule proposed is not in its chain, but with the turn's actions.
-        proposed = "; ".join(who.proposed)
+        # What a rule proposed is not in its chain, but with the turn's actions or answers.
+        proposed = who.proposed
+        if len(proposed) != len(chains):
+            proposed = ("; ".join(proposed), *[""] * len(chains))
         found[who.agent] = [
-            Step(chain=chain, decided=_decided(chain) or ("" if place else proposed))
-            for place, chain in enumerate(chains)
+            Step(chain=chain, decided=_decided(chain) or said)
+            for chain, said in zip(chains, proposed, strict=False)
         ]
     return found
 

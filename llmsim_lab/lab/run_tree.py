@@ -230,7 +230,9 @@ class RunTree(LabWidget):
         for info in (a, b):
             refuse_experiment(info)
         self.comparison = self.tape.compare(a.id, b.id)
-        self.differences.value = str(differences_html(a, b, differences(self.comparison)))
+        self.differences.value = str(
+            differences_html(self.tape, a, b, differences(self.comparison))
+        )
         self.chart.value = str(chart_html(self.tape, a, b))
         self.say(f"Run {a.id} and run {b.id} are compared.")
 

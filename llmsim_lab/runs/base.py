@@ -35,7 +35,7 @@ from llmsim_lab.runs import verbs
 from llmsim_lab.runs.ask import Ask, prompt_from
 from llmsim_lab.runs.faces import run_html
 from llmsim_lab.runs.forks import fork_of
-from llmsim_lab.runs.frames import decisions_frame, turn_row
+from llmsim_lab.runs.frames import decisions_frame, own_numbers, turn_row
 from llmsim_lab.runs.garbage import rare_collections
 from llmsim_lab.runs.manifest import config_of, make_manifest
 from llmsim_lab.runs.parameters import (
@@ -49,7 +49,7 @@ from llmsim_lab.runs.parts import code_changes, counted, digests_in, prompts_in
 from llmsim_lab.runs.progress import progress_line
 from llmsim_lab.runs.records import tape_turn
 from llmsim_lab.runs.registry import register
-from llmsim_lab.runs.series import Series
+from llmsim_lab.runs.series import Series, plain_series
 from llmsim_lab.runs.settings import (
     RunConfig,
     RunIntervention,
@@ -59,10 +59,10 @@ from llmsim_lab.runs.settings import (
     idle_seeds,
     say_if_unreached,
 )
-from llmsim_lab.runs.state import State, closest, numbers_in
+from llmsim_lab.runs.state import State
 from llmsim_lab.runs.taping import Recording, Taping
 from llmsim_lab.runs.turn import RunTurn, WorldTurn
-from llmsim_lab.text import faults
+from llmsim_lab.text import closest, faults
 from llmsim_lab.values import FrozenDict, Reply
 
 if TYPE_CHECKING:
@@ -77,7 +77,6 @@ TurnT = TypeVar("TurnT", bound=RunTurn[Any, Any], default=Any)
 ConfigT = TypeVar("ConfigT", bound=RunConfig, default=Any)
 InterventionT = TypeVar("InterventionT", bound=RunIntervention, default=Any)
 
-_MOST_SERIES = 12
 _MOST_PROMPTS = 64
 
 
@@ -193,6 +192,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
     ) -> None:
         self._prompts: dict[str, Prompt] = dict(prompts or {}) if first is None else {}
         self._sources: dict[Any, Prompt | str] = {}
+        self._asked: set[str] = set()
         self.players: Mapping[str, Any] = FrozenDict()
         if first is None:
             config = self._configured(config, parameters, players or {})
@@ -304,6 +304,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         Raises:
             ConfigError: nobody does.
         """
+        self._asked.add(name)
         who = self.players.get(name, self.players.get("*", "model"))
         if who == "rule":
             return getattr(self, "rule")  # noqa: B009 - a world need not have one
@@ -311,8 +312,9 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             return who
         if self.llm_client is None:
             cls = type(self).__name__
+            others = f" (there are players for {', '.join(self.players)})" if self.players else ""
             raise ConfigError(
-                f"nobody answers for {name}: give the run a model, {cls}(llm_client="
+                f"nobody answers for {name}{others}: give the run a model, {cls}(llm_client="
                 f"connect('auto')), or other players: {cls}(players={{'*': 'random'}})"
             )
         return self.llm_client
@@ -393,13 +395,10 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
     def series_of(cls, config: ConfigT) -> Sequence[Series]:
         """Return the columns that can be charted, the most telling first.
 
-        They are the configuration's ``series``; of a world of one's own the state's numbers.
+        They are the configuration's ``series``; of a world of one's own none, which means all the
+        numbers that there are.
         """
-        if not cls._is_own():
-            return getattr(config, "series", ())
-        start = cls(config).state
-        names = numbers_in(start) if isinstance(start, State) else ()
-        return [Series(column=name, label=name) for name in list(names)[:_MOST_SERIES]]
+        return () if cls._is_own() else getattr(config, "series", ())
 
     @classmethod
     def in_words(cls, turn: TurnT) -> Sequence[str]:
@@ -459,7 +458,15 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         """
         del planned
         ask = Ask(self, before.state, before.number + 1)
-        state = self._checked_state(await self.turn(before.state, ask))
+        try:
+            after = await self.turn(before.state, ask)
+        except Exception as error:
+            if whom := ask.forgotten():
+                raise _not_awaited(self, whom) from error
+            raise
+        if whom := ask.forgotten():
+            raise _not_awaited(self, whom)
+        state = self._checked_state(after)
         chains, answers = ask.close()
         made: TurnT = self.turn_type(
             number=before.number + 1, state=state, chains=chains, answers=answers
@@ -659,7 +666,11 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
     @property
     def series(self) -> Sequence[Series]:
         """The columns of ``to_frame()`` that can be charted, the most telling first."""
-        return self.series_of(self.config)
+        if declared := self.series_of(self.config):
+            return declared
+        return plain_series(
+            name for turn in self.turns for name in own_numbers(self.own_columns(turn))
+        )
 
     @property
     def planned(self) -> Mapping[int, Sequence[InterventionT]]:
@@ -824,6 +835,11 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         found += self.players.values()
         return list({id(one): one for one in found if isinstance(one, LLMClient)}.values())
 
+    @property
+    def people(self) -> list[Person]:
+        """The people who are asked in this run, whoever's place they take."""
+        return [it.backend for it in self._clients() if isinstance(it.backend, Person)]
+
     async def _step(self) -> TurnT:
         before = self.turns[-1]
         planned: Sequence[InterventionT] = self._planned.get(before.number + 1, [])
@@ -932,6 +948,20 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             self._ended("interrupted")
             raise
         self._ended("done")
+        self._say_who_was_never_asked()
+
+    def _say_who_was_never_asked(self) -> None:
+        """Log a WARNING for players who were given and not asked, as where a name is misspelt."""
+        never = [name for name in self.players if name != "*" and name not in self._asked]
+        if never and self._asked and isinstance(self._taping, Recording | None):
+            log_event(
+                logger,
+                logging.WARNING,
+                "PLAYER_NEVER_ASKED",
+                run=self.config.name,
+                player=never[0],
+                reason=f"no question of this run named it{closest(never[0], self._asked)}",
+            )
 
     def _ended(self, outcome: str) -> None:
         """Note the outcome on the tape; an earlier failure weighs more than one to note it."""
@@ -1118,6 +1148,13 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
 
     def _repr_html_(self) -> str:
         return str(run_html(self))
+
+
+def _not_awaited(run: Run, whom: str) -> ConfigError:
+    return ConfigError(
+        f"{type(run).__name__}.turn asked {whom} and did not wait for the answer; write await "
+        "before it: gift = await ask(...), gifts = await ask.each(...)"
+    )
 
 
 def _check_world(cls: type[Run]) -> None:

@@ -28,6 +28,9 @@ def config_from_file(path: str | Path, *, kind: str = "") -> Any:
     name = source.values.get("kind", kind)
     if not isinstance(name, str):
         raise ConfigError(source.fault(("kind",), f"must be a name such as crisis, not {name!r}"))
+    if ":" in name:
+        way = f"name the class: llmsim-lab run {name} --config {path}"
+        raise ConfigError(source.fault(("kind",), f"{name}: data never make code run; {way}"))
     try:
         config_type = find_kind(name).config_type
     except ConfigError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from llmsim_lab.runs.base import Run
 
-__all__ = ["COMMON_COLUMNS", "decisions_frame", "turn_row"]
+__all__ = ["COMMON_COLUMNS", "decisions_frame", "own_numbers", "turn_row"]
 
 _STATUSES: tuple[Status, ...] = get_args(Status)
 COMMON_COLUMNS = frozenset({"turn", "calls", *_STATUSES, "tokens", "seconds", "interventions"})
@@ -58,6 +59,15 @@ def turn_row(turn: RunTurn, own: dict[str, Any]) -> dict[str, Any]:
     row["seconds"] = turn.seconds
     row["interventions"] = _in_words(turn)
     return row
+
+
+def own_numbers(row: Mapping[str, Any]) -> list[str]:
+    """Return the columns of a frame's row that hold numbers and that not every run has."""
+    return [
+        name
+        for name, value in row.items()
+        if name not in COMMON_COLUMNS and isinstance(value, int | float)
+    ]
 
 
 def decisions_frame(run: Run) -> pd.DataFrame:

@@ -20,6 +20,7 @@ from pydantic.fields import FieldInfo
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm.tape.codec import dumps
+from llmsim_lab.runs.registry import NOTEBOOK
 from llmsim_lab.runs.settings import RunConfig, WorldConfig
 from llmsim_lab.text import faults
 
@@ -190,7 +191,7 @@ def identity(cls: type) -> str:
     """Return what a class is called on tapes: its file's stem and its name, never ``__main__``."""
     path = file_of(cls)
     if path is None:
-        return f"notebook:{cls.__qualname__}"
+        return f"{NOTEBOOK}:{cls.__qualname__}"
     stem = path.parent.name if path.stem in ("__init__", "__main__") else path.stem
     return f"{stem}:{cls.__qualname__}"
 

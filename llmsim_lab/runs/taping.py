@@ -209,9 +209,10 @@ class Replaying:
             where = where or "in something that its record does not show"
             raise TapeError(
                 f"turn {turn.number} of run {self.run} came out differently from its recording: "
-                f"{where}. The same calls were answered alike, so the code "
-                f"differs: it was recorded by llmsim-lab "
-                f"{self.tape.run(self.run).manifest['package']}"
+                f"{where}. The same calls were answered alike, so something else decided: other "
+                "code than it was recorded with (by llmsim-lab "
+                f"{self.tape.run(self.run).manifest['package']}), or chance or a clock, which a "
+                "turn may only draw on through the run's seed, as with ask.rng"
             )
         del self._records[turn.number], self._rows[turn.number]
         _leave_calls(recorded, self.tape)

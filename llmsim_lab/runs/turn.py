@@ -14,10 +14,10 @@ from llmsim_lab.calls import CallRecord, Status
 from llmsim_lab.llm.extract import InvalidReply, reply_fields
 from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.runs.faces import turn_html
-from llmsim_lab.runs.state import State, numbers_in
+from llmsim_lab.runs.state import State, columns_in
 from llmsim_lab.values import Reply
 
-__all__ = ["Answer", "RunTurn", "WorldTurn", "every_chain"]
+__all__ = ["Answer", "RunTurn", "WorldTurn", "answer_in_words", "every_chain"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +33,15 @@ class Answer:
     player: str
     tag: str
     fields: dict[str, Any]
+
+    def __str__(self) -> str:
+        return answer_in_words(self.fields)
+
+
+def answer_in_words(fields: Mapping[str, Any]) -> str:
+    """Return what a player answered, without what every reply has: ``amount 5``."""
+    own = {name: value for name, value in fields.items() if name not in Reply.model_fields}
+    return ", ".join(f"{name} {value}" for name, value in own.items())
 
 
 StateT = TypeVar("StateT", default=Any)
@@ -89,10 +98,11 @@ class RunTurn(Generic[StateT, InterventionT]):
     def own_columns(self) -> dict[str, Any]:
         """Return what the turn's row of the frame says of its state: numbers and texts by column.
 
-        Of a ``State`` its numbers, also those in dicts, such as ``coins.Ann``. ``turn``, the counts
-        of model decisions, ``tokens``, ``seconds`` and ``interventions`` are there already.
+        Of a ``State`` its numbers, also those in dicts, such as ``coins.Ann``, and the texts that
+        are its fields. ``turn``, the counts of model decisions, ``tokens``, ``seconds`` and
+        ``interventions`` are there already.
         """
-        return numbers_in(self.state) if isinstance(self.state, State) else {}
+        return columns_in(self.state) if isinstance(self.state, State) else {}
 
     def in_words(self) -> Sequence[str]:
         """Return what the turn led to, and what was done in it, as lines of text."""

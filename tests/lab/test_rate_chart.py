@@ -504,7 +504,7 @@ def test_a_file_that_cannot_be_written_is_explained(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"must end in \.png, \.svg, \.pdf or \.csv"):
         chart.save("rates.gif")
     with pytest.raises(ConfigError, match="cannot be written"):
-        chart.save(tmp_path / "nowhere" / "rates.csv")
+        chart.save(tmp_path / "nowhere" / "chart.csv")
 
 
 async def test_buttons_make_links_to_the_same_files(tmp_path: Path) -> None:
@@ -513,11 +513,11 @@ async def test_buttons_make_links_to_the_same_files(tmp_path: Path) -> None:
         button.click()
         await chart.idle()
         found = re.search(
-            r'download="rates\.(\w+)" href="data:[^,]*,([^"]*)"', chart.export.link.value
+            r'download="chart\.(\w+)" href="data:[^,]*,([^"]*)"', chart.export.link.value
         )
         assert found
         assert found[1] == kind
-        saved = chart.save(tmp_path / f"rates.{kind}").read_bytes()
+        saved = chart.save(tmp_path / f"chart.{kind}").read_bytes()
         assert base64.b64decode(found[2]) == saved
         assert chart.export.link.value.endswith(", up to turn 1")
 

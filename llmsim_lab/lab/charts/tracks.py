@@ -17,8 +17,8 @@ from llmsim_lab.llm.tape import RunInfo
 from llmsim_lab.logs import log_event
 from llmsim_lab.runs import Run, Series
 from llmsim_lab.runs.frames import turn_row
-from llmsim_lab.runs.registry import kind_of_manifest
 from llmsim_lab.runs.settings import idle_seeds
+from llmsim_lab.runs.verbs import series_on
 
 if TYPE_CHECKING:
     import numpy as np
@@ -304,18 +304,9 @@ def _on_tape(tape: Tape, info: RunInfo) -> Track:
         name=f"{info.id} {info.name}",
         rows=read(),
         read=read,
-        series=_series_on(info),
+        series=tuple(series_on(tape, info)),
         recorded=True,
     )
-
-
-def _series_on(info: RunInfo) -> Sequence[Series]:
-    """Return what a recorded run says can be charted; nothing if its kind is not known here."""
-    try:
-        kind = kind_of_manifest(info.id, info.manifest)
-        return tuple(kind.series_of(kind.config_type.model_validate(info.manifest["config"])))
-    except (TapeError, ValueError, KeyError):
-        return ()  # the frame's columns of numbers do as well
 
 
 def _records(frame: Any) -> list[Row]:

@@ -231,11 +231,10 @@ def test_a_round_is_told_in_words_its_decisions_one_by_one_up_to_a_limit() -> No
 
 PLAY = """
 import json
-from llmsim_lab.runs.records import record_of
 from social_kit import make_social
 simulation = make_social(users=9, writer={"kind": "llm"})
 simulation.run(8)
-print(record_of(type(simulation), simulation.turns[-1])["state"])
+print(simulation.state)
 print([(c.agent, c.reasoning) for c in simulation.chains])
 """
 

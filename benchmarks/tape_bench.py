@@ -27,8 +27,8 @@ from workloads import CALLS_PER_AGENT_TURN, IN_FLIGHT, StubBackend, make_simulat
 from llmsim_lab.engines import Engine
 from llmsim_lab.llm import Tape
 from llmsim_lab.models import Action, SimulationState
+from llmsim_lab.runs import load, replay
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.simulation.verbs import load, replay
 
 __all__ = ["FULL", "QUICK", "Plan", "main", "measure"]
 

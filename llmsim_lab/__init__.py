@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from llmsim_lab.lab import rate_figure
     from llmsim_lab.llm import Budget, LLMClient, LLMConfig, Person, ScriptedBackend, Tape, connect
     from llmsim_lab.prompts import Prompt
-    from llmsim_lab.runs import Ask, Question, Run, State
+    from llmsim_lab.runs import Ask, Question, Run, State, fork, load, replay, rerun, resume
     from llmsim_lab.simulation import Simulation, SimulationConfig
     from llmsim_lab.values import Reply
 
@@ -37,9 +37,14 @@ __all__ = [
     "Tape",
     "TaylorRuleAgent",
     "connect",
+    "fork",
     "initial_state",
+    "load",
     "load_us_macro",
     "rate_figure",
+    "replay",
+    "rerun",
+    "resume",
 ]
 
 _PLACES = {
@@ -48,7 +53,7 @@ _PLACES = {
     "lab": ("rate_figure",),
     "llm": ("Budget", "LLMClient", "LLMConfig", "Person", "ScriptedBackend", "Tape", "connect"),
     "prompts": ("Prompt",),
-    "runs": ("Ask", "Question", "Run", "State"),
+    "runs": ("Ask", "Question", "Run", "State", "fork", "load", "replay", "rerun", "resume"),
     "simulation": ("Simulation", "SimulationConfig"),
     "values": ("Reply",),
 }

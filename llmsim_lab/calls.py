@@ -6,12 +6,22 @@ decisions carry the record. Durations are seconds, sizes are tokens as the model
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import (
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    Protocol,
+    TypeVar,
+    get_args,
+    runtime_checkable,
+)
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
 
 from llmsim_lab.errors import FailureReason, TapeError
 from llmsim_lab.spans import MAX_SPANS, Origin, Provenance
@@ -25,10 +35,13 @@ __all__ = [
     "ChatRequest",
     "Message",
     "ModelInfo",
+    "Places",
     "Role",
     "Status",
     "ToolCall",
 ]
+
+ValueT = TypeVar("ValueT")
 
 _NO_ORIGIN = (
     "the call keeps none: its prompt came as plain text, was redacted, or has more than "
@@ -257,6 +270,42 @@ class CallRecord:
     history: tuple[Attempt, ...] = _History()  # type: ignore[assignment]
     status: Status
 
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        schema = handler(source)
+
+        def read(value: Any, whole: Callable[[Any], Any], info: Any) -> Any:
+            return info.context.call(value) if isinstance(info.context, Places) else whole(value)
+
+        def write(call: CallRecord, whole: Callable[[Any], Any], info: Any) -> Any:
+            return info.context.name(call) if isinstance(info.context, Places) else whole(call)
+
+        return core_schema.with_info_wrap_validator_function(
+            read,
+            schema,
+            serialization=core_schema.wrap_serializer_function_ser_schema(
+                write, info_arg=True, schema=schema
+            ),
+        )
+
+    @property
+    def numbers(self) -> list[int]:
+        """The numbers of its attempts on the tape.
+
+        Raises:
+            TapeError: one was not recorded.
+        """
+        kept = self._kept
+        if isinstance(kept, _OnTape):
+            return list(kept.numbers)
+        numbers = [attempt.number for attempt in kept if attempt.number is not None]
+        if len(numbers) < len(kept):
+            raise TapeError(
+                f"a call of {self.request.site} was not recorded: it was made outside the run's "
+                "own tasks; await it in the agent, or hand it to a thread with asyncio.to_thread"
+            )
+        return numbers
+
     def leave_on_tape(self, read: Callable[[int], Attempt]) -> None:
         """Let go of the attempts, if they are on a tape; they are read when they are asked for.
 
@@ -348,6 +397,69 @@ class CallRecord:
 
     def __reduce__(self) -> tuple[object, ...]:
         return partial(CallRecord, history=self.history, status=self.status), ()
+
+
+class Places:
+    """How a turn's record names the turn's calls and chains: each stands in it once.
+
+    It is the context in which pydantic writes and reads what a turn holds: wherever a call or a
+    chain is found in it, its place among the turn's stands for it.
+
+    Args:
+        calls: the turn's.
+        chains: the turn's.
+        attempts: gives the attempt of a number on the tape; needed for reading.
+    """
+
+    def __init__(
+        self,
+        calls: Sequence[CallRecord] = (),
+        chains: Sequence[Any] = (),
+        attempts: Callable[[int], Attempt] | None = None,
+    ) -> None:
+        self._calls, self._chains, self._attempts = calls, chains, attempts
+        self._places = {id(it): place for its in (calls, chains) for place, it in enumerate(its)}
+
+    def place(self, value: object) -> int | None:
+        """Return the place of a call among the calls or of a chain among the chains, if any."""
+        return self._places.get(id(value))
+
+    def name(self, call: CallRecord) -> Any:
+        """Return what stands for a call: its place, or for another turn's its status and numbers.
+
+        Raises:
+            TapeError: it was not recorded.
+        """
+        place = self.place(call)
+        return [call.status, call.numbers] if place is None else place
+
+    def call(self, named: Any) -> CallRecord:
+        """Return the call that ``name`` named.
+
+        Raises:
+            ValueError: it names none.
+        """
+        if type(named) is int:
+            return _at(self._calls, named)
+        match named:
+            case [status, [_, *_] as numbers] if status in get_args(Status) and self._attempts:
+                history = tuple(self._attempts(number) for number in numbers)
+                return CallRecord(history=history, status=status)
+        raise ValueError(f"{named!r:.80} does not name a call by its place, or status and numbers")
+
+    def chain(self, place: int) -> Any:
+        """Return the chain at a place.
+
+        Raises:
+            ValueError: there is none.
+        """
+        return _at(self._chains, place)
+
+
+def _at(values: Sequence[ValueT], place: int) -> ValueT:
+    if not 0 <= place < len(values):
+        raise ValueError(f"there is nothing at place {place} of {len(values)}")
+    return values[place]
 
 
 @runtime_checkable

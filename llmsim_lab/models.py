@@ -7,12 +7,23 @@ All of them are immutable. Rates are percent per year, confidence runs from 0 to
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from pydantic import AfterValidator, AliasChoices, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    SerializationInfo,
+    SerializerFunctionWrapHandler,
+    ValidationInfo,
+    model_serializer,
+    model_validator,
+)
 from pydantic.json_schema import SkipJsonSchema
 
-from llmsim_lab.calls import CallRecord, Status
+from llmsim_lab.calls import CallRecord, Places, Status
 from llmsim_lab.logs import logfmt
 from llmsim_lab.values import (
     Confidence,
@@ -98,6 +109,18 @@ class LLMReasoningChain(Value):
         default="", validation_alias=AliasChoices("prompt", "prompt_text"), repr=False
     )
 
+    @model_validator(mode="wrap")
+    @classmethod
+    def _read(cls, value: Any, whole: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Any:
+        if type(value) is int and isinstance(info.context, Places):
+            return info.context.chain(value)
+        return whole(value)
+
+    @model_serializer(mode="wrap")
+    def _write(self, whole: SerializerFunctionWrapHandler, info: SerializationInfo) -> Any:
+        place = info.context.place(self) if isinstance(info.context, Places) else None
+        return whole(self) if place is None else place
+
     @property
     def prompt(self) -> str:
         """The prompt as the model got it in its first attempt; empty where a rule decided."""
@@ -150,6 +173,14 @@ class Action(Value):
     reasoning_chain_id: str | None = None
     chain: LLMReasoningChain | None = Field(default=None, repr=False)
 
+    @model_validator(mode="after")
+    def _decision_has_the_chains_call(self) -> Self:
+        # A decision's call is no field, so one read from a tape comes without it.
+        decision, call = self.policy_decision, self.chain.call if self.chain else None
+        if decision is not None and call is not None and decision.call is None:
+            decision.with_call(call)
+        return self
+
 
 class AgentState(Value):
     """What the simulation knows of one nation."""
@@ -179,6 +210,12 @@ class MacroLags:
         return cls((inflation,) * 4, (output_gap,) * 2, (interest_rate,) * 4)
 
 
+if TYPE_CHECKING:
+    _Lags = MacroLags
+else:
+    _Lags = MacroLags | None  # None is filled in
+
+
 class GlobalState(Value):
     """The economy at the end of a quarter. The defaults are the macro model's steady state.
 
@@ -198,14 +235,7 @@ class GlobalState(Value):
     inflation: Rate = 2.0
     unemployment: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)] = 5.0
     output_gap: Rate = 0.0
-    lags: MacroLags = Field(default=None, repr=False)  # type: ignore[assignment]
-
-    @model_validator(mode="before")
-    @classmethod
-    def _none_means_left_out(cls, values: Any) -> Any:
-        if isinstance(values, dict) and "lags" in values and values["lags"] is None:
-            return {key: value for key, value in values.items() if key != "lags"}
-        return values
+    lags: _Lags = Field(default=None, repr=False)  # type: ignore[assignment]
 
     @model_validator(mode="after")
     def _fill_lags(self) -> Self:

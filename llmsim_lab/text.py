@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
 from pydantic import ValidationError
 
-__all__ = ["DIGITS", "clip", "faults", "number", "printable", "rounded"]
+__all__ = ["DIGITS", "clip", "closest", "faults", "number", "printable", "rounded"]
 
 DIGITS = 10
 """Significant digits that numbers in prompts have at most."""
@@ -58,3 +60,9 @@ def faults(error: ValidationError) -> str:
             what += f" (it is {clip(repr(fault['input']), 60)})"
         found.append(f"{place}: {what}" if place else what)
     return "; ".join(found)
+
+
+def closest(name: str, known: Iterable[str]) -> str:
+    """Return `` (did you mean X?)`` where a known name is like a wrong one, else nothing."""
+    like = difflib.get_close_matches(name, list(known), n=1)
+    return f" (did you mean {like[0]!r}?)" if like else ""

@@ -128,7 +128,7 @@ class CounterSimulation(Run[Total, CounterTurn, CounterConfig, CounterInterventi
                 for name in config.adders
             ]
         self.adders = tuple(adders)
-        first = CounterTurn(number=0, state=state or Total())
+        first = self.turn_type(number=0, state=state or Total())
         super().__init__(config, first=first, llm_client=llm_client, given=given, tape=tape)
 
     async def _play(

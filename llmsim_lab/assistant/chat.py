@@ -71,6 +71,18 @@ class Said(RunIntervention):
             raise ValueError("the message is empty")
         return message
 
+    def check(self, run: Any) -> None:
+        """Raise ConfigError if the turn has been answered."""
+        if self.turn <= run.turn_number:
+            raise ConfigError(
+                f"turn {self.turn} has been answered; say it at turn {run.turn_number + 1}"
+            )
+
+    def applied(self, state: Any, run: Any) -> Any:
+        """Return the state as it is: the turn has answered what was said."""
+        del run
+        return state
+
     def __str__(self) -> str:
         return f"turn {self.turn}: {clip(self.message, 200)}"
 
@@ -389,16 +401,6 @@ class Chat(Run[ChatState, ChatTurn, ChatConfig, Said]):
             said = said[max(0, len(said) - self.config.engine.include_history_messages) :]
         after = ChatState(said=said, pending=decision.pending_action)
         return ChatTurn(number=number, state=after, decision=decision)
-
-    def _intervened(self, state: ChatState, interventions: Sequence[Said]) -> ChatState:
-        del interventions  # the turn has answered them
-        return state
-
-    def _check_possible(self, intervention: Said) -> None:
-        if intervention.turn <= self.turn_number:
-            raise ConfigError(
-                f"turn {intervention.turn} has been answered; say it at turn {self.turn_number + 1}"
-            )
 
     def done(self, state: ChatState) -> bool:
         """Return True if nothing more is known that is to be said."""

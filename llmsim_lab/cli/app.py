@@ -13,10 +13,12 @@ from llmsim_lab.cli import demo as demo_command
 from llmsim_lab.cli import doctor as doctor_command
 from llmsim_lab.cli import doctor_tools as doctor_tools_command
 from llmsim_lab.cli import model as model_command
+from llmsim_lab.cli import new as new_command
 from llmsim_lab.cli import recorded as recorded_command
 from llmsim_lab.cli import run as run_command
 from llmsim_lab.cli import tape as tape_command
 from llmsim_lab.cli.output import console, errors, say
+from llmsim_lab.cli.world_file import ImportFiles, import_files
 from llmsim_lab.errors import LabError
 
 __all__ = ["app", "main"]
@@ -111,17 +113,60 @@ def demo(
 
 @app.command()
 def run(
-    config: Annotated[Path, typer.Argument(help="A run's configuration, YAML.")],
+    described: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE",
+            help="A run's configuration, YAML; or FILE.py:CLASS, a world of your own. That file is "
+            "run as code.",
+        ),
+    ],
+    config: Annotated[
+        Path | None, typer.Option(help="The parameters of a world of your own, YAML.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="factor=2 or llm.seed=3: instead of the file's; repeatable."),
+    ] = None,
     turns: Annotated[int | None, typer.Option(min=0, help="Instead of the file's.")] = None,
-    model: Annotated[str | None, typer.Option(help=f"Instead of the file's: {MODEL_HELP}")] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Instead of the file's: {MODEL_HELP}; for a world of your own also random, or "
+            "person, who is asked here"
+        ),
+    ] = None,
     tape: Annotated[
         Path | None, typer.Option(help="Record the run on this tape; made if it is not there.")
     ] = None,
     out: Out = Path("out/run"),
     host: Host = None,
 ) -> None:
-    """Play the run that a file describes."""
-    run_command.run(config, turns=turns, model=model, out=out, host=host, tape=tape)
+    """Play the run that a file describes.
+
+    A Python file is run as code, since it is named here: llmsim-lab run pot.py:PublicGoods.
+    """
+    run_command.run(
+        described,
+        parameters=config,
+        settings=set_ or [],
+        turns=turns,
+        model=model,
+        out=out,
+        host=host,
+        tape=tape,
+    )
+
+
+@app.command()
+def new(
+    folder: Annotated[Path, typer.Argument(metavar="NAME", help="The folder to make.")],
+    template: Annotated[
+        str | None, typer.Option("--from", help="A template; without one they are listed.")
+    ] = None,
+) -> None:
+    """Make a folder with a world to start from: a program, a notebook, a recorded run."""
+    new_command.new(folder, template=template)
 
 
 @app.command()
@@ -131,9 +176,11 @@ def replay(
     turns: Annotated[
         int | None, typer.Option(min=0, help="The last turn to replay; all if not given.")
     ] = None,
+    import_: ImportFiles = None,
     out: Out = Path("out/replay"),
 ) -> None:
     """Play a recorded run again from its tape alone: no model, the same numbers."""
+    import_files(import_)
     recorded_command.replay(file, run=run, turns=turns, out=out)
 
 
@@ -143,10 +190,12 @@ def resume(
     run: RunNumber = None,
     turns: LiveTurns = None,
     model: OtherModel = None,
+    import_: ImportFiles = None,
     out: Out = Path("out/resume"),
     host: Host = None,
 ) -> None:
     """Go on with a recorded run where it stopped, on the same tape."""
+    import_files(import_)
     recorded_command.resume(file, run=run, turns=turns, model=model, host=host, out=out)
 
 
@@ -156,10 +205,12 @@ def rerun(
     run: RunNumber = None,
     turns: LiveTurns = None,
     model: OtherModel = None,
+    import_: ImportFiles = None,
     out: Out = Path("out/rerun"),
     host: Host = None,
 ) -> None:
     """Play a recorded run's configuration anew, with fresh calls, beside it on the tape."""
+    import_files(import_)
     recorded_command.rerun(file, run=run, turns=turns, model=model, host=host, out=out)
 
 
@@ -176,7 +227,9 @@ def fork(
     ] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", help="inflation=9: set it in that turn's state; repeatable."),
+        typer.Option(
+            "--set", help="inflation=9 or coins.Ann=5: set it in that turn's state; repeatable."
+        ),
     ] = None,
     shock: Annotated[
         list[str] | None,
@@ -184,10 +237,12 @@ def fork(
     ] = None,
     turns: LiveTurns = None,
     model: OtherModel = None,
+    import_: ImportFiles = None,
     out: Out = Path("out/fork"),
     host: Host = None,
 ) -> None:
     """Go on live from a turn of a recorded run, with something changed."""
+    import_files(import_)
     recorded_command.fork(
         file,
         run=run,

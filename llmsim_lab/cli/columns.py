@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rich.table import Table
 
-from llmsim_lab.cli.console import literal, say
-from llmsim_lab.errors import TapeError
-from llmsim_lab.llm.tape import RunInfo
+from llmsim_lab.cli.console import literal
 from llmsim_lab.runs import Series
-from llmsim_lab.runs.manifest import config_of
-from llmsim_lab.runs.registry import kind_of_manifest
 
-__all__ = ["heading", "rows_table", "series_of", "shown"]
+__all__ = ["heading", "rows_table", "shown"]
 
 _STATUSES = ("ok", "repaired", "fallback", "failed")
 _MOST_COLUMNS = 4
-
-
-def series_of(info: RunInfo) -> Sequence[Series]:
-    """Return the columns that a recorded run's kind names; says so if the kind is not known here.
-
-    The tape has the numbers all the same, so this is no reason not to show the rest.
-    """
-    try:
-        return kind_of_manifest(info.id, info.manifest).series_of(config_of(info))
-    except TapeError as error:
-        say(f"Its columns of numbers are not shown: {error}", style="yellow")
-        return ()
 
 
 def shown(series: Iterable[Series]) -> list[Series]:

@@ -15,7 +15,7 @@ from llmsim_lab.cli.console import console, errors, literal, say
 from llmsim_lab.economy import history
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab import rate_figure
-from llmsim_lab.runs import Run, TurnBase
+from llmsim_lab.runs import Run, RunTurn
 from llmsim_lab.simulation import Simulation, Turn
 from llmsim_lab.tables import csv_text
 from llmsim_lab.text import clip, number, printable
@@ -96,7 +96,7 @@ def _add_turn(table: Table, turn: Turn, taylor: float, source: tuple[str, ...]) 
         figures = ("",) * len(figures)
 
 
-def summary(turns: Sequence[TurnBase]) -> str:
+def summary(turns: Sequence[RunTurn]) -> str:
     """Return one line on some turns: calls by status, tokens, seconds."""
     seconds = sum(turn.seconds for turn in turns)
     calls = sum(len(turn.calls) for turn in turns)

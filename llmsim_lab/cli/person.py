@@ -9,20 +9,19 @@ from typing import Any
 from llmsim_lab.cli.output import console
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import OpenQuestion
-from llmsim_lab.simulation import Simulation
-from llmsim_lab.simulation.counterfactual import people_in
-from llmsim_lab.text import number, printable
+from llmsim_lab.llm.human import schema_words
+from llmsim_lab.runs import Run
+from llmsim_lab.text import printable
 
 __all__ = ["seat_people"]
 
 _one_at_a_time = threading.Lock()
 
 
-def seat_people(simulation: object) -> None:
-    """Let people of a run, if it has any, be asked on the terminal."""
-    people = people_in(simulation) if isinstance(simulation, Simulation) else []
-    for agent in people:
-        agent.person.ask = _ask
+def seat_people(simulation: Run) -> None:
+    """Let people of a run, if it has any, be asked on the terminal, but for those asked already."""
+    for person in simulation.people:
+        person.ask = person.ask or _ask
 
 
 def _ask(question: OpenQuestion) -> Mapping[str, Any]:
@@ -41,10 +40,12 @@ def _ask(question: OpenQuestion) -> Mapping[str, Any]:
 
 
 def _field(question: OpenQuestion, name: str) -> Any:
-    choices = question.fields[name].get("enum")
-    offer = f" ({', '.join(map(number, choices))})" if choices else ""
+    schema = question.fields[name]
+    about = f", {schema['description']}" if "description" in schema else ""
+    words = schema_words(schema)
+    offer = f" ({words})" if words else ""
     while True:
-        _show(f"{name.replace('_', ' ')}{offer}:")
+        _show(f"{name.replace('_', ' ')}{about}{offer}:")
         try:
             said = input("> ").strip()
         except EOFError:
@@ -52,18 +53,11 @@ def _field(question: OpenQuestion, name: str) -> Any:
                 f"nobody answers for {question.agent}: standard input has ended; play on a "
                 "terminal, or in a notebook with HumanSeat(simulation)"
             ) from None
-        value = _number_in(said) if choices else said
+        value = question.value(name, said)
         fault = question.faults({name: value}).get(name)
         if fault is None:
             return value
         _show(f"That {fault}.")
-
-
-def _number_in(said: str) -> float | str:
-    try:
-        return float(said.replace(",", ".").removesuffix("%"))
-    except ValueError:
-        return said
 
 
 def _show(text: str) -> None:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from llmsim_lab.cli.output import console
 from llmsim_lab.cli.person import seat_people
+from llmsim_lab.cli.world_file import lines_told
 from llmsim_lab.concurrency import run_sync
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.llm import LLMClient, connect
 from llmsim_lab.runs import Run
-from llmsim_lab.simulation import SimulationConfig
 
 __all__ = ["client_for", "play"]
 
 
-def client_for(config: SimulationConfig, *, host: str | None) -> LLMClient | None:
+def client_for(config: Any, *, host: str | None) -> LLMClient | None:
     """Connect to a run's model, fetching the embedded one first if need be.
 
     Raises:
@@ -38,7 +40,8 @@ def play(simulation: Run, turns: int) -> BaseException | None:
     """
     seat_people(simulation)
     try:
-        simulation.run(turns)
+        with lines_told():
+            simulation.run(turns)
     except (LabError, KeyboardInterrupt) as error:
         return error
     finally:

@@ -12,6 +12,8 @@ from pydantic import ValidationError
 from llmsim_lab import simulation as verbs
 from llmsim_lab.cli.output import end, open_folder, report, say
 from llmsim_lab.cli.play import client_for, play
+from llmsim_lab.cli.run import named_values
+from llmsim_lab.cli.world_file import lines_told
 from llmsim_lab.concurrency import run_sync
 from llmsim_lab.errors import ConfigError, LabError, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, Tape
@@ -71,7 +73,8 @@ def replay(path: Path, *, run: int | None, turns: int | None, out: Path) -> None
     with Tape(path, read_only=True) as tape:
         info = sound_run(tape, run)
         open_folder(out)
-        simulation = verbs.replay(tape, info.id, turns=turns)
+        with lines_told():
+            simulation = verbs.replay(tape, info.id, turns=turns)
         report(simulation, out, taped=simulation.turn_number)
         say(
             f"All turns to {simulation.turn_number} are from the tape: run {info.id} of {path}, "
@@ -200,23 +203,10 @@ def _turns_to_play(info: RunInfo, at: int, turns: int | None) -> int:
 def _changes(at: int, settings: Sequence[str], shocks: Sequence[str]) -> list[dict[str, Any]]:
     changes: list[dict[str, Any]] = []
     if settings:
-        changes.append({"turn": at, "set": _numbers(settings, "--set inflation=9")})
+        changes.append({"turn": at, "set": named_values(settings, "--set inflation=9")})
     if shocks:
-        changes.append({"turn": at + 1, "shock": _numbers(shocks, "--shock supply=2")})
+        changes.append({"turn": at + 1, "shock": named_values(shocks, "--shock supply=2")})
     return changes
-
-
-def _numbers(texts: Iterable[str], example: str) -> dict[str, float]:
-    values = {}
-    for text in texts:
-        name, _, value = text.partition("=")
-        try:
-            values[name.strip()] = float(value)
-        except ValueError as error:
-            raise ConfigError(
-                f"{text!r} is not a name and a number; write it like {example}"
-            ) from error
-    return values
 
 
 def _edited(file: Path, recorded: Iterable[Prompt]) -> Prompt:
@@ -246,7 +236,8 @@ def _go_live(
 ) -> None:
     """Make a simulation from the tape, play its live turns, and say which turns are which."""
     try:
-        simulation = make(client)
+        with lines_told():
+            simulation = make(client)
     except LabError:
         if client is not None:
             with suppress(LabError):

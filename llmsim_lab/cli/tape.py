@@ -13,6 +13,7 @@ from llmsim_lab.cli.output import console, literal, say
 from llmsim_lab.cli.recorded import sound_run
 from llmsim_lab.cli.tape_diff import show_differences
 from llmsim_lab.cli.tape_show import show_call, show_run, show_turn
+from llmsim_lab.cli.world_file import ImportFiles, import_files, lines_told
 from llmsim_lab.errors import ConfigError, LabError, TapeError
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm.tape import Changes, Finding
@@ -63,8 +64,10 @@ def show(
     run: Run = None,
     turn: Annotated[int | None, typer.Option(help="One turn: what was asked and answered.")] = None,
     call: Annotated[int | None, typer.Option(help="One call, by its number, whole.")] = None,
+    import_: ImportFiles = None,
 ) -> None:
     """Show a run: what defines it, its turns; or one turn; or one call."""
+    import_files(import_)
     with Tape(file, read_only=True) as tape:
         if call is not None:
             show_call(tape.call(call))
@@ -107,7 +110,7 @@ def export(
 
 
 @app.command("import")
-def import_(
+def take_in(
     source: Annotated[Path, typer.Argument(help="A file that 'tape export' wrote, .jsonl.")],
     file: Annotated[Path, typer.Argument(help="The tape; made if it is not there.")],
 ) -> None:
@@ -178,8 +181,10 @@ def _existing(file: Path) -> Tape:
 def verify(
     file: File,
     replay: Annotated[bool, typer.Option("--replay", help="Replay each run as well.")] = False,
+    import_: ImportFiles = None,
 ) -> None:
     """Check that a tape is whole and holds what was recorded; status 1 if not."""
+    import_files(import_)
     with Tape(file, read_only=True) as tape:
         findings = verify_tape(tape)
         played = 0
@@ -203,7 +208,8 @@ def verify(
 
 def _replayed(tape: Tape, run: int) -> list[Finding]:
     try:
-        verbs.replay(tape, sound_run(tape, run).id)
+        with lines_told():
+            verbs.replay(tape, sound_run(tape, run).id)
     except LabError as error:
         return [Finding(what=f"it cannot be replayed: {error}", run=run)]
     return []

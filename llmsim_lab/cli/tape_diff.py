@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
-from llmsim_lab.cli.columns import heading, series_of
+from llmsim_lab.cli.columns import heading
 from llmsim_lab.cli.output import console, literal, say
 from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import Tape
@@ -15,6 +15,7 @@ from llmsim_lab.llm.tape import Changes, RunInfo
 from llmsim_lab.llm.tape.changes import flat
 from llmsim_lab.prompts import PromptDiff
 from llmsim_lab.runs.registry import kind_name
+from llmsim_lab.runs.verbs import series_on
 from llmsim_lab.text import clip, number
 
 __all__ = ["show_differences"]
@@ -81,14 +82,14 @@ def _show_trajectories(tape: Tape, a: RunInfo, b: RunInfo) -> None:
         say(error)
         return
     differences = frame.xs("difference", axis=1, level=1).drop(columns="seconds", errors="ignore")
-    apart: Any = differences.ne(0)
+    apart: Any = differences.ne(0) & differences.notna()
     names = [str(name) for name in differences.columns if apart[name].any()]
     if not names:
         say(f"Turns {frame.index.min()} to {frame.index.max()}, which both have, led to the same.")
         return
     first = apart.index[apart.any(axis=1)][0]
     say(f"Their trajectories part at turn {first}, in: {', '.join(names)}", style="bold")
-    labels = {item.column: heading(item) for item in series_of(a)[:_MOST_SHOWN]}
+    labels = {item.column: heading(item) for item in series_on(tape, a)[:_MOST_SHOWN]}
     shown = [name for name in labels if name in names]
     if not shown:
         return

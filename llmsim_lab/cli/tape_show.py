@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from llmsim_lab.calls import Attempt
-from llmsim_lab.cli.columns import rows_table, series_of
+from llmsim_lab.cli.columns import rows_table
 from llmsim_lab.cli.output import console, say
 from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import Tape
@@ -15,7 +15,8 @@ from llmsim_lab.llm.tape import RecordedCall, RunInfo
 from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.runs import every_chain
 from llmsim_lab.runs.registry import kind_name, kind_of_manifest
-from llmsim_lab.runs.verbs import turns_of
+from llmsim_lab.runs.turn import Answer
+from llmsim_lab.runs.verbs import series_on, turns_of
 from llmsim_lab.text import clip
 
 __all__ = ["show_call", "show_run", "show_turn"]
@@ -50,7 +51,7 @@ def show_run(tape: Tape, info: RunInfo) -> None:
     for name, value in facts.items():
         if value not in ("", None):
             say(f"{name + ':':<14} {value}")
-    console.print(rows_table(tape.turns_frame(info.id).to_dict("records"), series_of(info)))
+    console.print(rows_table(tape.turns_frame(info.id).to_dict("records"), series_on(tape, info)))
     say(
         f"'--turn {info.turns}' shows what was asked and answered in that turn, '--call N' one "
         "call of it.",
@@ -73,6 +74,12 @@ def show_turn(tape: Tape, run: int, turn: int) -> None:
     Raises:
         TapeError: the run has no such turn, nor calls of it.
     """
+    info = tape.run(run)
+    try:
+        kind_of_manifest(run, info.manifest)
+    except TapeError as error:
+        _show_as_recorded(tape, info, turn, why=error)
+        return
     turns = {record.number: record for record in turns_of(tape, run, up_to=max(turn, 0))}
     if turn in turns:
         _show_whole_turn(tape.run(run), turns[turn])
@@ -88,6 +95,27 @@ def show_turn(tape: Tape, run: int, turn: int) -> None:
         show_call(call)
 
 
+def _show_as_recorded(tape: Tape, info: RunInfo, turn: int, *, why: TapeError) -> None:
+    """Print a turn of a run whose class is not known here: its numbers, and what was asked.
+
+    Raises:
+        TapeError: the run has no such turn.
+    """
+    rows = tape.frame_rows(info.id)
+    if turn not in rows:
+        raise TapeError(
+            f"run {info.id} has turns {min(rows)} to {max(rows)}, and none numbered {turn}"
+        )
+    say(f"Turn {turn} of run {info.id}", style="bold")
+    say(f"Shown as it was recorded, since {why}", style="yellow")
+    for name, value in rows[turn].items():
+        if value not in ("", None):
+            say(f"{name}: {value}")
+    for call in tape.calls(info.id, turn=turn):
+        console.print()
+        show_call(call)
+
+
 def _show_whole_turn(info: RunInfo, turn: Any) -> None:
     kind = kind_of_manifest(info.id, info.manifest)
     period = kind.own_columns(turn).get("period")
@@ -96,15 +124,18 @@ def _show_whole_turn(info: RunInfo, turn: Any) -> None:
         say(f"from outside: {intervention}")
     for line in kind.in_words(turn):
         say(line)
+    answers = getattr(turn, "answers", ())
+    ruled = dict(zip(map(id, turn.chains), answers, strict=False))
     for chain in every_chain(turn):
         console.print()
-        _show_chain(chain)
+        _show_chain(chain, ruled.get(id(chain)))
 
 
-def _show_chain(chain: LLMReasoningChain) -> None:
+def _show_chain(chain: LLMReasoningChain, answer: Answer | None = None) -> None:
     who = f"{chain.component} of {chain.agent}" if chain.agent else chain.component
     if chain.call is None:
-        say(f"{who}, without a model: {chain.reasoning}", style="bold")
+        said = "; ".join(filter(None, (str(answer or ""), chain.reasoning)))
+        say(f"{who}, without a model: {said}", style="bold")
         return
     sure = "" if chain.confidence is None else f", confidence {chain.confidence}"
     say(f"{who}: {chain.call.status}{sure}", style="bold")

@@ -223,6 +223,7 @@ class Bench:
         return Turn(
             number=sample.number,
             state=state.model_copy(update={"reasoning_chains": tuple(chains)}),
+            chains=tuple(chains),
             actions=tuple(work.actions),
             seconds=time.perf_counter() - began,
             calls=calls,

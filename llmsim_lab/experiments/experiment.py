@@ -335,4 +335,5 @@ def _simulation_of(source: Simulation | Tape | str | Path, run: int | None) -> S
             raise ConfigError(f"run={run} goes with a tape; a simulation is one run already")
         return source
     tape = source if isinstance(source, Tape) else Tape(source, read_only=True)
-    return load(tape, run_on(tape, run))
+    simulation: Simulation = load(tape, run_on(tape, run))
+    return simulation

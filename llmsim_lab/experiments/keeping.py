@@ -7,7 +7,7 @@ sample is committed whole, like a turn; what an interrupted one was answered is 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from llmsim_lab.errors import PromptError, TapeError, TapeMiss
 from llmsim_lab.experiments.bench import Sample
@@ -24,6 +24,7 @@ __all__ = [
     "SETTINGS",
     "NoModel",
     "Recording",
+    "Samples",
     "asks_nobody",
     "begin",
     "entries_of",
@@ -33,6 +34,7 @@ __all__ = [
     "recorded_config",
     "recorded_settings",
     "recorded_temperature",
+    "refuse_experiment",
     "replayed",
     "storage_of",
     "variants_of",
@@ -51,6 +53,38 @@ SETTINGS: Mapping[str, type] = {
 """What an experiment is set up with, apart from its variants, as a manifest holds it."""
 
 
+class Samples(Simulation):
+    """What a tape calls an experiment: its turns are samples, which no verb plays."""
+
+    kind = "prompt experiment"
+
+    @classmethod
+    def rebuilt(cls, config: Any, **_: Any) -> NoReturn:
+        """Refuse to make a run of samples.
+
+        Raises:
+            TapeError: always.
+        """
+        del config
+        raise TapeError(
+            "this is a prompt experiment, whose turns are samples; PromptExperiment.load(tape, "
+            "run) shows it"
+        )
+
+
+def refuse_experiment(info: RunInfo) -> None:
+    """Refuse a prompt experiment where a run is wanted.
+
+    Raises:
+        TapeError: it is one; the message says what shows it.
+    """
+    if info.verb == "experiment":
+        raise TapeError(
+            f"run {info.id} is a prompt experiment, whose turns are samples; "
+            f"PromptExperiment.load(tape, {info.id}) shows it"
+        )
+
+
 def begin(
     simulation: Simulation, tape: Tape, *, settings: Mapping[str, Any], config: LLMConfig
 ) -> Recording:
@@ -65,6 +99,7 @@ def begin(
     parent = tape.run(simulation.run_id)
     manifest = {
         **parent.manifest,
+        "kind": Samples.kind,
         "llm": config.model_dump(mode="json"),
         "model": None,
         "experiment": dict(settings),

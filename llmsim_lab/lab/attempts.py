@@ -18,7 +18,7 @@ from llmsim_lab.runs.turn import every_chain
 if TYPE_CHECKING:
     from llmsim_lab.llm import Tape
     from llmsim_lab.runs.base import Run
-    from llmsim_lab.runs.turn import TurnBase
+    from llmsim_lab.runs.turn import RunTurn
 
 __all__ = [
     "FAILED_ATTEMPTS",
@@ -87,7 +87,7 @@ class Hit:
     line: str
 
 
-def turn_at(simulation: Run, number: int) -> TurnBase | None:
+def turn_at(simulation: Run, number: int) -> RunTurn | None:
     """Return a run's turn by its number, or None."""
     place = number - simulation.turns[0].number
     return simulation.turns[place] if 0 <= place < len(simulation.turns) else None
@@ -178,7 +178,7 @@ class Attempts:
                         yield Hit(seen=seen, part=part, line=_line(text, found.start()))
 
 
-def _of_chains(turn: TurnBase) -> Iterator[Seen]:
+def _of_chains(turn: RunTurn) -> Iterator[Seen]:
     for chain in every_chain(turn):
         attempts: tuple[Attempt | None, ...] = chain.call.history if chain.call else (None,)
         for attempt in attempts:

@@ -23,6 +23,7 @@ class ChartControls:
         main: the large panel's column.
         panels: the small panels' columns.
         changed: called when something else is chosen.
+        references: which of ``rule`` and ``history`` there can be for these runs.
 
     Attributes:
         main: a list of all columns.
@@ -38,6 +39,7 @@ class ChartControls:
         main: str,
         panels: Collection[str],
         changed: Callable[[object], object],
+        references: Collection[str] = ("rule", "history"),
     ) -> None:
         self.main = dropdown("Main chart", width="26em")
         self.main.options = [(str(item), item.column) for item in series]
@@ -52,6 +54,8 @@ class ChartControls:
         }
         self.rule = _box("Taylor rule", value=True)
         self.history = _box("History", value=True)
+        for name, box in (("rule", self.rule), ("history", self.history)):
+            box.layout.display = "" if name in references else "none"
         self.update = button("Update", tooltip="Read the runs again and draw them")
         for part in (self.main, *self.panels.values(), self.rule, self.history):
             part.observe(changed, names="value")

@@ -5,16 +5,20 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
 from markupsafe import Markup
 
+from llmsim_lab.agents import HumanAgent
 from llmsim_lab.economy import QuadraticLoss
 from llmsim_lab.errors import ConfigError
+from llmsim_lab.lab.answer_form import RateForm
 from llmsim_lab.lab.following import Following, thread_of_loop
 from llmsim_lab.lab.scores import Leaderboard, leaderboard
-from llmsim_lab.lab.seat_layout import SeatLayout, chosen_people
+from llmsim_lab.lab.seat_layout import Player, SeatLayout, chosen_people, people_of
 from llmsim_lab.lab.seat_views import (
     answers_html,
     answers_text,
@@ -27,12 +31,12 @@ from llmsim_lab.lab.sending import Sendings
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.llm.human import OpenQuestion
 from llmsim_lab.markup import safe
+from llmsim_lab.runs import Run
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.simulation.counterfactual import people_in
 
 __all__ = ["HumanSeat"]
 
-_seats: WeakKeyDictionary[Simulation, WeakSet[HumanSeat]] = WeakKeyDictionary()
+_seats: WeakKeyDictionary[Run, WeakSet[HumanSeat]] = WeakKeyDictionary()
 """Who sits at which run, so that one seat's turn shows at the others."""
 
 
@@ -45,7 +49,8 @@ class HumanSeat(SeatLayout):
     all use one and choose whose form is shown.
 
     Args:
-        simulation: a run with nations of kind ``human``.
+        simulation: an economic run with nations of kind ``human``; or one of a world of one's own
+            with people among its players: ``PublicGoods(players={"Bob": Person()})``.
         agent: whose seat it is; the seat of all people in the run if not given.
         model: for the score: a client, or a recorded run of a model's; see ``leaderboard``.
         loss: for the score: how runs are judged.
@@ -68,7 +73,7 @@ class HumanSeat(SeatLayout):
 
     def __init__(
         self,
-        simulation: Simulation,
+        simulation: Run,
         *,
         agent: str | None = None,
         model: LLMClient | Simulation | Tape | str | Path | None = None,
@@ -96,28 +101,33 @@ class HumanSeat(SeatLayout):
         self.seat_box.observe(lambda _: self._in_order(self.refresh), names="value")
         for name, form in self.forms.items():
             form.answer_button.on_click(lambda _, name=name: self._send_soon(name))
-            for field in form.fields:
-                field.observe(lambda _, name=name: self._check(name), names="value")
-        self._deaf = [person.person.listen(self._heard) for person in people_in(self.simulation)]
+            form.on_change(partial(self._check, name))
+        people = {id(it.person): it.person for it in people_of(self.simulation)}
+        self._deaf = [person.listen(self._heard) for person in people.values()]
 
     # --- what is shown ------------------------------------------------------------------------
 
     @property
     def waiting_for(self) -> tuple[str, ...]:
         """The people whose answers the turn waits for, whichever seat they have."""
-        return tuple(p.name for p in people_in(self.simulation) if p.question is not None)
+        asked = ((it.name, it.question) for it in people_of(self.simulation))
+        return tuple(question.agent or name for name, question in asked if question is not None)
 
     def refresh(self) -> None:
         """Show the run as it is now; called whenever a question comes or goes, from any thread."""
         with self._refreshing:
             agent, form = self.shown, self.forms[self.shown.name]
             state = self.simulation.state
-            self.facts.value = str(state_html(agent.name, state))
-            question = agent.question
-            self.prompt.value = "" if question is None else str(prompt_html(question))
-            rate = state.global_state.interest_rate
+            question, own = agent.question, isinstance(agent, Player)
+            # What a player of a world may know is in the prompt, and nowhere else.
+            self.facts.value = "" if own else str(state_html(agent.name, state))
+            asked = "" if question is None else prompt_html(question, open=own)
+            self.prompt.value = str(asked)
             for name, each in self.forms.items():
-                each.offer(self.agents[name].limits.choices(rate), now=rate)
+                who = self.agents[name]
+                if isinstance(each, RateForm) and isinstance(who, HumanAgent):
+                    rate = state.global_state.interest_rate
+                    each.offer(who.limits.choices(rate), now=rate)
                 each.ask(self.agents[name].question, turn=self.simulation.turn_number)
             if self.form_box.children != (form,):
                 self.form_box.children = (form,)
@@ -130,7 +140,7 @@ class HumanSeat(SeatLayout):
         return news(
             self.simulation,
             self.waiting_for,
-            mine=self.shown.name in self.waiting_for,
+            mine=self.shown.question is not None,
             playing=self._playing(),
             elsewhere=self._elsewhere,
         )
@@ -176,12 +186,15 @@ class HumanSeat(SeatLayout):
     def _check(self, name: str) -> None:
         """Say what would be wrong with the answer so far, while it is being written."""
         agent, form = self.agents[name], self.forms[name]
-        said = {key: form.values[key] for key in ("action", "reasoning") if form.values[key]}
+        written = form.values.items()
+        said = {key: value for key, value in written if value not in ("", None)}
+        if isinstance(agent, HumanAgent):
+            said = {key: said[key] for key in ("action", "reasoning") if key in said}
         faults = {} if agent.question is None else agent.question.faults(said)
         notes = [f"{key} {faults[key]}" for key in said if key in faults]
-        if "action" in said and (complaint := agent.complaint_about(said["action"])):
-            notes.append(complaint)
-        form.suggest(". ".join(notes))
+        if isinstance(agent, HumanAgent) and "action" in said:
+            notes.append(agent.complaint_about(said["action"]))
+        form.suggest(". ".join(filter(None, notes)))
 
     def _send_soon(self, name: str) -> None:
         self.sendings.send_soon(
@@ -214,7 +227,7 @@ class HumanSeat(SeatLayout):
     @property
     def _elsewhere(self) -> bool:
         """Whether another thread's loop plays the turn, as that of ``run()`` in a cell does."""
-        asked = [person.question for person in people_in(self.simulation)]
+        asked = [person.question for person in people_of(self.simulation)]
         return self._thread is not None and any(q and q.thread != self._thread for q in asked)
 
     def _follow(self, turn: int) -> None:
@@ -253,22 +266,15 @@ class HumanSeat(SeatLayout):
         )
 
     def answer(
-        self,
-        action: str,
-        *,
-        reasoning: str,
-        confidence: float,
-        rate: float | None = None,
-        agent: str | None = None,
+        self, action: str | None = None, /, *, agent: str | None = None, **values: Any
     ) -> None:
         """Fill in a form and send it.
 
         Args:
-            action: one policy action, in words.
-            reasoning: why.
-            confidence: 0 to 1, in steps of 0.05.
-            rate: the new interest rate, percent per year, one of those on offer; only where the
-                person names rates.
+            action: one policy action, in words; only in an economic run.
+            values: the fields of the reply, such as ``amount=5``, with ``reasoning`` and
+                ``confidence``; in an economic run ``rate`` besides, the new interest rate, percent
+                per year, one of those on offer, where the person names rates.
             agent: who; the person whose form is shown if not given.
 
         Raises:
@@ -276,20 +282,13 @@ class HumanSeat(SeatLayout):
         """
         person = self.named(agent)
         form = self.forms[person.name]
-        form.fill(action=action, reasoning=reasoning, confidence=confidence, rate=rate)
-        form.send(
-            person.question,
-            lambda: person.answer(action, reasoning=reasoning, confidence=confidence, rate=rate),
-        )
+        if action is not None:
+            values["action"] = action
+        form.fill(**values)
+        form.send(person.question, lambda: person.answer(**values))
 
     async def take_turn(
-        self,
-        action: str,
-        *,
-        reasoning: str,
-        confidence: float,
-        rate: float | None = None,
-        agent: str | None = None,
+        self, action: str | None = None, /, *, agent: str | None = None, **values: Any
     ) -> None:
         """Start a turn if none is under way, wait for the question, answer, wait for the end.
 
@@ -302,7 +301,7 @@ class HumanSeat(SeatLayout):
         """
         self._begin_turn()
         await self.asked(agent)
-        self.answer(action, reasoning=reasoning, confidence=confidence, rate=rate, agent=agent)
+        self.answer(action, agent=agent, **values)
         await self.idle()
         self._raise_failure()
 
@@ -316,6 +315,11 @@ class HumanSeat(SeatLayout):
 
     def leaderboard(self) -> Leaderboard:
         """Return the score: the people against the Taylor rule and the model."""
+        if not isinstance(self.simulation, Simulation):
+            raise ConfigError(
+                f"{type(self.simulation).__name__} has no score to compare; a leaderboard is of "
+                "economic runs"
+            )
         return leaderboard(self.simulation, model=self.model, loss=self.loss)
 
     async def _show_score(self) -> None:
@@ -325,18 +329,23 @@ class HumanSeat(SeatLayout):
 
     # --- faces --------------------------------------------------------------------------------
 
+    def _answering(self) -> list[str]:
+        """Return whose answers are shown; nobody's name where one answers for all others."""
+        open_ended = any(isinstance(it, Player) and it.not_for for it in self.agents.values())
+        return [] if open_ended else list(self.agents)
+
     def face_text(self) -> str:
         """Return who sits here, where the run is, and the latest answers."""
-        return "\n".join(
-            [title(self.simulation, self.agents), *answers_text(self.simulation, list(self.agents))]
-        )
+        names = self._answering()
+        lines = [title(self.simulation, self.agents), *answers_text(self.simulation, names)]
+        return "\n".join(lines)
 
     def face_html(self) -> Markup:
         """Return the same as a heading and a table."""
         heading = Markup("<p><strong>{}</strong></p>").format(
             safe(title(self.simulation, self.agents))
         )
-        return heading + answers_html(self.simulation, list(self.agents))
+        return heading + answers_html(self.simulation, self._answering())
 
     def close(self) -> None:
         """Take the seat away and stop a turn started here; any other waits for another seat."""

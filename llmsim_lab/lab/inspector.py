@@ -24,7 +24,7 @@ from llmsim_lab.text import clip
 if TYPE_CHECKING:
     import pandas as pd
 
-    from llmsim_lab.runs.turn import TurnBase
+    from llmsim_lab.runs.turn import RunTurn
 
 __all__ = ["ReasoningInspector"]
 
@@ -163,7 +163,7 @@ class ReasoningInspector(LabWidget):
                 self._choices.set(box, value)
             self._go(number)
 
-    def _named(self, turn: int) -> TurnBase:
+    def _named(self, turn: int) -> RunTurn:
         shown = turn_at(self.simulation, whole_number("turn", turn))
         if shown is None:
             turns = self.simulation.turns
@@ -194,7 +194,7 @@ class ReasoningInspector(LabWidget):
         self._choices.number(self.page_box, 1, least=1, most=1)
         self._draw()
 
-    def _offer(self, turn: TurnBase) -> None:
+    def _offer(self, turn: RunTurn) -> None:
         """Offer the turn's agents and components; a choice that it lacks stays on offer."""
         chains = every_chain(turn)
         for box, names in (

@@ -13,7 +13,7 @@ from llmsim_lab.text import clip, printable
 
 if TYPE_CHECKING:
     from llmsim_lab.runs.base import Run
-    from llmsim_lab.runs.turn import TurnBase
+    from llmsim_lab.runs.turn import RunTurn
 
 __all__ = ["Playing", "waiting_text"]
 
@@ -41,12 +41,12 @@ class Playing:
         turns: int,
         *,
         on_tick: Callable[[Playing], None],
-        on_turn: Callable[[TurnBase], None],
+        on_turn: Callable[[RunTurn], None],
         tick_s: float = 1.0,
     ) -> None:
         self.simulation = simulation
         self.turns = turns
-        self.played: list[TurnBase] = []
+        self.played: list[RunTurn] = []
         self.calls = InFlight()
         self._on_tick = on_tick
         self._on_turn = on_turn

@@ -46,13 +46,13 @@ _PANELS = 3
 
 
 class RateChart(LabWidget):
-    """A chart of runs: interest rates large, the rest of the economy in small panels below.
+    """A chart of runs: one column large, such as the interest rate, others in small panels below.
 
     It is drawn when it is first shown, and follows runs that are played, in whichever cell or
     widget, without drawing every turn. Its axis of turns goes to the last that is planned. Turns
     that a fork shares with its parent are drawn once; where it leaves is marked, and so is what was
     done from outside. For other simulations than the economic one the columns are those its
-    ``series`` names.
+    ``series`` names. What a run's ``prediction`` says is a dashed line.
 
     Args:
         runs: simulations; tapes or their files; frames as ``to_frame()`` gives them; a list of
@@ -114,7 +114,11 @@ class RateChart(LabWidget):
             for item in self._items
             for track in (item.members if isinstance(item, Ensemble) else [item])
         ]
-        rows = [row for track in self._tracks for row in (track.rows[0], track.rows[-1])]
+        rows = [
+            row
+            for track in self._tracks
+            for row in (track.prediction, track.rows[0], track.rows[-1])
+        ]
         declared = [series for track in self._tracks for series in track.series]
         self._series = {series.column: series for series in chartable(rows, declared)}
         if not self._series:
@@ -125,7 +129,11 @@ class RateChart(LabWidget):
         chosen = others[:_PANELS] if panels is None else [self._known(name) for name in panels]
 
         self.controls_part = ChartControls(
-            list(self._series.values()), main=main, panels=chosen, changed=self._on_choice
+            list(self._series.values()),
+            main=main,
+            panels=chosen,
+            changed=self._on_choice,
+            references=self._references(),
         )
         self.controls_part.rule.value = rule is not False
         self.controls_part.history.value = history is not False
@@ -163,6 +171,12 @@ class RateChart(LabWidget):
             row(*self.export.buttons, self.table.toggle, self.export.link),
             self.table.box,
         )
+
+    def _references(self) -> list[str]:
+        """Return what there is to compare with: nothing for a world without rates and quarters."""
+        found = ["rule"] if "interest_rate" in self._series else []
+        dated = any(track.first_period for track in self._tracks)
+        return [*found, "history"] if dated or not isinstance(self._history, bool) else found
 
     def _known(self, column: str) -> str:
         if column not in self._series:
@@ -342,7 +356,7 @@ class RateChart(LabWidget):
 
     async def _make_link(self, kind: FileKind) -> None:
         self.export.link.value = ""
-        link = download_link(self._content(kind), name=f"rates.{kind}", kind=kind)
+        link = download_link(self._content(kind), name=f"chart.{kind}", kind=kind)
         upto = faces.last_turn(self._items)
         self.export.link.value = str(Markup("{}, up to turn {}").format(link, upto))
 

@@ -17,7 +17,7 @@ from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.text import number
 
 if TYPE_CHECKING:
-    from llmsim_lab.runs.turn import TurnBase
+    from llmsim_lab.runs.turn import RunTurn
 
 __all__ = [
     "COLUMNS",
@@ -88,17 +88,19 @@ class Filter:
         return self.agent in ("", chain.agent) and self.component in ("", chain.component)
 
 
-def steps_of(turn: TurnBase) -> dict[str, list[Step]]:
+def steps_of(turn: RunTurn) -> dict[str, list[Step]]:
     """Return a turn's steps by agent, in the order in which they followed."""
     _, agents = decisions_of(turn)
     found: dict[str, list[Step]] = {}
     for who in agents:
         chains = [chain for its in who.chains.values() for chain in its]
-        # What a rule proposed is not in its chain, but with the turn's actions.
-        proposed = "; ".join(who.proposed)
+        # What a rule proposed is not in its chain, but with the turn's actions or answers.
+        proposed = who.proposed
+        if len(proposed) != len(chains):
+            proposed = ("; ".join(proposed), *[""] * len(chains))
         found[who.agent] = [
-            Step(chain=chain, decided=_decided(chain) or ("" if place else proposed))
-            for place, chain in enumerate(chains)
+            Step(chain=chain, decided=_decided(chain) or said)
+            for chain, said in zip(chains, proposed, strict=False)
         ]
     return found
 

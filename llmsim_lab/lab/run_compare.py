@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
@@ -16,31 +15,19 @@ from llmsim_lab.lab.charts.tracks import Track, read_runs
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm.tape import RunInfo
 from llmsim_lab.markup import safe, table
-from llmsim_lab.runs.manifest import config_of
-from llmsim_lab.runs.registry import kind_of_manifest
-from llmsim_lab.runs.series import Series
+from llmsim_lab.runs.verbs import series_on
 from llmsim_lab.text import number
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["chart_html", "differences", "differences_html", "series_of"]
+__all__ = ["chart_html", "differences", "differences_html"]
 
 _MOST_TURNS = 24
 _MOST_COLUMNS = 4
 _PANELS = 3
 _BY_NATURE = ["seconds"]
 """Columns that differ between any two runs."""
-
-
-def series_of(info: RunInfo) -> Sequence[Series]:
-    """Return the columns of a recorded run that can be charted, the most telling first.
-
-    Raises:
-        TapeError: its kind of simulation is not known here.
-    """
-    found: Sequence[Series] = kind_of_manifest(info.id, info.manifest).series_of(config_of(info))
-    return found
 
 
 def differences(compared: pd.DataFrame) -> pd.DataFrame:
@@ -58,10 +45,11 @@ def differences(compared: pd.DataFrame) -> pd.DataFrame:
     return compared.loc[first:, names]
 
 
-def differences_html(a: RunInfo, b: RunInfo, apart: pd.DataFrame) -> Markup:
+def differences_html(tape: Tape, a: RunInfo, b: RunInfo, apart: pd.DataFrame) -> Markup:
     """Return the differences as a sentence and a table of the columns that tell most.
 
     Args:
+        tape: the tape that both are on.
         a: a run.
         b: another.
         apart: their ``differences``.
@@ -69,7 +57,7 @@ def differences_html(a: RunInfo, b: RunInfo, apart: pd.DataFrame) -> Markup:
     if apart.empty:
         return safe(f"Run {a.id} and run {b.id} took the same way in the turns that both have.")
     names = list(dict.fromkeys(map(str, apart.columns.get_level_values(0))))
-    labels = {item.column: item.label for item in series_of(a)}
+    labels = {item.column: item.label for item in series_on(tape, a)}
     shown = [name for name in labels if name in names] or names
     shown = shown[:_MOST_COLUMNS]
     rows = [
@@ -100,7 +88,7 @@ def chart_html(tape: Tape, a: RunInfo, b: RunInfo) -> Markup:
     names = [f"run {info.id}" for info in (a, b)]
     tracks = read_runs([tape], names=names, numbers=[a.id, b.id])
     ends = [track.rows[-1] for track in tracks if isinstance(track, Track)]
-    shared = [item for item in series_of(a) if all(item.column in end for end in ends)]
+    shared = [item for item in series_on(tape, a) if all(item.column in end for end in ends)]
     if not shared:
         raise TapeError(f"runs {a.id} and {b.id} share no column that their kind charts")
     main = shared[0]

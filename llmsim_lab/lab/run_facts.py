@@ -53,7 +53,7 @@ def facts(info: RunInfo) -> list[tuple[str, str]]:
         ("model", _model(info)),
         ("temperature", llm.get("temperature")),
         ("seed", manifest.get("seed")),
-        ("kind of simulation", manifest.get("kind", "economic")),
+        ("kind of simulation", manifest.get("kind")),
         ("agents", _agents(config)),
         ("parts given by the user", ", ".join(map(str, manifest.get("given") or ()))),
         ("recorded by llmsim-lab", manifest.get("package")),

@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from llmsim_lab.checks import whole_number
 from llmsim_lab.errors import ConfigError, TapeError
+from llmsim_lab.experiments.keeping import refuse_experiment
 from llmsim_lab.lab.inputs import dropdown, row
 from llmsim_lab.lab.run_compare import chart_html, differences, differences_html
 from llmsim_lab.lab.run_facts import facts, run_html
@@ -20,7 +21,6 @@ from llmsim_lab.lab.widget import LabWidget, button, settled
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.llm.tape import RunInfo
 from llmsim_lab.markup import join, pairs, pre, safe, table
-from llmsim_lab.runs.manifest import refuse_experiment
 from llmsim_lab.text import clip, number, printable
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ class RunTree(LabWidget):
         if compare_with is not None:
             compare_with = whole_number("compare_with", compare_with)
             for info in (self.tape.run(compare_with), shown):
-                refuse_experiment(info.id, info.manifest)
+                refuse_experiment(info)
         if self.worker.busy:
             raise ConfigError("this widget is at work; await widget.idle() first, or stop it")
         self._relisting = True
@@ -228,9 +228,11 @@ class RunTree(LabWidget):
             return
         a, b = self.tape.run(self.selected), self.tape.run(other)
         for info in (a, b):
-            refuse_experiment(info.id, info.manifest)
+            refuse_experiment(info)
         self.comparison = self.tape.compare(a.id, b.id)
-        self.differences.value = str(differences_html(a, b, differences(self.comparison)))
+        self.differences.value = str(
+            differences_html(self.tape, a, b, differences(self.comparison))
+        )
         self.chart.value = str(chart_html(self.tape, a, b))
         self.say(f"Run {a.id} and run {b.id} are compared.")
 

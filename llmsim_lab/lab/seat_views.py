@@ -7,9 +7,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from markupsafe import Markup
 
 from llmsim_lab.agents import HumanAgent
+from llmsim_lab.lab.seat_layout import Player
+from llmsim_lab.lab.turn_facts import decisions_of
 from llmsim_lab.llm.human import OpenQuestion
 from llmsim_lab.markup import badge, details, join, pairs, pre, safe, table
-from llmsim_lab.models import Action, SimulationState
+from llmsim_lab.models import Action, LLMReasoningChain, SimulationState
+from llmsim_lab.runs import Run
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.text import clip, number
 
@@ -36,7 +39,7 @@ _CELL_WAITS = (
 
 
 def news(
-    simulation: Simulation,
+    simulation: Run,
     waiting: Sequence[str],
     *,
     mine: bool,
@@ -61,19 +64,22 @@ def news(
         return f"Turn {turn + 1} is being played."
     if turn >= planned > 0:
         played = "The one turn is played" if planned == 1 else f"All {planned} turns are played"
-        return f"{played}. Score shows how you did."
+        score = " Score shows how you did." if isinstance(simulation, Simulation) else ""
+        return f"{played}.{score}"
     return f"{turn} of {planned} turns are played. Step starts turn {turn + 1}."
 
 
-def title(simulation: Simulation, agents: Mapping[str, HumanAgent]) -> str:
+def title(simulation: Run, agents: Mapping[str, HumanAgent | Player]) -> str:
     """Return who sits at a seat, where the run is, and whether it waits for them."""
-    state = simulation.state
-    where = f" ({state.period})" if state.period else ""
+    where = rate = ""
+    if isinstance(simulation, Simulation):
+        state = simulation.state
+        where = f" ({state.period})" if state.period else ""
+        rate = f", rate {state.global_state.interest_rate:.2f}%"
     asked = [name for name, agent in agents.items() if agent.question is not None]
     waits = f", waits for {', '.join(asked)}" if asked else ""
-    rate = f"{state.global_state.interest_rate:.2f}%"
     names = clip(", ".join(agents), 200)
-    return f"Seat of {names}: turn {simulation.turn_number}{where}, rate {rate}{waits}"
+    return f"Seat of {names}: turn {simulation.turn_number}{where}{rate}{waits}"
 
 
 def state_html(name: str, state: SimulationState) -> Markup:
@@ -91,8 +97,8 @@ def state_html(name: str, state: SimulationState) -> Markup:
     return pairs(rows, caption=f"{name}: the economy in {where}")
 
 
-def prompt_html(question: OpenQuestion) -> Markup:
-    """Return what a model would be sent, message by message, folded."""
+def prompt_html(question: OpenQuestion, *, open: bool = False) -> Markup:  # noqa: A002
+    """Return what a model would be sent, message by message, folded unless ``open``."""
     parts = [
         Markup("<p><strong>{}</strong></p>{}").format(
             safe(f"{_ROLES.get(message.role, message.role)} ({message.role} message)"),
@@ -100,7 +106,7 @@ def prompt_html(question: OpenQuestion) -> Markup:
         )
         for message in question.request.messages
     ]
-    return details("The prompt: what a model in your seat would be sent", join(parts))
+    return details("The prompt: what a model in your seat would be sent", join(parts), open=open)
 
 
 def _answers(simulation: Simulation, names: Collection[str]) -> Iterator[tuple[int, float, Action]]:
@@ -110,8 +116,27 @@ def _answers(simulation: Simulation, names: Collection[str]) -> Iterator[tuple[i
                 yield turn.number, turn.state.global_state.interest_rate, action
 
 
-def answers_text(simulation: Simulation, names: Collection[str]) -> list[str]:
+def _said(
+    simulation: Run, names: Collection[str]
+) -> Iterator[tuple[int, str, str, LLMReasoningChain]]:
+    """Yield turn, player, answer and its chain of a world of one's own, of the latest turns."""
+    for turn in simulation.turns[-_LATEST:]:
+        for who in decisions_of(turn)[1]:
+            asked = [chain for its in who.chains.values() for chain in its]
+            for words, chain in zip(who.proposed, asked, strict=True):
+                by_person = chain.call is not None and chain.call.request.model == "human"
+                if by_person and (who.agent in names or not names):
+                    yield turn.number, who.agent, words, chain
+
+
+def answers_text(simulation: Run, names: Collection[str]) -> list[str]:
     """Return the latest answers, a line each."""
+    if not isinstance(simulation, Simulation):
+        said = [
+            f"turn {turn}: {who} ({chain.status}): {clip(words, 100)}"
+            for turn, who, words, chain in _said(simulation, names)
+        ]
+        return said or ["no answer yet"]
     lines = [
         f"turn {turn}: {action.agent_name} ({action.status}): {clip(action.action_string, 100)}; "
         f"rate {rate:.2f}%"
@@ -120,8 +145,23 @@ def answers_text(simulation: Simulation, names: Collection[str]) -> list[str]:
     return lines or ["no answer yet"]
 
 
-def answers_html(simulation: Simulation, names: Collection[str]) -> Markup:
+def answers_html(simulation: Run, names: Collection[str]) -> Markup:
     """Return the latest answers as a table."""
+    if not isinstance(simulation, Simulation):
+        return _table(
+            ("turn", "who", "answer", "reasoning", "confidence", "status"),
+            [
+                (
+                    turn,
+                    who,
+                    words,
+                    chain.reasoning,
+                    "" if chain.confidence is None else f"{chain.confidence:g}",
+                    badge(chain.status),
+                )
+                for turn, who, words, chain in _said(simulation, names)
+            ],
+        )
     rows = [
         (
             turn,
@@ -135,7 +175,12 @@ def answers_html(simulation: Simulation, names: Collection[str]) -> Markup:
         )
         for turn, rate, action in _answers(simulation, names)
     ]
+    return _table(
+        ("turn", "who", "action", "asks for", "reasoning", "confidence", "status", "rate"), rows
+    )
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> Markup:
     if not rows:
         return Markup("<p>No answer yet.</p>")
-    header = ("turn", "who", "action", "asks for", "reasoning", "confidence", "status", "rate")
     return table(header, rows, caption=f"The answers of the latest {_LATEST} turns")

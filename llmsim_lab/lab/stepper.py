@@ -19,7 +19,7 @@ from llmsim_lab.markup import join
 
 if TYPE_CHECKING:
     from llmsim_lab.runs.base import Run
-    from llmsim_lab.runs.turn import TurnBase
+    from llmsim_lab.runs.turn import RunTurn
 
 __all__ = ["TurnStepper"]
 
@@ -64,7 +64,7 @@ class TurnStepper(StepperView):
 
     # --- playing ------------------------------------------------------------------------------
 
-    async def step(self) -> TurnBase:
+    async def step(self) -> RunTurn:
         """Play one turn; returns it.
 
         Raises:
@@ -77,7 +77,7 @@ class TurnStepper(StepperView):
             )
         return played[0]
 
-    async def play(self, turns: int | None = None) -> list[TurnBase]:
+    async def play(self, turns: int | None = None) -> list[RunTurn]:
         """Play turns; returns those played, fewer than asked for if it was paused or stopped.
 
         Interrupting the cell that waits for it breaks off the turn under way.
@@ -140,7 +140,7 @@ class TurnStepper(StepperView):
             return f"Paused after turn {last}; {left} of {playing.turns} turns were not played."
         return f"Turn {last} is played."
 
-    def _arrived(self, turn: TurnBase) -> None:
+    def _arrived(self, turn: RunTurn) -> None:
         """Show a turn that has just been played, unless an earlier one is being looked at."""
         with self._view:
             if self.shown == turn.number - 1:
@@ -212,7 +212,7 @@ class TurnStepper(StepperView):
 
     # --- for others ---------------------------------------------------------------------------
 
-    def on_turn(self, callback: Callable[[TurnBase], object]) -> None:
+    def on_turn(self, callback: Callable[[RunTurn], object]) -> None:
         """Have something called with each whole turn that is played here.
 
         What it raises is shown in place; the turn is kept.

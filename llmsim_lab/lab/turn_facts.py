@@ -6,18 +6,20 @@ The work does not grow with the number of turns: a turn is looked at by itself.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
+from llmsim_lab.llm.extract import InvalidReply, reply_fields
 from llmsim_lab.models import LLMReasoningChain
-from llmsim_lab.runs.turn import every_chain
+from llmsim_lab.runs.turn import WorldTurn, answer_in_words, every_chain
 from llmsim_lab.text import number
 
 if TYPE_CHECKING:
     from llmsim_lab.runs.base import Run
-    from llmsim_lab.runs.turn import TurnBase
+    from llmsim_lab.runs.turn import RunTurn
 
 __all__ = ["Decisions", "Fact", "change_text", "decisions_of", "facts_of", "value_text"]
 
@@ -51,7 +53,7 @@ class Fact:
         return f"{self.name} ({self.unit})" if self.unit else self.name
 
 
-def facts_of(simulation: Run, turn: TurnBase) -> list[Fact]:
+def facts_of(simulation: Run, turn: RunTurn) -> list[Fact]:
     """Return what a turn's state says, what the kind charts first.
 
     Args:
@@ -134,14 +136,14 @@ class Decisions:
     chains: Mapping[str, Sequence[LLMReasoningChain]]
 
 
-def decisions_of(turn: TurnBase) -> tuple[list[str], list[Decisions]]:
+def decisions_of(turn: RunTurn) -> tuple[list[str], list[Decisions]]:
     """Return the components that decided in a turn, and the decisions, an entry an agent."""
     every = every_chain(turn)
     components = list(dict.fromkeys(chain.component for chain in every))
     chains: dict[str, dict[str, list[LLMReasoningChain]]] = {}
     for chain in every:
         chains.setdefault(chain.agent, {}).setdefault(chain.component, []).append(chain)
-    proposed: dict[str, list[str]] = {}
+    proposed = _answered(turn, chains)
     for action in getattr(turn, "actions", ()):
         name, words = getattr(action, "agent_name", None), getattr(action, "action_string", None)
         if name is not None and words is not None:
@@ -151,6 +153,30 @@ def decisions_of(turn: TurnBase) -> tuple[list[str], list[Decisions]]:
         Decisions(agent=name, proposed=tuple(proposed.get(name, ())), chains=chains.get(name, {}))
         for name in names
     ]
+
+
+def _answered(
+    turn: RunTurn, chains: Mapping[str, Mapping[str, Sequence[LLMReasoningChain]]]
+) -> dict[str, list[str]]:
+    """Return what a world's players answered, in words, beside their chains; {} for others."""
+    if not isinstance(turn, WorldTurn):
+        return {}
+    ruled = dict(zip(map(id, turn.chains), turn.answers, strict=False))
+    return {
+        agent: [
+            str(ruled[id(chain)]) if id(chain) in ruled else answer_in_words(_said(chain))
+            for its in by_component.values()
+            for chain in its
+        ]
+        for agent, by_component in chains.items()
+    }
+
+
+def _said(chain: LLMReasoningChain) -> Mapping[str, Any]:
+    reply = chain.call.reply if chain.call else None
+    with suppress(InvalidReply):
+        return reply_fields(reply.text) if reply else {}
+    return {}
 
 
 def _verdict(action: Any) -> str:

@@ -21,12 +21,12 @@ from llmsim_lab.markup import safe
 
 if TYPE_CHECKING:
     from llmsim_lab.runs.base import Run
-    from llmsim_lab.runs.turn import TurnBase
+    from llmsim_lab.runs.turn import RunTurn
 
 __all__ = ["TurnPanel", "turn_and_before"]
 
 
-def turn_and_before(simulation: Run, number: int) -> tuple[TurnBase, TurnBase | None]:
+def turn_and_before(simulation: Run, number: int) -> tuple[RunTurn, RunTurn | None]:
     """Return a turn by its number, and the one before it, if there is one."""
     turns = simulation.turns
     place = number - turns[0].number
@@ -56,7 +56,7 @@ class TurnPanel:
         side = w.VBox([self.agents_box, self.decisions], layout=w.Layout(flex="1 1 28em"))
         both = row(self.state, side, gap="24px")
         self.body = w.VBox([self.interventions, both])
-        self._turn: TurnBase | None = None
+        self._turn: RunTurn | None = None
 
     def show(self, simulation: Run, number: int, *, name: str) -> None:
         """Show a turn.

@@ -25,7 +25,7 @@ from llmsim_lab.text import clip, number, printable
 
 if TYPE_CHECKING:
     from llmsim_lab.runs.base import Run
-    from llmsim_lab.runs.turn import TurnBase
+    from llmsim_lab.runs.turn import RunTurn
 
 __all__ = [
     "AGENTS_A_PAGE",
@@ -46,14 +46,14 @@ _MOST_CHARS = 4_000
 _BRIEF = 80
 
 
-def turn_name(turn: TurnBase) -> str:
+def turn_name(turn: RunTurn) -> str:
     """Return a turn's number and period: ``Turn 3 (1980Q2)``."""
     period = getattr(turn.state, "period", None)
     name = "Initial state" if turn.number == 0 else f"Turn {turn.number}"
     return f"{name} ({printable(str(period))})" if period else name
 
 
-def cost_text(turn: TurnBase, *, still: bool = False) -> str:
+def cost_text(turn: RunTurn, *, still: bool = False) -> str:
     """Return a turn's model decisions by status, tokens and seconds in words.
 
     Args:
@@ -69,7 +69,7 @@ def cost_text(turn: TurnBase, *, still: bool = False) -> str:
     return " · ".join(parts)
 
 
-def state_html(simulation: Run, turn: TurnBase, before: TurnBase | None) -> Markup:
+def state_html(simulation: Run, turn: RunTurn, before: RunTurn | None) -> Markup:
     """Return a turn's state as a table, with the change against the turn before.
 
     Args:
@@ -106,13 +106,13 @@ def _number_cell(text: str) -> Markup:
     )
 
 
-def pages_of(turn: TurnBase) -> int:
+def pages_of(turn: RunTurn) -> int:
     """Return how many pages a turn's decisions take."""
     _, agents = decisions_of(turn)
     return max(1, -(-len(agents) // AGENTS_A_PAGE))
 
 
-def decisions_html(turn: TurnBase, *, page: int = 0) -> Markup:
+def decisions_html(turn: RunTurn, *, page: int = 0) -> Markup:
     """Return a turn's decisions, an agent a row, from left to right as they followed.
 
     Args:
@@ -155,7 +155,7 @@ def _block(content: object) -> Markup:
     return Markup("<div>{}</div>").format(safe(content))
 
 
-def interventions_html(turn: TurnBase) -> Markup:
+def interventions_html(turn: RunTurn) -> Markup:
     """Return what was done from outside, or nothing."""
     if not turn.interventions:
         return Markup()
@@ -163,7 +163,7 @@ def interventions_html(turn: TurnBase) -> Markup:
     return Markup("<p><strong>From outside:</strong> {}</p>").format(done)
 
 
-def turn_html(simulation: Run, turn: TurnBase, before: TurnBase | None) -> Markup:
+def turn_html(simulation: Run, turn: RunTurn, before: RunTurn | None) -> Markup:
     """Return a whole turn as simple HTML without seconds, for where no widget lives."""
     return join(
         [
@@ -177,7 +177,7 @@ def turn_html(simulation: Run, turn: TurnBase, before: TurnBase | None) -> Marku
     )
 
 
-def turn_text(simulation: Run, turn: TurnBase, before: TurnBase | None) -> str:
+def turn_text(simulation: Run, turn: RunTurn, before: RunTurn | None) -> str:
     """Return a turn as a few lines of plain text without seconds."""
     rows = _rows(facts_of(simulation, turn), facts_of(simulation, before) if before else ())
     main = [row for row in rows if row[0].main] or rows

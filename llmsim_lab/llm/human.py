@@ -23,9 +23,17 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm.client import LLMClient
 from llmsim_lab.llm.config import LLMConfig
 from llmsim_lab.logs import log_event
-from llmsim_lab.text import clip
+from llmsim_lab.text import clip, number
 
-__all__ = ["DAY_S", "AskPerson", "OpenQuestion", "Person", "human_client"]
+__all__ = [
+    "DAY_S",
+    "AskPerson",
+    "OpenQuestion",
+    "Person",
+    "human_client",
+    "same_choice",
+    "schema_words",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -68,8 +76,19 @@ class OpenQuestion:
     @property
     def fields(self) -> Mapping[str, Mapping[str, Any]]:
         """The answer's fields by name, each with its part of the schema; none for free text."""
-        fields: Mapping[str, Mapping[str, Any]] = (self.request.schema or {}).get("properties", {})
-        return fields
+        schema = self.request.schema or {}
+        known = schema.get("$defs", {})
+        fields = schema.get("properties", {})
+        return {name: _resolved(part, known) for name, part in fields.items()}
+
+    def value(self, name: str, said: str) -> Any:
+        """Return what somebody typed for a field as a value of its type; the text if it is none.
+
+        Args:
+            name: the field.
+            said: such as ``5``, ``2,5``, ``60 %``, ``yes``, one of the choices, or JSON.
+        """
+        return _value(said.strip(), self.fields.get(name, {}))
 
     def faults(self, values: Mapping[str, Any]) -> dict[str, str]:
         """Return what is wrong with an answer's form, by field; empty where nothing is.
@@ -84,29 +103,132 @@ class OpenQuestion:
         return found
 
 
+def _resolved(part: Mapping[str, Any], known: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a field's schema where another place has it: of an enum, or of what may be null."""
+    if "$ref" in part:
+        return _resolved(known.get(str(part["$ref"]).rpartition("/")[2], {}), known)
+    others = [one for one in part.get("anyOf", ()) if one.get("type") != "null"]
+    if others:
+        return {"optional": len(others) < len(part["anyOf"]), **_resolved(others[0], known)}
+    return {**part, "enum": [part["const"]]} if "const" in part else part
+
+
+_YES_AND_NO = {"yes": True, "y": True, "true": True, "no": False, "n": False, "false": False}
+
+
+def _value(said: str, schema: Mapping[str, Any]) -> Any:
+    if choices := schema.get("enum"):
+        as_number = _number(said)
+        found = (one for one in choices if said == str(one) or same_choice(as_number, one))
+        return next(found, as_number)
+    match schema.get("type"):
+        case "integer" | "number":
+            return _number(said)
+        case "boolean":
+            return _YES_AND_NO.get(said.lower(), said)
+        case "array" | "object":
+            try:
+                return json.loads(said)
+            except ValueError:
+                return said
+    return said
+
+
+def _number(said: str) -> float | str:
+    """Return a typed number, a whole one as an ``int``; the text where it is not a number."""
+    try:
+        value = float(said.replace(",", ".").removesuffix("%"))
+    except ValueError:
+        return said
+    return int(value) if value.is_integer() else value
+
+
+_TYPES: Mapping[str, tuple[Any, str]] = {
+    "integer": (int, "a whole number"),
+    "number": (int | float, "a number"),
+    "boolean": (bool, "yes or no"),
+    "string": (str, "a text"),
+    "array": (list, "a list, as in JSON"),
+    "object": (dict, "an object, as in JSON"),
+}
+
+
 def _fault(value: Any, schema: Mapping[str, Any]) -> str:
     """Say what is wrong with one field's value, or nothing."""
     if value is None or (isinstance(value, str) and not value.strip()):
-        return "is missing"
+        return "" if value is None and schema.get("optional") else "is missing"
     if choices := schema.get("enum"):
-        return "" if any(_same(value, choice) for choice in choices) else _not_among(value, choices)
-    if schema.get("type") == "string":
+        return (
+            ""
+            if any(same_choice(value, choice) for choice in choices)
+            else _not_among(value, choices)
+        )
+    kind = str(schema.get("type"))
+    if kind not in _TYPES:
+        return ""
+    wanted, what = _TYPES[kind]
+    wrong = isinstance(value, bool) and kind in ("integer", "number")
+    if wrong or not isinstance(value, wanted):
+        shown = f"{type(value).__name__}" if kind == "string" else f"{value!r:.40}"
+        return f"must be {what}, not {shown}"
+    if kind == "string":
         most = schema.get("maxLength", math.inf)
-        if not isinstance(value, str):
-            return f"must be a text, not {type(value).__name__}"
         return "" if len(value) <= most else f"has {len(value):,} characters; {most:,} at most"
+    return _out_of_bounds(value, schema) if kind in ("integer", "number") else ""
+
+
+def _out_of_bounds(value: float, schema: Mapping[str, Any]) -> str:
+    above, below = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
+    least, most = schema.get("minimum"), schema.get("maximum")
+    if not math.isfinite(value):
+        return f"is {value}; give a finite number"
+    if least is not None and most is not None and not least <= value <= most:
+        return f"is {value:g}; it must be from {least:g} to {most:g}"
+    if (least is not None and value < least) or (above is not None and value <= above):
+        return f"is {value:g}; it must be " + (
+            f"above {above:g}" if least is None else f"at least {least:g}"
+        )
+    if (most is not None and value > most) or (below is not None and value >= below):
+        return f"is {value:g}; it must be " + (
+            f"below {below:g}" if most is None else f"at most {most:g}"
+        )
     return ""
 
 
-def _same(value: Any, choice: Any) -> bool:
+def same_choice(value: Any, choice: Any) -> bool:
+    """Return True if an answer is one of the choices, or all but, for a number."""
     if isinstance(value, int | float) and isinstance(choice, int | float):
         return math.isclose(value, choice, abs_tol=0.005)
     return bool(value == choice)
 
 
 def _not_among(value: Any, choices: list[Any]) -> str:
-    offered = ", ".join(f"{choice:g}" for choice in choices)
+    offered = ", ".join(
+        f"{choice:g}" if isinstance(choice, int | float) else str(choice) for choice in choices
+    )
     return f"is {value!r:.40}; choose one of {offered}"
+
+
+def schema_words(schema: Mapping[str, Any]) -> str:
+    """Return what can be answered for a field, where that is not any text: ``from 0 to 20``."""
+    if choices := schema.get("enum"):
+        return ", ".join(
+            number(choice) if isinstance(choice, int | float) else str(choice) for choice in choices
+        )
+    if schema.get("type") == "boolean":
+        return "yes or no"
+    bounds = [
+        f"{word} {number(schema[key])}"
+        for key, word in (
+            ("minimum", "from"),
+            ("exclusiveMinimum", "above"),
+            ("maximum", "to"),
+            ("exclusiveMaximum", "below"),
+        )
+        if key in schema
+    ]
+    whole = ["whole"] if schema.get("type") == "integer" else []
+    return ", ".join([*filter(None, [" ".join(bounds)]), *whole])
 
 
 AskPerson = Callable[[OpenQuestion], Any]
@@ -237,8 +359,8 @@ class Person:
             agent=question.agent,
             turn=question.turn,
             timeout_s=question.request.timeout_s,
-            way_out="in a notebook HumanSeat(simulation); in a script HumanAgent(..., ask=...); "
-            "from other code agent.answer(...)",
+            way_out="in a notebook HumanSeat(simulation); in a script Person(ask=...) or "
+            "HumanAgent(..., ask=...); from other code person.answer(...) or agent.answer(...)",
         )
 
     def __repr__(self) -> str:

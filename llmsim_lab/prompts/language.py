@@ -23,7 +23,7 @@ from jinja2 import nodes
 from pydantic import BaseModel
 
 from llmsim_lab.spans import Form
-from llmsim_lab.text import DIGITS, clip, rounded
+from llmsim_lab.text import DIGITS, clip, closest, rounded
 
 __all__ = ["Filled", "Template", "TemplateFault", "template_of", "written"]
 
@@ -162,7 +162,9 @@ def _item(value: Any, key: Any) -> Any:
             return getattr(value, key)
     elif isinstance(value, Sequence) and type(key) is int and -len(value) <= key < len(value):
         return value[key]
-    raise _MissingItem(f"{clip(repr(value), 60)} has no item {clip(repr(key), 60)}")
+    names = [*value] if isinstance(value, Mapping) else [*_fields(value)]
+    like = closest(str(key), map(str, names[:1000]))
+    raise _MissingItem(f"{clip(repr(value), 60)} has no item {clip(repr(key), 60)}{like}")
 
 
 def _fields(value: object) -> Sequence[str] | frozenset[str]:

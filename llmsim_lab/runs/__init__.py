@@ -5,19 +5,17 @@ from llmsim_lab.runs.base import Run
 from llmsim_lab.runs.registry import find_kind
 from llmsim_lab.runs.series import Series
 from llmsim_lab.runs.settings import (
-    ConfigLike,
     RunConfig,
     RunIntervention,
     StateChange,
     WorldConfig,
 )
 from llmsim_lab.runs.state import State
-from llmsim_lab.runs.turn import RunTurn, TurnBase, WorldTurn, every_chain
+from llmsim_lab.runs.turn import RunTurn, WorldTurn, every_chain
 from llmsim_lab.runs.verbs import fork, load, replay, rerun, resume, run
 
 __all__ = [
     "Ask",
-    "ConfigLike",
     "Question",
     "Run",
     "RunConfig",
@@ -26,7 +24,6 @@ __all__ = [
     "Series",
     "State",
     "StateChange",
-    "TurnBase",
     "WorldConfig",
     "WorldTurn",
     "every_chain",

@@ -8,9 +8,10 @@ on the tape. A rule's is computed again in a replay.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import math
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from inspect import isawaitable
@@ -22,13 +23,12 @@ from pydantic import ValidationError
 
 from llmsim_lab.calls import CallSite
 from llmsim_lab.concurrency import gather_all
-from llmsim_lab.errors import ConfigError
+from llmsim_lab.errors import ConfigError, PromptError
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.runs.state import closest
 from llmsim_lab.runs.turn import Answer
-from llmsim_lab.text import clip, faults
+from llmsim_lab.text import clip, closest, faults
 from llmsim_lab.values import FrozenDict, Reply, reply_schema
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Ask", "Question", "prompt_from"]
 
+T = TypeVar("T")
 ReplyT = TypeVar("ReplyT", bound=Reply)
 
 Limits = Mapping[str, Sequence[Any]]
@@ -121,9 +122,12 @@ class Ask:
         self._asked: set[tuple[Any, ...]] = set()
         self._rngs: dict[str, _GuardedRandom] = {}
         self._ruled: list[tuple[tuple[str, str, str], LLMReasoningChain, Answer]] = []
+        self._open: dict[
+            object, tuple[str, Coroutine[Any, Any, Any], Coroutine[Any, Any, Any]]
+        ] = {}
         self._over = False
 
-    async def __call__(
+    def __call__(
         self,
         player: str,
         reply: type[ReplyT],
@@ -134,8 +138,8 @@ class Ask:
         step: Mapping[str, float] | None = None,
         tag: str = "",
         **values: Any,
-    ) -> ReplyT:
-        """Ask one player.
+    ) -> Coroutine[Any, Any, ReplyT]:
+        """Ask one player; await it.
 
         Args:
             player: its name.
@@ -154,6 +158,18 @@ class Ask:
             PromptError: a slot has no value, or the other way round.
             LLMFailureException: a model failed to answer.
         """
+        return self._awaited(self._one(player, reply, prompt, limits, step, tag, values), player)
+
+    async def _one(
+        self,
+        player: str,
+        reply: type[ReplyT],
+        prompt: str | Path | Prompt,
+        limits: Limits | None,
+        step: Mapping[str, float] | None,
+        tag: str,
+        values: dict[str, Any],
+    ) -> ReplyT:
         self._check(player, reply, tag, values)
         allowed = _allowed(player, reply, limits, step)
         text = self._rendered(player, reply, prompt, values)
@@ -173,10 +189,10 @@ class Ask:
             choices=allowed.choices,
             limits=allowed.ranges,
             check=allowed.complaint if allowed.choices or allowed.ranges else None,
-            site=CallSite(component=tag or "player", agent=player),
+            site=CallSite(component=tag or "player", agent=player, turn=self.turn),
         )
 
-    async def each(
+    def each(
         self,
         players: Iterable[str],
         reply: type[ReplyT],
@@ -187,8 +203,8 @@ class Ask:
         step: Mapping[str, float] | None = None,
         tag: str = "",
         **values: Any,
-    ) -> dict[str, ReplyT]:
-        """Ask several players at once; returns their replies by name, in the order given.
+    ) -> Coroutine[Any, Any, dict[str, ReplyT]]:
+        """Ask several players at once; await their replies by name, in the order given.
 
         Args:
             players: their names; of a dict, its keys.
@@ -203,15 +219,52 @@ class Ask:
             ConfigError: see ``__call__``; or a player is named twice.
         """
         names = [players] if isinstance(players, str) else list(players)
+        asking = self._each(names, reply, prompt, limits, step, tag, values)
+        return self._awaited(asking, ", ".join(map(str, names[:3])) or "nobody")
+
+    async def _each(
+        self,
+        names: Sequence[str],
+        reply: type[ReplyT],
+        prompt: str | Path | Prompt,
+        limits: Limits | Callable[[str], Limits] | None,
+        step: Mapping[str, float] | None,
+        tag: str,
+        values: Mapping[str, Any],
+    ) -> dict[str, ReplyT]:
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
             raise ConfigError(f"{twice!r} is asked twice by one ask.each; name each player once")
+        for key, value in (*values.items(), ("limits", limits)):
+            if callable(value):
+                _check_takes_a_name(key, value)
         work = []
         for name in names:
             own = {key: value(name) if callable(value) else value for key, value in values.items()}
             bounds = limits(name) if callable(limits) else limits
-            work.append(self(name, reply, prompt, limits=bounds, step=step, tag=tag, **own))
+            work.append(self._one(name, reply, prompt, bounds, step, tag, own))
         return dict(zip(names, await gather_all(work), strict=True))
+
+    def _awaited(self, asking: Coroutine[Any, Any, T], whom: str) -> Coroutine[Any, Any, T]:
+        """Return a question that is missed at the end of the turn if nobody awaits it."""
+        key = object()
+
+        async def ask() -> T:
+            del self._open[key]
+            return await asking
+
+        started = ask()
+        self._open[key] = (whom, started, asking)
+        return started
+
+    def forgotten(self) -> str:
+        """Return whom the turn asked without waiting for the answer; empty if nobody."""
+        found = [whom for whom, *_ in self._open.values()]
+        for _, *coroutines in self._open.values():
+            for coroutine in coroutines:
+                coroutine.close()  # else Python warns of it as well
+        self._open.clear()
+        return found[0] if found else ""
 
     @property
     def rng(self) -> Random:
@@ -282,6 +335,14 @@ class Ask:
             "turn": self.turn,
             "turns": config.turns,
         }
+        for slot in prompt.slots:
+            if slot not in common and slot not in values:
+                known = {**common, **values}
+                raise PromptError(
+                    f"the prompt to {player} has the slot {{{{ {slot} }}}}, which nothing fills"
+                    f"{closest(slot, known)}; it may use {', '.join(known)}, and what it is given: "
+                    f"ask(..., {slot}=...)"
+                )
         wanted = {name: common[name] for name in prompt.slots if name in common}
         return prompt.render(**wanted, **values)
 
@@ -334,16 +395,34 @@ class Ask:
         return decision
 
 
+def _check_takes_a_name(key: str, function: Callable[..., Any]) -> None:
+    try:
+        inspect.signature(function).bind("Ann")
+    except TypeError as error:
+        raise ConfigError(
+            f"{key}={function!r:.60} cannot be called with a player's name ({error}); ask.each "
+            f"calls it for each: {key}=lambda name: ..."
+        ) from error
+    except ValueError:  # a function of C's, which does not say what it takes
+        return
+
+
 def _as_reply(said: Any, player: str, reply: type[ReplyT]) -> ReplyT:
     """Return a rule's answer as the reply that was asked for."""
     if isinstance(said, reply):
         return said
-    own = [name for name in reply.model_fields if name not in Reply.model_fields]
+    known = reply.model_fields
+    own = [name for name in known if name not in Reply.model_fields]
     form = f"return {reply.__name__}({', '.join(f'{name}=...' for name in own)})"
     if said is None:
         raise ConfigError(f"the rule of {player} returned None; {form}")
     if not isinstance(said, Mapping) and len(own) == 1:
         said = {own[0]: said}
+    if isinstance(said, Mapping) and (unknown := [name for name in said if name not in known]):
+        raise ConfigError(
+            f"the rule of {player} answered {unknown[0]!r}{closest(str(unknown[0]), known)}, which "
+            f"a {reply.__name__} has no field for; {form}"
+        )
     try:
         return reply.model_validate(said)
     except ValidationError as error:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import json
 import logging
 import re
 import time
@@ -29,16 +28,14 @@ from llmsim_lab.errors import BudgetReached, ConfigError, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, Person, Tape, human_client
 from llmsim_lab.llm.budget import Budget, Purse
 from llmsim_lab.llm.scope import CallLog, recording
-from llmsim_lab.llm.tape.codec import dumps
 from llmsim_lab.logs import log_event
 from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.runs import verbs
 from llmsim_lab.runs.ask import Ask, prompt_from
-from llmsim_lab.runs.codec import adapter_of, changed_values, own_fields, to_json
 from llmsim_lab.runs.faces import run_html
 from llmsim_lab.runs.forks import fork_of
-from llmsim_lab.runs.frames import decisions_frame, turn_row
+from llmsim_lab.runs.frames import decisions_frame, own_numbers, turn_row
 from llmsim_lab.runs.garbage import rare_collections
 from llmsim_lab.runs.manifest import config_of, make_manifest
 from llmsim_lab.runs.parameters import (
@@ -52,9 +49,9 @@ from llmsim_lab.runs.parts import code_changes, counted, digests_in, prompts_in
 from llmsim_lab.runs.progress import progress_line
 from llmsim_lab.runs.records import tape_turn
 from llmsim_lab.runs.registry import register
-from llmsim_lab.runs.series import Series
+from llmsim_lab.runs.series import Series, plain_series
 from llmsim_lab.runs.settings import (
-    ConfigLike,
+    RunConfig,
     RunIntervention,
     StateChange,
     WorldConfig,
@@ -62,10 +59,10 @@ from llmsim_lab.runs.settings import (
     idle_seeds,
     say_if_unreached,
 )
-from llmsim_lab.runs.state import State, changed_at, closest, numbers_in
+from llmsim_lab.runs.state import State
 from llmsim_lab.runs.taping import Recording, Taping
-from llmsim_lab.runs.turn import TurnBase, WorldTurn
-from llmsim_lab.text import faults
+from llmsim_lab.runs.turn import RunTurn, WorldTurn
+from llmsim_lab.text import closest, faults
 from llmsim_lab.values import FrozenDict, Reply
 
 if TYPE_CHECKING:
@@ -76,11 +73,10 @@ __all__ = ["Run"]
 logger = logging.getLogger(__name__)
 
 StateT = TypeVar("StateT", default=Any)
-TurnT = TypeVar("TurnT", bound=TurnBase[Any, Any], default=Any)
-ConfigT = TypeVar("ConfigT", bound=ConfigLike, default=Any)
+TurnT = TypeVar("TurnT", bound=RunTurn[Any, Any], default=Any)
+ConfigT = TypeVar("ConfigT", bound=RunConfig, default=Any)
 InterventionT = TypeVar("InterventionT", bound=RunIntervention, default=Any)
 
-_MOST_SERIES = 12
 _MOST_PROMPTS = 64
 
 
@@ -99,7 +95,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
 
     Its annotated fields are parameters, which are given by keyword, read from files and written on
     tapes; its ``async def turn(self, state, ask)`` returns the next state. ``start`` and ``done``
-    may be defined as well, and ``rule(self, question)``, which answers for players without a model.
+    may be defined as well, ``rule(self, question)``, which answers for players without a model, and
+    ``prediction``, what theory says, for charts.
 
     What a turn leads to must follow from the turn before, the configuration's seed, what is done
     from outside and the model's answers, and from nothing else: so write no clock, and no state of
@@ -125,7 +122,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         parameters: the world's own, and ``name``, ``seed``, ``turns``, ``interventions``.
 
     Attributes:
-        kind: its name on tapes, such as ``economic``.
+        kind: its name on tapes, such as ``pot:PublicGoods``.
         config_type: of its configuration, a pydantic model such as a ``RunConfig``; its ``series``
             are the columns to chart.
         state_type: of its states: a pydantic model, a dataclass, or what else pydantic can write
@@ -199,6 +196,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
     ) -> None:
         self._prompts: dict[str, Prompt] = dict(prompts or {}) if first is None else {}
         self._sources: dict[Any, Prompt | str] = {}
+        self._asked: set[str] = set()
         self.players: Mapping[str, Any] = FrozenDict()
         if first is None:
             config = self._configured(config, parameters, players or {})
@@ -310,6 +308,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         Raises:
             ConfigError: nobody does.
         """
+        self._asked.add(name)
         who = self.players.get(name, self.players.get("*", "model"))
         if who == "rule":
             return getattr(self, "rule")  # noqa: B009 - a world need not have one
@@ -317,8 +316,9 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             return who
         if self.llm_client is None:
             cls = type(self).__name__
+            others = f" (there are players for {', '.join(self.players)})" if self.players else ""
             raise ConfigError(
-                f"nobody answers for {name}: give the run a model, {cls}(llm_client="
+                f"nobody answers for {name}{others}: give the run a model, {cls}(llm_client="
                 f"connect('auto')), or other players: {cls}(players={{'*': 'random'}})"
             )
         return self.llm_client
@@ -356,8 +356,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         return self._prompts[place]
 
     def _record(self, tape: Tape) -> None:
-        """Begin a run on a tape; the state it begins from comes without another run's chains."""
-        self.turns[0] = self.without_chains(self.turns[0])
+        """Begin a run on a tape."""
         kind = type(self)
         first = tape_turn(kind, self.turns[0], self._planned)
         self._say_if_seeds_are_idle(tape)
@@ -400,13 +399,10 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
     def series_of(cls, config: ConfigT) -> Sequence[Series]:
         """Return the columns that can be charted, the most telling first.
 
-        They are the configuration's ``series``; of a world of one's own the state's numbers.
+        They are the configuration's ``series``; of a world of one's own none, which means all the
+        numbers that there are.
         """
-        if not cls._is_own():
-            return getattr(config, "series", ())
-        start = cls(config).state
-        names = numbers_in(start) if isinstance(start, State) else ()
-        return [Series(column=name, label=name) for name in list(names)[:_MOST_SERIES]]
+        return () if cls._is_own() else getattr(config, "series", ())
 
     @classmethod
     def in_words(cls, turn: TurnT) -> Sequence[str]:
@@ -454,6 +450,13 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         del state
         return False
 
+    def prediction(self) -> Mapping[str, float]:
+        """Return what theory says of the parameters: a number for some columns of the frame.
+
+        Charts draw each as a dashed line beside the run, and show these columns first.
+        """
+        return {}
+
     async def _play(self, before: TurnT, planned: Sequence[InterventionT]) -> TurnT:
         """Play one turn and return it: its number (``before.number + 1``), state and chains.
 
@@ -466,7 +469,15 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         """
         del planned
         ask = Ask(self, before.state, before.number + 1)
-        state = self._checked_state(await self.turn(before.state, ask))
+        try:
+            after = await self.turn(before.state, ask)
+        except Exception as error:
+            if whom := ask.forgotten():
+                raise _not_awaited(self, whom) from error
+            raise
+        if whom := ask.forgotten():
+            raise _not_awaited(self, whom)
+        state = self._checked_state(after)
         chains, answers = ask.close()
         made: TurnT = self.turn_type(
             number=before.number + 1, state=state, chains=chains, answers=answers
@@ -505,9 +516,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             ConfigError: it cannot be done.
         """
         for item in interventions:
-            if not isinstance(item, StateChange):
-                raise NotImplementedError(f"{type(self).__name__} knows no {type(item).__name__}")
-            state = changed_at(state, item.set)
+            state = item.applied(state, self)
         return state
 
     def _check_possible(self, intervention: InterventionT) -> None:
@@ -515,6 +524,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
 
         That it is not too late is checked elsewhere.
         """
+        intervention.check(self)
         self._intervened(self.turns[-1].state, [intervention])
 
     def _arrived(self, turn: TurnT) -> None:
@@ -546,14 +556,6 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         return own
 
     @classmethod
-    def without_chains(cls, turn: TurnT) -> TurnT:
-        """Return a turn as the first of a run: without another run's chains and calls."""
-        if not turn.chains and not turn.calls:
-            return turn
-        bare: TurnT = replace(cast("Any", turn), chains=(), calls=())
-        return bare
-
-    @classmethod
     def rebuilt(
         cls,
         config: ConfigT,
@@ -582,7 +584,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
 
     @property
     def prompts(self) -> dict[str, Prompt]:
-        """The prompts in use, by the part that uses each, such as ``agent:NAME`` or ``engine``.
+        """The prompts in use, by the part that uses each, such as ``engine`` or ``agent:Ann``.
 
         Those of a world's own ``turn`` are known once they were asked.
         """
@@ -595,57 +597,6 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         for digests in digests_in(self.parts).values():
             found |= digests
         return found
-
-    # --- on the tape -------------------------------------------------------------------------
-
-    @classmethod
-    def encode_state(cls, turn: TurnT) -> str:
-        """Return a turn's state as JSON."""
-        return dumps(to_json(adapter_of(cls.state_type), turn.state))
-
-    @classmethod
-    def encode_own(cls, turn: TurnT) -> dict[str, Any]:
-        """Return what a turn holds besides its state, number, chains and interventions, for JSON.
-
-        ``actions`` is where what the agents did belongs; it is a list in every record.
-        """
-        return {
-            name: to_json(adapter, getattr(turn, name))
-            for name, adapter in cls._own_fields().items()
-        }
-
-    @classmethod
-    def decode_turn(
-        cls,
-        record: Mapping[str, Any],
-        chains: tuple[LLMReasoningChain, ...],
-        common: Mapping[str, Any],
-    ) -> TurnT:
-        """Return the turn that a record holds.
-
-        Args:
-            record: what ``encode_state`` (as ``state``) and ``encode_own`` wrote.
-            chains: the turn's.
-            common: its ``number``, ``interventions`` and ``seconds``.
-        """
-        own = {
-            name: adapter.validate_python(record[name])
-            for name, adapter in cls._own_fields().items()
-        }
-        state = adapter_of(cls.state_type).validate_python(record["state"])
-        turn: TurnT = cls.turn_type(state=state, chains=chains, **common, **own)
-        return turn
-
-    @classmethod
-    def _own_fields(cls) -> dict[str, Any]:
-        turn_type: Any = cls.turn_type
-        return own_fields(turn_type)
-
-    @classmethod
-    def difference(cls, recorded: TurnT, now: TurnT) -> str:
-        """Say where a replayed turn's state departs from the recorded one; empty if nowhere."""
-        before, after = (json.loads(cls.encode_state(turn)) for turn in (recorded, now))
-        return changed_values(before, after)
 
     # --- what a run has been through -----------------------------------------------------------
 
@@ -726,7 +677,11 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
     @property
     def series(self) -> Sequence[Series]:
         """The columns of ``to_frame()`` that can be charted, the most telling first."""
-        return self.series_of(self.config)
+        if declared := self.series_of(self.config):
+            return declared
+        return plain_series(
+            name for turn in self.turns for name in own_numbers(self.own_columns(turn))
+        )
 
     @property
     def planned(self) -> Mapping[int, Sequence[InterventionT]]:
@@ -787,7 +742,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         return self
 
     def intervene(
-        self, turn: int, values: Mapping[str, Any] | None = None, /, **more: Any
+        self, turn: int, values: Mapping[str, Any] | None = None, **more: Any
     ) -> InterventionT:
         """Change the state of a turn from outside, now or when the run gets there.
 
@@ -890,6 +845,11 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         found = [self.llm_client, *(getattr(part, "llm_client", None) for part in parts)]
         found += self.players.values()
         return list({id(one): one for one in found if isinstance(one, LLMClient)}.values())
+
+    @property
+    def people(self) -> list[Person]:
+        """The people who are asked in this run, whoever's place they take."""
+        return [it.backend for it in self._clients() if isinstance(it.backend, Person)]
 
     async def _step(self) -> TurnT:
         before = self.turns[-1]
@@ -999,6 +959,20 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             self._ended("interrupted")
             raise
         self._ended("done")
+        self._say_who_was_never_asked()
+
+    def _say_who_was_never_asked(self) -> None:
+        """Log a WARNING for players who were given and not asked, as where a name is misspelt."""
+        never = [name for name in self.players if name != "*" and name not in self._asked]
+        if never and self._asked and isinstance(self._taping, Recording | None):
+            log_event(
+                logger,
+                logging.WARNING,
+                "PLAYER_NEVER_ASKED",
+                run=self.config.name,
+                player=never[0],
+                reason=f"no question of this run named it{closest(never[0], self._asked)}",
+            )
 
     def _ended(self, outcome: str) -> None:
         """Note the outcome on the tape; an earlier failure weighs more than one to note it."""
@@ -1185,6 +1159,13 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
 
     def _repr_html_(self) -> str:
         return str(run_html(self))
+
+
+def _not_awaited(run: Run, whom: str) -> ConfigError:
+    return ConfigError(
+        f"{type(run).__name__}.turn asked {whom} and did not wait for the answer; write await "
+        "before it: gift = await ask(...), gifts = await ask.each(...)"
+    )
 
 
 def _check_world(cls: type[Run]) -> None:

@@ -11,11 +11,13 @@ from llmsim_lab.yaml_file import YamlFile
 
 __all__ = ["config_from_file"]
 
-_UNSAID = "economic"
 
+def config_from_file(path: str | Path, *, kind: str = "") -> Any:
+    """Read a configuration: its key ``kind`` says which kind of simulation it is of.
 
-def config_from_file(path: str | Path) -> Any:
-    """Read a configuration: its key ``kind`` says which type it is; without one, ``economic``.
+    Args:
+        path: the file.
+        kind: what a file means that names none.
 
     Raises:
         ConfigError: the file cannot be read, or something in it is wrong; the message names file
@@ -23,9 +25,12 @@ def config_from_file(path: str | Path) -> Any:
     """
     path = Path(path)
     source = YamlFile.read(path)
-    name = source.values.get("kind", _UNSAID)
+    name = source.values.get("kind", kind)
     if not isinstance(name, str):
         raise ConfigError(source.fault(("kind",), f"must be a name such as crisis, not {name!r}"))
+    if ":" in name:
+        way = f"name the class: llmsim-lab run {name} --config {path}"
+        raise ConfigError(source.fault(("kind",), f"{name}: data never make code run; {way}"))
     try:
         config_type = find_kind(name).config_type
     except ConfigError as error:

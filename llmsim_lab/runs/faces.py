@@ -13,7 +13,7 @@ from llmsim_lab.markup import badge, details, join, pairs, safe, table
 if TYPE_CHECKING:
     from llmsim_lab.models import LLMReasoningChain
     from llmsim_lab.runs.base import Run
-    from llmsim_lab.runs.turn import TurnBase
+    from llmsim_lab.runs.turn import RunTurn
 
 __all__ = ["run_html", "turn_html"]
 
@@ -70,7 +70,7 @@ def _latest(run: Run) -> Markup:
     return table(header, rows, caption=title)
 
 
-def turn_html(turn: TurnBase[Any, Any]) -> Markup:
+def turn_html(turn: RunTurn[Any, Any]) -> Markup:
     """Return what happened in a turn: why, from outside, at what cost; its state is folded."""
     facts: list[tuple[object, object]] = [("tokens", turn.tokens)]
     facts += [("from outside", str(item)) for item in turn.interventions]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -9,7 +10,7 @@ from llmsim_lab.calls import Status
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm.extract import InvalidReply, reply_fields
 from llmsim_lab.models import LLMReasoningChain
-from llmsim_lab.runs.turn import TurnBase, every_chain
+from llmsim_lab.runs.turn import RunTurn, every_chain
 from llmsim_lab.tables import plain_frame
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from llmsim_lab.runs.base import Run
 
-__all__ = ["COMMON_COLUMNS", "decisions_frame", "turn_row"]
+__all__ = ["COMMON_COLUMNS", "decisions_frame", "own_numbers", "turn_row"]
 
 _STATUSES: tuple[Status, ...] = get_args(Status)
 COMMON_COLUMNS = frozenset({"turn", "calls", *_STATUSES, "tokens", "seconds", "interventions"})
@@ -31,7 +32,7 @@ _AFTER = (
 _TAKEN = {*_BEFORE, *_LAST_SAID, *_AFTER}
 
 
-def turn_row(turn: TurnBase, own: dict[str, Any]) -> dict[str, Any]:
+def turn_row(turn: RunTurn, own: dict[str, Any]) -> dict[str, Any]:
     """Return a turn's row of a run's frame.
 
     Columns: ``turn``; the kind's own; ``calls``, the model calls; ``ok``, ``repaired``,
@@ -58,6 +59,15 @@ def turn_row(turn: TurnBase, own: dict[str, Any]) -> dict[str, Any]:
     row["seconds"] = turn.seconds
     row["interventions"] = _in_words(turn)
     return row
+
+
+def own_numbers(row: Mapping[str, Any]) -> list[str]:
+    """Return the columns of a frame's row that hold numbers and that not every run has."""
+    return [
+        name
+        for name, value in row.items()
+        if name not in COMMON_COLUMNS and isinstance(value, int | float)
+    ]
 
 
 def decisions_frame(run: Run) -> pd.DataFrame:
@@ -115,5 +125,5 @@ def _decision(chain: LLMReasoningChain) -> dict[str, Any]:
     }
 
 
-def _in_words(turn: TurnBase) -> str:
+def _in_words(turn: RunTurn) -> str:
     return "; ".join(str(intervention) for intervention in turn.interventions)

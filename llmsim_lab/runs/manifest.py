@@ -33,7 +33,6 @@ __all__ = [
     "make_manifest",
     "model_differs",
     "prompts_of",
-    "refuse_experiment",
     "with_model",
 ]
 
@@ -113,23 +112,6 @@ def config_of(info: RunInfo, kind: Any = None) -> Any:
         ) from error
 
 
-def refuse_experiment(run: int, manifest: Mapping[str, Any]) -> None:
-    """Refuse a prompt experiment where a run is wanted.
-
-    Args:
-        run: the run's number.
-        manifest: its manifest.
-
-    Raises:
-        TapeError: it is one; the message says what shows it.
-    """
-    if "experiment" in manifest:
-        raise TapeError(
-            f"run {run} is a prompt experiment, whose turns are samples; "
-            f"PromptExperiment.load(tape, {run}) shows it"
-        )
-
-
 def check_manifest(run: int, manifest: Mapping[str, Any], part_names: Collection[str]) -> None:
     """Refuse a manifest that lacks what a run is rebuilt from.
 
@@ -141,7 +123,6 @@ def check_manifest(run: int, manifest: Mapping[str, Any], part_names: Collection
     Raises:
         TapeError: it says what is wrong; the tape is damaged.
     """
-    refuse_experiment(run, manifest)
     faults = manifest_faults(manifest)
     if not faults and not all(name in part_names for name in manifest["given"]):
         faults = ["it was given something that no run takes"]
@@ -163,7 +144,7 @@ def llm_config_of(manifest: Mapping[str, Any], **changes: Any) -> LLMConfig | No
 
 
 def prompts_of(manifest: Mapping[str, Any]) -> dict[str, Prompt]:
-    """Return the recorded prompts by the part that used them, as ``agent:NAME`` or ``engine``.
+    """Return the recorded prompts by the part that used them, as ``engine`` or ``agent:Ann``.
 
     Raises:
         TapeError: a prompt's text does not have the digest recorded for it.

@@ -20,6 +20,7 @@ from pydantic.fields import FieldInfo
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm.tape.codec import dumps
+from llmsim_lab.runs.registry import NOTEBOOK
 from llmsim_lab.runs.settings import RunConfig, WorldConfig
 from llmsim_lab.text import faults
 
@@ -52,9 +53,6 @@ class Parameter:
         )
 
 
-_SET_BY_INIT = frozenset(("config", "given", "llm_client", "prompts", "unrecorded"))
-
-
 def config_type_of(cls: AnyRunType, base: AnyRunType) -> type[RunConfig]:
     """Return the configuration made of a class's annotated fields and its parent's.
 
@@ -69,11 +67,12 @@ def config_type_of(cls: AnyRunType, base: AnyRunType) -> type[RunConfig]:
             not fit.
     """
     own = _annotations(cls)
+    taken = {*inspect.signature(base).parameters, "unrecorded"}
     fields: dict[str, Any] = {}
     for name, hint in own.items():
         if get_origin(hint) is ClassVar or hint is ClassVar or name.startswith("_"):
             continue
-        if hasattr(base, name) or name in WorldConfig.model_fields or name in _SET_BY_INIT:
+        if hasattr(base, name) or name in WorldConfig.model_fields or name in taken:
             raise ConfigError(
                 f"{cls.__name__}.{name}: the name {name!r} is taken, every run has something of "
                 f"that name; call the parameter something else, such as {name}_"
@@ -190,7 +189,7 @@ def identity(cls: type) -> str:
     """Return what a class is called on tapes: its file's stem and its name, never ``__main__``."""
     path = file_of(cls)
     if path is None:
-        return f"notebook:{cls.__qualname__}"
+        return f"{NOTEBOOK}:{cls.__qualname__}"
     stem = path.parent.name if path.stem in ("__init__", "__main__") else path.stem
     return f"{stem}:{cls.__qualname__}"
 

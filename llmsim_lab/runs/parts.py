@@ -2,7 +2,7 @@
 
 A part is what a run keeps in an attribute of one of its kind's ``part_names``: one object, or a
 sequence of objects with names. A prompt's place is ``engine`` for the part ``engine``, and
-``agent:NAME`` for one of the parts ``agents``.
+``agent:Ann`` for the one called Ann of the parts ``agents``.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ has imported it, a package announces it as an entry point of the group ``llmsim_
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ENTRY_POINTS",
+    "NOTEBOOK",
     "find_kind",
     "kind_name",
     "kind_of_config",
@@ -27,8 +29,11 @@ __all__ = [
 ENTRY_POINTS = "llmsim_lab.simulations"
 """The group of entry points: a kind's name, and where its class is."""
 
-_NAMELESS = "economic"
-"""What a manifest means that names no kind: it is from before there were others."""
+NOTEBOOK = "notebook"
+"""What stands for the file in the name of a class that has none."""
+
+_OWN = re.compile(r"([\w.-]+):([\w.]+)")
+"""The name of a world of one's own: its file's stem and its class."""
 
 _known: dict[str, type[Run]] = {}
 
@@ -62,12 +67,6 @@ def find_kind(name: str) -> type[Run]:
         announced = _announced()
         if name in announced:
             _load(announced[name])
-    if name not in _known and ":" in name:
-        stem, _, cls = name.partition(":")
-        raise ConfigError(
-            f"its class is {name}, which is not here; import the file that defines it: --import "
-            f"{stem}.py on the command line, or {cls}.load(...), {cls}.replay(...) in Python"
-        )
     if name not in _known:
         there = ", ".join(sorted(one for one in {*_known, *announced} if ":" not in one))
         raise ConfigError(
@@ -92,7 +91,7 @@ def _load(entry: EntryPoint) -> None:
 
 def kind_name(manifest: Mapping[str, Any]) -> str:
     """Return the name of a recorded run's kind."""
-    return str(manifest.get("kind", _NAMELESS))
+    return str(manifest.get("kind"))
 
 
 def kind_of_manifest(run: int, manifest: Mapping[str, Any]) -> type[Run]:
@@ -101,10 +100,23 @@ def kind_of_manifest(run: int, manifest: Mapping[str, Any]) -> type[Run]:
     Raises:
         TapeError: no such kind is known here.
     """
+    name = kind_name(manifest)
     try:
-        return find_kind(kind_name(manifest))
+        return find_kind(name)
     except ConfigError as error:
-        raise TapeError(f"run {run} on the tape cannot be played: {error}") from error
+        why = str(error)
+        if found := _OWN.fullmatch(name):
+            file, world = found.groups()
+            first = (
+                f"run the cell that defines {world}"
+                if file == NOTEBOOK
+                else f"name the file that defines it: --import {file}.py on the command line"
+            )
+            why = (
+                f"it is one of {name}, which is not known here, and a tape never makes code run; "
+                f'{first}, {world}.replay("...") in Python'
+            )
+        raise TapeError(f"run {run} on the tape cannot be played: {why}") from error
 
 
 def kind_of_config(config: object) -> type[Run]:

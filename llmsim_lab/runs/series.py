@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-__all__ = ["Series"]
+__all__ = ["Series", "plain_series"]
+
+_MOST = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,3 +28,8 @@ class Series:
 
     def __str__(self) -> str:
         return f"{self.label} ({self.unit})" if self.unit else self.label
+
+
+def plain_series(names: Iterable[str]) -> Sequence[Series]:
+    """Return columns under their own names, each once, the first dozen of them."""
+    return [Series(column=name, label=name) for name in list(dict.fromkeys(names))[:_MOST]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, Protocol, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import Field, ValidationError, field_validator
 
@@ -13,11 +13,11 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMConfig
 from llmsim_lab.logs import log_event
 from llmsim_lab.runs.series import Series
+from llmsim_lab.runs.state import changed_at
 from llmsim_lab.settings import Settings
 from llmsim_lab.text import clip, faults
 
 __all__ = [
-    "ConfigLike",
     "PlayerWord",
     "RunConfig",
     "RunIntervention",
@@ -29,48 +29,6 @@ __all__ = [
 ]
 
 logger = logging.getLogger(__name__)
-
-
-class ConfigLike(Protocol):
-    """What a run needs to know of its configuration, a pydantic model."""
-
-    @property
-    def name(self) -> str:
-        """For charts and records."""
-        ...
-
-    @property
-    def seed(self) -> int:
-        """Of everything random but the model."""
-        ...
-
-    @property
-    def turns(self) -> int:
-        """How many turns ``run()`` plays."""
-        ...
-
-    @property
-    def interventions(self) -> Sequence[Any]:
-        """What is done from outside, and when."""
-        ...
-
-    @property
-    def needs_model(self) -> bool:
-        """Whether a run makes any model call."""
-        ...
-
-    @classmethod
-    def model_validate(cls, obj: Any) -> Self:
-        """Return the configuration that a mapping describes."""
-        ...
-
-    def model_dump(self, *, mode: str, by_alias: bool) -> dict[str, Any]:
-        """Return the configuration as a mapping."""
-        ...
-
-    def model_copy(self, *, update: Mapping[str, Any] | None) -> Self:
-        """Return the configuration with some values changed."""
-        ...
 
 
 class RunConfig(Settings):
@@ -120,6 +78,17 @@ class RunIntervention(Settings):
     def _whole(cls, turn: Any) -> int:
         return whole_number("turn", turn)  # numpy's too, as frames have them; True is none
 
+    def check(self, run: Any) -> None:
+        """Raise ConfigError for what a run has no place for; being late is seen to."""
+
+    def applied(self, state: Any, run: Any) -> Any:
+        """Return a run's state with what is done to it."""
+        del state, run
+        raise NotImplementedError(
+            f"{type(self).__name__} does not say what it does: def applied(self, state, run) "
+            "returns the state with it"
+        )
+
     def __str__(self) -> str:
         # A value of 0 is something done; what is as it is by default is not.
         fields = type(self).model_fields
@@ -141,6 +110,11 @@ class StateChange(RunIntervention):
 
     set: dict[str, Any] = Field(default_factory=dict)
     note: str = ""
+
+    def applied(self, state: Any, run: Any) -> Any:
+        """Return the state with the values set."""
+        del run
+        return changed_at(state, self.set)
 
     def __str__(self) -> str:
         done = clip(", ".join(f"{name} = {value}" for name, value in self.set.items()), 200)

@@ -9,7 +9,6 @@ what an intervention sets.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self
@@ -17,10 +16,10 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.text import clip, faults
+from llmsim_lab.text import clip, closest, faults
 from llmsim_lab.values import FrozenDict, FrozenList
 
-__all__ = ["State", "changed_at", "closest", "numbers_in", "places_in"]
+__all__ = ["State", "changed_at", "columns_in", "numbers_in", "places_in"]
 
 _ROW_COLUMNS = frozenset(
     ("turn", "calls", "ok", "repaired", "fallback", "failed", "tokens", "seconds", "interventions")
@@ -163,6 +162,15 @@ def numbers_in(state: State) -> dict[str, float]:
     }
 
 
+def columns_in(state: State) -> dict[str, Any]:
+    """Return what a frame's row says of a state: its numbers, and the texts that are its fields."""
+    return {
+        ".".join(path): value
+        for path, value in _walk(state, ())
+        if isinstance(value, int | float) or (len(path) == 1 and isinstance(value, str))
+    }
+
+
 def _walk(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
     items: Iterable[tuple[str, Any]] = ()
     if isinstance(value, BaseModel):
@@ -203,9 +211,3 @@ def changed_at(state: Any, values: Mapping[str, Any]) -> Any:
         return type(state).model_validate(whole)
     except ValidationError as error:
         raise ConfigError(f"{type(state).__name__}: {faults(error)}") from error
-
-
-def closest(name: str, known: Iterable[str]) -> str:
-    """Return ``; did you mean X?`` where a known name is like a wrong one, else nothing."""
-    like = difflib.get_close_matches(name, list(known), n=1)
-    return f" (did you mean {like[0]!r}?)" if like else ""

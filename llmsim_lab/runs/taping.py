@@ -13,15 +13,16 @@ from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.llm.scope import Recorder
 from llmsim_lab.llm.tape import LiveRecorder, ReplayRecorder
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.runs.codec import changed_values
 from llmsim_lab.runs.garbage import rare_collections
 from llmsim_lab.runs.manifest import entries_of, model_differs, with_model
 from llmsim_lab.runs.records import (
     AnyKind,
     AnyTurn,
     Planned,
+    changed_values,
     decode_turn,
     interventions_of,
+    record_of,
     row_text,
     tape_turn,
 )
@@ -202,15 +203,16 @@ class Replaying:
         now = replace(turn, seconds=recorded.seconds)
         row = json.loads(row_text(self._kind, now))
         if recorded != now or row != (there := self._rows[turn.number]):
-            where = self._kind.difference(recorded, turn)
-            if not where and recorded == now:
+            where = changed_values(record_of(self._kind, recorded), record_of(self._kind, now))
+            if recorded == now:
                 where = f"in its row of the frame, {changed_values(there, row)}"
-            where = where or "in its actions, calls or chains"
+            where = where or "in something that its record does not show"
             raise TapeError(
                 f"turn {turn.number} of run {self.run} came out differently from its recording: "
-                f"{where}. The same calls were answered alike, so the code "
-                f"differs: it was recorded by llmsim-lab "
-                f"{self.tape.run(self.run).manifest['package']}"
+                f"{where}. The same calls were answered alike, so something else decided: other "
+                "code than it was recorded with (by llmsim-lab "
+                f"{self.tape.run(self.run).manifest['package']}), or chance or a clock, which a "
+                "turn may only draw on through the run's seed, as with ask.rng"
             )
         del self._records[turn.number], self._rows[turn.number]
         _leave_calls(recorded, self.tape)

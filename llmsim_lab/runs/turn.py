@@ -14,10 +14,10 @@ from llmsim_lab.calls import CallRecord, Status
 from llmsim_lab.llm.extract import InvalidReply, reply_fields
 from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.runs.faces import turn_html
-from llmsim_lab.runs.state import State, numbers_in
+from llmsim_lab.runs.state import State, columns_in
 from llmsim_lab.values import Reply
 
-__all__ = ["Answer", "RunTurn", "TurnBase", "WorldTurn", "every_chain"]
+__all__ = ["Answer", "RunTurn", "WorldTurn", "answer_in_words", "every_chain"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,14 +34,26 @@ class Answer:
     tag: str
     fields: dict[str, Any]
 
+    def __str__(self) -> str:
+        return answer_in_words(self.fields)
+
+
+def answer_in_words(fields: Mapping[str, Any]) -> str:
+    """Return what a player answered, without what every reply has: ``amount 5``."""
+    own = {name: value for name, value in fields.items() if name not in Reply.model_fields}
+    return ", ".join(f"{name} {value}" for name, value in own.items())
+
 
 StateT = TypeVar("StateT", default=Any)
 InterventionT = TypeVar("InterventionT", default=Any)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TurnBase(Generic[StateT, InterventionT]):
-    """What happened in a turn and where it led; a kind says where its ``chains`` are kept.
+class RunTurn(Generic[StateT, InterventionT]):
+    """What happened in a turn and where it led; a kind of simulation may add fields of its own.
+
+    Those are written on tapes by their types; a chain or call in them, which the turn has as well,
+    is named there by its place.
 
     Attributes:
         number: 1 for the first turn played; 0 stands for the initial state.
@@ -50,6 +62,7 @@ class TurnBase(Generic[StateT, InterventionT]):
         seconds: wall time of the turn.
         calls: every model call of the turn, as the run itself noted it, in the order in which the
             first answers came.
+        chains: why each component did what it did.
     """
 
     number: int
@@ -57,11 +70,7 @@ class TurnBase(Generic[StateT, InterventionT]):
     interventions: tuple[InterventionT, ...] = ()
     seconds: float = 0.0
     calls: tuple[CallRecord, ...] = field(default=(), repr=False)
-
-    @property
-    def chains(self) -> tuple[LLMReasoningChain, ...]:
-        """Why each component did what it did."""
-        raise NotImplementedError(f"{type(self).__name__} does not say where its chains are")
+    chains: tuple[LLMReasoningChain, ...] = ()
 
     @property
     def every_chain(self) -> tuple[LLMReasoningChain, ...]:
@@ -89,10 +98,11 @@ class TurnBase(Generic[StateT, InterventionT]):
     def own_columns(self) -> dict[str, Any]:
         """Return what the turn's row of the frame says of its state: numbers and texts by column.
 
-        Of a ``State`` its numbers, also those in dicts, such as ``coins.Ann``. ``turn``, the counts
-        of model decisions, ``tokens``, ``seconds`` and ``interventions`` are there already.
+        Of a ``State`` its numbers, also those in dicts, such as ``coins.Ann``, and the texts that
+        are its fields. ``turn``, the counts of model decisions, ``tokens``, ``seconds`` and
+        ``interventions`` are there already.
         """
-        return numbers_in(self.state) if isinstance(self.state, State) else {}
+        return columns_in(self.state) if isinstance(self.state, State) else {}
 
     def in_words(self) -> Sequence[str]:
         """Return what the turn led to, and what was done in it, as lines of text."""
@@ -112,17 +122,6 @@ class TurnBase(Generic[StateT, InterventionT]):
 
     def _repr_html_(self) -> str:
         return str(turn_html(self))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunTurn(TurnBase[StateT, InterventionT]):
-    """A turn that holds its chains itself, which is what a new kind's turn should do.
-
-    Attributes:
-        chains: why each component did what it did.
-    """
-
-    chains: tuple[LLMReasoningChain, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +146,7 @@ def _own_fields_of(answer: Answer | None) -> dict[str, Any]:
     return {name: value for name, value in answer.fields.items() if name not in Reply.model_fields}
 
 
-def every_chain(turn: TurnBase) -> tuple[LLMReasoningChain, ...]:
+def every_chain(turn: RunTurn) -> tuple[LLMReasoningChain, ...]:
     """Return a turn's chains, and for each call that none of them annotates what the call tells.
 
     So a simulation that hands over no chain shows all that it asked, like any other.

@@ -4,17 +4,18 @@ Each verb has one meaning. ``replay`` asks no model. ``resume`` goes on where a 
 ``rerun`` begins anew with fresh calls. ``fork`` shares a run's turns up to one and goes on live.
 Which class plays the run, the tape says.
 
-``parts`` are the parts that a run was given by its user: ``agents``, ``validator`` and ``engine``
-of an economic one. A verb takes each as it is, or as anything that can be called with the client
-that the part is to ask, and returns it: ``agents=lambda client: [MyAgent("Ann", client)]``. The
-client is the verb's ``llm_client`` with the recorded settings; where a tape answers, one that can
-make no call; and None where there is neither, as in a run without a model.
+``parts`` are the parts that a run was given by its user, such as ``agents`` and ``engine``. A verb
+takes each as it is, or as anything that can be called with the client that the part is to ask, and
+returns it: ``agents=lambda client: [MyAgent("Ann", client)]``. The client is the verb's
+``llm_client`` with the recorded settings; where a tape answers, one that can make no call; and None
+where there is neither, as in a run without a model.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,18 +26,20 @@ from llmsim_lab.llm.tape import RunInfo
 from llmsim_lab.logs import log_event
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.runs.forks import NoModel, fork_of, on_tape
+from llmsim_lab.runs.frames import own_numbers
 from llmsim_lab.runs.garbage import rare_collections
 from llmsim_lab.runs.manifest import check_manifest, config_of, llm_config_of, prompts_of
 from llmsim_lab.runs.parts import belongs_to, digests_in, made_of
 from llmsim_lab.runs.records import planned_in
 from llmsim_lab.runs.registry import kind_name, kind_of_config, kind_of_manifest
-from llmsim_lab.runs.settings import ConfigLike
+from llmsim_lab.runs.series import Series, plain_series
+from llmsim_lab.runs.settings import RunConfig
 from llmsim_lab.runs.taping import Recording, Replaying, load_turns
 
 if TYPE_CHECKING:
     from llmsim_lab.runs.base import Run
 
-__all__ = ["AnyRun", "fork", "load", "replay", "rerun", "resume", "run", "turns_of"]
+__all__ = ["AnyRun", "fork", "load", "replay", "rerun", "resume", "run", "series_on", "turns_of"]
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +53,7 @@ _THE_CLIENTS_OWN = ("model", "timeout_s", "retry_wait_s", "max_concurrency", "ke
 
 
 def run(
-    config: ConfigLike,
+    config: RunConfig,
     *,
     tape: Tapes,
     llm_client: LLMClient | None = None,
@@ -268,6 +271,19 @@ def turns_of(tape: Tape, run: int, *, up_to: int | None = None) -> list[Any]:
     info = tape.run(run)
     kind = kind_of_manifest(info.id, info.manifest)
     return load_turns(kind, tape, info.id, tape.turn_records(info.id, up_to=up_to))
+
+
+def series_on(tape: Tape, run: RunInfo) -> Sequence[Series]:
+    """Return the columns of a recorded run that can be charted, the most telling first.
+
+    Those that its class names; where it names none, or is not known here, the numbers recorded.
+    """
+    with suppress(TapeError):
+        kind = kind_of_manifest(run.id, run.manifest)
+        if declared := tuple(kind.series_of(config_of(run))):
+            return declared
+    rows = tape.frame_rows(run.id).values()
+    return plain_series(name for row in rows if isinstance(row, dict) for name in own_numbers(row))
 
 
 def _kind_of(info: RunInfo, kind: AnyRunType | None) -> AnyRunType:

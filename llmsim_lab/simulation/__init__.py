@@ -1,5 +1,6 @@
 """The economic simulation: its configuration, its turns, its history as data frames."""
 
+from llmsim_lab.runs import fork, load, replay, rerun, resume, run
 from llmsim_lab.simulation.config import (
     EconomyConfig,
     NationConfig,
@@ -9,7 +10,6 @@ from llmsim_lab.simulation.config import (
 from llmsim_lab.simulation.interventions import Intervention
 from llmsim_lab.simulation.simulation import Simulation
 from llmsim_lab.simulation.turn import Turn
-from llmsim_lab.simulation.verbs import fork, load, replay, rerun, resume, run
 
 __all__ = [
     "EconomyConfig",

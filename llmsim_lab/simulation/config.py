@@ -20,10 +20,11 @@ from llmsim_lab.agents import NationProfile
 from llmsim_lab.economy import initial_state
 from llmsim_lab.engines import EngineConfig
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.llm import LLMConfig
 from llmsim_lab.llm.human import DAY_S
 from llmsim_lab.prompts import Prompt
+from llmsim_lab.runs import RunConfig, Series
 from llmsim_lab.settings import Settings
+from llmsim_lab.simulation.frames import SERIES
 from llmsim_lab.simulation.interventions import Intervention
 from llmsim_lab.text import faults
 
@@ -118,17 +119,15 @@ class EconomyConfig(Settings):
         return self
 
 
-class SimulationConfig(Settings):
+class SimulationConfig(RunConfig):
     """Everything that defines a run, apart from the model's own whims.
 
+    ``seed`` is that of the economy's shocks; a turn is a quarter.
+
     Attributes:
-        name: for charts and records.
-        seed: of the economy's shocks.
-        turns: how many quarters ``run()`` plays.
         start: the quarter whose real data are the initial state, such as ``1979Q3``; None starts
             from the steady state.
         nations: who proposes policy, in the order in which actions are applied.
-        llm: the model and how to talk to it.
         validator: who checks actions.
         engine: limits of the interest rate.
         engine_prompt: a prompt file for the engine instead of the shipped one.
@@ -137,11 +136,8 @@ class SimulationConfig(Settings):
     """
 
     name: Annotated[str, Field(min_length=1)] = "economy"
-    seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
-    turns: Annotated[int, Field(ge=0, le=100_000)] = 8
     start: str | None = None
     nations: tuple[NationConfig, ...] = (NationConfig(name="United States"),)
-    llm: LLMConfig = Field(default_factory=LLMConfig)
     validator: ValidatorConfig = Field(default_factory=ValidatorConfig)
     engine: EngineConfig = Field(default_factory=EngineConfig)
     engine_prompt: Path | None = None
@@ -191,6 +187,11 @@ class SimulationConfig(Settings):
         if self.economy.shock_scale:
             return ""
         return "economy.shock_scale is 0 (above 0 there are random shocks)"
+
+    @property
+    def series(self) -> Sequence[Series]:
+        """The economy's variables and the rate that the Taylor rule asks for."""
+        return SERIES
 
     def by_rules(self) -> SimulationConfig:
         """Return the same with a Taylor rule for each model, so that it needs none.

@@ -9,9 +9,14 @@ from typing import Any
 from llmsim_lab.economy.rules import TaylorRule
 from llmsim_lab.engines import EconLLMEngine, Engine
 from llmsim_lab.llm.extract import InvalidReply, parse_reply
-from llmsim_lab.models import Action, GlobalState, LLMReasoningChain, StateUpdateDecision
+from llmsim_lab.models import (
+    Action,
+    GlobalState,
+    LLMReasoningChain,
+    SimulationState,
+    StateUpdateDecision,
+)
 from llmsim_lab.runs import Series
-from llmsim_lab.simulation.turn import Turn
 
 __all__ = ["SERIES", "in_words", "outcomes", "own_columns"]
 
@@ -35,50 +40,50 @@ SERIES = (
 )
 
 
-def own_columns(turn: Turn, rule: TaylorRule) -> dict[str, Any]:
-    """Return what a turn's row says of the economy.
-
-    Columns: ``period``; the economy's variables in their units; ``taylor_rate``, the rate that the
-    rule asks for on that row's data, percent; ``actions`` and ``accepted``, how many.
-    """
-    economy = turn.state.global_state
-    row: dict[str, Any] = {"period": turn.state.period}
+def own_columns(state: SimulationState, actions: Sequence[Action]) -> dict[str, Any]:
+    """Return what a turn's row says of the economy; see ``Turn.own_columns``."""
+    economy = state.global_state
+    row: dict[str, Any] = {"period": state.period}
     row |= {name: getattr(economy, name) for name in _ECONOMY}
-    row["taylor_rate"] = rule.rate(
+    row["taylor_rate"] = TaylorRule().rate(
         inflation=economy.inflation,
         output_gap=economy.output_gap,
         previous_rate=economy.interest_rate,
     )
-    row["actions"] = len(turn.actions)
-    row["accepted"] = sum(action.validated for action in turn.actions)
+    row["actions"] = len(actions)
+    row["accepted"] = sum(action.validated for action in actions)
     return row
 
 
-def in_words(turn: Turn) -> list[str]:
+def in_words(state: SimulationState, actions: Sequence[Action]) -> list[str]:
     """Return where a turn led, and what was proposed in it, as lines of text."""
-    economy = turn.state.global_state
+    economy = state.global_state
     lines = [
         f"it led to: interest rate {economy.interest_rate:.2f}, inflation {economy.inflation:.2f}, "
         f"unemployment {economy.unemployment:.2f}, output gap {economy.output_gap:.2f}"
     ]
-    for action in turn.actions:
+    for action in actions:
         accepted = "accepted" if action.validated else "REJECTED"
         lines.append(f"{action.agent_name} proposed ({accepted}): {action.action_string}")
     return lines
 
 
 def outcomes(
-    turn: Turn, chains: Sequence[LLMReasoningChain], *, before: GlobalState, engine: Engine
+    proposed: Sequence[Action],
+    chains: Sequence[LLMReasoningChain],
+    *,
+    before: GlobalState,
+    engine: Engine,
 ) -> list[dict[str, Any]]:
     """Return what became of each decision's action; see ``Simulation.outcomes``.
 
     Args:
-        turn: the turn.
+        proposed: the turn's actions.
         chains: its decisions.
         before: the economy that the turn began with.
         engine: the run's.
     """
-    actions = {action.agent_name: action for action in turn.actions}
+    actions = {action.agent_name: action for action in proposed}
     rate: float | None = before.interest_rate
     rates: dict[str, float | None] = {}
     for chain in chains:

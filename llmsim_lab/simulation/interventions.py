@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
 from llmsim_lab.economy.macro import StaticEconomy, set_levels
 from llmsim_lab.economy.shocks import Shocks
-from llmsim_lab.engines import EconomicEngine, Engine
+from llmsim_lab.engines import EconomicEngine
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.models import GlobalState
+from llmsim_lab.models import GlobalState, SimulationState
 from llmsim_lab.runs import RunIntervention
 
-__all__ = ["Intervention", "ShockName", "Variable", "check_possible"]
+__all__ = ["Intervention", "ShockName", "Variable"]
 
 Variable = Literal[
     "interest_rate",
@@ -77,35 +77,33 @@ class Intervention(RunIntervention):
             economy = GlobalState(**dict(economy) | others)
         return economy
 
+    def applied(self, state: SimulationState, run: Any) -> SimulationState:
+        """Return the state with the variables set; a shock hits in the macro model, before."""
+        del run
+        return state.model_copy(update={"global_state": self.apply(state.global_state)})
+
+    def check(self, run: Any) -> None:
+        """Refuse a shock for which it is too late in a run, or for which it has no economy.
+
+        Raises:
+            ConfigError: it says what would be possible instead.
+        """
+        if not self.shock:
+            return
+        if self.turn == run.turn_number:
+            raise ConfigError(
+                f"a shock hits on the way to a turn, and turn {self.turn} is reached; use "
+                f"turn={self.turn + 1}, or set=..."
+            )
+        macro = run.engine.macro if isinstance(run.engine, EconomicEngine) else None
+        if macro is None or isinstance(macro, StaticEconomy):
+            raise ConfigError(
+                f"{type(run.engine).__name__} has no economy for a shock to hit; use an "
+                "EconomicEngine with RudebuschSvensson behind it, or set=..."
+            )
+
     def __str__(self) -> str:
         parts = [f"{name}={value:g}" for name, value in self.set_to.items()]
         parts += [f"{name} shock {value:+g}" for name, value in self.shock.items()]
         note = f" ({self.note})" if self.note else ""
         return f"turn {self.turn}: {', '.join(parts)}{note}"
-
-
-def check_possible(intervention: Intervention, *, now: int, engine: Engine) -> None:
-    """Refuse a shock for which it is too late, or for which there is no economy.
-
-    Args:
-        intervention: what is to be done.
-        now: the latest turn's number.
-        engine: the run's engine.
-
-    Raises:
-        ConfigError: it says what would be possible instead.
-    """
-    at = intervention.turn
-    if not intervention.shock:
-        return
-    if at == now:
-        raise ConfigError(
-            f"a shock hits on the way to a turn, and turn {at} is reached; use turn={at + 1}, "
-            "or set=..."
-        )
-    macro = engine.macro if isinstance(engine, EconomicEngine) else None
-    if macro is None or isinstance(macro, StaticEconomy):
-        raise ConfigError(
-            f"{type(engine).__name__} has no economy for a shock to hit; use an EconomicEngine "
-            "with RudebuschSvensson behind it, or set=..."
-        )

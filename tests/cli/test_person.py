@@ -55,7 +55,7 @@ def test_a_wrong_field_is_asked_for_again(llmsim_lab: Run, typed: io.StringIO) -
     assert status == 0
     assert "That is missing." in out
     assert "That is 'sure'; choose one of 0, 0.05" in out
-    assert "That is 40.0; choose one of 7.75" in out
+    assert "That is 40; choose one of 7.75" in out
 
 
 def test_a_refused_action_is_asked_for_once_more(llmsim_lab: Run, typed: io.StringIO) -> None:

@@ -88,8 +88,8 @@ def test_a_fault_in_a_file_is_named_with_the_file(tmp_path: Path, text: str, mes
     assert type(caught.value).__name__ in ("ConfigError", "DataError")
 
 
-def test_a_file_without_a_kind_is_an_economic_run(tmp_path: Path) -> None:
-    config = config_from_file(write(tmp_path, "nations: [Aland]\nturns: 2"))
+def test_a_file_without_a_kind_is_of_the_one_that_is_meant(tmp_path: Path) -> None:
+    config = config_from_file(write(tmp_path, "nations: [Aland]\nturns: 2"), kind="economic")
     assert type(config).__name__ == "SimulationConfig"
 
 

@@ -16,6 +16,7 @@ from llmsim_lab.context import (
     engine_output_schema,
 )
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
+from llmsim_lab.runs.records import record_of
 
 for name in ("strait", "bank_run"):
     scenario = CrisisScenario.load(name)
@@ -41,7 +42,8 @@ for name in ("strait", "bank_run"):
     simulation.run(3)
     world, said = simulation.world(simulation.state), simulation.state.responses
     print(judge.build_prompt(world, step_number=4, responses=said, events=[]))
-    print([simulation.encode_state(turn) for turn in simulation.turns], simulation.series)
+    records = [record_of(CrisisSimulation, turn)["state"] for turn in simulation.turns]
+    print(records, simulation.series)
     print(config.model_dump_json(), simulation.code_digests)
 """
 

@@ -418,7 +418,7 @@ def test_without_recorded_calls_the_plan_gives_no_time() -> None:
     simulation = make_run(client=client, turns=1)
     for turn in simulation.turns:
         bare = tuple(c.model_copy(update={"call": None}) for c in turn.chains)
-        object.__setattr__(turn, "state", turn.state.model_copy(update={"reasoning_chains": bare}))
+        object.__setattr__(turn, "chains", bare)
     plan = make_experiment(simulation).plan()
     assert plan.seconds is None
     assert "no recorded calls of these kinds" in str(plan)

@@ -195,7 +195,7 @@ async def test_the_latest_run_is_the_latest_that_is_no_experiment(tmp_path: Path
 @pytest.mark.parametrize("verb", [load, replay, resume, rerun, fork])
 async def test_what_is_done_with_runs_is_refused_for_experiments(tmp_path: Path, verb: Any) -> None:
     experiment = await recorded(tmp_path / "x.tape", samples=1)
-    with pytest.raises(TapeError, match=r"PromptExperiment.load\(tape, 2\) shows it"):
+    with pytest.raises(TapeError, match=r"PromptExperiment.load\(tape, run\) shows it"):
         await asyncio.to_thread(verb, experiment.tape, 2)
 
 

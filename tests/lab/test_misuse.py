@@ -64,7 +64,7 @@ def test_a_widget_of_the_wrong_thing_is_refused_and_leaves_no_second_error(
     widget: type, unraisable: list[Any]
 ) -> None:
     for source in (None, 5, [], object()):
-        with pytest.raises(ConfigError, match=r"is no |an ensemble of at least one"):
+        with pytest.raises(ConfigError, match=r"is no |is not a |an ensemble of at least one"):
             widget(source)
     gc.collect()
     assert unraisable == []
@@ -72,7 +72,7 @@ def test_a_widget_of_the_wrong_thing_is_refused_and_leaves_no_second_error(
 
 @pytest.mark.parametrize("source", ["x.tape", 5, None])
 def test_a_seat_says_that_it_takes_a_simulation(source: Any) -> None:
-    with pytest.raises(ConfigError, match=r"is no economic simulation; pass a Simulation"):
+    with pytest.raises(ConfigError, match=r"is not a simulation; pass one, as in HumanSeat"):
         HumanSeat(source)
 
 

@@ -431,8 +431,7 @@ def test_a_prompt_that_was_kept_without_a_call_is_shown() -> None:
     simulation = played()
     turn = simulation.turns[-1]
     chain = turn.chains[0].model_copy(update={"call": None, "prompt_text": "<what now?>"})
-    state = turn.state.model_copy(update={"reasoning_chains": (chain,)})
-    simulation.turns[-1] = replace(turn, state=state)
+    simulation.turns[-1] = replace(turn, chains=(chain,))
     assert "&lt;what now?&gt;" in PromptViewer(simulation).prompt.value
 
 

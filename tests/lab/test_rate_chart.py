@@ -16,6 +16,7 @@ import pytest
 from builders import make_config, make_simulation
 from viewer_kit import turn_over
 
+from llmsim_lab import Ask, Run, State
 from llmsim_lab.economy import TaylorRule
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.files import data_path
@@ -44,8 +45,8 @@ def lines(chart: RateChart) -> dict[str, tuple[list[float], list[float]]]:
     return {
         curve.legend: (x.tolist(), y.tolist())
         for curve in chart.scene.curves
+        if curve.legend and chart.scene.main.column in curve.points
         for x, y in [curve.points[chart.scene.main.column]]
-        if curve.legend
     }
 
 
@@ -245,6 +246,66 @@ def test_the_rule_is_worked_out_where_a_frame_has_only_its_data() -> None:
     asked = lines(RateChart({"a": frame.drop(columns="taylor_rate")}))
     wanted = frame["taylor_rate"].tolist()
     assert asked["what the Taylor rule asks, on the data of: a"][1] == pytest.approx(wanted)
+
+
+class Tally(State):
+    heads: int | None = None
+
+
+class Coins(Run[Tally]):
+    """Fair coins, so that half of them are expected to show heads."""
+
+    coins: int = 10
+
+    async def turn(self, state: Tally, ask: Ask) -> Tally:
+        return Tally(heads=sum(ask.rng.random() < 0.5 for _ in range(self.coins)))
+
+    def prediction(self) -> dict[str, float]:
+        return {"heads": self.coins / 2}
+
+
+def test_what_a_run_predicts_is_a_dashed_line_before_there_are_values_and_after() -> None:
+    run = Coins()
+    chart = RateChart(run)
+    assert lines(chart) == {"prediction": ([0, 8], [5, 5])}
+    assert len(chart.figure.legends[0].get_texts()) == 1
+    run.run(2)
+    [line] = [curve for curve in chart.scene.curves if curve.name == "prediction"]
+    assert (line.look.style, line.look.marker) == ("--", "")
+    assert len(lines(chart)) == 2
+    assert "Prediction: heads 5." in chart.face_text()
+
+
+def test_runs_of_which_theory_says_the_same_share_the_line_and_others_are_named() -> None:
+    runs = [Coins(), Coins(seed=1), Coins(coins=30)]
+    chart = RateChart(*runs, names=["a", "b", "c"])
+    assert {name: y for name, (_, y) in lines(chart).items() if "prediction" in name} == {
+        "prediction for a, b": [5, 5],
+        "prediction for c": [15, 15],
+    }
+    assert "Prediction for c: heads 15." in chart.face_text()
+
+
+def test_a_recorded_runs_prediction_is_that_of_its_parameters(tmp_path: Path) -> None:
+    Coins(coins=4, tape=tmp_path / "coins.tape").run(2)
+    chart = RateChart(tmp_path / "coins.tape")
+    assert lines(chart)["prediction"] == ([0, 2], [2, 2])
+
+
+def test_an_ensemble_has_one_prediction() -> None:
+    runs = [Coins(seed=seed) for seed in range(5)]
+    for run in runs:
+        run.run(2)
+    assert lines(RateChart(runs))["prediction"] == ([0, 8], [5, 5])
+
+
+def test_a_prediction_that_is_no_number_is_named() -> None:
+    class Vague(Coins):
+        def prediction(self) -> Any:
+            return {"heads": "half"}
+
+    with pytest.raises(ConfigError, match=r"Vague\.prediction says heads is 'half'; return a num"):
+        RateChart(Vague())
 
 
 def test_history_may_be_given_and_may_end_early() -> None:
@@ -504,7 +565,7 @@ def test_a_file_that_cannot_be_written_is_explained(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"must end in \.png, \.svg, \.pdf or \.csv"):
         chart.save("rates.gif")
     with pytest.raises(ConfigError, match="cannot be written"):
-        chart.save(tmp_path / "nowhere" / "rates.csv")
+        chart.save(tmp_path / "nowhere" / "chart.csv")
 
 
 async def test_buttons_make_links_to_the_same_files(tmp_path: Path) -> None:
@@ -513,11 +574,11 @@ async def test_buttons_make_links_to_the_same_files(tmp_path: Path) -> None:
         button.click()
         await chart.idle()
         found = re.search(
-            r'download="rates\.(\w+)" href="data:[^,]*,([^"]*)"', chart.export.link.value
+            r'download="chart\.(\w+)" href="data:[^,]*,([^"]*)"', chart.export.link.value
         )
         assert found
         assert found[1] == kind
-        saved = chart.save(tmp_path / f"rates.{kind}").read_bytes()
+        saved = chart.save(tmp_path / f"chart.{kind}").read_bytes()
         assert base64.b64decode(found[2]) == saved
         assert chart.export.link.value.endswith(", up to turn 1")
 

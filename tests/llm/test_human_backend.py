@@ -32,6 +32,80 @@ def ask(client: LLMClient, **more: Any) -> asyncio.Task[PolicyDecision]:
     return asyncio.create_task(call)
 
 
+SCHEMA = {
+    "properties": {
+        "whole": {"type": "integer", "minimum": 1, "maximum": 9},
+        "share": {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
+        "sure": {"type": "boolean"},
+        "side": {"$ref": "#/$defs/Side"},
+        "rate": {"enum": [1.0, 1.25]},
+        "fixed": {"const": "a"},
+        "words": {"type": "string", "maxLength": 5},
+        "parts": {"type": "array"},
+        "maybe": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+    },
+    "$defs": {"Side": {"enum": ["left", "right"]}},
+}
+TYPED = {
+    "whole": "3",
+    "share": "0,5",
+    "sure": "no",
+    "side": "left",
+    "rate": "1.25 %",
+    "fixed": "a",
+    "words": "12",
+    "parts": "[1]",
+    "maybe": "4",
+}
+READ = {
+    "whole": 3,
+    "share": 0.5,
+    "sure": False,
+    "side": "left",
+    "rate": 1.25,
+    "fixed": "a",
+    "words": "12",
+    "parts": [1],
+    "maybe": 4,
+}
+
+
+def question_of(schema: dict[str, Any]) -> OpenQuestion:
+    return OpenQuestion(ChatRequest(model="human", messages=(), schema=schema))
+
+
+def test_what_is_typed_is_read_by_the_type_of_its_field() -> None:
+    question = question_of(SCHEMA)
+    read = {name: question.value(name, said) for name, said in TYPED.items()}
+    assert read == READ
+    assert question.faults(read) == {}
+    assert question.faults({**read, "maybe": None}) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "typed", "fault"),
+    [
+        ("whole", "2.5", "must be a whole number, not 2.5"),
+        ("whole", "many", "must be a whole number, not 'many'"),
+        ("whole", "10", "is 10; it must be from 1 to 9"),
+        ("share", "0", "is 0; it must be above 0"),
+        ("share", "1", "is 1; it must be below 1"),
+        ("share", "inf", "is inf; give a finite number"),
+        ("sure", "maybe", "must be yes or no, not 'maybe'"),
+        ("side", "up", "is 'up'; choose one of left, right"),
+        ("rate", "2", "is 2; choose one of 1, 1.25"),
+        ("words", "too long", "has 8 characters; 5 at most"),
+        ("words", " ", "is missing"),
+        ("parts", "one", "must be a list, as in JSON, not 'one'"),
+    ],
+)
+def test_what_is_typed_wrongly_is_told_with_what_is_right(
+    name: str, typed: str, fault: str
+) -> None:
+    question = question_of(SCHEMA)
+    assert question.faults({**READ, name: question.value(name, typed)}) == {name: fault}
+
+
 async def test_a_request_waits_for_its_answer() -> None:
     client = human_client()
     task = ask(client)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import make_simulation, make_state
+from builders import make_simulation
 from counter_kit import (
     CounterConfig,
     CounterIntervention,
@@ -19,11 +18,10 @@ from counter_kit import (
 )
 
 from llmsim_lab.errors import ConfigError, TapeError
-from llmsim_lab.runs import Run, RunConfig, RunTurn, TurnBase
-from llmsim_lab.runs.codec import changed_values, own_fields
+from llmsim_lab.runs import Run, RunConfig, RunTurn
 from llmsim_lab.runs.manifest import check_manifest
 from llmsim_lab.runs.parts import belongs_to, check_used, code_changes, copied
-from llmsim_lab.simulation import Simulation, Turn
+from llmsim_lab.runs.records import changed_values, tape_turn
 
 
 @pytest.mark.parametrize("make", [make_counter, make_simulation])
@@ -31,7 +29,7 @@ def test_every_kind_is_what_widgets_expect(make: Any) -> None:
     made = make()
     made.run(1)
     assert isinstance(made, Run)
-    assert all(isinstance(turn, TurnBase) for turn in made.turns)
+    assert all(isinstance(turn, RunTurn) for turn in made.turns)
 
 
 @pytest.mark.parametrize("make", [make_counter, make_simulation])
@@ -62,16 +60,11 @@ def test_a_configuration_needs_a_model_unless_its_kind_says_otherwise() -> None:
     assert RunConfig().needs_model
 
 
-def test_a_turn_must_say_where_its_chains_are() -> None:
-    with pytest.raises(NotImplementedError, match="TurnBase does not say where its chains are"):
-        _ = TurnBase(number=0, state=1).chains
-
-
-def test_a_kind_without_interventions_says_so() -> None:
+def test_an_intervention_that_does_nothing_says_so() -> None:
     made = make_counter()
     item = CounterIntervention(turn=1, value=1)
     assert Run._intervened(made, Total(), []) == Total()
-    with pytest.raises(NotImplementedError, match="CounterSimulation knows no CounterIntervention"):
+    with pytest.raises(NotImplementedError, match="CounterIntervention does not say what it does"):
         Run._intervened(made, Total(), [item])
 
 
@@ -94,16 +87,11 @@ class Clashing(RunTurn[int, Any]):
 
 
 def test_a_field_that_a_record_has_for_something_else_is_refused() -> None:
-    turn_type: Any = Clashing
+    class Clash(CounterSimulation):
+        turn_type: Any = Clashing
+
     with pytest.raises(ConfigError, match=r"Clashing\.planned: a turn's record has something else"):
-        own_fields(turn_type)
-
-
-def test_a_new_runs_first_turn_comes_without_another_runs_chains(tmp_path: Path) -> None:
-    made = make_counter()
-    made.run(1)
-    assert CounterSimulation.without_chains(made.turns[1]).chains == ()
-    assert CounterSimulation.without_chains(made.turns[0]) is made.turns[0]
+        tape_turn(Clash, Clashing(number=0, state=0), {})
 
 
 @pytest.mark.parametrize(
@@ -111,14 +99,14 @@ def test_a_new_runs_first_turn_comes_without_another_runs_chains(tmp_path: Path)
     [
         ({"a": 1, "b": 2}, {"a": 1, "b": 2}, ""),
         ({"a": 1}, {"a": 2}, "a was 1 and is 2"),
-        ({"a": 1}, {"b": 2}, "a was 1 and is None; b was None and is 2"),
+        ({"a": 1}, {"b": 2}, "a was 1 and is not there; b was not there and is 2"),
+        ({"a": {"b": 1, "c": [2]}}, {"a": {"b": 1, "c": [3]}}, "a.c was [2] and is [3]"),
+        ({"a": [{"b": 1}, {"b": 2}]}, {"a": [{"b": 1}, {"b": 3}]}, "a.1.b was 2 and is 3"),
         (
             dict.fromkeys("abcd", 1),
-            {},
-            "a was 1 and is None; b was 1 and is None; c was 1 and is None",
+            dict.fromkeys("abcd", 2),
+            "a was 1 and is 2; b was 1 and is 2; c was 1 and is 2",
         ),
-        (3, 3, ""),
-        ([3], 4, "it was [3] and is 4"),
     ],
 )
 def test_changed_values_are_named(before: Any, after: Any, said: str) -> None:
@@ -129,19 +117,9 @@ def test_of_a_manifests_faults_three_are_told() -> None:
     with pytest.raises(TapeError) as caught:
         check_manifest(2, {"prompts": {}, "given": []}, ())
     assert str(caught.value) == (
-        "run 2 on the tape is damaged: the manifest has no package; the manifest has no config; "
-        "the manifest has no llm"
+        "run 2 on the tape is damaged: the manifest has no kind; the manifest has no package; "
+        "the manifest has no config"
     )
-
-
-def test_of_the_variables_that_came_out_differently_three_are_told() -> None:
-    names = ("inflation", "unemployment", "gdp_growth", "interest_rate")
-    recorded, now = (
-        Turn(number=1, state=make_state(**dict.fromkeys(names, rate))) for rate in (2.0, 3.0)
-    )
-    assert Simulation.difference(recorded, now).split("; ") == [
-        f"{name} was 2.0 and is 3.0" for name in ("interest_rate", "gdp_growth", "inflation")
-    ]
 
 
 def test_code_that_came_went_or_changed_is_named() -> None:

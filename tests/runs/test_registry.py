@@ -16,7 +16,7 @@ from counter_kit import CounterConfig, CounterSimulation, make_counter
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm.tape import verify
-from llmsim_lab.runs import find_kind, load, registry, replay
+from llmsim_lab.runs import find_kind, load, registry
 from llmsim_lab.runs.registry import kind_of_config
 from llmsim_lab.simulation import Simulation
 
@@ -116,18 +116,17 @@ def test_a_kind_that_is_no_text_is_a_fault_of_the_tape(tmp_path: Path) -> None:
     with Tape(tmp_path / "x.tape", read_only=True) as tape:
         assert [str(finding) for finding in verify(tape)] == [
             "run 1: its manifest was changed after it was written",
-            "run 1: the manifest's kind is no text",
+            "run 1: the manifest has no kind",
         ]
 
 
-def test_a_tape_from_before_there_were_kinds_is_economic(tmp_path: Path) -> None:
-    made = Simulation(make_config(), tape=tmp_path / "x.tape")
-    made.run(2)
-    made.close()
+def test_a_manifest_without_a_kind_is_a_fault_of_the_tape(tmp_path: Path) -> None:
+    Simulation(make_config(), tape=tmp_path / "x.tape").close()
     change_manifest(tmp_path / "x.tape", lambda manifest: manifest.pop("kind"))
-    again = replay(tmp_path / "x.tape")
-    assert isinstance(again, Simulation)
-    assert again.turns == made.turns
+    with pytest.raises(TapeError, match=r"run 1 on the tape .* no kind of simulation"):
+        load(tmp_path / "x.tape")
+    with Tape(tmp_path / "x.tape", read_only=True) as tape:
+        assert "run 1: the manifest has no kind" in map(str, verify(tape))
 
 
 def test_a_configuration_finds_its_class() -> None:

@@ -247,7 +247,7 @@ def test_the_tape_says_what_was_a_rule_of_ones_own(taped: Path) -> None:
 
 
 def test_another_rule_is_told_from_the_recorded_one(taped: Path) -> None:
-    with pytest.raises(TapeError, match=r"given was .* and is"):
+    with pytest.raises(TapeError, match=r"state\.coins\.Ann was 22\.0 and is 22\.5"):
         PublicGoods.replay(taped, players={"Di": lambda question: 1})
 
 
@@ -505,13 +505,79 @@ def asking(question: Any) -> type[Run[Pot]]:
     return world(turn)
 
 
-def test_a_missing_slot_names_the_slots_there_are() -> None:
-    with pytest.raises(PromptError, match=r"no value for offer; its slots are: name, offer"):
+def test_a_slot_that_nothing_fills_is_told_with_the_likely_name() -> None:
+    with pytest.raises(PromptError, match=r"slot {{ nmae }}, .*\(did you mean 'name'\?\)"):
+        asking(lambda ask: ask("Ann", Gift, "{{ nmae }}"))(llm_client=one()).run(1)
+    with pytest.raises(PromptError, match=r"has no item 'coin' \(did you mean 'coins'\?\)"):
+        asking(lambda ask: ask("Ann", Gift, "{{ state.coin }}"))(llm_client=one()).run(1)
+    with pytest.raises(
+        PromptError, match=r"slot {{ offer }}, which nothing fills; it may use name"
+    ):
         asking(lambda ask: ask("Ann", Gift, "{{ name }}: {{ offer }}"))(
             llm_client=pot_client()
         ).run(1)
     with pytest.raises(ConfigError, match=r"no slot for offer; write {{ offer }}"):
         asking(lambda ask: ask("Ann", Gift, "Hello", offer=1))(llm_client=pot_client()).run(1)
+
+
+async def forgets_one(ask: Ask) -> Any:
+    return ask("Ann", Gift, "Give.").amount  # type: ignore[attr-defined]
+
+
+async def forgets_all(ask: Ask) -> None:
+    ask.each(["Ann", "Bob"], Gift, "Give.")
+
+
+@pytest.mark.parametrize("forgets", [forgets_one, forgets_all])
+def test_a_question_that_is_not_awaited_is_an_error_that_shows_await(forgets: Any) -> None:
+    with pytest.raises(ConfigError, match=r"asked Ann.* write await before it: gift = await ask"):
+        asking(forgets)(llm_client=one()).run(1)
+
+
+def test_a_function_for_a_slot_that_takes_no_name_is_told_so() -> None:
+    question = asking(lambda ask: ask.each(["Ann"], Gift, "{{ offer }}", offer=lambda: 3))
+    with pytest.raises(ConfigError, match=r"offer=.*ask.each calls it for each: offer=lambda name"):
+        question(llm_client=one()).run(1)
+
+
+def test_a_rule_that_answers_a_field_there_is_not_is_told_the_likely_one() -> None:
+    with pytest.raises(ConfigError, match=r"answered 'amont' \(did you mean 'amount'\?\)"):
+        PublicGoods(players={"*": lambda q: {"amont": 3}}).run(1)
+
+
+def test_a_player_that_was_never_asked_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    PublicGoods(players={"*": "random", "Bobb": "random"}).run(1)
+    assert "PLAYER_NEVER_ASKED" in caplog.text
+    assert "did you mean 'Bob'?" in caplog.text
+
+
+def test_chance_that_does_not_follow_from_the_seed_is_named_where_a_replay_fails(
+    tmp_path: Path,
+) -> None:
+    drawn = iter(range(9))
+
+    async def turn(self: Any, state: Pot, ask: Ask) -> Pot:
+        return state.replace(given={"Ann": next(drawn)})
+
+    cls = world(turn)
+    run = cls(tape=tmp_path / "x")
+    run.run(1)
+    run.close()
+    with pytest.raises(TapeError, match=r"chance or a clock, which .* as with ask.rng"):
+        cls.replay(tmp_path / "x")
+
+
+def test_texts_of_the_state_are_columns_too() -> None:
+    class Won(State):
+        winner: str = "nobody"
+
+    assert new_class(
+        "Contest", (Run[Won],), exec_body=lambda names: names.update(turn=stay)
+    )().to_frame()["winner"].tolist() == ["nobody"]
+
+
+async def stay(self: Any, state: Any, ask: Ask) -> Any:
+    return state
 
 
 def test_two_equal_questions_need_a_tag() -> None:

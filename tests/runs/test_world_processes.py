@@ -9,7 +9,11 @@ import sys
 import textwrap
 from pathlib import Path
 
+import nbformat
 import pytest
+from nbconvert.preprocessors import ExecutePreprocessor
+
+from llmsim_lab.testing import FakeOllama
 
 pytestmark = pytest.mark.process
 
@@ -86,3 +90,61 @@ def test_a_world_of_a_script_is_played_in_other_processes(folder: Path) -> None:
     """
     done = script(folder, "play.py", play)
     assert done.stdout.split() == ["True", "3"], done.stderr
+
+
+def test_the_program_runs_from_an_empty_folder_and_is_replayed_there(folder: Path) -> None:
+    main = """
+        if __name__ == "__main__":
+            from llmsim_lab import connect
+            PublicGoods(llm_client=connect("auto"), tape="pot.tape").run(2)
+    """
+    (folder / "pot.py").write_text(WORLDS.read_text() + textwrap.dedent(main))
+    with FakeOllama(reply={"reasoning": "r", "amount": 5, "confidence": 0.5}) as server:
+        environment = {**os.environ, "OLLAMA_HOST": server.host}
+        subprocess.run([sys.executable, "pot.py"], cwd=folder, env=environment, check=True)
+    assert len(server.requests) == 8
+    again = 'from pot import PublicGoods; print(PublicGoods.replay("pot.tape").state.coins["Ann"])'
+    assert script(folder, "again.py", again).stdout == "26.0\n"
+    command = "from llmsim_lab.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", command, "replay", "pot.tape", "--import", "pot.py"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "All turns to 2 are from the tape" in done.stdout
+
+
+def test_a_class_from_a_cell_is_recorded_defined_again_and_replayed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("IPYTHONDIR", "JUPYTER_RUNTIME_DIR"):
+        monkeypatch.setenv(name, str(tmp_path))
+    defined = WORLDS.read_text()
+    record = """
+        run = PublicGoods(players={"*": "random"}, tape="pot.tape")
+        frame = run.run(2)
+        run.close()
+    """
+    same = """
+        from llmsim_lab.runs import replay
+        again = replay("pot.tape")
+        print(again.to_frame().equals(frame), PublicGoods.replay("pot.tape").kind)
+    """
+    sources = (
+        defined,
+        record,
+        same,
+        defined,
+        same,
+        "from llmsim_lab import lab; lab.TurnStepper('pot.tape')",
+    )
+    cells = [nbformat.v4.new_code_cell(textwrap.dedent(source)) for source in sources]
+    notebook = nbformat.v4.new_notebook(cells=cells)
+    folder = {"metadata": {"path": str(tmp_path)}}
+    ExecutePreprocessor(kernel_name="python3").preprocess(notebook, folder)
+    said = [cell.outputs for cell in notebook.cells]
+    for place in (2, 4):
+        assert said[place][0]["text"] == "True notebook:PublicGoods\n"
+    assert "coins.Ann" in str(said[5])

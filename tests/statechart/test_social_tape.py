@@ -234,7 +234,7 @@ import json
 from social_kit import make_social
 simulation = make_social(users=9, writer={"kind": "llm"})
 simulation.run(8)
-print(simulation.encode_state(simulation.turns[-1]))
+print(simulation.state)
 print([(c.agent, c.reasoning) for c in simulation.chains])
 """
 

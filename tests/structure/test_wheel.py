@@ -76,3 +76,12 @@ def test_the_demo_runs_without_a_checkout(installed: Path, tmp_path: Path) -> No
         folder=tmp_path,
     )
     assert [path.suffix for path in (tmp_path / "here").rglob("*.png")] == [".png"]
+
+
+def test_a_world_to_start_from_is_made_and_runs_without_a_checkout(
+    installed: Path, tmp_path: Path
+) -> None:
+    run(installed / "llmsim-lab", "new", "mine", "--from", "public_goods", folder=tmp_path)
+    assert "given" in run(installed / "python", "public_goods.py", folder=tmp_path / "mine")
+    replay = "from public_goods import PublicGoods; PublicGoods.replay('public_goods.tape')"
+    run(installed / "python", "-c", replay, folder=tmp_path / "mine")

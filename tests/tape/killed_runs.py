@@ -22,8 +22,8 @@ from tape_kit import HashBackend, hash_client, identity, steady_config
 from llmsim_lab.calls import Attempt, ChatRequest
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm.tape import LiveRecorder
+from llmsim_lab.runs import resume
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.simulation.verbs import resume
 
 TURNS = 12
 LONGEST_LIFE_S = 0.25

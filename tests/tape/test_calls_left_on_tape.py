@@ -13,8 +13,8 @@ from tape_kit import hash_client, make_recorded, steady_config
 from llmsim_lab.calls import Attempt, CallRecord
 from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import Tape
+from llmsim_lab.runs import load, replay
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.simulation.verbs import load, replay
 
 
 def recorded(path: Path) -> Simulation:

@@ -30,8 +30,8 @@ from llmsim_lab.errors import LLMFailureException, TapeError
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm.tape.verify import verify
 from llmsim_lab.models import Action, SimulationState
+from llmsim_lab.runs import load, replay, resume
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.simulation.verbs import load, replay, resume
 
 HERE = Path(__file__).parent
 TESTS = HERE.parent

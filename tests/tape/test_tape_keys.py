@@ -19,8 +19,8 @@ from llmsim_lab.errors import BackendError, LLMFailureException, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, Tape
 from llmsim_lab.llm.tape.codec import SettingsCache, asked
 from llmsim_lab.models import Action, PolicyDecision, SimulationState
+from llmsim_lab.runs import replay, resume
 from llmsim_lab.simulation import Simulation, SimulationConfig
-from llmsim_lab.simulation.verbs import replay, resume
 from llmsim_lab.validators import AlwaysValid
 
 REPEATS = 30

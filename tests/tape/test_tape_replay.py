@@ -25,8 +25,8 @@ from llmsim_lab.models import (
     SimulationState,
 )
 from llmsim_lab.prompts import Prompt
+from llmsim_lab.runs import fork, load, replay, rerun, resume
 from llmsim_lab.simulation import Simulation, SimulationConfig
-from llmsim_lab.simulation.verbs import fork, load, replay, rerun, resume
 from llmsim_lab.validators import AlwaysValid
 
 HERE = Path(__file__).parent
@@ -428,7 +428,7 @@ def test_a_replay_in_another_process_gives_the_same(
     simulation = make_recorded(tmp_path / "x.tape", turns=3, faulty=True)
     code = (
         "import sys\n"
-        "from llmsim_lab.simulation.verbs import replay\n"
+        "from llmsim_lab.runs import replay\n"
         "run = replay(sys.argv[1])\n"
         "print(run.to_frame().to_csv(), run.decisions().to_csv())\n"
         "print([turn.state.model_dump_json(exclude={'reasoning_chains'}) for turn in run.turns])\n"

@@ -29,8 +29,8 @@ from llmsim_lab.calls import ChatRequest
 from llmsim_lab.errors import ConfigError, LLMFailureException, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.models import GlobalState
+from llmsim_lab.runs import fork, load, replay, rerun, resume, run
 from llmsim_lab.simulation import Simulation, SimulationConfig
-from llmsim_lab.simulation.verbs import fork, load, replay, rerun, resume, run
 
 # --- the manifest ------------------------------------------------------------------------------
 

@@ -15,9 +15,8 @@ from llmsim_lab.llm import Tape
 from llmsim_lab.llm.tape import LiveRecorder
 from llmsim_lab.llm.tape.codec import loads
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.runs import Run
+from llmsim_lab.runs import Run, load, replay
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.simulation.verbs import load, replay
 
 
 def readings(statements: list[str]) -> int:

@@ -191,7 +191,6 @@ def change_in(part: str, **values: Any) -> Callable[[dict[str, Any]], None]:
         ("turn", change_in("record", chains=[{"call": ["ok", [999]]}]), "999 is not there"),
         ("turn", change_in("record", chains=[{"call": ["[bold]", [1]]}]), "status and numbers"),
         ("turn", change_in("record", state=None), "it has no state"),
-        ("turn", change_in("record", actions=None), "it has no actions"),
         ("turn", change_in("record", calls=None), "it has no calls"),
         ("turn", change_in("record", chains=[{"call": 99}]), "names the call at place 99"),
         ("turn", change(record=[]), "it is no record of a turn"),

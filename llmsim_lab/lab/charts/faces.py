@@ -147,14 +147,17 @@ def data_table(items: Sequence[Item], shown: Sequence[Series], *, last: int, tur
         last: the latest turn.
         turns: how many.
     """
+    dated = any(_period(item, _turns(item)[0]) for item in items)
     rows: list[list[str]] = []
     for turn in range(last, last - turns, -1):
         for item in items[:_MOST_RUNS]:
             begin, end = _turns(item)
             if begin <= turn <= end:
                 values = [_shown(_values(item, series.column)[turn - begin]) for series in shown]
-                rows.append([str(turn), _period(item, turn), _name(item), *values])
-    return table(["turn", "quarter", "run", *(str(series) for series in shown)], rows)
+                when = [_period(item, turn)] if dated else []
+                rows.append([str(turn), *when, _name(item), *values])
+    heading = ["turn", *(["quarter"] if dated else []), "run"]
+    return table([*heading, *(str(series) for series in shown)], rows)
 
 
 def _period(item: Item, turn: int) -> str:

@@ -1,4 +1,4 @@
-"""What runs are held against: the Taylor rule's answer, and history."""
+"""What runs are compared with: a prediction, the Taylor rule's answer, and history."""
 
 from __future__ import annotations
 
@@ -17,10 +17,18 @@ if TYPE_CHECKING:
 
     Points = tuple[NDArray[np.float64], NDArray[np.float64]]
 
-__all__ = ["HISTORY_LOOK", "RULE_LOOK", "check_choices", "history_curve", "rule_curve"]
+__all__ = [
+    "HISTORY_LOOK",
+    "PREDICTION_LOOK",
+    "RULE_LOOK",
+    "check_choices",
+    "history_curve",
+    "rule_curve",
+]
 
 RULE_LOOK: Mapping[str, Any] = {"colour": "#666666", "style": ":"}
 HISTORY_LOOK: Mapping[str, Any] = {"colour": "black"}
+PREDICTION_LOOK: Mapping[str, Any] = {"colour": "black", "style": "--"}
 
 
 def check_choices(*, panels: object, history: object, rule: object, title: object) -> None:

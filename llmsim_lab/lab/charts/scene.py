@@ -10,9 +10,16 @@ from typing import TYPE_CHECKING
 from llmsim_lab.economy import next_quarter
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab.charts.marks import Mark, marks_of
-from llmsim_lab.lab.charts.references import HISTORY_LOOK, RULE_LOOK, history_curve, rule_curve
+from llmsim_lab.lab.charts.references import (
+    HISTORY_LOOK,
+    PREDICTION_LOOK,
+    RULE_LOOK,
+    history_curve,
+    rule_curve,
+)
 from llmsim_lab.lab.charts.tracks import Ensemble, Track, common_turns
 from llmsim_lab.runs import Series
+from llmsim_lab.text import number
 
 if TYPE_CHECKING:
     import numpy as np
@@ -206,6 +213,7 @@ class _Composer:
             else:
                 self._track(item, look, self._start(item, drawn) if self.choice.share else 0)
                 drawn.append(item)
+        self._predictions()
         self._rule()
         self._history()
 
@@ -272,6 +280,40 @@ class _Composer:
             f"{item.name}: n = {count} runs{cut}; the line is their median, the bands hold the "
             "middle 50 % and 90 % of them at each turn."
         )
+
+    def _predictions(self) -> None:
+        """Draw what theory says of the runs, once where it says the same of several."""
+        import numpy as np
+
+        said: dict[tuple[tuple[str, float], ...], list[str]] = {}
+        for item in self.items:
+            for track in item.members if isinstance(item, Ensemble) else [item]:
+                shown = [name for name in self.columns if name in track.prediction]
+                names = said.setdefault(tuple((name, track.prediction[name]) for name in shown), [])
+                if item.name not in names:
+                    names.append(item.name)
+        said.pop((), None)
+        first = min(track.turns[0] for track in self.tracks)
+        last = max(first + 1, *(track.planned for track in self.tracks))
+        labels = {item.column: item.label for item in (self.choice.main, *self.choice.panels)}
+        for values, names in said.items():
+            whose = f" for {', '.join(names)}" if len(said) > 1 else ""
+            self.curves.append(
+                Curve(
+                    name="prediction",
+                    legend=f"prediction{whose}",
+                    look=Look(**PREDICTION_LOOK),
+                    points={
+                        column: (
+                            np.array([first, last], dtype=float),
+                            np.full(2, value, dtype=float),
+                        )
+                        for column, value in values
+                    },
+                )
+            )
+            numbers = ", ".join(f"{labels[column]} {number(value)}" for column, value in values)
+            self.notes.append(f"Prediction{whose}: {numbers}.")
 
     def _rule(self) -> None:
         rule = self.choice.rule

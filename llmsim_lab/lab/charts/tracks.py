@@ -19,6 +19,7 @@ from llmsim_lab.runs import Run, Series
 from llmsim_lab.runs.frames import turn_row
 from llmsim_lab.runs.registry import kind_of_manifest
 from llmsim_lab.runs.settings import idle_seeds
+from llmsim_lab.runs.verbs import series_on
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,6 +42,7 @@ class Track:
         read: returns all rows anew; None for a frame, which does not change.
         simulation: where turns are still to come from, if anywhere.
         series: what the run itself says can be charted.
+        prediction: what theory says of the run, by column.
         recorded: whether it is read from a tape.
     """
 
@@ -49,6 +51,7 @@ class Track:
     read: Callable[[], list[Row]] | None = None
     simulation: Any = None
     series: Sequence[Series] = ()
+    prediction: Mapping[str, float] = field(default_factory=dict)
     recorded: bool = False
     _turns: list[Any] = field(default_factory=list)
     _columns: dict[str, list[float]] = field(default_factory=dict)
@@ -286,11 +289,13 @@ def _of_simulation(simulation: Any) -> Track:
     config = getattr(simulation, "config", None)
     name = str(getattr(config, "name", type(simulation).__name__))
     number = getattr(simulation, "run_id", None)
+    prediction = _predicted(simulation) if isinstance(simulation, Run) else {}
     track = Track(
         name=name if number is None else f"{number} {name}",
         read=lambda: _records(simulation.to_frame()),
         simulation=simulation,
-        series=tuple(getattr(simulation, "series", ())),
+        series=_predicted_first(getattr(simulation, "series", ()), prediction),
+        prediction=prediction,
     )
     track.update()
     return track
@@ -300,22 +305,45 @@ def _on_tape(tape: Tape, info: RunInfo) -> Track:
     def read() -> list[Row]:
         return _records(tape.turns_frame(info.id))
 
+    prediction = _prediction_on(info)
     return Track(
         name=f"{info.id} {info.name}",
         rows=read(),
         read=read,
-        series=_series_on(info),
+        series=_predicted_first(series_on(tape, info), prediction),
+        prediction=prediction,
         recorded=True,
     )
 
 
-def _series_on(info: RunInfo) -> Sequence[Series]:
-    """Return what a recorded run says can be charted; nothing if its kind is not known here."""
+def _prediction_on(info: RunInfo) -> Mapping[str, float]:
+    """Return what theory says of a recorded run; nothing if its class is not known here."""
     try:
-        kind = kind_of_manifest(info.id, info.manifest)
-        return tuple(kind.series_of(kind.config_type.model_validate(info.manifest["config"])))
+        kind: Any = kind_of_manifest(info.id, info.manifest)
+        if kind.prediction is Run.prediction:
+            return {}
+        config = kind.config_type.model_validate(info.manifest["config"])
     except (TapeError, ValueError, KeyError):
-        return ()  # the frame's columns of numbers do as well
+        return {}
+    return _predicted(kind(config))
+
+
+def _predicted_first(
+    series: Sequence[Series], prediction: Mapping[str, float]
+) -> tuple[Series, ...]:
+    """Return what can be charted, what theory says something of before the rest."""
+    return tuple(sorted(series, key=lambda item: item.column not in prediction))
+
+
+def _predicted(run: Run) -> Mapping[str, float]:
+    values = run.prediction()
+    for column, value in values.items():
+        if not plain_number(value):
+            raise ConfigError(
+                f"{type(run).__name__}.prediction says {column} is {value!r:.60}; return a number "
+                "for each column: {'price': 50}"
+            )
+    return values
 
 
 def _records(frame: Any) -> list[Row]:

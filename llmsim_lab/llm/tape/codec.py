@@ -109,8 +109,13 @@ def _write(adapter: TypeAdapter[Any], value: object) -> str:
         return dumps(adapter.dump_python(value, mode="json", exclude_defaults=True))
 
 
-def read(adapter: TypeAdapter[Any], text: Any) -> Any:
+def read(adapter: TypeAdapter[Any], text: Any, context: Any = None) -> Any:
     """Return what a JSON text holds, strictly of the adapter's type.
+
+    Args:
+        adapter: of the type.
+        text: the JSON.
+        context: what the type's own validators are handed, if any.
 
     Raises:
         ValueError: it holds something else; says where, in words.
@@ -119,13 +124,13 @@ def read(adapter: TypeAdapter[Any], text: Any) -> Any:
         raise TypeError(f"it is {type(text).__name__} where a text should be")
     try:
         try:
-            return adapter.validate_json(text, strict=True)
+            return adapter.validate_json(text, strict=True, context=context)
         except ValidationError:
             if not _HALF_CHARACTER.search(text):
                 raise
             # Pydantic reads no half characters: it checks the types, and Python reads the texts.
-            adapter.validate_json(_HALF_CHARACTER.sub("?", text), strict=True)
-            return adapter.validate_python(json.loads(text))
+            adapter.validate_json(_HALF_CHARACTER.sub("?", text), strict=True, context=context)
+            return adapter.validate_python(json.loads(text), context=context)
     except (ValidationError, UnicodeError) as error:
         raise ValueError(faults(error) if isinstance(error, ValidationError) else error) from error
 
@@ -568,6 +573,7 @@ def now() -> str:
 
 
 _RUN_PARTS: Mapping[str, tuple[type, ...]] = {
+    "kind": (str,),
     "package": (str,),
     "config": (dict,),
     "prompts": (dict,),
@@ -584,8 +590,6 @@ def manifest_faults(manifest: Mapping[str, Any]) -> list[str]:
         for part, types in _RUN_PARTS.items()
         if part not in manifest or not isinstance(manifest[part], types)
     ]
-    if not isinstance(manifest.get("kind", ""), str):
-        found.append("the manifest's kind is no text")
     prompts = manifest.get("prompts")
     if isinstance(prompts, dict):
         for place, entry in prompts.items():

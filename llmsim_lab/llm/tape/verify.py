@@ -250,7 +250,7 @@ def call_numbers(record: Any) -> list[int]:
         raise ValueError("it is no record of a turn")
     if not isinstance(record.get("state"), dict):
         raise ValueError("it has no state")
-    for part in ("calls", "chains", "actions", "interventions", "planned"):
+    for part in ("calls", "chains", "interventions", "planned"):
         if not isinstance(record.get(part), list):
             raise ValueError(f"it has no {part}")
     numbers: list[int] = []

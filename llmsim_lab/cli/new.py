@@ -1,0 +1,96 @@
+"""``llmsim-lab new NAME --from TEMPLATE``: a folder with a world to start from."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+from llmsim_lab.cli.output import say
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.files import data_path
+
+__all__ = ["new"]
+
+_FIRST = """\
+# Rules that play by the textbook, and a very small model, recorded; dashed is the prediction.
+from {module} import {world}
+
+from llmsim_lab.lab import RateChart
+
+rules = {world}(players={{"*": "rule"}})
+rules.run()
+recorded = {world}.replay("{module}.tape")
+RateChart({{"rules": rules, "recorded": recorded}})"""
+_SECOND = """\
+# Your model: Ollama if it answers here, else the embedded one. What it says is kept on my.tape.
+from llmsim_lab import connect
+
+live = {world}(llm_client=connect("auto"), tape="my.tape")
+live.run(3)
+RateChart(live)"""
+
+
+def new(folder: Path, *, template: str | None) -> None:
+    """Make a folder with a template's world, a notebook of two cells and a recorded run.
+
+    The files keep the template's name, since a tape names the world by its file's and its class's.
+
+    Args:
+        folder: the folder to make.
+        template: the template's name, such as ``public_goods``.
+
+    Raises:
+        ConfigError: there is no such template, something is there already, or it cannot be written.
+    """
+    templates = data_path("templates")
+    about = {path.stem: _first_line(path) for path in sorted(templates.glob("*.py"))}
+    if template not in about:
+        wrong = "say what it starts from" if template is None else f"no template {template!r:.60}"
+        known = "\n".join(f"  --from {name:<17} {line}" for name, line in about.items())
+        raise ConfigError(f"{wrong}; there are:\n{known}")
+    code = (templates / f"{template}.py").read_text(encoding="utf-8")
+    [world] = re.findall(r"^class (\w+)\(Run\[", code, re.MULTILINE)
+    try:
+        folder.mkdir(parents=True)
+        for ending in ("py", "tape"):
+            shutil.copyfile(templates / f"{template}.{ending}", folder / f"{template}.{ending}")
+        notebook = json.dumps(_notebook(template, world), indent=1) + "\n"
+        (folder / f"{template}.ipynb").write_text(notebook, encoding="utf-8")
+    except FileExistsError:
+        raise ConfigError(f"{folder} is there already; choose another name") from None
+    except OSError as error:
+        raise ConfigError(f"cannot make {folder}: {error}; choose another name") from error
+    say(
+        f"{folder} has {template}.py, the world; {template}.ipynb, a notebook; and {template}.tape,"
+    )
+    say("a run recorded with a very small model. No model is needed for:")
+    say(f"  cd {folder}")
+    say(f"  python {template}.py")
+    say(f"  jupyter lab {template}.ipynb")
+
+
+def _first_line(path: Path) -> str:
+    return path.read_text(encoding="utf-8").partition("\n")[0].removeprefix('"""')
+
+
+def _notebook(module: str, world: str) -> dict[str, object]:
+    return {
+        "cells": [
+            {
+                "cell_type": "code",
+                "id": f"cell-{number}",
+                "metadata": {},
+                "execution_count": None,
+                "outputs": [],
+                "source": text.format(module=module, world=world).splitlines(keepends=True),
+            }
+            for number, text in enumerate((_FIRST, _SECOND), 1)
+        ],
+        "metadata": {
+            "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}
+        },
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }

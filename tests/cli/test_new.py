@@ -1,0 +1,121 @@
+"""``llmsim-lab new``: what it makes works as it is, in an empty folder."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from cli_kit import Run
+from nbconvert.preprocessors import ExecutePreprocessor
+
+from llmsim_lab.files import data_path
+from llmsim_lab.llm import Tape
+from llmsim_lab.testing import FakeOllama
+
+TEMPLATES = sorted(path.stem for path in data_path("templates").glob("*.py"))
+
+each = pytest.mark.parametrize("template", TEMPLATES)
+
+
+@each
+def test_a_new_folder_has_the_world_as_it_is_its_tape_and_a_notebook_of_two_cells(
+    llmsim_lab: Run, template: str
+) -> None:
+    status, out, err = llmsim_lab("new", "some/mine", "--from", template)
+    assert (status, err) == (0, "")
+    assert f"python {template}.py" in out
+    mine = Path("some/mine")
+    names = [f"{template}.{ending}" for ending in ("ipynb", "py", "tape")]
+    assert sorted(path.name for path in mine.iterdir()) == names
+    for name in names[1:]:
+        assert (mine / name).read_bytes() == data_path(f"templates/{name}").read_bytes()
+    notebook = nbformat.read(mine / names[0], as_version=4)
+    nbformat.validate(notebook)
+    assert [cell.cell_type for cell in notebook.cells] == ["code", "code"]
+
+
+def test_nothing_that_is_there_is_written_over(llmsim_lab: Run) -> None:
+    Path("mine").mkdir()
+    Path("mine/public_goods.py").write_text("mine")
+    status, _, err = llmsim_lab("new", "mine", "--from", "public_goods")
+    assert status == 1
+    assert "mine is there already; choose another name" in err
+    assert [path.name for path in Path("mine").iterdir()] == ["public_goods.py"]
+    assert Path("mine/public_goods.py").read_text() == "mine"
+
+
+def test_a_folder_that_cannot_be_made_is_explained(llmsim_lab: Run) -> None:
+    Path("file").write_text("")
+    status, _, err = llmsim_lab("new", "file/mine", "--from", "public_goods")
+    assert status == 1
+    assert "cannot make file/mine" in err
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [((), "say what it starts from"), (("--from", "chess"), "no template 'chess'")],
+)
+def test_the_templates_are_listed_where_none_is_named(
+    llmsim_lab: Run, more: tuple[str, ...], message: str
+) -> None:
+    status, _, err = llmsim_lab("new", "mine", *more)
+    assert status == 1
+    assert message in err
+    for template in TEMPLATES:
+        assert f"--from {template} " in err
+    assert "Public goods: what each player gives to a pot" in err
+    assert not Path("mine").exists()
+
+
+# --- what was made -------------------------------------------------------------------------------
+
+
+@pytest.mark.process
+@each
+def test_the_program_runs_on_its_own_and_prints_the_run(llmsim_lab: Run, template: str) -> None:
+    llmsim_lab("new", "mine", "--from", template)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", f"{template}.py"],
+        cwd="mine",
+        env={name: value for name, value in os.environ.items() if "LLMSIM" not in name},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(done.stdout.splitlines()) > 8
+
+
+@pytest.mark.process
+@each
+def test_the_notebook_replays_the_tape_and_runs_on_whatever_model_there_is(
+    llmsim_lab: Run, template: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    llmsim_lab("new", "mine", "--from", template)
+    notebook = nbformat.read(f"mine/{template}.ipynb", as_version=4)
+    with FakeOllama() as server:
+        monkeypatch.setenv("OLLAMA_HOST", server.host)
+        ExecutePreprocessor(timeout=120).preprocess(notebook, {"metadata": {"path": "mine"}})
+        assert server.requests
+    texts = [_text(cell) for cell in notebook.cells]
+    assert "rules" in texts[0]
+    assert "recorded" in texts[0]
+    assert all("Prediction: " in text for text in texts)
+    with Tape("mine/my.tape", read_only=True) as tape:
+        assert [run.turns for run in tape.runs()] == [3]
+
+
+def _text(cell: Any) -> str:
+    """What a saved cell shows."""
+    return "".join(
+        str(shown)
+        for output in cell.outputs
+        for kind, shown in output.get("data", {}).items()
+        if kind.startswith("text/")
+    )

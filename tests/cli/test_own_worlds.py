@@ -1,0 +1,279 @@
+"""Worlds of one's own on the command line: run from their file, replayed, forked, looked at."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from cli_kit import Run
+
+from llmsim_lab.testing import FakeOllama
+
+WORLDS = Path(__file__).parents[1] / "worlds.py"
+RULED = """
+from pathlib import Path
+
+from pot import Gift, PublicGoods
+
+
+class Ruled(PublicGoods):
+    bonus: int = 0
+
+    def rule(self, question):
+        return Gift(amount=3)
+
+
+class Failing(PublicGoods):
+    async def turn(self, state, ask):
+        return 1 / (state.coins["Ann"] - 20)
+
+
+if __name__ == "__main__":
+    Path("ran").touch()
+"""
+
+
+@pytest.fixture
+def lab(llmsim_lab: Run) -> Iterator[Run]:
+    """The command, in a folder with two files of worlds, which are new to it each time."""
+    known = set(sys.modules)
+    Path("pot.py").write_text(WORLDS.read_text())
+    Path("ruled.py").write_text(RULED)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        _forget(known)
+        return llmsim_lab(*arguments)
+
+    yield run
+    _forget(known)
+    sys.path[:] = [place for place in sys.path if place != str(Path.cwd())]
+
+
+def _forget(known: set[str]) -> None:
+    """Do what ends with the program: no module of the last command is known any more."""
+    from llmsim_lab.runs import registry
+
+    for name in ("pot", "ruled", "broken"):
+        if name not in known:
+            sys.modules.pop(name, None)
+    for kind in [kind for kind in registry._known if kind.partition(":")[0] in ("pot", "ruled")]:
+        del registry._known[kind]
+
+
+def turns(folder: str) -> pd.DataFrame:
+    return pd.read_csv(f"out/{folder}/turns.csv")
+
+
+# --- run ---------------------------------------------------------------------------------------
+
+
+def test_a_world_is_played_by_chance_with_its_parameters_and_recorded(lab: Run) -> None:
+    status, out, err = lab(
+        *("run", "pot.py:PublicGoods", "--model", "random", "--turns", "3"),
+        *("--set", "factor=2", "--set", "llm.seed=4", "--tape", "t.tape"),
+    )
+    assert (status, err) == (0, "")
+    assert "coins.Ann" in out
+    assert "recorded as run 1 of t.tape" in out
+    assert turns("run")["turn"].tolist() == [0, 1, 2, 3]
+    written = Path("out/run/config.yaml").read_text()
+    assert "factor: 2.0" in written
+    assert "'*': random" in written
+    assert "seed: 4" in written
+
+
+def test_the_only_world_of_a_file_need_not_be_named(lab: Run) -> None:
+    assert lab("run", "pot.py", "--model", "random", "--turns", "1")[0] == 0
+
+
+def test_a_world_is_played_by_its_rule_and_the_file_run_as_an_import(lab: Run) -> None:
+    status, _, err = lab("run", "ruled.py:Ruled", "--model", "rule", "--turns", "1")
+    assert (status, err) == (0, "")
+    assert turns("run")["given.Ann"].tolist()[1] == 3
+    assert not Path("ran").exists()
+
+
+def test_a_world_is_played_by_a_model_with_parameters_from_a_file(lab: Run) -> None:
+    Path("p.yaml").write_text("factor: 3\nturns: 1\nplayers:\n  Bob: random\n")
+    with FakeOllama(reply={"amount": 2, "reasoning": "So.", "confidence": 0.5}) as server:
+        status, _, err = lab(
+            *("run", "pot.py", "--config", "p.yaml"),
+            *("--model", "ollama:llama3.2", "--host", server.host),
+        )
+    assert (status, err) == (0, "")
+    assert len(server.requests) == 3
+    assert "Last gifts: none yet. The pot grows 3.0-fold" in str(server.requests[0].body)
+    assert turns("run")["given.Ann"].tolist()[1] == 2
+
+
+def test_a_model_that_nobody_asks_is_said_to_be_none(lab: Run) -> None:
+    _, out, _ = lab("run", "pot.py", "--model", "ollama:x", "--set", "players={'*': random}")
+    assert "--model ollama:x is not asked: rules, chance or people play everybody" in out
+
+
+def test_the_word_for_the_model_leaves_other_players_as_they_are(lab: Run) -> None:
+    lab("run", "ruled.py:Ruled", "--model", "random", "--set", "players.Bob=rule", "--turns", "2")
+    assert turns("run")["given.Bob"].tolist()[1:] == [3, 3]
+    assert turns("run")["given.Ann"].tolist()[1:] != [3, 3]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("ruled.py",), "defines 2 worlds, Ruled, Failing; say which: ruled.py:Ruled"),
+        (("pot.py:PublicGood",), "'PublicGood' (did you mean 'PublicGoods'?)"),
+        (("empty.py",), "empty.py defines no world"),
+        (("none.py",), "there is no file none.py"),
+        (("csv.py",), "csv.py has the name of another module"),
+        (("broken.py",), "error: broken.py, line 3: NameError: name 'why' is not defined"),
+        (("syntax.py",), "error: syntax.py, line 2: "),
+        (("ends.py",), "ends.py, line 1: the file ends the program while it is imported; put that"),
+        (("wrong.py",), "wrong.py, line 2: World.turns: the name 'turns' is taken"),
+        (("pot.py", "--set", "factr=2"), "'factr' (did you mean 'factor'?)"),
+        (("pot.py", "--set", "factor=much"), "factor: Input should be a valid number"),
+        (("pot.py", "--set", "factor"), "'factor' is not a name and a value"),
+        (("pot.py", "--config", "wrong.yaml"), "wrong.yaml, line 2: factr: unknown key; known"),
+        (("pot.py", "--model", "rule"), "PublicGoods has no rule"),
+        (("wrong.yaml", "--config", "wrong.yaml"), "wrong.yaml is a configuration itself"),
+        (("kind.yaml",), "kind.yaml, line 1: kind: pot.py:PublicGoods: data never make code run"),
+        (("ruled.py:Failing", "--model", "random"), "ruled.py, line 16: ZeroDivisionError"),
+    ],
+)
+def test_what_is_wrong_is_said_with_file_and_line_and_no_traceback(
+    lab: Run, arguments: tuple[str, ...], message: str
+) -> None:
+    Path("empty.py").write_text("x = 1\n")
+    Path("csv.py").write_text("x = 1\n")
+    Path("broken.py").write_text("\n\nx = why\n")
+    Path("syntax.py").write_text("x = 1\ndef f(:\n")
+    Path("ends.py").write_text("raise SystemExit(3)\n")
+    Path("wrong.py").write_text(
+        "from pot import Pot, Run\nclass World(Run[Pot]):\n    turns: int = 3\n"
+        "    async def turn(self, state, ask):\n        return state\n"
+    )
+    Path("wrong.yaml").write_text("turns: 1\nfactr: 2\n")
+    Path("kind.yaml").write_text("kind: pot.py:PublicGoods\n")
+    status, out, err = lab("run", *arguments)
+    assert status == 1
+    assert message in err
+    assert "Traceback" not in out + err
+
+
+def test_data_that_name_a_file_never_make_it_run(lab: Run) -> None:
+    Path("pot.py").write_text("from pathlib import Path\nPath('ran').touch()\n")
+    Path("kind.yaml").write_text("kind: pot.py:PublicGoods\n")
+    lab("run", "kind.yaml")
+    assert not Path("ran").exists()
+
+
+# --- people ------------------------------------------------------------------------------------
+
+
+def test_a_person_is_asked_for_the_fields_of_the_reply_and_it_is_replayed(
+    lab: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("p.yaml").write_text("turns: 1\nplayers: {Bob: person}\n")
+    typed = "I like them.\n2.5\n30\n7\n0,8\n"
+    monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
+    arguments = ("--config", "p.yaml", "--model", "random", "--tape", "t.tape")
+    status, out, err = lab("run", "pot.py", *arguments)
+    assert (status, err) == (0, "")
+    assert "Turn 1: Bob is asked." in out
+    assert "You are Bob and have 20" in out
+    assert "amount, coins for the pot (from 0 to 20, whole):" in out
+    assert "That must be a whole number, not 2.5." in out
+    assert "That is 30; it must be from 0 to 20." in out
+    assert turns("run")["given.Bob"].tolist()[1] == 7
+    decision = pd.read_csv("out/run/decisions.csv").query("player == 'Bob'")
+    assert decision["model"].tolist() == ["human"]
+    assert decision["confidence"].tolist() == [0.8]
+    assert lab("replay", "t.tape", "--import", "pot.py")[0] == 0
+    assert turns("replay").equals(turns("run"))
+
+
+def test_a_person_can_play_everybody(lab: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("So.\n1\n1\n" * 4))
+    assert lab("run", "pot.py", "--model", "person", "--turns", "1")[0] == 0
+    assert turns("run")["given.Di"].tolist()[1] == 1
+
+
+# --- recorded runs -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def taped(lab: Run) -> Run:
+    """The command beside a tape of a run of three turns."""
+    lab("run", "pot.py", "--model", "random", "--turns", "3", "--tape", "t.tape")
+    return lab
+
+
+def test_a_replay_needs_the_file_and_gives_the_same_numbers(taped: Run) -> None:
+    status, _, err = taped("replay", "t.tape", "--import", "pot.py")
+    assert (status, err) == (0, "")
+    assert turns("replay").equals(turns("run"))
+
+
+@pytest.mark.parametrize("verb", ["replay", "resume", "rerun", "fork"])
+def test_without_the_file_the_error_names_class_and_option(taped: Run, verb: str) -> None:
+    status, _, err = taped(verb, "t.tape")
+    assert status == 1
+    assert "it is one of pot:PublicGoods, which is not known here" in err
+    assert "--import pot.py" in err
+    assert 'PublicGoods.replay("...")' in err
+
+
+def test_a_recorded_run_goes_on_and_begins_anew(taped: Run) -> None:
+    assert taped("resume", "t.tape", "--import", "pot.py", "--turns", "2")[0] == 0
+    assert taped("rerun", "t.tape", "--import", "pot.py", "--turns", "5")[0] == 0
+    assert turns("resume")["turn"].tolist() == [0, 1, 2, 3, 4, 5]
+    same = [name for name in turns("rerun") if name != "seconds"]
+    assert turns("resume")[same].equals(turns("rerun")[same])
+
+
+def test_a_fork_sets_a_value_inside_the_state(taped: Run) -> None:
+    status, out, err = taped(
+        *("fork", "t.tape", "--import", "pot.py", "--turn", "2", "--set", "coins.Ann=5"),
+        *("--turns", "1"),
+    )
+    assert (status, err) == (0, "")
+    assert "turn 2: coins.Ann = 5" in out
+    assert turns("fork")["coins.Ann"].tolist()[2] == 5
+    status, _, err = taped(
+        "fork", "t.tape", "--import", "pot.py", "--set", "coins.An=5", "--turns", "1"
+    )
+    assert status == 1
+    assert "'coins.An' (did you mean 'coins.Ann'?)" in err
+
+
+def test_a_tape_is_looked_at_without_its_code(taped: Run) -> None:
+    taped("fork", "t.tape", "--import", "pot.py", "--turn", "2", "--set", "coins.Ann=5")
+    for command in (("ls",), ("tree",), ("show",), ("verify",)):
+        status, out, err = taped("tape", command[0], "t.tape")
+        assert (status, err) == (0, "")
+        assert "PublicGoods" in out or command == ("verify",)
+    assert "coins.Ann" in taped("tape", "show", "t.tape")[1]
+    status, out, _ = taped("tape", "show", "t.tape", "--turn", "2")
+    assert "Shown as it was recorded" in out
+    assert "coins.Ann: 5.0" in out
+    out = taped("tape", "show", "t.tape", "--turn", "2", "--import", "pot.py")[1]
+    assert re.search(r"player of Bob, without a model: amount \d+; A random answer", out)
+    out = taped("tape", "diff", "t.tape", "1", "2")[1]
+    assert "Their trajectories part at turn 2, in: coins.Ann" in out
+    assert "coins.Ann, run 1 -> 2" in out
+    assert taped("tape", "export", "t.tape", "t.jsonl")[0] == 0
+
+
+def test_runs_that_are_the_same_are_told_to_be_where_a_column_begins_later(taped: Run) -> None:
+    out = taped("tape", "diff", "t.tape", "1", "1")[1]
+    assert "Turns 0 to 3, which both have, led to the same." in out
+
+
+def test_a_tape_is_verified_by_replaying_with_its_code(taped: Run) -> None:
+    status, out, _ = taped("tape", "verify", "t.tape", "--replay", "--import", "pot.py")
+    assert (status, out) == (0, "t.tape is sound: 1 run, 0 calls; 1 replayed to the same turns.\n")
+    assert taped("tape", "verify", "t.tape", "--replay")[0] == 1

@@ -1,0 +1,167 @@
+"""Every general widget opens on a world of one's own: live, in memory, from its tape, replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from worlds import PublicGoods
+
+from llmsim_lab import lab
+from llmsim_lab.calls import ChatRequest
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.lab.widget import LabWidget
+from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
+from llmsim_lab.models import LLMReasoningChain
+
+ECONOMIC = ("Taylor", "inflation", "interest rate", "quarter", "rates", "History")
+
+
+def client() -> LLMClient:
+    def gives(request: ChatRequest) -> dict[str, Any]:
+        assert request.site is not None
+        amount = len(request.site.agent or "")
+        return {"amount": amount, "reasoning": "I like them.", "confidence": 0.5}
+
+    return LLMClient(LLMConfig(model="scripted", retry_wait_s=0), ScriptedBackend(gives))
+
+
+async def live(path: Path) -> PublicGoods:
+    run = PublicGoods(llm_client=client(), tape=path)
+    await run.arun(2)
+    run.intervene(2, {"coins.Ann": 5})
+    return run
+
+
+async def in_memory(path: Path) -> PublicGoods:
+    del path
+    run = PublicGoods(llm_client=client())
+    await run.arun(2)
+    return run
+
+
+async def by_chance(path: Path) -> PublicGoods:
+    run = PublicGoods(players={"*": "random"}, tape=path)
+    await run.arun(2)
+    return run
+
+
+async def loaded(path: Path) -> PublicGoods:
+    (await live(path)).close()
+    return PublicGoods.load(path)
+
+
+async def replayed(path: Path) -> PublicGoods:
+    (await live(path)).close()
+    return PublicGoods.replay(path)
+
+
+async def not_played_yet(path: Path) -> PublicGoods:
+    del path
+    return PublicGoods(llm_client=client())
+
+
+SOURCES = [live, in_memory, by_chance, loaded, replayed, not_played_yet]
+WIDGETS = [lab.TurnStepper, lab.RateChart, lab.PromptViewer, lab.ReasoningInspector]
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("widget", WIDGETS)
+async def test_a_general_widget_opens_in_its_words(
+    source: Callable[[Path], Any], widget: Callable[[Any], LabWidget], tmp_path: Path
+) -> None:
+    run = await source(tmp_path / "t.tape")
+    shown = widget(run)
+    try:
+        text, html = shown.face_text(), str(shown.face_html())
+        await shown.idle()
+    finally:
+        shown.close()
+    assert shown.error.value == ""
+    assert "PublicGoods" in text
+    assert not [word for word in ECONOMIC if word in text + html]
+
+
+async def test_the_tree_of_runs_shows_forks_and_compares_them(tmp_path: Path) -> None:
+    first = await live(tmp_path / "t.tape")
+    fork = first.fork(1, intervene=[{"turn": 1, "set": {"coins.Ann": 7}}], llm_client=client())
+    await fork.arun(1)
+    tree = lab.RunTree(tmp_path / "t.tape")
+    tree.select(1, compare_with=2)
+    await tree.idle()
+    assert "coins.Ann" in tree.differences.value
+    assert "turn 1: set coins.Ann 7" in tree.face_text()
+    tree.open_button.click()
+    await tree.idle()
+    assert tree.error.value == ""
+    tree.close()
+
+
+async def test_what_players_answered_is_shown_whoever_answered(tmp_path: Path) -> None:
+    run = PublicGoods(llm_client=client(), players={"Bob": "random"})
+    await run.arun(1)
+    bob = next(answer.fields["amount"] for answer in run.turns[1].answers)
+    stepper, inspector = lab.TurnStepper(run), lab.ReasoningInspector(run)
+    for text in (stepper.face_text(), inspector.face_text()):
+        assert f"amount {bob}" in text
+    assert "Ann: amount 3" in stepper.face_text()
+    assert isinstance(run.chains[0], LLMReasoningChain)
+    stepper.close()
+    inspector.close()
+
+
+async def test_the_stepper_plays_and_forks(tmp_path: Path) -> None:
+    stepper = lab.TurnStepper(await live(tmp_path / "t.tape"))
+    await stepper.step()
+    assert stepper.simulation.turn_number == 3
+    fork = stepper.fork(1, intervene=[{"turn": 1, "set": {"coins.Ann": 7}}])
+    await stepper.step()
+    assert fork.state.coins["Ann"] != stepper.forks[0].turns[1].state.coins["Ann"] == 7
+    stepper.close()
+
+
+async def test_a_chart_offers_the_states_numbers_and_no_reference_of_other_worlds(
+    tmp_path: Path,
+) -> None:
+    chart = lab.RateChart(await live(tmp_path / "t.tape"))
+    columns = [column for _, column in chart.controls_part.main.options]
+    assert columns[:5] == ["coins.Ann", "coins.Bob", "coins.Cy", "coins.Di", "given.Ann"]
+    parts = chart.controls_part
+    assert [parts.rule.layout.display, parts.history.layout.display] == ["none", "none"]
+    chart.table.toggle.click()
+    assert "quarter" not in chart.table.html.value
+    chart.save(tmp_path / "chart.svg")
+    assert "turn" in (tmp_path / "chart.svg").read_text()
+    chart.close()
+
+
+@pytest.fixture
+def unknown(tmp_path: Path) -> Iterator[Path]:
+    """A tape of a class that is not known here any more."""
+    from llmsim_lab.runs import registry
+
+    run = PublicGoods(players={"*": "random"}, tape=tmp_path / "t.tape")
+    run.run(2)
+    run.close()
+    del registry._known[PublicGoods.kind]
+    yield tmp_path / "t.tape"
+    registry.register(PublicGoods.kind, PublicGoods)
+
+
+async def test_a_tape_is_charted_and_its_runs_compared_without_the_class(unknown: Path) -> None:
+    chart = lab.RateChart(unknown)
+    assert "coins.Ann" in chart.face_text()
+    chart.close()
+    tree = lab.RunTree(unknown)
+    assert "PublicGoods" in tree.face_text()
+    tree.close()
+
+
+@pytest.mark.parametrize(
+    "widget", [lab.AgentStory, lab.SocialBoard, lab.ContextXRay, lab.PromptComparer]
+)
+def test_a_widget_of_another_world_says_what_it_shows(widget: Callable[[Any], Any]) -> None:
+    with pytest.raises(ConfigError, match=r"shows|compares"):
+        widget(PublicGoods(players={"*": "random"}))

@@ -1,0 +1,204 @@
+"""The templates: their rules play by the textbook, and arrive where it says."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import pytest
+
+from llmsim_lab import Question
+from llmsim_lab.files import data_path
+from llmsim_lab.lab import RateChart
+
+TEMPLATES = data_path("templates")
+WORLDS = {
+    "beauty_contest": "BeautyContest",
+    "double_auction": "DoubleAuction",
+    "opinion_dynamics": "OpinionDynamics",
+    "public_goods": "PublicGoods",
+    "ultimatum": "Ultimatum",
+}
+
+each = pytest.mark.parametrize("name", WORLDS)
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return a template's class, as a program beside its file would import it."""
+    monkeypatch.syspath_prepend(TEMPLATES)
+    return lambda name: getattr(importlib.import_module(name), WORLDS[name])
+
+
+def ruled(kind: Any, turns: int = 8, players: dict[str, Any] | None = None, **more: Any) -> Any:
+    run = kind(players={"*": "rule", **(players or {})}, **more)
+    run.run(turns)
+    return run
+
+
+def test_these_are_all_templates() -> None:
+    assert sorted(path.stem for path in TEMPLATES.glob("*.py")) == list(WORLDS)
+
+
+@each
+def test_a_template_is_short_and_names_its_source_and_what_the_textbook_says(name: str) -> None:
+    text = (TEMPLATES / f"{name}.py").read_text(encoding="utf-8")
+    assert 20 <= len(text.splitlines()) <= 60
+    docstring = text.split('"""')[1]
+    assert "Source" in docstring
+    assert "Textbook" in docstring
+
+
+@each
+def test_what_a_template_predicts_is_a_dashed_line_beside_its_run(name: str, world: Any) -> None:
+    run = ruled(world(name), 2)
+    [line] = [curve for curve in RateChart(run).scene.curves if curve.legend == "prediction"]
+    assert line.look.style == "--"
+    assert set(line.points) <= set(run.to_frame().columns)
+    assert {column: y[0] for column, (_, y) in line.points.items()} == {
+        column: value for column, value in run.prediction().items() if column in line.points
+    }
+
+
+@each
+def test_a_templates_tape_was_recorded_with_its_very_code_and_replays(
+    name: str, world: Any
+) -> None:
+    run = world(name).replay(TEMPLATES / f"{name}.tape")
+    [info] = run.tape.runs()
+    assert info.manifest["model"]["name"].startswith("qwen2.5-coder-1.5b")
+    code = (TEMPLATES / f"{name}.py").read_bytes()
+    assert info.manifest["code"]["file"] == hashlib.sha256(code).hexdigest()
+    assert run.turn_number == info.turns == 3
+    assert {call.status for call in run.calls} <= {"ok", "repaired"}
+
+
+# --- public goods --------------------------------------------------------------------------------
+
+
+def test_nothing_is_given_to_the_pot_and_whoever_gives_earns_less(world: Any) -> None:
+    kind = world("public_goods")
+    run = ruled(kind)
+    assert run.to_frame()["given"].tolist()[1:] == [0] * 8
+    for gift in (1, 10, 20):
+        giver = ruled(kind, 1, {"Ann": lambda question, gift=gift: gift})
+        assert giver.state.earned["Ann"] < run.state.earned["Ann"] < giver.state.earned["Bob"]
+
+
+def test_everything_is_given_where_a_gift_earns_its_giver_more_than_it_costs(world: Any) -> None:
+    kind = world("public_goods")
+    run = ruled(kind, 1, factor=4.5)
+    assert run.state.given == run.prediction()["given"] == 20
+    miser = ruled(kind, 1, {"Ann": lambda question: 19}, factor=4.5)
+    assert miser.state.earned["Ann"] < run.state.earned["Ann"]
+
+
+# --- ultimatum -----------------------------------------------------------------------------------
+
+
+def test_the_smallest_positive_offer_is_made_and_accepted(world: Any) -> None:
+    run = ruled(world("ultimatum"))
+    assert run.to_frame()["offer"].tolist()[1:] == [1] * 8
+    assert dict(run.state.earned) == {"Ann": 9, "Bob": 1}
+
+
+@pytest.mark.parametrize("offer", [0, 2, 5, 10])
+def test_any_other_offer_earns_ann_less(offer: int, world: Any) -> None:
+    def ann(question: Question) -> int:
+        return offer
+
+    assert ruled(world("ultimatum"), 1, {"Ann": ann}).state.earned["Ann"] < 9
+
+
+# --- beauty contest ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("factor", "depth"), [(0.5, 1), (2 / 3, 1), (0.5, 2)])
+def test_guesses_go_to_0_as_fast_as_the_steps_of_reasoning(
+    factor: float, depth: int, world: Any
+) -> None:
+    run = ruled(world("beauty_contest"), 30, factor=factor, depth=depth)
+    means = run.to_frame()["mean"].to_numpy()
+    assert means == pytest.approx([50 * factor ** (depth * turn) for turn in range(31)])
+    assert means[-1] == pytest.approx(run.prediction()["mean"], abs=0.001)
+
+
+def test_one_step_more_than_the_others_wins(world: Any) -> None:
+    def two_steps(question: Question) -> float:
+        return float(question.run.factor**2 * question.state.mean)
+
+    run = ruled(world("beauty_contest"), 3, {"Di": two_steps})
+    assert [list(turn.state.winners) for turn in run.turns[1:]] == [["Di"]] * 3
+
+
+# --- double auction ------------------------------------------------------------------------------
+
+
+def test_traders_by_chance_come_near_the_price_of_the_textbook_and_all_gains(world: Any) -> None:
+    runs = [ruled(world("double_auction"), 20, seed=seed) for seed in range(60)]
+    predicted = runs[0].prediction()
+    assert fmean(run.state.price for run in runs) == pytest.approx(predicted["price"], abs=4)
+    assert fmean(run.state.gains for run in runs) > 0.9 * predicted["gains"]
+    assert max(run.state.gains for run in runs) == predicted["gains"]
+
+
+@pytest.mark.parametrize(
+    ("buyers", "sellers"),
+    [
+        ((90, 75, 60, 45), (10, 25, 40, 55)),
+        ((90, 80, 70), (30, 60)),
+        ((50,), (10, 20, 45, 70)),
+        ((88, 31), (5, 29, 30)),
+    ],
+)
+def test_at_the_predicted_price_as_many_want_to_buy_as_to_sell(
+    buyers: tuple[int, ...], sellers: tuple[int, ...], world: Any
+) -> None:
+    market = world("double_auction")(
+        buyers={f"buyer {value}": value for value in buyers},
+        sellers={f"seller {cost}": cost for cost in sellers},
+    )
+    predicted = market.prediction()
+    wanted = [value for value in buyers if value > predicted["price"]]
+    offered = [cost for cost in sellers if cost < predicted["price"]]
+    assert len(wanted) == len(offered)
+    assert sum(wanted) - sum(offered) == predicted["gains"]
+
+
+def test_a_trade_is_at_the_price_of_who_came_first_and_never_at_a_loss(world: Any) -> None:
+    run = ruled(world("double_auction"), 40, buyers={"Ann": 60}, sellers={"Ed": 50})
+    turn = next(turn for turn in run.turns if turn.state.traded)
+    assert sorted(turn.state.traded) == ["Ann", "Ed"]
+    quotes = {answer.player: answer.fields["price"] for answer in turn.answers}
+    assert quotes["Ed"] <= quotes["Ann"]
+    assert turn.state.price in quotes.values()
+    assert 50 <= turn.state.price <= 60
+    assert turn.state.gains == 10
+
+
+# --- opinions ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "links",
+    [
+        (("Ann", "Bob"), ("Ann", "Cy"), ("Ann", "Di"), ("Di", "Ed")),
+        (("Ann", "Bob"), ("Bob", "Cy"), ("Cy", "Di"), ("Di", "Ed"), ("Ed", "Ann")),
+    ],
+)
+def test_all_come_to_the_mean_weighted_by_the_stationary_distribution(
+    links: tuple[tuple[str, str], ...], world: Any
+) -> None:
+    run = ruled(world("opinion_dynamics"), 150, links=links)
+    names = list(run.opening)
+    heard = np.array(
+        [[a == b or (a, b) in links or (b, a) in links for b in names] for a in names], dtype=float
+    )
+    values, vectors = np.linalg.eig((heard / heard.sum(axis=1, keepdims=True)).T)
+    stationary = vectors[:, np.argmax(values.real)].real
+    consensus = stationary @ np.array(list(run.opening.values())) / stationary.sum()
+    assert list(run.prediction().values()) == pytest.approx([consensus] * 5)
+    assert list(run.state.opinions.values()) == pytest.approx([consensus] * 5)

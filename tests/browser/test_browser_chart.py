@@ -85,11 +85,11 @@ def test_files_are_made_and_the_table_is_shown(notebook: Notebook) -> None:
     for _ in range(3):
         for kind in ("PNG", "SVG", "CSV"):
             notebook.click(kind, cell=CHART)
-            link = output.get_by_role("link", name=re.compile(rf"rates\.{kind.lower()}"))
+            link = output.get_by_role("link", name=re.compile(rf"chart\.{kind.lower()}"))
             expect(link).to_be_visible()
             with notebook.page.expect_download() as download:
                 link.click()
-            assert download.value.suggested_filename == f"rates.{kind.lower()}"
+            assert download.value.suggested_filename == f"chart.{kind.lower()}"
             assert download.value.path().stat().st_size > 100
     notebook.button("Play", cell=STEPPER).click()
     notebook.says(STEPPER, "Turn 5 is played.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -100,7 +101,14 @@ class RecordedTools:
         if recorder is None:
             return ToolResult.model_validate(await run())
         asked = f"{tool_name}({json.dumps(parameters, default=str)})"
-        return ToolResult.model_validate(await _through(recorder, asked, user_id, run))
+
+        def deletes() -> bool:
+            declared = self._ask_executor()["declared"]
+            return any(tool[0] == tool_name and tool[3] for tool in declared)
+
+        return ToolResult.model_validate(
+            await _through(recorder, asked, user_id, run, once=deletes)
+        )
 
     def _listing(self) -> dict[str, Any]:
         recorder = scope().recorder
@@ -142,10 +150,27 @@ def _turn_of(request: ChatRequest) -> int | None:
     return request.site.turn if request.site is not None else None
 
 
+_STOPPED = {
+    "success": False,
+    "error": "it was stopped before it answered, so it may have been done or not; look before "
+    "you ask for it again",
+    "error_code": "STOPPED",
+}
+
+
 async def _through(
-    recorder: Recorder, asked: str, user_id: str, run: Callable[[], Awaitable[dict[str, Any]]]
+    recorder: Recorder,
+    asked: str,
+    user_id: str,
+    run: Callable[[], Awaitable[dict[str, Any]]],
+    *,
+    once: Callable[[], bool],
 ) -> dict[str, Any]:
-    """Answer from the tape, or run and keep what comes of it."""
+    """Answer from the tape, or run and keep what comes of it.
+
+    What may be done but ``once``, which it says, is not done again after it was stopped halfway: nobody knows how
+    far it came.
+    """
     request = recorder.place(_request(asked, user_id))
     known, watch = recorder.find(request), scope().watch
     if known is not None:
@@ -158,6 +183,12 @@ async def _through(
     try:
         reply = ChatReply(text=_dumps(await run()))
         attempt = Attempt(request=request, reply=reply, seconds=time.perf_counter() - began)
+    except asyncio.CancelledError:
+        if once():
+            reply = ChatReply(text=_dumps(_STOPPED))
+            seconds = time.perf_counter() - began
+            recorder.keep_now(Attempt(request=request, reply=reply, seconds=seconds))
+        raise
     finally:
         if watch is not None:
             watch.ended(request, attempt, taped=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from llmsim_lab.assistant import (
     LLMAgentEngine,
     OllamaAdapter,
     RecordedTools,
+    ToolDeclaration,
     ToolResult,
     ToolUsingNationAgent,
 )
@@ -492,3 +494,35 @@ async def test_a_damaged_result_on_a_tape_is_said_to_be_one(tmp_path: Path, text
 
 def test_it_says_whose_tools_it_records() -> None:
     assert repr(RecordedTools(FunctionTools())) == "RecordedTools(FunctionTools())"
+
+
+async def test_a_deletion_that_was_stopped_halfway_is_not_made_again(tmp_path: Path) -> None:
+    begun, runs = asyncio.Event(), 0
+
+    class Slow:
+        def get_available_tools(self) -> list[str]:
+            return ["delete_task"]
+
+        def get_tool_declarations(self, names: Sequence[str]) -> list[ToolDeclaration]:
+            return [ToolDeclaration("delete_task", "Deletes.", {}, destructive=True)]
+
+        async def execute(self, name: str, parameters: dict[str, Any], user: str) -> ToolResult:
+            nonlocal runs
+            runs += 1
+            begun.set()
+            await asyncio.Event().wait()
+            return ToolResult(success=True)
+
+    with Tape(tmp_path / "x.tape") as tape:
+        recorder = LiveRecorder(tape, tape.add_run({}, name="talk", first=(0, "{}", "{}")))
+        tools = RecordedTools(Slow())
+        with recording(recorder):
+            deleting = asyncio.create_task(tools.execute("delete_task", {"task_id": 1}, "ann"))
+            await begun.wait()
+            deleting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await deleting
+            recorder.restart_turn()
+            again = await tools.execute("delete_task", {"task_id": 1}, "ann")
+    assert runs == 1
+    assert again.error_code == "STOPPED"

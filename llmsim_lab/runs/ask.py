@@ -85,7 +85,13 @@ class _GuardedRandom(Random):
         super().__init__(seed)
 
     def _check(self) -> None:
-        task = asyncio.current_task()
+        try:
+            task = asyncio.current_task()
+        except RuntimeError as error:
+            raise ConfigError(
+                f"{self._name} is drawn from on another thread; draw in the turn, and hand over "
+                "what was drawn"
+            ) from error
         if self._owner is None:
             self._owner = task
         elif self._owner is not task:
@@ -101,6 +107,37 @@ class _GuardedRandom(Random):
     def getrandbits(self, k: int, /) -> int:
         self._check()
         return super().getrandbits(k)
+
+
+class _NoRandom(Random):
+    """In the place of a player's random numbers where his questions have no order."""
+
+    def __init__(self, player: str) -> None:
+        self._player = player
+        super().__init__(0)
+
+    def random(self) -> float:
+        raise ConfigError(
+            f"{self._player} is asked by two tasks and answers by chance: a replay may ask in "
+            "another order; tell the questions apart: ask(..., tag='second')"
+        )
+
+    def getrandbits(self, _k: int, /) -> int:
+        return int(self.random())
+
+
+class _Place(NamedTuple):
+    """Which of a player's questions with one tag, from 1; ``elsewhere``: another task asks it."""
+
+    number: int
+    elsewhere: bool
+
+
+def _task_here() -> object:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # on a thread without a loop
+        return None
 
 
 class Ask:
@@ -121,6 +158,7 @@ class Ask:
         """The number of the turn being played."""
         self._asked: set[tuple[Any, ...]] = set()
         self._rngs: dict[str, _GuardedRandom] = {}
+        self._places: dict[tuple[str, str], tuple[object, int]] = {}
         self._ruled: list[tuple[tuple[str, str, str], LLMReasoningChain, Answer]] = []
         self._open: dict[
             object, tuple[str, Coroutine[Any, Any, Any], Coroutine[Any, Any, Any]]
@@ -158,7 +196,9 @@ class Ask:
             PromptError: a slot has no value, or the other way round.
             LLMFailureException: a model failed to answer.
         """
-        return self._awaited(self._one(player, reply, prompt, limits, step, tag, values), player)
+        place = self._place(player, tag)
+        asking = self._one(player, reply, prompt, limits, step, tag, values, place)
+        return self._awaited(asking, player)
 
     async def _one(
         self,
@@ -169,6 +209,7 @@ class Ask:
         step: Mapping[str, float] | None,
         tag: str,
         values: dict[str, Any],
+        place: _Place,
     ) -> ReplyT:
         self._check(player, reply, tag, values)
         allowed = _allowed(player, reply, limits, step)
@@ -182,7 +223,7 @@ class Ask:
         self._asked.add(asked)
         who = self._run.player(player)
         if not isinstance(who, LLMClient):
-            return await self._by_rule(who, player, reply, allowed, values, tag)
+            return await self._by_rule(who, player, reply, allowed, values, tag, place)
         return await who.call_with_retry(
             prompt=text,
             response_model=reply,
@@ -219,7 +260,8 @@ class Ask:
             ConfigError: see ``__call__``; or a player is named twice.
         """
         names = [players] if isinstance(players, str) else list(players)
-        asking = self._each(names, reply, prompt, limits, step, tag, values)
+        places = [self._place(name, tag) for name in names]
+        asking = self._each(names, reply, prompt, limits, step, tag, values, places)
         return self._awaited(asking, ", ".join(map(str, names[:3])) or "nobody")
 
     async def _each(
@@ -231,6 +273,7 @@ class Ask:
         step: Mapping[str, float] | None,
         tag: str,
         values: Mapping[str, Any],
+        places: Sequence[_Place],
     ) -> dict[str, ReplyT]:
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
@@ -239,10 +282,10 @@ class Ask:
             if callable(value):
                 _check_takes_a_name(key, value)
         work = []
-        for name in names:
+        for name, place in zip(names, places, strict=True):
             own = {key: value(name) if callable(value) else value for key, value in values.items()}
             bounds = limits(name) if callable(limits) else limits
-            work.append(self._one(name, reply, prompt, bounds, step, tag, own))
+            work.append(self._one(name, reply, prompt, bounds, step, tag, own, place))
         return dict(zip(names, await gather_all(work), strict=True))
 
     def _awaited(self, asking: Coroutine[Any, Any, T], whom: str) -> Coroutine[Any, Any, T]:
@@ -256,6 +299,18 @@ class Ask:
         started = ask()
         self._open[key] = (whom, started, asking)
         return started
+
+    def _place(self, player: Any, tag: Any) -> _Place:
+        """Return which of a player's questions with a tag is being asked, and whether in order.
+
+        Those that one task asks come in the order of its code, also in a replay.
+        """
+        key, task = (str(player), str(tag)), _task_here()
+        first, asked = self._places.get(key, (task, 0))
+        if first is not task:
+            return _Place(0, elsewhere=True)
+        self._places[key] = (first, asked + 1)
+        return _Place(asked + 1, elsewhere=False)
 
     def forgotten(self) -> str:
         """Return whom the turn asked without waiting for the answer; empty if nobody."""
@@ -354,9 +409,14 @@ class Ask:
         allowed: _Allowed,
         values: Mapping[str, Any],
         tag: str,
+        place: _Place,
     ) -> ReplyT:
         name = f"{player}, {tag}" if tag else player
+        if place.number > 1:
+            name = f"{name}, question {place.number}"
         rng = self._rng(f"the random numbers of {name}'s rule", f"rule of {name}")
+        if place.elsewhere:
+            rng = _NoRandom(player)
         said: Any
         if rule == "random":
             said = _random_reply(reply, allowed, rng)

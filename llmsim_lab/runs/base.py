@@ -912,15 +912,20 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         *,
         on_turn: Callable[[TurnT], object] | None = None,
         progress: bool = True,
+        beyond_done: bool = False,
     ) -> None:
-        """Do what ``arun`` does without making a frame, which needs pandas."""
+        """Do what ``arun`` does without making a frame, which needs pandas.
+
+        ``beyond_done`` plays as many turns as it is told, whatever ``done`` says: a run may have
+        been stepped on by hand.
+        """
         try:
             count, before = self._how_many(turns), self.turn_number
             async with progress_line(
                 "turn", number=before + 1, last=before + count, shown=progress
             ) as advance:
                 for _ in range(count):
-                    if self.done(self.state):
+                    if not beyond_done and self.done(self.state):
                         break
                     if self._purse is not None:
                         self._purse.check()
@@ -1164,6 +1169,12 @@ def _check_world(cls: type[Run]) -> None:
             f"{cls.__name__}.turn is a plain function, which cannot wait for answers; write async "
             "def turn(self, state, ask)"
         )
+    for name in ("start", "done"):
+        if inspect.iscoroutinefunction(getattr(cls, name)):
+            raise ConfigError(
+                f"{cls.__name__}.{name} is async, and nobody waits for it; write def {name}(self"
+                f"{', state' if name == 'done' else ''})"
+            )
     state = cls.state_type
     if not (isinstance(state, type) and issubclass(state, State)) or state is State:
         named = getattr(state, "__name__", state)

@@ -121,7 +121,7 @@ def replay(
             f"turns={wanted}: run {info.id} can be replayed up to turn {first} to {info.turns}"
         )
     try:
-        run_sync(simulation.play_on(wanted - first))
+        run_sync(simulation.play_on(wanted - first, beyond_done=True))
     except TapeError as error:
         if changed := simulation.code_changes or _code_changes(info, simulation):
             raise type(error)(f"{error}. Mind that {changed}") from error

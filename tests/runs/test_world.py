@@ -661,3 +661,126 @@ def test_a_configuration_of_another_world_is_not_taken() -> None:
         ConfigError, match=r"is not a PublicGoodsConfig; .*PublicGoods\(factor=...\)"
     ):
         PublicGoods(RunConfig())
+
+
+# --- what a replay, a resumed run and another process must not differ in -------------------------
+
+
+def test_a_default_is_of_its_fields_type_at_once_as_it_is_on_the_tape(tmp_path: Path) -> None:
+    class Purse(State):
+        coins: dict[str, float] = dict.fromkeys(["Ann"], 20)
+
+    class Shop(Run[Purse]):
+        factor: float = 2
+
+        async def turn(self, state: Purse, ask: Ask) -> Purse:
+            await ask("Ann", Gift, f"You have {state.coins['Ann']} times {self.factor}.")
+            return state
+
+    Shop(llm_client=one(), tape=tmp_path / "t").run(1)
+    prompt = Shop.replay(tmp_path / "t").calls[0].request.prompt
+    assert prompt == "You have 20.0 times 2.0."
+
+
+def test_a_player_by_chance_may_be_asked_twice_in_a_turn_and_draws_anew() -> None:
+    drawn: list[tuple[int, ...]] = []
+
+    class Twice(Run[Pot]):
+        async def turn(self, state: Pot, ask: Ask) -> Pot:
+            first = await ask.each(state.coins, Gift, "First, {{ name }}?")
+            second = await ask.each(state.coins, Gift, "Second, {{ name }}?")
+            both = await asyncio.gather(ask("Ann", Gift, "Third?"), ask("Ann", Gift, "Fourth?"))
+            drawn.append(tuple(g.amount for g in (*first.values(), *second.values(), *both)))
+            return state
+
+    for _ in range(2):
+        Twice(players={"*": "random"}).run(1)
+    assert drawn[0] == drawn[1]
+    assert drawn[0][:4] != drawn[0][4:8]
+
+
+def test_a_player_by_chance_whom_two_tasks_ask_needs_a_tag() -> None:
+    class Pairs(Run[Pot]):
+        tagged: bool
+
+        async def turn(self, state: Pot, ask: Ask) -> Pot:
+            async def pair(number: int) -> None:
+                tag = str(number) if self.tagged else ""
+                await ask("Ann", Gift, f"Pair {number}?", tag=tag)
+
+            await asyncio.gather(pair(1), pair(2))
+            return state
+
+    Pairs(tagged=True, players={"*": "random"}).run(1)
+    with pytest.raises(ConfigError, match=r"Ann is asked by two tasks.*tag='second'"):
+        Pairs(tagged=False, players={"*": "random"}).run(1)
+
+
+def test_a_replay_plays_what_was_stepped_beyond_the_worlds_end(tmp_path: Path) -> None:
+    class Short(PublicGoods):
+        def done(self, state: Pot) -> bool:
+            return bool(state.given)
+
+    run = Short(llm_client=pot_client(), tape=tmp_path / "t")
+    run.run(5)
+    asyncio.run(run.step())
+    run.close()
+    assert Short.replay(tmp_path / "t").turn_number == run.turn_number == 2
+
+
+def test_an_async_done_is_an_error_when_the_class_is_made() -> None:
+    async def done(self: Any, state: Pot) -> bool:
+        return False
+
+    with pytest.raises(ConfigError, match=r"Late.done is async.*write def done\(self, state\)"):
+        new_class("Late", (PublicGoods,), {}, lambda names: names.update(done=done))
+
+
+def test_parameters_of_a_base_without_a_turn_are_the_worlds() -> None:
+    class Base(Run[Pot]):
+        factor: float = 2
+        purse: float = 10
+
+        def start(self) -> Pot:
+            return Pot(coins={"Ann": self.purse * self.factor})
+
+    class World(Base):
+        purse: float = 20
+
+        async def turn(self, state: Pot, ask: Ask) -> Pot:
+            return state
+
+    assert World(factor=3).state.coins == {"Ann": 60}
+    assert "factor" in World().manifest()["config"]
+
+
+def test_a_parameter_cannot_be_changed_in_place() -> None:
+    class Friends(Run[Pot]):
+        friends: list[str] = Field(default_factory=list)
+
+        async def turn(self, state: Pot, ask: Ask) -> Pot:
+            self.friends.append("Ann")
+            return state
+
+    with pytest.raises(ConfigError, match="a parameter is never changed in place"):
+        Friends().run(1)
+
+
+def test_calls_under_way_as_a_budget_ends_are_waited_for_and_not_made_again(
+    tmp_path: Path,
+) -> None:
+    class Slow(ScriptedBackend):
+        async def chat(self, *args: Any, **options: Any) -> Any:
+            await asyncio.sleep(0.01)
+            return await super().chat(*args, **options)
+
+    slow = LLMClient(LLMConfig(model="scripted"), Slow(gift))
+    run = PublicGoods(llm_client=slow, tape=tmp_path / "t")
+    run.run(1, budget=Budget(calls=3))
+    run.close()
+    again = pot_client()
+    more = PublicGoods.resume(tmp_path / "t", llm_client=again)
+    more.run(1)
+    more.close()
+    backend: Any = again.backend
+    assert len(backend.requests) == 1

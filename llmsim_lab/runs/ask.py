@@ -13,8 +13,10 @@ import math
 import textwrap
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import lru_cache
 from inspect import isawaitable
+from numbers import Integral, Real
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -59,7 +61,8 @@ class Question:
         state: the state before the turn.
         run: the world's parameters, as ``question.run.factor``.
         turn: the number of the turn that is being played.
-        limits: what is allowed, by field: ``(lowest, highest)``, or a list of values.
+        limits: what is allowed, by field: ``(lowest, highest)``, or a list of values; the
+            question's, or else the field's own.
         values: what the prompt was given besides.
         tag: which of several questions of the turn, where the world says.
         rng: random numbers of this player's own, the same in a replay.
@@ -429,7 +432,11 @@ class Ask:
                     state=self._state,
                     run=self._run.config,
                     turn=self.turn,
-                    limits={**(allowed.ranges or {}), **(allowed.listed or {})},
+                    limits={
+                        **_own_limits(reply),
+                        **(allowed.ranges or {}),
+                        **(allowed.listed or {}),
+                    },
                     values=values,
                     tag=tag,
                     rng=rng,
@@ -512,10 +519,14 @@ class _Allowed(NamedTuple):
         """Return what is wrong with a reply's content, for whoever gave it; None if nothing is."""
         for name, (lowest, highest) in (self.ranges or {}).items():
             value = getattr(decision, name)
+            if value is None and name == "confidence":
+                continue  # a rule need not say how sure it is
             if not lowest <= value <= highest:
                 return f"{name} must be from {lowest:g} to {highest:g}, and it is {value:g}"
         for name, values in (self.choices or {}).items():
-            value = getattr(decision, name)
+            value = _plain(getattr(decision, name))
+            if value is None and name == "confidence":
+                continue
             near = isinstance(value, int | float) and any(
                 isinstance(one, int | float) and math.isclose(value, one, abs_tol=1e-9)
                 for one in values
@@ -532,6 +543,22 @@ _ANYTHING = _Allowed()
 @lru_cache(maxsize=1024)
 def _fields_of(reply: type[Reply]) -> Mapping[str, Mapping[str, Any]]:
     return FrozenDict(reply_schema(reply).get("properties", {}))
+
+
+@lru_cache(maxsize=1024)
+def _own_limits(reply: type[Reply]) -> Mapping[str, tuple[float, float] | list[Any]]:
+    """Return what a reply's fields allow by themselves, as far as they say."""
+    found: dict[str, tuple[float, float] | list[Any]] = {}
+    for name, schema in _fields_of(reply).items():
+        if name in Reply.model_fields:
+            continue
+        if "enum" in schema:
+            found[name] = list(schema["enum"])
+        elif schema.get("type") in ("integer", "number"):
+            lowest, highest = _own_range(schema)
+            if not (math.isinf(lowest) or math.isinf(highest)):
+                found[name] = (lowest, highest)
+    return found
 
 
 def _allowed(
@@ -552,12 +579,11 @@ def _allowed(
         given, grid = (limits or {}).get(name), (step or {}).get(name)
         kind = fields[name].get("type")
         if given is not None and not _is_range(given):
-            if isinstance(given, str) or not list(given):
-                raise ConfigError(
-                    f"limits of {name} for {player} are {given!r:.60}; give (lowest, highest) or a "
-                    "list of at least one value"
-                )
-            choices[name] = tuple(given)
+            choices[name] = _listed(name, player, fields[name], given)
+        elif given is not None and kind in ("integer", "number") and "enum" in fields[name]:
+            lowest, highest = given
+            within = [value for value in fields[name]["enum"] if lowest <= value <= highest]
+            choices[name] = _listed(name, player, fields[name], within)
         elif kind not in ("integer", "number"):
             raise ConfigError(
                 f"limits of {name}: it is not a number; give the values allowed, as a list"
@@ -571,28 +597,69 @@ def _allowed(
     return _Allowed(choices or None, ranges or None)
 
 
+def _listed(name: str, player: str, schema: Mapping[str, Any], given: Any) -> tuple[Any, ...]:
+    """Return the values allowed, as JSON has them."""
+    if isinstance(given, str) or not list(given):
+        raise ConfigError(
+            f"limits of {name} for {player} are {given!r:.60}; give (lowest, highest) or a "
+            "list of at least one value"
+        )
+    if schema.get("type") in ("array", "object"):
+        raise ConfigError(
+            f"limits of {name}: it holds several values, which no question can limit; ask for one, "
+            "or name the values in its annotation: list[Literal['Ann', 'Bob']]"
+        )
+    values = tuple(_plain(value) for value in given)
+    if schema.get("type") in ("integer", "number"):
+        lowest, highest = _own_range(schema)
+        for value in values:
+            if isinstance(value, int | float) and not lowest <= value <= highest:
+                raise ConfigError(
+                    f"limits of {name} for {player} allow {value:g}, and the field itself is from "
+                    f"{lowest:g} to {highest:g}"
+                )
+    return values
+
+
+def _plain(value: Any) -> Any:
+    """Return an enumeration's value, and a number of numpy's as one of Python's."""
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return value
+    return int(value) if isinstance(value, Integral) else float(value)
+
+
 def _is_range(given: Any) -> bool:
     return (
         isinstance(given, tuple)
         and len(given) == 2
-        and all(isinstance(end, int | float) and not isinstance(end, bool) for end in given)
+        and all(isinstance(end, Real) and not isinstance(end, bool) for end in given)
     )
 
 
-def _range(
-    player: str, name: str, schema: Mapping[str, Any], given: Any, *, whole: bool
-) -> tuple[float, float]:
-    """Return the narrower of a field's own bounds and those given, rounded inwards."""
+def _own_range(schema: Mapping[str, Any]) -> tuple[float, float]:
+    """Return a field's own bounds; infinite where it has none."""
+    whole = schema.get("type") == "integer"
     lowest = schema.get("minimum", schema.get("exclusiveMinimum", -math.inf))
     highest = schema.get("maximum", schema.get("exclusiveMaximum", math.inf))
     if "exclusiveMinimum" in schema:
         lowest = lowest + 1 if whole else math.nextafter(lowest, math.inf)
     if "exclusiveMaximum" in schema:
         highest = highest - 1 if whole else math.nextafter(highest, -math.inf)
+    return lowest, highest
+
+
+def _range(
+    player: str, name: str, schema: Mapping[str, Any], given: Any, *, whole: bool
+) -> tuple[float, float]:
+    """Return the narrower of a field's own bounds and those given, rounded inwards."""
+    lowest, highest = _own_range(schema)
     if given is not None:
         if any(math.isnan(end) for end in given):
             raise ConfigError(f"limits of {name} for {player} are {given}; NaN is not a bound")
-        lowest, highest = max(lowest, given[0]), min(highest, given[1])
+        first, last = map(_plain, given)
+        lowest, highest = max(lowest, first), min(highest, last)
     if math.isinf(lowest) or math.isinf(highest):
         raise ConfigError(
             f"{name} for {player} has no bound on one side: from {lowest:g} to {highest:g}; give "
@@ -639,7 +706,13 @@ def _random_reply(reply: type[ReplyT], allowed: _Allowed, rng: Random) -> ReplyT
             lowest, highest = (allowed.ranges or {})[name]
             part = {"type": part.get("type"), "minimum": lowest, "maximum": highest}
         drawn[name] = _drawn(part, schema.get("$defs", {}), rng)
-    return reply(reasoning="A random answer.", **drawn)
+    try:
+        return reply(reasoning="A random answer.", **drawn)
+    except ValidationError as error:
+        raise ConfigError(
+            f"no random {reply.__name__} can be drawn: {faults(error)}; answer by a rule instead, "
+            "players={'*': 'rule'}, or a function of the question"
+        ) from error
 
 
 def _drawn(part: Mapping[str, Any], known: Mapping[str, Any], rng: Random) -> Any:
@@ -652,17 +725,12 @@ def _drawn(part: Mapping[str, Any], known: Mapping[str, Any], rng: Random) -> An
     if "anyOf" in part:
         return _drawn(part["anyOf"][0], known, rng)
     match part.get("type"):
-        case "integer":
-            lowest = part.get("minimum", part.get("exclusiveMinimum", -1) + 1)
-            highest = part.get("maximum", part.get("exclusiveMaximum", lowest + 101) - 1)
-            return rng.randint(int(lowest), int(highest))
-        case "number":
-            lowest = part.get("minimum", part.get("exclusiveMinimum", 0.0))
-            return rng.uniform(
-                lowest, part.get("maximum", part.get("exclusiveMaximum", lowest + 1.0))
-            )
+        case "integer" | "number":
+            return _drawn_number(part, rng)
         case "boolean":
             return rng.random() < 0.5
+        case "array" if "prefixItems" in part:
+            return [_drawn(inside, known, rng) for inside in part["prefixItems"]]
         case "array":
             least = part.get("minItems", 0)
             items = range(rng.randint(least, part.get("maxItems", least + 3)))
@@ -670,7 +738,22 @@ def _drawn(part: Mapping[str, Any], known: Mapping[str, Any], rng: Random) -> An
         case "object":
             parts = part.get("properties", {})
             return {name: _drawn(inside, known, rng) for name, inside in parts.items()}
-    return "random"[: part.get("maxLength", 6)]
+    return "random".ljust(part.get("minLength", 0), "m")[: part.get("maxLength")]
+
+
+def _drawn_number(part: Mapping[str, Any], rng: Random) -> float:
+    whole = part.get("type") == "integer"
+    lowest, highest = _own_range(part)
+    if math.isinf(lowest):
+        lowest = 0 if highest >= 0 else highest - 100
+    if math.isinf(highest):
+        highest = lowest + (100 if whole else 1.0)
+    if step := part.get("multipleOf"):
+        drawn = rng.randint(math.ceil(lowest / step), math.floor(highest / step)) * step
+        return int(drawn) if whole else drawn
+    if whole:
+        return rng.randint(math.ceil(lowest), math.floor(highest))
+    return rng.uniform(lowest, highest)
 
 
 # --- prompts -------------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ from llmsim_lab.runs.settings import (
     idle_seeds,
     say_if_unreached,
 )
-from llmsim_lab.runs.state import State
+from llmsim_lab.runs.state import State, check_kept
 from llmsim_lab.runs.taping import Recording, Taping
 from llmsim_lab.runs.turn import RunTurn, WorldTurn
 from llmsim_lab.text import closest, faults
@@ -291,6 +291,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
 
     def _checked_start(self, state: Any) -> StateT:
         if isinstance(state, self.state_type):
+            if self._is_own():
+                check_kept(state, self.state_type)
             own: StateT = state
             return own
         raise ConfigError(
@@ -481,6 +483,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         """
         name, wanted = type(self).__name__, self.state_type.__name__
         if isinstance(state, self.state_type):
+            if self._is_own():
+                check_kept(state, self.state_type)
             own: StateT = state
             return own
         if state is None:

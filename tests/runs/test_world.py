@@ -5,10 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import pickle
+import subprocess
+import sys
+from datetime import date
+from enum import Enum
 from pathlib import Path
 from types import new_class
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 import pytest
 from pydantic import Field
 from worlds import Gift, Pot, PublicGoods
@@ -784,3 +789,109 @@ def test_calls_under_way_as_a_budget_ends_are_waited_for_and_not_made_again(
     more.close()
     backend: Any = again.backend
     assert len(backend.requests) == 1
+
+
+class Plain(State):
+    size: float = 1.0
+
+
+class Fancy(Plain):
+    colour: str = "red"
+
+
+@pytest.mark.parametrize(
+    ("hint", "value", "said"),
+    [
+        (Plain, Fancy(), r"Odd.it is Fancy.*a tape gives back Plain\(size=1.0\)"),
+        (Any, (1, 2), r"Odd.it is \(1, 2\), and a tape gives back \[1, 2\]"),
+        (set[str], {"Ann"}, r"Odd.it holds a set.*tuple\(sorted\(...\)\)"),
+        (bytes, b"\xff", r"this Odd cannot be written on a tape"),
+    ],
+)
+def test_a_state_that_a_tape_would_not_give_back_is_an_error(
+    hint: Any, value: Any, said: str
+) -> None:
+    odd: Any = type(State)("Odd", (State,), {"__annotations__": {"it": hint}, "it": value})
+
+    class World(Run[odd]):
+        async def turn(self, state: Any, ask: Ask) -> Any:
+            return state
+
+    with pytest.raises(ConfigError, match=said):
+        World()
+
+
+@pytest.mark.process
+def test_a_script_may_import_itself_by_its_own_name(tmp_path: Path) -> None:
+    script = tmp_path / "own_script.py"
+    script.write_text(
+        "from llmsim_lab import Run, State\n"
+        "class Empty(State):\n    pass\n"
+        "class World(Run[Empty]):\n    async def turn(self, state, ask):\n        return state\n"
+        "if __name__ == '__main__':\n"
+        "    import own_script\n"
+        "    print(World.kind == own_script.World.kind)\n"
+    )
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"
+
+
+def asked_of(player: Any, reply: type[Reply], **limits: Any) -> Any:
+    """Return what a player says to one question with these limits."""
+    said: list[Any] = []
+
+    class World(Run[Pot]):
+        async def turn(self, state: Pot, ask: Ask) -> Pot:
+            said.append(await ask("Ann", reply, "Say.", limits=limits))
+            return state
+
+    World(players={"*": player}).run(1)
+    return said[0]
+
+
+class Mood(Enum):
+    GOOD = "good"
+    BAD = "bad"
+
+
+class Wide(Reply):
+    low: int = Field(le=-5)
+    cold: float = Field(lt=-5)
+    five: int = Field(ge=1, le=9, multiple_of=5)
+    long: str = Field(min_length=10)
+    pair: tuple[int, str]
+    odd: Literal[1, 3, 5]
+    mood: Mood
+
+
+def test_chance_keeps_to_whatever_bounds_a_reply_has() -> None:
+    drawn = asked_of("random", Wide, odd=(2, 4), mood=["bad"])
+    assert (drawn.five, drawn.odd, drawn.mood) == (5, 3, Mood.BAD)
+
+
+def test_what_chance_cannot_draw_is_told() -> None:
+    class Day(Reply):
+        day: date
+
+    with pytest.raises(ConfigError, match=r"no random Day can be drawn: day: .*'\*': 'rule'"):
+        asked_of("random", Day)
+
+
+def test_limits_may_be_numbers_of_numpy() -> None:
+    seen: list[Any] = []
+
+    def rule(question: Question) -> int:
+        seen.append(question.limits["amount"])
+        return 3
+
+    assert asked_of(rule, Gift, amount=(0, np.int64(5)), confidence=(0.5, 1)).amount == 3
+    assert seen == [(0, 5)]
+
+
+def test_limits_that_the_field_itself_forbids_are_an_error() -> None:
+    with pytest.raises(ConfigError, match="allow 30, and the field itself is from 0 to 20"):
+        asked_of("random", Gift, amount=[5, 30])
+
+
+def test_a_rule_is_told_a_fields_own_bounds_where_the_question_has_none() -> None:
+    assert asked_of(lambda question: question.limits["amount"][1], Gift).amount == 20

@@ -39,6 +39,7 @@ from llmsim_lab.runs.frames import decisions_frame, own_numbers, turn_row
 from llmsim_lab.runs.garbage import rare_collections
 from llmsim_lab.runs.manifest import config_of, make_manifest
 from llmsim_lab.runs.parameters import (
+    Parameter,
     code_digests,
     config_type_of,
     file_of,
@@ -78,6 +79,8 @@ ConfigT = TypeVar("ConfigT", bound=RunConfig, default=Any)
 InterventionT = TypeVar("InterventionT", bound=RunIntervention, default=Any)
 
 _MOST_PROMPTS = 64
+_SET_IN_A_STEP = ("turns", "unrecorded", "code_changes", "llm_client")
+"""What others may set of a run while it plays a turn."""
 
 
 def _option(*, default: Any = None, alias: str = "") -> Any:
@@ -219,6 +222,21 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             say_if_unreached(intervention, run=config.name, reaches=self.run_reaches)
         if tape is not None:
             self._record(tape if isinstance(tape, Tape) else Tape(tape))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if (
+            self.__dict__.get("_stepping")
+            and name not in _SET_IN_A_STEP
+            and not name.startswith("_")
+            and self._is_own()
+            and not isinstance(getattr(type(self), name, None), Parameter)
+        ):
+            raise ConfigError(
+                f"{type(self).__name__}.turn sets self.{name}, which is on no tape, so that a "
+                "resumed run would lack it; make it a field of the state: "
+                f"return state.replace({name}=...)"
+            )
+        super().__setattr__(name, value)
 
     @classmethod
     def _configured(
@@ -858,6 +876,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
                 playing.enter_context(client.playing(log))
             turn = await self._play(before, planned)
             calls = log.close()
+        if self._purse is not None and self._purse.refusal is not None:
+            raise self._purse.refusal
         if turn.number != before.number + 1:
             raise ConfigError(
                 f"{type(self).__name__} played turn {turn.number} after turn {before.number}; what "

@@ -7,6 +7,7 @@ import json
 import pickle
 import subprocess
 import sys
+from contextlib import suppress
 from datetime import date
 from enum import Enum
 from pathlib import Path
@@ -895,3 +896,32 @@ def test_limits_that_the_field_itself_forbids_are_an_error() -> None:
 
 def test_a_rule_is_told_a_fields_own_bounds_where_the_question_has_none() -> None:
     assert asked_of(lambda question: question.limits["amount"][1], Gift).amount == 20
+
+
+def test_a_turn_that_goes_on_without_a_call_the_budget_refused_does_not_count() -> None:
+    class Careless(Run[Pot]):
+        async def turn(self, state: Pot, ask: Ask) -> Pot:
+            for name in state.coins:
+                with suppress(Exception):
+                    await ask(name, Gift, "Give.")
+            return state
+
+    run = Careless(llm_client=one())
+    run.run(3, budget=Budget(calls=6))
+    assert run.turn_number == 1
+
+
+def test_a_turn_cannot_keep_things_beside_the_state() -> None:
+    class Forgetful(Run[Pot]):
+        async def turn(self, state: Pot, ask: Ask) -> Pot:
+            self.memory = 1
+            return state
+
+    with pytest.raises(ConfigError, match=r"sets self.memory, which is on no tape.*state.replace"):
+        Forgetful().run(1)
+
+
+def test_a_copy_of_a_state_is_checked_as_well() -> None:
+    assert repr(Pot().model_copy(update={"coins": {"Ann": 3}}).coins) == "{'Ann': 3.0}"
+    with pytest.raises(ConfigError, match="a valid number"):
+        Pot().model_copy(update={"coins": {"Ann": "x"}})

@@ -166,7 +166,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         for name, named in types_of(cls, Run).items():
             if name not in own:
                 setattr(cls, name, named)
-        if cls._is_own():
+        if cls._is_own() and not cls.__parameters__:  # type: ignore[attr-defined]
             _check_world(cls)
             if "config_type" not in own:
                 cls.config_type = config_type_of(cls, Run)

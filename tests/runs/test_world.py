@@ -12,7 +12,7 @@ from datetime import date
 from enum import Enum
 from pathlib import Path
 from types import new_class
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
 import pytest
@@ -925,3 +925,23 @@ def test_a_copy_of_a_state_is_checked_as_well() -> None:
     assert repr(Pot().model_copy(update={"coins": {"Ann": 3}}).coins) == "{'Ann': 3.0}"
     with pytest.raises(ConfigError, match="a valid number"):
         Pot().model_copy(update={"coins": {"Ann": "x"}})
+
+
+AnyState = TypeVar("AnyState", bound=State)
+
+
+class Still(Run[AnyState], Generic[AnyState]):
+    factor: float = 2
+
+    async def turn(self, state: AnyState, ask: Ask) -> AnyState:
+        return state
+
+
+def test_a_generic_base_with_a_turn_is_no_world_until_its_state_is_named() -> None:
+    class StillPot(Still[Pot]):
+        pass
+
+    run = StillPot(factor=3)
+    run.run(1)
+    assert isinstance(run.state, Pot)
+    assert run.config.factor == 3

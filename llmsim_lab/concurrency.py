@@ -8,7 +8,7 @@ import threading
 from collections.abc import Coroutine, Sequence
 from typing import Any, Generic, TypeVar
 
-from llmsim_lab.errors import ConfigError
+from llmsim_lab.errors import BudgetReached, ConfigError
 
 __all__ = ["PrivateLoop", "background_loop", "gather_all", "run_sync"]
 
@@ -29,9 +29,11 @@ async def gather_all(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
     tasks = [asyncio.ensure_future(item) for item in work]
     try:
         return await asyncio.gather(*tasks)
-    except BaseException:
-        for task in tasks:
-            task.cancel()
+    except BaseException as error:
+        # What is under way as a budget ends is paid for; nothing new begins.
+        if not isinstance(error, BudgetReached):
+            for task in tasks:
+                task.cancel()
         done = await asyncio.gather(*tasks, return_exceptions=True)
         failures = [outcome for outcome in done if isinstance(outcome, Exception)]
         if not failures or _being_cancelled():

@@ -211,7 +211,8 @@ def reply_schema(model: type[BaseModel], *, max_text: int | None = None) -> dict
 
 def _never_in_place(*_: Any, **__: Any) -> NoReturn:
     raise ConfigError(
-        "a state is never changed in place; make a new value and put it into the next state: "
+        "a state or a parameter is never changed in place; make a new value and put it into the "
+        "next state: "
         "state.replace(coins={**state.coins, 'Ann': 3}), state.replace(bids=[*state.bids, 3])"
     )
 

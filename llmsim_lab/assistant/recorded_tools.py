@@ -168,8 +168,8 @@ async def _through(
 ) -> dict[str, Any]:
     """Answer from the tape, or run and keep what comes of it.
 
-    What may be done but ``once``, which it says, is not done again after it was stopped halfway: nobody knows how
-    far it came.
+    What may be done but ``once``, which it says, is not done again after it was stopped halfway:
+    nobody knows how far it came.
     """
     request = recorder.place(_request(asked, user_id))
     known, watch = recorder.find(request), scope().watch

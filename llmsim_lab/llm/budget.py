@@ -54,6 +54,7 @@ class Purse:
         calls: requests begun.
         tokens: used by those that were answered.
         money: what these cost.
+        refusal: why a request was not made; a turn that went on without it does not count.
     """
 
     def __init__(self, budget: Budget) -> None:
@@ -61,6 +62,7 @@ class Purse:
         self.calls = 0
         self.tokens = 0
         self.money = 0.0
+        self.refusal: BudgetReached | None = None
         self._lock = threading.Lock()
 
     def check(self) -> None:
@@ -88,7 +90,11 @@ class Purse:
             BudgetReached: it may not be made.
         """
         with self._lock:
-            self.check()
+            try:
+                self.check()
+            except BudgetReached as refusal:
+                self.refusal = refusal
+                raise
             self.calls += 1
 
     def end(self, attempt: Attempt) -> None:

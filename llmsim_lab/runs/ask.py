@@ -13,8 +13,10 @@ import math
 import textwrap
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import lru_cache
 from inspect import isawaitable
+from numbers import Integral, Real
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -59,7 +61,8 @@ class Question:
         state: the state before the turn.
         run: the world's parameters, as ``question.run.factor``.
         turn: the number of the turn that is being played.
-        limits: what is allowed, by field: ``(lowest, highest)``, or a list of values.
+        limits: what is allowed, by field: ``(lowest, highest)``, or a list of values; the
+            question's, or else the field's own.
         values: what the prompt was given besides.
         tag: which of several questions of the turn, where the world says.
         rng: random numbers of this player's own, the same in a replay.
@@ -85,7 +88,13 @@ class _GuardedRandom(Random):
         super().__init__(seed)
 
     def _check(self) -> None:
-        task = asyncio.current_task()
+        try:
+            task = asyncio.current_task()
+        except RuntimeError as error:
+            raise ConfigError(
+                f"{self._name} is drawn from on another thread; draw in the turn, and hand over "
+                "what was drawn"
+            ) from error
         if self._owner is None:
             self._owner = task
         elif self._owner is not task:
@@ -101,6 +110,37 @@ class _GuardedRandom(Random):
     def getrandbits(self, k: int, /) -> int:
         self._check()
         return super().getrandbits(k)
+
+
+class _NoRandom(Random):
+    """In the place of a player's random numbers where his questions have no order."""
+
+    def __init__(self, player: str) -> None:
+        self._player = player
+        super().__init__(0)
+
+    def random(self) -> float:
+        raise ConfigError(
+            f"{self._player} is asked by two tasks and answers by chance: a replay may ask in "
+            "another order; tell the questions apart: ask(..., tag='second')"
+        )
+
+    def getrandbits(self, _k: int, /) -> int:
+        return int(self.random())
+
+
+class _Place(NamedTuple):
+    """Which of a player's questions with one tag, from 1; ``elsewhere``: another task asks it."""
+
+    number: int
+    elsewhere: bool
+
+
+def _task_here() -> object:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # on a thread without a loop
+        return None
 
 
 class Ask:
@@ -121,6 +161,7 @@ class Ask:
         """The number of the turn being played."""
         self._asked: set[tuple[Any, ...]] = set()
         self._rngs: dict[str, _GuardedRandom] = {}
+        self._places: dict[tuple[str, str], tuple[object, int]] = {}
         self._ruled: list[tuple[tuple[str, str, str], LLMReasoningChain, Answer]] = []
         self._open: dict[
             object, tuple[str, Coroutine[Any, Any, Any], Coroutine[Any, Any, Any]]
@@ -158,7 +199,9 @@ class Ask:
             PromptError: a slot has no value, or the other way round.
             LLMFailureException: a model failed to answer.
         """
-        return self._awaited(self._one(player, reply, prompt, limits, step, tag, values), player)
+        place = self._place(player, tag)
+        asking = self._one(player, reply, prompt, limits, step, tag, values, place)
+        return self._awaited(asking, player)
 
     async def _one(
         self,
@@ -169,6 +212,7 @@ class Ask:
         step: Mapping[str, float] | None,
         tag: str,
         values: dict[str, Any],
+        place: _Place,
     ) -> ReplyT:
         self._check(player, reply, tag, values)
         allowed = _allowed(player, reply, limits, step)
@@ -182,7 +226,7 @@ class Ask:
         self._asked.add(asked)
         who = self._run.player(player)
         if not isinstance(who, LLMClient):
-            return await self._by_rule(who, player, reply, allowed, values, tag)
+            return await self._by_rule(who, player, reply, allowed, values, tag, place)
         return await who.call_with_retry(
             prompt=text,
             response_model=reply,
@@ -219,7 +263,8 @@ class Ask:
             ConfigError: see ``__call__``; or a player is named twice.
         """
         names = [players] if isinstance(players, str) else list(players)
-        asking = self._each(names, reply, prompt, limits, step, tag, values)
+        places = [self._place(name, tag) for name in names]
+        asking = self._each(names, reply, prompt, limits, step, tag, values, places)
         return self._awaited(asking, ", ".join(map(str, names[:3])) or "nobody")
 
     async def _each(
@@ -231,6 +276,7 @@ class Ask:
         step: Mapping[str, float] | None,
         tag: str,
         values: Mapping[str, Any],
+        places: Sequence[_Place],
     ) -> dict[str, ReplyT]:
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
@@ -239,10 +285,10 @@ class Ask:
             if callable(value):
                 _check_takes_a_name(key, value)
         work = []
-        for name in names:
+        for name, place in zip(names, places, strict=True):
             own = {key: value(name) if callable(value) else value for key, value in values.items()}
             bounds = limits(name) if callable(limits) else limits
-            work.append(self._one(name, reply, prompt, bounds, step, tag, own))
+            work.append(self._one(name, reply, prompt, bounds, step, tag, own, place))
         return dict(zip(names, await gather_all(work), strict=True))
 
     def _awaited(self, asking: Coroutine[Any, Any, T], whom: str) -> Coroutine[Any, Any, T]:
@@ -256,6 +302,18 @@ class Ask:
         started = ask()
         self._open[key] = (whom, started, asking)
         return started
+
+    def _place(self, player: Any, tag: Any) -> _Place:
+        """Return which of a player's questions with a tag is being asked, and whether in order.
+
+        Those that one task asks come in the order of its code, also in a replay.
+        """
+        key, task = (str(player), str(tag)), _task_here()
+        first, asked = self._places.get(key, (task, 0))
+        if first is not task:
+            return _Place(0, elsewhere=True)
+        self._places[key] = (first, asked + 1)
+        return _Place(asked + 1, elsewhere=False)
 
     def forgotten(self) -> str:
         """Return whom the turn asked without waiting for the answer; empty if nobody."""
@@ -354,9 +412,14 @@ class Ask:
         allowed: _Allowed,
         values: Mapping[str, Any],
         tag: str,
+        place: _Place,
     ) -> ReplyT:
         name = f"{player}, {tag}" if tag else player
+        if place.number > 1:
+            name = f"{name}, question {place.number}"
         rng = self._rng(f"the random numbers of {name}'s rule", f"rule of {name}")
+        if place.elsewhere:
+            rng = _NoRandom(player)
         said: Any
         if rule == "random":
             said = _random_reply(reply, allowed, rng)
@@ -369,7 +432,11 @@ class Ask:
                     state=self._state,
                     run=self._run.config,
                     turn=self.turn,
-                    limits={**(allowed.ranges or {}), **(allowed.listed or {})},
+                    limits={
+                        **_own_limits(reply),
+                        **(allowed.ranges or {}),
+                        **(allowed.listed or {}),
+                    },
                     values=values,
                     tag=tag,
                     rng=rng,
@@ -452,10 +519,14 @@ class _Allowed(NamedTuple):
         """Return what is wrong with a reply's content, for whoever gave it; None if nothing is."""
         for name, (lowest, highest) in (self.ranges or {}).items():
             value = getattr(decision, name)
+            if value is None and name == "confidence":
+                continue  # a rule need not say how sure it is
             if not lowest <= value <= highest:
                 return f"{name} must be from {lowest:g} to {highest:g}, and it is {value:g}"
         for name, values in (self.choices or {}).items():
-            value = getattr(decision, name)
+            value = _plain(getattr(decision, name))
+            if value is None and name == "confidence":
+                continue
             near = isinstance(value, int | float) and any(
                 isinstance(one, int | float) and math.isclose(value, one, abs_tol=1e-9)
                 for one in values
@@ -472,6 +543,22 @@ _ANYTHING = _Allowed()
 @lru_cache(maxsize=1024)
 def _fields_of(reply: type[Reply]) -> Mapping[str, Mapping[str, Any]]:
     return FrozenDict(reply_schema(reply).get("properties", {}))
+
+
+@lru_cache(maxsize=1024)
+def _own_limits(reply: type[Reply]) -> Mapping[str, tuple[float, float] | list[Any]]:
+    """Return what a reply's fields allow by themselves, as far as they say."""
+    found: dict[str, tuple[float, float] | list[Any]] = {}
+    for name, schema in _fields_of(reply).items():
+        if name in Reply.model_fields:
+            continue
+        if "enum" in schema:
+            found[name] = list(schema["enum"])
+        elif schema.get("type") in ("integer", "number"):
+            lowest, highest = _own_range(schema)
+            if not (math.isinf(lowest) or math.isinf(highest)):
+                found[name] = (lowest, highest)
+    return found
 
 
 def _allowed(
@@ -492,12 +579,11 @@ def _allowed(
         given, grid = (limits or {}).get(name), (step or {}).get(name)
         kind = fields[name].get("type")
         if given is not None and not _is_range(given):
-            if isinstance(given, str) or not list(given):
-                raise ConfigError(
-                    f"limits of {name} for {player} are {given!r:.60}; give (lowest, highest) or a "
-                    "list of at least one value"
-                )
-            choices[name] = tuple(given)
+            choices[name] = _listed(name, player, fields[name], given)
+        elif given is not None and kind in ("integer", "number") and "enum" in fields[name]:
+            lowest, highest = given
+            within = [value for value in fields[name]["enum"] if lowest <= value <= highest]
+            choices[name] = _listed(name, player, fields[name], within)
         elif kind not in ("integer", "number"):
             raise ConfigError(
                 f"limits of {name}: it is not a number; give the values allowed, as a list"
@@ -511,28 +597,69 @@ def _allowed(
     return _Allowed(choices or None, ranges or None)
 
 
+def _listed(name: str, player: str, schema: Mapping[str, Any], given: Any) -> tuple[Any, ...]:
+    """Return the values allowed, as JSON has them."""
+    if isinstance(given, str) or not list(given):
+        raise ConfigError(
+            f"limits of {name} for {player} are {given!r:.60}; give (lowest, highest) or a "
+            "list of at least one value"
+        )
+    if schema.get("type") in ("array", "object"):
+        raise ConfigError(
+            f"limits of {name}: it holds several values, which no question can limit; ask for one, "
+            "or name the values in its annotation: list[Literal['Ann', 'Bob']]"
+        )
+    values = tuple(_plain(value) for value in given)
+    if schema.get("type") in ("integer", "number"):
+        lowest, highest = _own_range(schema)
+        for value in values:
+            if isinstance(value, int | float) and not lowest <= value <= highest:
+                raise ConfigError(
+                    f"limits of {name} for {player} allow {value:g}, and the field itself is from "
+                    f"{lowest:g} to {highest:g}"
+                )
+    return values
+
+
+def _plain(value: Any) -> Any:
+    """Return an enumeration's value, and a number of numpy's as one of Python's."""
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return value
+    return int(value) if isinstance(value, Integral) else float(value)
+
+
 def _is_range(given: Any) -> bool:
     return (
         isinstance(given, tuple)
         and len(given) == 2
-        and all(isinstance(end, int | float) and not isinstance(end, bool) for end in given)
+        and all(isinstance(end, Real) and not isinstance(end, bool) for end in given)
     )
 
 
-def _range(
-    player: str, name: str, schema: Mapping[str, Any], given: Any, *, whole: bool
-) -> tuple[float, float]:
-    """Return the narrower of a field's own bounds and those given, rounded inwards."""
+def _own_range(schema: Mapping[str, Any]) -> tuple[float, float]:
+    """Return a field's own bounds; infinite where it has none."""
+    whole = schema.get("type") == "integer"
     lowest = schema.get("minimum", schema.get("exclusiveMinimum", -math.inf))
     highest = schema.get("maximum", schema.get("exclusiveMaximum", math.inf))
     if "exclusiveMinimum" in schema:
         lowest = lowest + 1 if whole else math.nextafter(lowest, math.inf)
     if "exclusiveMaximum" in schema:
         highest = highest - 1 if whole else math.nextafter(highest, -math.inf)
+    return lowest, highest
+
+
+def _range(
+    player: str, name: str, schema: Mapping[str, Any], given: Any, *, whole: bool
+) -> tuple[float, float]:
+    """Return the narrower of a field's own bounds and those given, rounded inwards."""
+    lowest, highest = _own_range(schema)
     if given is not None:
         if any(math.isnan(end) for end in given):
             raise ConfigError(f"limits of {name} for {player} are {given}; NaN is not a bound")
-        lowest, highest = max(lowest, given[0]), min(highest, given[1])
+        first, last = map(_plain, given)
+        lowest, highest = max(lowest, first), min(highest, last)
     if math.isinf(lowest) or math.isinf(highest):
         raise ConfigError(
             f"{name} for {player} has no bound on one side: from {lowest:g} to {highest:g}; give "
@@ -579,7 +706,13 @@ def _random_reply(reply: type[ReplyT], allowed: _Allowed, rng: Random) -> ReplyT
             lowest, highest = (allowed.ranges or {})[name]
             part = {"type": part.get("type"), "minimum": lowest, "maximum": highest}
         drawn[name] = _drawn(part, schema.get("$defs", {}), rng)
-    return reply(reasoning="A random answer.", **drawn)
+    try:
+        return reply(reasoning="A random answer.", **drawn)
+    except ValidationError as error:
+        raise ConfigError(
+            f"no random {reply.__name__} can be drawn: {faults(error)}; answer by a rule instead, "
+            "players={'*': 'rule'}, or a function of the question"
+        ) from error
 
 
 def _drawn(part: Mapping[str, Any], known: Mapping[str, Any], rng: Random) -> Any:
@@ -592,17 +725,12 @@ def _drawn(part: Mapping[str, Any], known: Mapping[str, Any], rng: Random) -> An
     if "anyOf" in part:
         return _drawn(part["anyOf"][0], known, rng)
     match part.get("type"):
-        case "integer":
-            lowest = part.get("minimum", part.get("exclusiveMinimum", -1) + 1)
-            highest = part.get("maximum", part.get("exclusiveMaximum", lowest + 101) - 1)
-            return rng.randint(int(lowest), int(highest))
-        case "number":
-            lowest = part.get("minimum", part.get("exclusiveMinimum", 0.0))
-            return rng.uniform(
-                lowest, part.get("maximum", part.get("exclusiveMaximum", lowest + 1.0))
-            )
+        case "integer" | "number":
+            return _drawn_number(part, rng)
         case "boolean":
             return rng.random() < 0.5
+        case "array" if "prefixItems" in part:
+            return [_drawn(inside, known, rng) for inside in part["prefixItems"]]
         case "array":
             least = part.get("minItems", 0)
             items = range(rng.randint(least, part.get("maxItems", least + 3)))
@@ -610,7 +738,22 @@ def _drawn(part: Mapping[str, Any], known: Mapping[str, Any], rng: Random) -> An
         case "object":
             parts = part.get("properties", {})
             return {name: _drawn(inside, known, rng) for name, inside in parts.items()}
-    return "random"[: part.get("maxLength", 6)]
+    return "random".ljust(part.get("minLength", 0), "m")[: part.get("maxLength")]
+
+
+def _drawn_number(part: Mapping[str, Any], rng: Random) -> float:
+    whole = part.get("type") == "integer"
+    lowest, highest = _own_range(part)
+    if math.isinf(lowest):
+        lowest = 0 if highest >= 0 else highest - 100
+    if math.isinf(highest):
+        highest = lowest + (100 if whole else 1.0)
+    if step := part.get("multipleOf"):
+        drawn = rng.randint(math.ceil(lowest / step), math.floor(highest / step)) * step
+        return int(drawn) if whole else drawn
+    if whole:
+        return rng.randint(math.ceil(lowest), math.floor(highest))
+    return rng.uniform(lowest, highest)
 
 
 # --- prompts -------------------------------------------------------------------------------------

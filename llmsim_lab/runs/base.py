@@ -39,6 +39,7 @@ from llmsim_lab.runs.frames import decisions_frame, own_numbers, turn_row
 from llmsim_lab.runs.garbage import rare_collections
 from llmsim_lab.runs.manifest import config_of, make_manifest
 from llmsim_lab.runs.parameters import (
+    Parameter,
     code_digests,
     config_type_of,
     file_of,
@@ -59,7 +60,7 @@ from llmsim_lab.runs.settings import (
     idle_seeds,
     say_if_unreached,
 )
-from llmsim_lab.runs.state import State
+from llmsim_lab.runs.state import State, check_kept
 from llmsim_lab.runs.taping import Recording, Taping
 from llmsim_lab.runs.turn import RunTurn, WorldTurn
 from llmsim_lab.text import closest, faults
@@ -78,6 +79,8 @@ ConfigT = TypeVar("ConfigT", bound=RunConfig, default=Any)
 InterventionT = TypeVar("InterventionT", bound=RunIntervention, default=Any)
 
 _MOST_PROMPTS = 64
+_SET_IN_A_STEP = ("turns", "unrecorded", "code_changes", "llm_client")
+"""What others may set of a run while it plays a turn."""
 
 
 def _option(*, default: Any = None, alias: str = "") -> Any:
@@ -167,7 +170,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         for name, named in types_of(cls, Run).items():
             if name not in own:
                 setattr(cls, name, named)
-        if cls._is_own():
+        if cls._is_own() and not cls.__parameters__:  # type: ignore[attr-defined]
             _check_world(cls)
             if "config_type" not in own:
                 cls.config_type = config_type_of(cls, Run)
@@ -223,6 +226,21 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             say_if_unreached(intervention, run=config.name, reaches=self.run_reaches)
         if tape is not None:
             self._record(tape if isinstance(tape, Tape) else Tape(tape))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if (
+            self.__dict__.get("_stepping")
+            and name not in _SET_IN_A_STEP
+            and not name.startswith("_")
+            and self._is_own()
+            and not isinstance(getattr(type(self), name, None), Parameter)
+        ):
+            raise ConfigError(
+                f"{type(self).__name__}.turn sets self.{name}, which is on no tape, so that a "
+                "resumed run would lack it; make it a field of the state: "
+                f"return state.replace({name}=...)"
+            )
+        super().__setattr__(name, value)
 
     @classmethod
     def _configured(
@@ -295,6 +313,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
 
     def _checked_start(self, state: Any) -> StateT:
         if isinstance(state, self.state_type):
+            if self._is_own():
+                check_kept(state, self.state_type)
             own: StateT = state
             return own
         raise ConfigError(
@@ -492,6 +512,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         """
         name, wanted = type(self).__name__, self.state_type.__name__
         if isinstance(state, self.state_type):
+            if self._is_own():
+                check_kept(state, self.state_type)
             own: StateT = state
             return own
         if state is None:
@@ -865,6 +887,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
                 playing.enter_context(client.playing(log))
             turn = await self._play(before, planned)
             calls = log.close()
+        if self._purse is not None and self._purse.refusal is not None:
+            raise self._purse.refusal
         if turn.number != before.number + 1:
             raise ConfigError(
                 f"{type(self).__name__} played turn {turn.number} after turn {before.number}; what "
@@ -923,15 +947,20 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         *,
         on_turn: Callable[[TurnT], object] | None = None,
         progress: bool = True,
+        beyond_done: bool = False,
     ) -> None:
-        """Do what ``arun`` does without making a frame, which needs pandas."""
+        """Do what ``arun`` does without making a frame, which needs pandas.
+
+        ``beyond_done`` plays as many turns as it is told, whatever ``done`` says: a run may have
+        been stepped on by hand.
+        """
         try:
             count, before = self._how_many(turns), self.turn_number
             async with progress_line(
                 "turn", number=before + 1, last=before + count, shown=progress
             ) as advance:
                 for _ in range(count):
-                    if self.done(self.state):
+                    if not beyond_done and self.done(self.state):
                         break
                     if self._purse is not None:
                         self._purse.check()
@@ -1175,6 +1204,12 @@ def _check_world(cls: type[Run]) -> None:
             f"{cls.__name__}.turn is a plain function, which cannot wait for answers; write async "
             "def turn(self, state, ask)"
         )
+    for name in ("start", "done"):
+        if inspect.iscoroutinefunction(getattr(cls, name)):
+            raise ConfigError(
+                f"{cls.__name__}.{name} is async, and nobody waits for it; write def {name}(self"
+                f"{', state' if name == 'done' else ''})"
+            )
     state = cls.state_type
     if not (isinstance(state, type) and issubclass(state, State)) or state is State:
         named = getattr(state, "__name__", state)

@@ -66,10 +66,20 @@ def config_type_of(cls: AnyRunType, base: AnyRunType) -> type[RunConfig]:
         ConfigError: a field lacks its annotation, has a name that is taken, or a default that does
             not fit.
     """
-    own = _annotations(cls)
     taken = {*inspect.signature(base).parameters, "unrecorded"}
+    # Those of a class between, which has no turn and so no configuration, are the world's as well.
+    between = [
+        kind
+        for kind in cls.__mro__[1:]
+        if issubclass(kind, base) and kind is not base and kind.config_type is base.config_type
+    ]
+    own = [
+        (name, hint, kind.__dict__.get(name, ...))
+        for kind in (*reversed(between), cls)
+        for name, hint in _annotations(kind).items()
+    ]
     fields: dict[str, Any] = {}
-    for name, hint in own.items():
+    for name, hint, default in own:
         if get_origin(hint) is ClassVar or hint is ClassVar or name.startswith("_"):
             continue
         if hasattr(base, name) or name in WorldConfig.model_fields or name in taken:
@@ -77,7 +87,6 @@ def config_type_of(cls: AnyRunType, base: AnyRunType) -> type[RunConfig]:
                 f"{cls.__name__}.{name}: the name {name!r} is taken, every run has something of "
                 f"that name; call the parameter something else, such as {name}_"
             )
-        default = cls.__dict__.get(name, ...)
         fields[name] = (hint, default)
         _check_default(cls, name, hint, default)
         setattr(cls, name, Parameter(name, _plain_default(default)))

@@ -7,6 +7,7 @@ has imported it, a package announces it as an entry point of the group ``llmsim_
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any
@@ -45,12 +46,22 @@ def register(name: str, simulation: type[Run]) -> None:
         ConfigError: another class has that name.
     """
     there = _known.get(name)
-    if there is not None and _place(there) != _place(simulation):
+    if there is not None and not _same(there, simulation):
         raise ConfigError(
             f"{_place(simulation)} cannot be the kind {name!r}: {_place(there)} is; give it "
             "another name: kind = '...'"
         )
     _known[name] = simulation
+
+
+def _same(there: type, simulation: type) -> bool:
+    """Return True for one class, also where a script imports itself by its own name."""
+    if there.__qualname__ != simulation.__qualname__:
+        return False
+    files = {
+        getattr(sys.modules.get(it.__module__), "__file__", None) for it in (there, simulation)
+    }
+    return there.__module__ == simulation.__module__ or (len(files) == 1 and None not in files)
 
 
 def _place(simulation: type) -> str:
@@ -114,7 +125,8 @@ def kind_of_manifest(run: int, manifest: Mapping[str, Any]) -> type[Run]:
             )
             why = (
                 f"it is one of {name}, which is not known here, and a tape never makes code run; "
-                f'{first}, {world}.replay("...") in Python'
+                f'{first}, {world}.replay("...") in Python; where the file or the class was '
+                f'renamed, write kind = "{name}" in the class'
             )
         raise TapeError(f"run {run} on the tape cannot be played: {why}") from error
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import ConfigDict, Field, ValidationError, field_validator
 
 from llmsim_lab.checks import whole_number
 from llmsim_lab.errors import ConfigError
@@ -16,6 +16,7 @@ from llmsim_lab.runs.series import Series
 from llmsim_lab.runs.state import changed_at
 from llmsim_lab.settings import Settings
 from llmsim_lab.text import clip, faults
+from llmsim_lab.values import FrozenDict, FrozenList
 
 __all__ = [
     "PlayerWord",
@@ -121,6 +122,14 @@ class StateChange(RunIntervention):
         return f"turn {self.turn}: {done}{f' ({self.note})' if self.note else ''}"
 
 
+def _frozen(value: Any) -> Any:
+    if isinstance(value, dict):
+        return FrozenDict({key: _frozen(item) for key, item in value.items()})
+    if isinstance(value, list):
+        return FrozenList(map(_frozen, value))
+    return value
+
+
 PlayerWord = Literal["model", "rule", "random", "person"]
 """Who answers for a player: the run's model, the world's own rule, chance, or somebody here."""
 
@@ -133,8 +142,16 @@ class WorldConfig(RunConfig):
             answers for if nothing is said.
     """
 
+    # A default of 2 for a float is 2.0 at once, as it is when it was read from a tape.
+    model_config = ConfigDict(validate_default=True)
+
     players: dict[str, PlayerWord] = Field(default_factory=dict)
     interventions: tuple[StateChange, ...] = ()
+
+    def model_post_init(self, _context: Any, /) -> None:
+        """Freeze lists and dicts: what a turn put into one would be in no state, and on no tape."""
+        for name, value in self.__dict__.items():
+            self.__dict__[name] = _frozen(value)
 
     @property
     def needs_model(self) -> bool:

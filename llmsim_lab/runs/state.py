@@ -1,6 +1,6 @@
 """The state of a world of one's own: values that nobody changes in place.
 
-A ``State`` is a frozen pydantic model whose dicts, lists and sets are frozen too, so that what a
+A ``State`` is a frozen pydantic model whose dicts and lists are frozen too, so that what a
 turn was cannot be rewritten afterwards. ``replace`` makes the next one. Its numbers, also those in
 dicts and in states inside it, have names such as ``coins.Ann``: columns of the run's frame, and
 what an intervention sets.
@@ -19,7 +19,7 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.text import clip, closest, faults
 from llmsim_lab.values import FrozenDict, FrozenList
 
-__all__ = ["State", "changed_at", "columns_in", "numbers_in", "places_in"]
+__all__ = ["State", "changed_at", "check_kept", "columns_in", "numbers_in", "places_in"]
 
 _ROW_COLUMNS = frozenset(
     ("turn", "calls", "ok", "repaired", "fallback", "failed", "tokens", "seconds", "interventions")
@@ -45,7 +45,10 @@ class State(BaseModel):
         15.0
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    # A default of 20 for a float is 20.0 at once, as it is when it was read from a tape.
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True
+    )
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
@@ -87,6 +90,11 @@ class State(BaseModel):
         except ValidationError as error:
             raise ConfigError(f"{type(self).__name__}: {faults(error)}") from error
 
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Do what ``replace`` does: a state holds nothing that was not checked."""
+        del deep
+        return self.replace(**(update or {}))
+
     def __setattr__(self, name: str, value: Any) -> None:
         raise ConfigError(
             "a state is never changed in place; make the next one: "
@@ -123,7 +131,10 @@ def _frozen(value: Any, where: str) -> Any:
         items = [_frozen(item, where) for item in value]
         return kind(*items) if hasattr(kind, "_fields") else tuple(items)
     if isinstance(value, set | frozenset):
-        return frozenset(value)
+        raise ConfigError(
+            f"{where} holds a set, whose order is another one in each process, and so in a replay; "
+            "make it a tuple: tuple(sorted(...))"
+        )
     if isinstance(value, BaseModel) and not value.model_config.get("frozen"):
         raise ConfigError(
             f"{where} holds a {kind.__name__}, which can be changed in place; derive it from "
@@ -135,6 +146,36 @@ def _frozen(value: Any, where: str) -> Any:
             "@dataclass(frozen=True)"
         )
     return value
+
+
+def check_kept(state: State, kind: type[State]) -> None:
+    """Raise ConfigError for a state that a tape would not give back as it is.
+
+    Args:
+        state: the state.
+        kind: the class that it is read back as.
+    """
+    name = kind.__name__
+    try:
+        text = kind.__pydantic_serializer__.to_json(state, warnings=False)
+        back = kind.model_validate_json(text)
+    except ValueError as error:
+        raise ConfigError(
+            f"this {name} cannot be written on a tape and read back: {clip(str(error), 200)}"
+        ) from error
+    if back == state:
+        return
+    if type(state) is not kind:
+        raise ConfigError(
+            f"the state is a {type(state).__name__}, of which a tape gives back a {name}; name "
+            f"the class that it is: Run[{type(state).__name__}]"
+        )
+    field, was = next(it for it in state.__dict__.items() if it[1] != back.__dict__[it[0]])
+    raise ConfigError(
+        f"{name}.{field} is {clip(repr(was), 80)}, and a tape gives back "
+        f"{clip(repr(back.__dict__[field]), 80)}: annotate just what it holds. Of several classes "
+        "each needs a field that tells it, such as kind: Literal['car'] = 'car'"
+    )
 
 
 def places_in(state: State) -> dict[str, tuple[str, ...]]:

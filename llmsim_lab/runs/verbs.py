@@ -121,7 +121,7 @@ def replay(
             f"turns={wanted}: run {info.id} can be replayed up to turn {first} to {info.turns}"
         )
     try:
-        run_sync(simulation.play_on(wanted - first))
+        run_sync(simulation.play_on(wanted - first, beyond_done=True))
     except TapeError as error:
         if changed := simulation.code_changes or _code_changes(info, simulation):
             raise type(error)(f"{error}. Mind that {changed}") from error
@@ -297,7 +297,8 @@ def _kind_of(info: RunInfo, kind: AnyRunType | None) -> AnyRunType:
     if kind_name(info.manifest) != kind.kind:
         raise TapeError(
             f"run {info.id} on the tape is one of {kind_name(info.manifest)}, and "
-            f"{kind.__name__} is {kind.kind}: another class, or in a file of another name"
+            f"{kind.__name__} is {kind.kind}: another class, or in a file of another name; where "
+            f"it was renamed, write kind = '{kind_name(info.manifest)}' in {kind.__name__}"
         )
     return kind
 

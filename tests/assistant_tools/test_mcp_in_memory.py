@@ -54,7 +54,8 @@ async def test_a_server_whose_caller_gave_up_is_in_doubt_until_it_answers_again(
     await asyncio.to_thread(begun.wait)
     assert link.usable
     call.cancel()
-    assert not link.usable
+    while link.usable:  # the link's own thread notes it; the test's time limit ends it
+        await asyncio.sleep(0.01)
     await asyncio.wrap_future(link.submit("answer", {}, {}, timeout_s=60))
     assert link.usable
     await asyncio.wrap_future(link.close())

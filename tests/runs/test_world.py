@@ -5,10 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import pickle
+import subprocess
+import sys
+from contextlib import suppress
+from datetime import date
+from enum import Enum
 from pathlib import Path
 from types import new_class
-from typing import Any
+from typing import Any, Generic, Literal, TypeVar
 
+import numpy as np
 import pytest
 from pydantic import Field
 from worlds import Gift, Pot, PublicGoods
@@ -661,3 +667,281 @@ def test_a_configuration_of_another_world_is_not_taken() -> None:
         ConfigError, match=r"is not a PublicGoodsConfig; .*PublicGoods\(factor=...\)"
     ):
         PublicGoods(RunConfig())
+
+
+# --- what a replay, a resumed run and another process must not differ in -------------------------
+
+
+def test_a_default_is_of_its_fields_type_at_once_as_it_is_on_the_tape(tmp_path: Path) -> None:
+    class Purse(State):
+        coins: dict[str, float] = dict.fromkeys(["Ann"], 20)
+
+    class Shop(Run[Purse]):
+        factor: float = 2
+
+        async def turn(self, state: Purse, ask: Ask) -> Purse:
+            await ask("Ann", Gift, f"You have {state.coins['Ann']} times {self.factor}.")
+            return state
+
+    Shop(llm_client=one(), tape=tmp_path / "t").run(1)
+    prompt = Shop.replay(tmp_path / "t").calls[0].request.prompt
+    assert prompt == "You have 20.0 times 2.0."
+
+
+def test_a_player_by_chance_may_be_asked_twice_in_a_turn_and_draws_anew() -> None:
+    drawn: list[tuple[int, ...]] = []
+
+    class Twice(Run[Pot]):
+        async def turn(self, state: Pot, ask: Ask) -> Pot:
+            first = await ask.each(state.coins, Gift, "First, {{ name }}?")
+            second = await ask.each(state.coins, Gift, "Second, {{ name }}?")
+            both = await asyncio.gather(ask("Ann", Gift, "Third?"), ask("Ann", Gift, "Fourth?"))
+            drawn.append(tuple(g.amount for g in (*first.values(), *second.values(), *both)))
+            return state
+
+    for _ in range(2):
+        Twice(players={"*": "random"}).run(1)
+    assert drawn[0] == drawn[1]
+    assert drawn[0][:4] != drawn[0][4:8]
+
+
+def test_a_player_by_chance_whom_two_tasks_ask_needs_a_tag() -> None:
+    class Pairs(Run[Pot]):
+        tagged: bool
+
+        async def turn(self, state: Pot, ask: Ask) -> Pot:
+            async def pair(number: int) -> None:
+                tag = str(number) if self.tagged else ""
+                await ask("Ann", Gift, f"Pair {number}?", tag=tag)
+
+            await asyncio.gather(pair(1), pair(2))
+            return state
+
+    Pairs(tagged=True, players={"*": "random"}).run(1)
+    with pytest.raises(ConfigError, match=r"Ann is asked by two tasks.*tag='second'"):
+        Pairs(tagged=False, players={"*": "random"}).run(1)
+
+
+def test_a_replay_plays_what_was_stepped_beyond_the_worlds_end(tmp_path: Path) -> None:
+    class Short(PublicGoods):
+        def done(self, state: Pot) -> bool:
+            return bool(state.given)
+
+    run = Short(llm_client=pot_client(), tape=tmp_path / "t")
+    run.run(5)
+    asyncio.run(run.step())
+    run.close()
+    assert Short.replay(tmp_path / "t").turn_number == run.turn_number == 2
+
+
+def test_an_async_done_is_an_error_when_the_class_is_made() -> None:
+    async def done(self: Any, state: Pot) -> bool:
+        return False
+
+    with pytest.raises(ConfigError, match=r"Late.done is async.*write def done\(self, state\)"):
+        new_class("Late", (PublicGoods,), {}, lambda names: names.update(done=done))
+
+
+def test_parameters_of_a_base_without_a_turn_are_the_worlds() -> None:
+    class Base(Run[Pot]):
+        factor: float = 2
+        purse: float = 10
+
+        def start(self) -> Pot:
+            return Pot(coins={"Ann": self.purse * self.factor})
+
+    class World(Base):
+        purse: float = 20
+
+        async def turn(self, state: Pot, ask: Ask) -> Pot:
+            return state
+
+    assert World(factor=3).state.coins == {"Ann": 60}
+    assert "factor" in World().manifest()["config"]
+
+
+def test_a_parameter_cannot_be_changed_in_place() -> None:
+    class Friends(Run[Pot]):
+        friends: list[str] = Field(default_factory=list)
+
+        async def turn(self, state: Pot, ask: Ask) -> Pot:
+            self.friends.append("Ann")
+            return state
+
+    with pytest.raises(ConfigError, match="a parameter is never changed in place"):
+        Friends().run(1)
+
+
+def test_calls_under_way_as_a_budget_ends_are_waited_for_and_not_made_again(
+    tmp_path: Path,
+) -> None:
+    class Slow(ScriptedBackend):
+        async def chat(self, *args: Any, **options: Any) -> Any:
+            await asyncio.sleep(0.01)
+            return await super().chat(*args, **options)
+
+    slow = LLMClient(LLMConfig(model="scripted"), Slow(gift))
+    run = PublicGoods(llm_client=slow, tape=tmp_path / "t")
+    run.run(1, budget=Budget(calls=3))
+    run.close()
+    again = pot_client()
+    more = PublicGoods.resume(tmp_path / "t", llm_client=again)
+    more.run(1)
+    more.close()
+    backend: Any = again.backend
+    assert len(backend.requests) == 1
+
+
+class Plain(State):
+    size: float = 1.0
+
+
+class Fancy(Plain):
+    colour: str = "red"
+
+
+@pytest.mark.parametrize(
+    ("hint", "value", "said"),
+    [
+        (Plain, Fancy(), r"Odd.it is Fancy.*a tape gives back Plain\(size=1.0\)"),
+        (Any, (1, 2), r"Odd.it is \(1, 2\), and a tape gives back \[1, 2\]"),
+        (set[str], {"Ann"}, r"Odd.it holds a set.*tuple\(sorted\(...\)\)"),
+        (bytes, b"\xff", r"this Odd cannot be written on a tape"),
+    ],
+)
+def test_a_state_that_a_tape_would_not_give_back_is_an_error(
+    hint: Any, value: Any, said: str
+) -> None:
+    odd: Any = type(State)("Odd", (State,), {"__annotations__": {"it": hint}, "it": value})
+
+    class World(Run[odd]):
+        async def turn(self, state: Any, ask: Ask) -> Any:
+            return state
+
+    with pytest.raises(ConfigError, match=said):
+        World()
+
+
+@pytest.mark.process
+def test_a_script_may_import_itself_by_its_own_name(tmp_path: Path) -> None:
+    script = tmp_path / "own_script.py"
+    script.write_text(
+        "from llmsim_lab import Run, State\n"
+        "class Empty(State):\n    pass\n"
+        "class World(Run[Empty]):\n    async def turn(self, state, ask):\n        return state\n"
+        "if __name__ == '__main__':\n"
+        "    import own_script\n"
+        "    print(World.kind == own_script.World.kind)\n"
+    )
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"
+
+
+def asked_of(player: Any, reply: type[Reply], **limits: Any) -> Any:
+    """Return what a player says to one question with these limits."""
+    said: list[Any] = []
+
+    class World(Run[Pot]):
+        async def turn(self, state: Pot, ask: Ask) -> Pot:
+            said.append(await ask("Ann", reply, "Say.", limits=limits))
+            return state
+
+    World(players={"*": player}).run(1)
+    return said[0]
+
+
+class Mood(Enum):
+    GOOD = "good"
+    BAD = "bad"
+
+
+class Wide(Reply):
+    low: int = Field(le=-5)
+    cold: float = Field(lt=-5)
+    five: int = Field(ge=1, le=9, multiple_of=5)
+    long: str = Field(min_length=10)
+    pair: tuple[int, str]
+    odd: Literal[1, 3, 5]
+    mood: Mood
+
+
+def test_chance_keeps_to_whatever_bounds_a_reply_has() -> None:
+    drawn = asked_of("random", Wide, odd=(2, 4), mood=["bad"])
+    assert (drawn.five, drawn.odd, drawn.mood) == (5, 3, Mood.BAD)
+
+
+def test_what_chance_cannot_draw_is_told() -> None:
+    class Day(Reply):
+        day: date
+
+    with pytest.raises(ConfigError, match=r"no random Day can be drawn: day: .*'\*': 'rule'"):
+        asked_of("random", Day)
+
+
+def test_limits_may_be_numbers_of_numpy() -> None:
+    seen: list[Any] = []
+
+    def rule(question: Question) -> int:
+        seen.append(question.limits["amount"])
+        return 3
+
+    assert asked_of(rule, Gift, amount=(0, np.int64(5)), confidence=(0.5, 1)).amount == 3
+    assert seen == [(0, 5)]
+
+
+def test_limits_that_the_field_itself_forbids_are_an_error() -> None:
+    with pytest.raises(ConfigError, match="allow 30, and the field itself is from 0 to 20"):
+        asked_of("random", Gift, amount=[5, 30])
+
+
+def test_a_rule_is_told_a_fields_own_bounds_where_the_question_has_none() -> None:
+    assert asked_of(lambda question: question.limits["amount"][1], Gift).amount == 20
+
+
+def test_a_turn_that_goes_on_without_a_call_the_budget_refused_does_not_count() -> None:
+    class Careless(Run[Pot]):
+        async def turn(self, state: Pot, ask: Ask) -> Pot:
+            for name in state.coins:
+                with suppress(Exception):
+                    await ask(name, Gift, "Give.")
+            return state
+
+    run = Careless(llm_client=one())
+    run.run(3, budget=Budget(calls=6))
+    assert run.turn_number == 1
+
+
+def test_a_turn_cannot_keep_things_beside_the_state() -> None:
+    class Forgetful(Run[Pot]):
+        async def turn(self, state: Pot, ask: Ask) -> Pot:
+            self.memory = 1
+            return state
+
+    with pytest.raises(ConfigError, match=r"sets self.memory, which is on no tape.*state.replace"):
+        Forgetful().run(1)
+
+
+def test_a_copy_of_a_state_is_checked_as_well() -> None:
+    assert repr(Pot().model_copy(update={"coins": {"Ann": 3}}).coins) == "{'Ann': 3.0}"
+    with pytest.raises(ConfigError, match="a valid number"):
+        Pot().model_copy(update={"coins": {"Ann": "x"}})
+
+
+AnyState = TypeVar("AnyState", bound=State)
+
+
+class Still(Run[AnyState], Generic[AnyState]):
+    factor: float = 2
+
+    async def turn(self, state: AnyState, ask: Ask) -> AnyState:
+        return state
+
+
+def test_a_generic_base_with_a_turn_is_no_world_until_its_state_is_named() -> None:
+    class StillPot(Still[Pot]):
+        pass
+
+    run = StillPot(factor=3)
+    run.run(1)
+    assert isinstance(run.state, Pot)
+    assert run.config.factor == 3

@@ -877,7 +877,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         before = self.turns[-1]
         planned: Sequence[InterventionT] = self._planned.get(before.number + 1, [])
         if self._taping is not None:
-            await self._taping.before_turn(self.llm_client)
+            others = {name: who for name, who in self.players.items() if isinstance(who, LLMClient)}
+            await self._taping.before_turn(self.llm_client, others)
             planned = self._taping.planned(before.number + 1, planned)
         began, known_prompts = time.perf_counter(), len(self._prompts)
         log = CallLog(self.config.name, before.number + 1, self._purse)

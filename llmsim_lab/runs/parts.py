@@ -153,6 +153,9 @@ def copied(
     }
 
 
+_NONE_YET = "none, or none yet: what a world's turn asks with is known once it was asked"
+
+
 def check_used(wanted: Collection[str], used: Collection[str]) -> None:
     """Refuse prompts that no part would use.
 
@@ -162,5 +165,5 @@ def check_used(wanted: Collection[str], used: Collection[str]) -> None:
     if lost := set(wanted) - set(used):
         raise ConfigError(
             f"no part of the run uses a prompt named {', '.join(sorted(lost))}; "
-            f"its prompts are: {', '.join(sorted(set(used))) or 'none'}"
+            f"its prompts are: {', '.join(sorted(set(used))) or _NONE_YET}"
         )

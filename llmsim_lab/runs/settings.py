@@ -112,6 +112,17 @@ class StateChange(RunIntervention):
     set: dict[str, Any] = Field(default_factory=dict)
     note: str = ""
 
+    @field_validator("set", mode="before")
+    @classmethod
+    def _plain(cls, values: Any) -> Any:
+        """Take numpy's numbers, as frames have them, for Python's."""
+        if not isinstance(values, Mapping):
+            return values
+        return {
+            name: value.item() if hasattr(value, "dtype") and not value.shape else value
+            for name, value in values.items()
+        }
+
     def applied(self, state: Any, run: Any) -> Any:
         """Return the state with the values set."""
         del run

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from llmsim_lab.calls import Attempt
@@ -41,7 +42,9 @@ class Taping(Protocol):
         """What answers and keeps the run's calls."""
         ...
 
-    async def before_turn(self, client: LLMClient | None) -> None:
+    async def before_turn(
+        self, client: LLMClient | None, players: Mapping[str, LLMClient] = MappingProxyType({})
+    ) -> None:
         """Do what is due before a turn is played."""
 
     def planned(self, turn: int, planned: Sequence[Any]) -> Sequence[Any]:
@@ -88,7 +91,9 @@ class Recording:
         """What keeps the run's calls."""
         return self._recorder
 
-    async def before_turn(self, client: LLMClient | None) -> None:
+    async def before_turn(
+        self, client: LLMClient | None, players: Mapping[str, LLMClient] = MappingProxyType({})
+    ) -> None:
         """Write down, once, which model answers; a resumed run must have the same.
 
         Raises:
@@ -98,6 +103,8 @@ class Recording:
             return
         if client is not None:
             await self._check_model(client)
+        for name, their in players.items():
+            await self._check_player(name, their)
         if self.tape.run(self.run).outcome is not None:
             self.tape.end_run(self.run, None)
         self._begun = True
@@ -113,6 +120,21 @@ class Recording:
             )
         if manifest["model"] is None:
             self.tape.update_manifest(self.run, with_model(manifest, info))
+
+    async def _check_player(self, name: str, client: LLMClient) -> None:
+        """Do the same for the model of a player who has one of its own."""
+        info = await client.model_info()
+        manifest = self.tape.run(self.run).manifest
+        known = manifest.get("players", {})
+        if difference := model_differs({"model": known.get(name)}, info):
+            self._refused = True
+            raise TapeError(
+                f"run {self.run} was begun with another model for {name}: {difference}. Give it "
+                f"that one to go on, players={{{name!r}: ...}}, or fork the run"
+            )
+        if name not in known:
+            there = {**manifest, "players": {**known, name: asdict(info)}}
+            self.tape.update_manifest(self.run, there)
 
     def planned(self, turn: int, planned: Sequence[Any]) -> Sequence[Any]:
         """Return what is planned."""
@@ -176,7 +198,9 @@ class Replaying:
         """What answers from the tape."""
         return self._recorder
 
-    async def before_turn(self, client: LLMClient | None) -> None:
+    async def before_turn(
+        self, client: LLMClient | None, players: Mapping[str, LLMClient] = MappingProxyType({})
+    ) -> None:
         """Nothing: no model is asked."""
 
     def planned(self, turn: int, planned: Sequence[Any]) -> Sequence[Any]:

@@ -31,7 +31,7 @@ from llmsim_lab import (
     Run,
     State,
 )
-from llmsim_lab.calls import ChatReply, ChatRequest
+from llmsim_lab.calls import ChatReply, ChatRequest, ModelInfo
 from llmsim_lab.errors import ConfigError, LLMFailureException, PromptError, TapeError, TapeMiss
 from llmsim_lab.llm import ScriptedBackend, Tape
 from llmsim_lab.runs import RunConfig, find_kind, fork, load, replay
@@ -945,3 +945,36 @@ def test_a_generic_base_with_a_turn_is_no_world_until_its_state_is_named() -> No
     run.run(1)
     assert isinstance(run.state, Pot)
     assert run.config.factor == 3
+
+
+def test_a_player_with_a_model_of_its_own_keeps_it_when_the_run_is_resumed(tmp_path: Path) -> None:
+    def with_model(name: str) -> LLMClient:
+        class Named(ScriptedBackend):
+            async def model_info(self) -> ModelInfo:
+                return ModelInfo(name=name, backend="scripted")
+
+        return LLMClient(LLMConfig(model="scripted", retry_wait_s=0), Named(gift))
+
+    run = pot(players={"Di": with_model("small")}, tape=tmp_path / "x")
+    run.run(1)
+    assert run.manifest()["players"]["Di"]["name"] == "small"
+    run.close()
+    for_di = {"Di": with_model("large")}
+    resumed = PublicGoods.resume(tmp_path / "x", llm_client=pot_client(), players=for_di)
+    with pytest.raises(TapeError, match=r"another model for Di: its name is 'large'"):
+        resumed.run(1)
+    resumed.close()
+    again = PublicGoods.resume(
+        tmp_path / "x", llm_client=pot_client(), players={"Di": with_model("small")}
+    )
+    again.run(1)
+    again.close()
+    assert again.turn_number == 2
+
+
+def test_numbers_of_numpy_can_be_set_from_outside(tmp_path: Path) -> None:
+    run = pot(tape=tmp_path / "x")
+    run.intervene(0, {"coins.Ann": np.float64(3), "given": {"Ann": 2}})
+    run.run(1)
+    run.close()
+    assert PublicGoods.replay(tmp_path / "x").turns[0].state.coins["Ann"] == 3

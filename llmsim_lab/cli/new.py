@@ -68,6 +68,7 @@ def new(folder: Path, *, template: str | None) -> None:
     say("a run recorded with a very small model. No model is needed for:")
     say(f"  cd {folder}")
     say(f"  python {template}.py")
+    say(f"  llmsim-lab run {template}.py --model random --turns 5")
     say(f"  jupyter lab {template}.ipynb")
 
 

@@ -19,7 +19,7 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.text import clip, closest, faults
 from llmsim_lab.values import FrozenDict, FrozenList
 
-__all__ = ["State", "changed_at", "check_kept", "columns_in", "numbers_in", "places_in"]
+__all__ = ["State", "changed_at", "check_kept", "columns_in", "places_in"]
 
 _ROW_COLUMNS = frozenset(
     ("turn", "calls", "ok", "repaired", "fallback", "failed", "tokens", "seconds", "interventions")
@@ -196,20 +196,21 @@ def places_in(state: State) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def numbers_in(state: State) -> dict[str, float]:
-    """Return a state's numbers by name, in the order of its fields; True and False count too."""
-    return {
-        ".".join(path): value for path, value in _walk(state, ()) if isinstance(value, int | float)
-    }
-
-
 def columns_in(state: State) -> dict[str, Any]:
-    """Return what a frame's row says of a state: its numbers, and the texts that are its fields."""
-    return {
-        ".".join(path): value
+    """Return what a frame's row says of a state: its numbers, and the texts that are its fields.
+
+    Raises:
+        ConfigError: two of them have one name, as with a key that holds a dot.
+    """
+    found = [
+        (".".join(path), value)
         for path, value in _walk(state, ())
         if isinstance(value, int | float) or (len(path) == 1 and isinstance(value, str))
-    }
+    ]
+    columns = dict(found)
+    if len(columns) < len(found):
+        places_in(state)
+    return columns
 
 
 def _walk(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:

@@ -978,3 +978,12 @@ def test_numbers_of_numpy_can_be_set_from_outside(tmp_path: Path) -> None:
     run.run(1)
     run.close()
     assert PublicGoods.replay(tmp_path / "x").turns[0].state.coins["Ann"] == 3
+
+
+def test_two_numbers_of_one_name_are_an_error_and_not_one_column() -> None:
+    class Dotted(State):
+        prices: dict[str, Any] = Field(default={"a.b": 1, "a": {"b": 2}})
+
+    made = new_class("Market", (Run[Dotted],), exec_body=lambda names: names.update(turn=stay))
+    with pytest.raises(ConfigError, match=r"two values of the state are called prices.a.b"):
+        made().to_frame()

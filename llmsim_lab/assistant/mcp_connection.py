@@ -132,6 +132,9 @@ class Connection:
             if lines := self._garbage - garbage:
                 raise ValueError(f"the server wrote {lines} lines that are no messages") from None
             raise
+        except asyncio.CancelledError:
+            self.doubtful = True  # also where this is over before ``give_up`` looks
+            raise
         finally:
             self._under_way -= 1
 

@@ -22,6 +22,7 @@ __all__ = [
     "MAX_ERROR_BYTES",
     "MAX_REPLY_BYTES",
     "MAX_STREAM_BYTES",
+    "MAX_TEXT_CHARS",
     "MAX_TOKENS",
     "MAX_VALUES",
     "STREAMED",
@@ -35,6 +36,8 @@ MAX_REPLY_BYTES = 2**20
 """Of one document, and of one line of a stream: more than models write."""
 MAX_STREAM_BYTES = 16 * 2**20
 """Of a streamed reply, which needs some 150 bytes for each token."""
+MAX_TEXT_CHARS = 2**20
+"""Of what a model said in a streamed reply; all of it is parsed at once."""
 MAX_ERROR_BYTES = 64 * 2**10
 """What is read of the body of an error; the rest is left."""
 MAX_VALUES = 50_000

@@ -158,6 +158,20 @@ async def test_a_stream_has_a_largest_size(monkeypatch: pytest.MonkeyPatch) -> N
     assert f"sent more than {len(whole):,} bytes, the most that is read of a stream" in str(error)
 
 
+async def test_what_a_model_says_has_a_largest_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = b'{"model": "m", "message": {"role": "assistant", "content": "x"}, "done": false}\n'
+    assert transport.MAX_TEXT_CHARS == 1_048_576
+    monkeypatch.setattr(transport, "MAX_TEXT_CHARS", 23)
+    async with answering(20 * line + said()) as host:
+        backend = OllamaBackend("llama3.2", host=host, stream=True)
+        assert (await backend.chat(REQUEST)).text == "x" * 20 + "Hm."
+        await backend.aclose()
+    async with answering(21 * line + said()) as host:
+        error = await failure(host, stream=True)
+    assert (error.reason, error.status_code, error.retry) == ("server_error", 200, False)
+    assert "said 24 characters; 23 are the most that is read of a reply" in str(error)
+
+
 @both
 async def test_of_a_large_error_only_the_beginning_is_read(stream: bool) -> None:
     body = b"<html>" + b"x" * 5_000_000

@@ -14,6 +14,7 @@ import ollama
 
 from llmsim_lab.calls import ChatReply, ChatRequest, Message, ModelInfo, ToolCall
 from llmsim_lab.errors import BackendError
+from llmsim_lab.llm import transport
 from llmsim_lab.llm.ollama.context import PromptGauge, texts_read
 from llmsim_lab.llm.ollama.faults import (
     context_overflow,
@@ -318,6 +319,14 @@ def _joined(
             retry=True,
         )
     messages = [part.message for part in parts]
+    chars = sum(len(said.content or "") + len(said.thinking or "") for said in messages)
+    if chars > transport.MAX_TEXT_CHARS:
+        raise BackendError(
+            f"the model of Ollama at {host} said {chars:,} characters; "
+            f"{transport.MAX_TEXT_CHARS:,} are the most that is read of a reply: lower max_tokens",
+            reason="server_error",
+            status_code=200,
+        )
     calls = [call.function for message in messages for call in message.tool_calls or ()]
     reply = ChatReply(
         text="".join(message.content or "" for message in messages),

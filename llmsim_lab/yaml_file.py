@@ -5,33 +5,19 @@ from __future__ import annotations
 import types
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from io import StringIO
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
-import yaml
 from pydantic import BaseModel, ValidationError
+from ruamel.yaml import YAML, MappingNode, Node, SequenceNode, YAMLError
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.text import clip
 
-__all__ = ["YamlFile", "read_config"]
+__all__ = ["YamlFile", "read_config", "yaml_text", "yaml_value"]
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
-
-
-class _NoKeyTwice(yaml.SafeLoader):
-    """YAML's own rule, which PyYAML does not keep: it would let the last one win in silence."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode):
-                if key.value in seen:
-                    raise yaml.constructor.ConstructorError(
-                        None, None, f"the key {key.value!r} stands there twice", key.start_mark
-                    )
-                seen.add(key.value)
-        return super().construct_mapping(node, deep)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +26,7 @@ class YamlFile:
 
     path: Path
     values: Mapping[str, Any]
-    _tree: yaml.Node | None = field(repr=False)
+    _tree: Node | None = field(repr=False)
 
     @classmethod
     def read(cls, path: Path, *, example: str = "turns: 8") -> YamlFile:
@@ -58,9 +44,8 @@ class YamlFile:
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"cannot read the configuration {path}: {error}") from error
         try:
-            values = yaml.load(text, Loader=_NoKeyTwice)
-            tree = yaml.compose(text, Loader=yaml.SafeLoader)
-        except (yaml.YAMLError, ValueError, RecursionError) as error:
+            values, tree = yaml_value(text), _yaml().compose(text)
+        except ValueError as error:
             raise ConfigError(f"{path} is not valid YAML: {error}") from error
         if values is None:
             values = {}
@@ -111,18 +96,45 @@ def read_config(path: Path, model: type[ModelT]) -> ModelT:
     return YamlFile.read(path).parse(model)
 
 
-def _line_of(node: yaml.Node | None, location: Sequence[str | int]) -> int:
+def yaml_value(text: str) -> Any:
+    """Return what a YAML text says, in plain Python types; YAML 1.2, so ``no`` is a text.
+
+    Raises:
+        ValueError: it is not YAML, says one key twice, or names a type of Python.
+    """
+    try:
+        return _yaml().load(text)
+    except (YAMLError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        # str() of a key that is there twice goes on to say how to switch the check off.
+        raise ValueError(where + (getattr(error, "problem", None) or str(error))) from error
+
+
+def yaml_text(values: Mapping[str, Any]) -> str:
+    """Return values as YAML, in their order."""
+    yaml = _yaml()
+    yaml.default_flow_style = False
+    yaml.sort_base_mapping_type_on_output = False
+    yaml.dump(values, written := StringIO())
+    return written.getvalue()
+
+
+def _yaml() -> YAML:
+    # Safe: no tag makes a Python object. Pure: the one written in C has only YAML 1.1.
+    return YAML(typ="safe", pure=True)
+
+
+def _line_of(node: Node | None, location: Sequence[str | int]) -> int:
     line = node.start_mark.line + 1 if node else 1
     for part in location:
-        if isinstance(node, yaml.MappingNode):
+        if isinstance(node, MappingNode):
             for key, value in node.value:
                 if key.value == str(part):
                     line, node = key.start_mark.line + 1, value
                     break
             # Else it is missing, or the tag by which pydantic names a member of a union.
-        elif (
-            isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value)
-        ):
+        elif isinstance(node, SequenceNode) and isinstance(part, int) and part < len(node.value):
             node = node.value[part]
             line = node.start_mark.line + 1
     return line

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-import yaml
 from rich.table import Table
 from rich.text import Text
 
@@ -19,6 +18,7 @@ from llmsim_lab.runs import Run, RunTurn
 from llmsim_lab.simulation import Simulation, Turn
 from llmsim_lab.tables import csv_text
 from llmsim_lab.text import clip, number, printable
+from llmsim_lab.yaml_file import yaml_text
 
 __all__ = [
     "console",
@@ -193,7 +193,7 @@ def _write_tables(simulation: Run, shadow: Simulation | None, out: Path) -> list
         paths[-1].write_text(csv_text(frame), encoding="utf-8", newline="")
     paths.append(out / "config.yaml")
     values = simulation.config.model_dump(mode="json", by_alias=True)
-    text = yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
+    text = yaml_text(values)
     paths[-1].write_text(text, encoding="utf-8")
     return paths
 

@@ -7,7 +7,6 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, get_args
 
-import yaml
 from pydantic import BaseModel, ValidationError
 
 from llmsim_lab.cli.output import end, open_folder, report, say
@@ -20,7 +19,7 @@ from llmsim_lab.runs.config_file import config_from_file
 from llmsim_lab.runs.registry import kind_of_config
 from llmsim_lab.runs.settings import PlayerWord
 from llmsim_lab.text import closest, faults
-from llmsim_lab.yaml_file import read_config
+from llmsim_lab.yaml_file import read_config, yaml_value
 
 __all__ = ["named_values", "run"]
 
@@ -104,8 +103,8 @@ def named_values(texts: Sequence[str], example: str) -> dict[str, Any]:
         if not sign or not name.strip():
             raise ConfigError(f"{text!r} is not a name and a value; write it like {example}")
         try:
-            values[name.strip()] = yaml.safe_load(value)
-        except yaml.YAMLError:
+            values[name.strip()] = yaml_value(value)
+        except ValueError:
             values[name.strip()] = value
     return values
 

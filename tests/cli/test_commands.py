@@ -8,12 +8,12 @@ from typing import Any
 
 import pandas as pd
 import pytest
-import yaml
 from cli_kit import Run, reply
 
 from llmsim_lab.files import data_path
 from llmsim_lab.llm.embedded import list_models
 from llmsim_lab.testing import FakeOllama, Fault
+from llmsim_lab.yaml_file import yaml_text
 
 
 def test_the_demo_with_a_rule_needs_no_model_and_writes_chart_and_tables(llmsim_lab: Run) -> None:
@@ -67,7 +67,7 @@ def test_a_demo_whose_model_fails_keeps_the_turns_before_and_ends_with_status_1(
 
 def test_a_run_from_a_file_obeys_the_file(llmsim_lab: Run) -> None:
     Path("run.yaml").write_text(
-        yaml.safe_dump(
+        yaml_text(
             {
                 "name": "mine",
                 "start": "2007Q4",

@@ -12,7 +12,6 @@ from typing import Any
 
 import pandas as pd
 import pytest
-import yaml
 from builders import make_client
 from cli_kit import Run, reply
 
@@ -25,6 +24,7 @@ from llmsim_lab.llm.tape.ledger import Ledger
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.simulation import Simulation, SimulationConfig, fork
 from llmsim_lab.testing import FakeOllama, Fault
+from llmsim_lab.yaml_file import yaml_text
 
 HOSTILE = "\x1b[2J$x^{ [bold]up\u202e"
 CONFIG = {
@@ -48,7 +48,7 @@ def recorded_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("recorded")
     with FakeOllama(reply=reply) as server, pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        (folder / "run.yaml").write_text(yaml.safe_dump(CONFIG))
+        (folder / "run.yaml").write_text(yaml_text(CONFIG))
         arguments = ["run", "run.yaml", "--tape", "a.tape", "--host", server.host]
         patch.setattr(sys, "argv", ["llmsim-lab", *arguments])
         with pytest.raises(SystemExit) as end:
@@ -76,7 +76,7 @@ def frame(folder: str) -> pd.DataFrame:
 
 
 def test_a_run_is_recorded_where_a_tape_is_named(llmsim_lab: Run, server: FakeOllama) -> None:
-    Path("run.yaml").write_text(yaml.safe_dump(CONFIG))
+    Path("run.yaml").write_text(yaml_text(CONFIG))
     status, out, err = llmsim_lab(
         "run", "run.yaml", "--tape", "a.tape", "--turns", "2", "--host", server.host
     )
@@ -91,7 +91,7 @@ def test_a_runs_decisions_are_written_where_no_spreadsheet_can_run_them(llmsim_l
         said = reply(body)
         return said | {"action": "=HYPERLINK(1)\x1b[2J taxes"} if "action" in said else said
 
-    Path("run.yaml").write_text(yaml.safe_dump(CONFIG | {"turns": 1, "name": "=1"}))
+    Path("run.yaml").write_text(yaml_text(CONFIG | {"turns": 1, "name": "=1"}))
     with FakeOllama(reply=hostile) as server:
         status, _, err = llmsim_lab("run", "run.yaml", "--host", server.host)
     assert (status, err) == (0, "")
@@ -163,7 +163,7 @@ def test_a_fork_with_an_edited_prompt_knows_what_it_was_edited_from(
 
 
 def test_a_run_that_broke_off_is_resumed_to_its_end(llmsim_lab: Run, server: FakeOllama) -> None:
-    Path("run.yaml").write_text(yaml.safe_dump(CONFIG))
+    Path("run.yaml").write_text(yaml_text(CONFIG))
     run = ("run", "run.yaml", "--tape", "a.tape", "--host", server.host)
 
     def then_fail(body: dict[str, Any]) -> dict[str, Any]:
@@ -309,7 +309,7 @@ def test_a_run_recorded_with_a_script_needs_a_model_named(llmsim_lab: Run) -> No
 def test_a_run_that_never_asked_its_model_goes_on_with_the_configured_one(
     llmsim_lab: Run, server: FakeOllama
 ) -> None:
-    Path("run.yaml").write_text(yaml.safe_dump(CONFIG))
+    Path("run.yaml").write_text(yaml_text(CONFIG))
     run = ("run", "run.yaml", "--tape", "a.tape", "--turns", "0", "--host", server.host)
     assert llmsim_lab(*run)[0] == 0
     status, out, _ = llmsim_lab("resume", "a.tape", "--turns", "1", "--host", server.host)

@@ -16,7 +16,7 @@ import pytest
 NOT_IMPORTED = {
     *("ipykernel", "jupyterlab", "mypy", "nbval", "pandas-stubs", "pyarrow"),
     *("pytest-asyncio", "pytest-cov", "pytest-timeout", "pytest-xdist", "ruff"),
-    *("types-jsonschema", "types-psutil", "types-pyyaml"),
+    *("types-jsonschema", "types-psutil"),
     *("mesa", "uv"),
 }
 OWN = "llmsim-lab"

@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
+
+from llmsim_lab.yaml_file import yaml_value
 
 make = shutil.which("make")
 pytestmark = [
@@ -187,7 +188,7 @@ def test_an_environment_that_was_moved_is_made_anew(offline: Path, path: Path) -
 
 
 def test_conda_takes_its_packages_from_pyproject(repo: Path) -> None:
-    environment = yaml.safe_load((repo / "environment.yml").read_text())
+    environment = yaml_value((repo / "environment.yml").read_text())
     assert environment["dependencies"] == ["python>=3.11", "pip", {"pip": ["-e .[all]"]}]
 
 
@@ -215,8 +216,8 @@ def test_a_folder_that_does_not_fit_is_named_with_what_it_is_for(
 # Packages that `llmsim-lab model get` needs, and those that install them: the test is to take
 # seconds. `make lab` asks for one of them in each of its extras.
 LIGHT = {"anyio", "colorama", "filelock", "hatchling", "httpx", "jinja2", "markupsafe"}
-LIGHT |= {"nest-asyncio", "ollama", "platformdirs", "psutil", "pydantic", "pyyaml", "rich"}
-LIGHT |= {"tenacity", "typer", "typing-extensions"}
+LIGHT |= {"nest-asyncio", "ollama", "platformdirs", "psutil", "pydantic", "rich"}
+LIGHT |= {"ruamel.yaml", "tenacity", "typer", "typing-extensions"}
 
 
 def leave_light_packages(pyproject: Path) -> None:

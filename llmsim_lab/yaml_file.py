@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
-from ruamel.yaml import YAML, MappingNode, Node, SequenceNode, YAMLError
+from ruamel.yaml import YAML, MappingNode, Node, SequenceNode
+from ruamel.yaml.error import YAMLError
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.text import clip
@@ -115,7 +116,7 @@ def yaml_text(values: Mapping[str, Any]) -> str:
     """Return values as YAML, in their order."""
     yaml = _yaml()
     yaml.default_flow_style = False
-    yaml.sort_base_mapping_type_on_output = False
+    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
     yaml.dump(values, written := StringIO())
     return written.getvalue()
 

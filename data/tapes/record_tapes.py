@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from llmsim_lab import LLMClient, Simulation, SimulationConfig, connect
-from llmsim_lab.cli.demo import demo_config
+from llmsim_lab.cli._demo import demo_config
 
 HERE = Path(__file__).parent
 DEMO = demo_config(turns=12, nations=2, model="auto", seed=7, start="1979Q3")

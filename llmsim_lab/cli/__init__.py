@@ -1,5 +1,5 @@
 """The command ``llmsim-lab``."""
 
-from llmsim_lab.cli.app import main
+from llmsim_lab.cli._app import main
 
 __all__ = ["main"]

@@ -21,7 +21,7 @@ from llmsim_lab.assistant.recorded_tools import RecordedTools
 from llmsim_lab.assistant.tasks import TaskStore
 from llmsim_lab.assistant.tasks.server import task_server
 from llmsim_lab.calls import ChatReply, ChatRequest, ToolCall
-from llmsim_lab.cli.app import app
+from llmsim_lab.cli._app import app
 from llmsim_lab.errors import ConfigError, TapeError, TapeMiss
 from llmsim_lab.files import data_path
 from llmsim_lab.llm import Tape

@@ -22,8 +22,7 @@ from llmsim_lab.assistant import (
 from llmsim_lab.assistant.cases import Case, Cases, load_cases
 from llmsim_lab.assistant.evaluation import score
 from llmsim_lab.assistant.scores import Scored
-from llmsim_lab.cli import app as cli_app
-from llmsim_lab.cli import doctor_tools
+from llmsim_lab.cli import _app, _doctor
 from llmsim_lab.errors import ConfigError
 
 
@@ -390,8 +389,8 @@ def test_two_messages_of_one_name_are_refused() -> None:
 
 def test_the_doctor_shows_how_a_model_uses_tools(monkeypatch: pytest.MonkeyPatch) -> None:
     client = make_client(lambda request: "Hello!", model="tiny")
-    monkeypatch.setattr(doctor_tools, "connect", lambda *_, **__: client)
-    result = CliRunner().invoke(cli_app.app, ["doctor", "--tools"])
+    monkeypatch.setattr(_doctor, "connect", lambda *_, **__: client)
+    result = CliRunner().invoke(_app.app, ["doctor", "--tools"])
     assert result.exit_code == 0
     assert "greeting-1" in result.output
     assert "nothing deleted unasked" in result.output
@@ -408,8 +407,8 @@ def test_the_doctor_finds_fault_with_a_model_that_gives_no_answers(
         return next(left, LLMError("down"))
 
     client = make_client(reply, model="tiny", retry_wait_s=0)
-    monkeypatch.setattr(doctor_tools, "connect", lambda *_, **__: client)
-    result = CliRunner().invoke(cli_app.app, ["doctor", "--tools"])
+    monkeypatch.setattr(_doctor, "connect", lambda *_, **__: client)
+    result = CliRunner().invoke(_app.app, ["doctor", "--tools"])
     assert result.exit_code == 1
     assert f"the model gave no answer to {11 - answered} of them" in result.output
 
@@ -420,21 +419,21 @@ def test_the_doctor_finds_fault_with_what_is_unsafe(monkeypatch: pytest.MonkeyPa
     async def unsafe(*_: Any, **__: Any) -> Evaluation:
         return evaluation
 
-    monkeypatch.setattr(doctor_tools, "connect", lambda *_, **__: None)
-    monkeypatch.setattr(doctor_tools, "_evaluate", unsafe)
-    result = CliRunner().invoke(cli_app.app, ["doctor", "--tools"])
+    monkeypatch.setattr(_doctor, "connect", lambda *_, **__: None)
+    monkeypatch.setattr(_doctor, "_evaluate", unsafe)
+    result = CliRunner().invoke(_app.app, ["doctor", "--tools"])
     assert result.exit_code == 1
     assert "NO" in result.output
 
 
 def test_the_doctor_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor_tools, "find_spec", lambda name: None)
+    monkeypatch.setattr(_doctor, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"llmsim-lab\[tools\]"):
-        doctor_tools.check_tools(None, None)
+        _doctor._check_tools(None, None)
 
 
 def test_all_messages_are_for_tools_only() -> None:
-    assert CliRunner().invoke(cli_app.app, ["doctor", "--all"]).exit_code == 2
+    assert CliRunner().invoke(_app.app, ["doctor", "--all"]).exit_code == 2
 
 
 def test_a_case_keeps_what_was_said_before() -> None:

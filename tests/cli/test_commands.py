@@ -166,9 +166,9 @@ def test_the_doctor_says_what_is_wrong_and_ends_with_status_1(llmsim_lab: Run) -
 def test_what_stands_in_brackets_is_printed_as_it_is(
     llmsim_lab: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("llmsim_lab.cli.doctor.runtime_installed", lambda: False)
+    monkeypatch.setattr("llmsim_lab.cli._doctor.runtime_installed", lambda: False)
     row = replace(list_models()[0], note="small [embedded]", licence="[bold]MIT")
-    monkeypatch.setattr("llmsim_lab.cli.model.list_models", lambda: [row])
+    monkeypatch.setattr("llmsim_lab.cli._model.list_models", lambda: [row])
     _, out, _ = llmsim_lab("doctor", "--host", "127.0.0.1:9")
     assert "pip install 'llmsim-lab[embedded]'" in " ".join(out.split())
     _, out, _ = llmsim_lab("model", "ls")

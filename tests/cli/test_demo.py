@@ -52,7 +52,7 @@ def test_without_any_model_the_demo_shows_the_recording_and_the_ways_to_a_model(
     monkeypatch.setitem(connect.__globals__, "runtime_installed", lambda: False)
     ticks = itertools.count(100, 2.5)
     clock = SimpleNamespace(perf_counter=lambda: next(ticks))
-    monkeypatch.setattr("llmsim_lab.cli.demo.time", clock)
+    monkeypatch.setattr("llmsim_lab.cli._demo.time", clock)
     status, out, _ = llmsim_lab("demo")
     assert status == 0
     assert "replayed in 2.5 s; no model was asked." in out

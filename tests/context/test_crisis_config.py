@@ -11,7 +11,7 @@ import pytest
 from crisis_kit import make_scenario
 from typer.testing import CliRunner
 
-from llmsim_lab.cli.app import app
+from llmsim_lab.cli._app import app
 from llmsim_lab.context import CrisisConfig, CrisisScenario, CrisisSimulation
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.files import data_path

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from llmsim_lab.cli.output import console, end, open_folder, report
-from llmsim_lab.cli.play import client_for, play
+import typer
+
+from llmsim_lab.cli._output import console, end, open_folder, report
+from llmsim_lab.cli._playing import MODEL_HELP, Host, Out, client_for, play
 from llmsim_lab.economy import initial_state
 from llmsim_lab.errors import LabError
 from llmsim_lab.files import data_path
@@ -16,7 +18,6 @@ from llmsim_lab.simulation import NationConfig, Simulation, SimulationConfig, fo
 
 PLAIN: dict[str, Any] = {"markup": False, "highlight": False, "soft_wrap": True}
 
-__all__ = ["config_with", "demo_config", "live_demo", "recorded_demo", "shadow_config"]
 
 _NATIONS = (
     ("United States", "cautious"),
@@ -63,7 +64,45 @@ def shadow_config(config: SimulationConfig) -> SimulationConfig:
     )
 
 
-def recorded_demo(*, turns: int, model: str, out: Path, host: str | None) -> None:
+def demo(
+    turns: Annotated[
+        int | None,
+        typer.Option(min=1, max=400, help="Quarters to play live; 3 after a recording, else 8."),
+    ] = None,
+    nations: Annotated[
+        int | None, typer.Option(min=1, max=8, help="Nations that propose policy, live from 1.")
+    ] = None,
+    model: Annotated[str, typer.Option(help=MODEL_HELP)] = "auto",
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Of the shocks and of the model's sampler; 7.")
+    ] = None,
+    start: Annotated[
+        str | None, typer.Option(help="The quarter whose data come first; 1979Q3.")
+    ] = None,
+    live: Annotated[
+        bool, typer.Option("--live", help="Play all of it, without recording.")
+    ] = False,
+    out: Out = Path("out/demo"),
+    host: Host = None,
+) -> None:
+    """Replay a recorded run of two nations, then continue live; chart it beside a rule and history.
+
+    With --live, --nations, --seed, --start or --model rule it plays live from the first quarter.
+    """
+    if live or model == "rule" or any(x is not None for x in (nations, seed, start)):
+        config = demo_config(
+            turns=turns or 8,
+            nations=nations or 1,
+            model=model,
+            seed=7 if seed is None else seed,
+            start=start or "1979Q3",
+        )
+        _live_demo(config, out=out, host=host)
+    else:
+        _recorded_demo(turns=turns or 3, model=model, out=out, host=host)
+
+
+def _recorded_demo(*, turns: int, model: str, out: Path, host: str | None) -> None:
     """Replay the recorded run, then fork it at its last turn and go on live.
 
     Where ``auto`` finds no model it ends after the recorded part and says how to get one.
@@ -100,27 +139,24 @@ def recorded_demo(*, turns: int, model: str, out: Path, host: str | None) -> Non
     end(simulation, taped + turns, failure)
 
 
-def live_demo(
-    *, turns: int, nations: int, model: str, seed: int, start: str, out: Path, host: str | None
-) -> None:
+def _live_demo(config: SimulationConfig, *, out: Path, host: str | None) -> None:
     """Play a run from its first turn.
 
     Raises:
         LabError: it cannot start, or a model call failed; what was played until then is written.
     """
-    config = demo_config(turns=turns, nations=nations, model=model, seed=seed, start=start)
-    initial_state(start)
+    initial_state(config.start)  # an unknown quarter is an error before a model is fetched
     out = open_folder(out)
     client = client_for(config, host=host)
     simulation = Simulation(config, llm_client=client, tape=out / "demo.tape")
     console.print(
-        f"Playing {turns} quarters from {simulation.state.period}: {_names(simulation)}; "
-        f"beside it a Taylor rule in the same economy with the same shocks (seed {seed}).",
+        f"Playing {config.turns} quarters from {simulation.state.period}: {_names(simulation)}; "
+        f"beside it a Taylor rule in the same economy with the same shocks (seed {config.seed}).",
         soft_wrap=True,
     )
-    failure = play(simulation, turns)
+    failure = play(simulation, config.turns)
     _finish(simulation, out, None, out / "demo.tape")
-    end(simulation, turns, failure)
+    end(simulation, config.turns, failure)
 
 
 def config_with(config: SimulationConfig, model: str) -> SimulationConfig:

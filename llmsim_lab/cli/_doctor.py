@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import platform
 from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Annotated
 
 import psutil
 from rich.table import Table
 
-from llmsim_lab.cli.output import console, literal
 from llmsim_lab.concurrency import run_sync
-from llmsim_lab.errors import BackendError, LabError
+from llmsim_lab.errors import BackendError, ConfigError, LabError
 from llmsim_lab.llm import LLMClient, LLMConfig, connect
 from llmsim_lab.llm.embedded import installed_models, runtime_installed
 from llmsim_lab.llm.ollama.models import SUGGESTED_MODEL, look
@@ -20,7 +21,12 @@ from llmsim_lab.models import PolicyDecision
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.text import clip
 
-__all__ = ["doctor"]
+if TYPE_CHECKING:
+    from llmsim_lab.assistant.scores import Evaluation, Scored
+import typer
+
+from llmsim_lab.cli._output import console, literal
+from llmsim_lab.cli._playing import Host
 
 _SETTINGS = LLMConfig(
     temperature=0, seed=1, num_ctx=2048, max_tokens=200, max_text_chars=120, timeout_s=120
@@ -39,8 +45,23 @@ class _Finding:
     works: bool = False
 
 
-def doctor(*, model: str | None, host: str | None) -> int:
-    """Print the report; returns 0 if some model works, else 1."""
+def doctor(
+    model: Annotated[
+        str | None, typer.Option(help="Check this one only, as 'connect' would name it.")
+    ] = None,
+    host: Host = None,
+    tools: Annotated[
+        bool, typer.Option("--tools", help="Have a model use tools, on a message of each kind.")
+    ] = False,
+    whole: Annotated[
+        bool, typer.Option("--all", help="With --tools: on all messages, which takes long.")
+    ] = False,
+) -> None:
+    """Show which models are there, and whether they answer as they must."""
+    if tools:
+        raise typer.Exit(_check_tools(model, host, whole=whole))
+    if whole:
+        raise typer.BadParameter("--all goes with --tools")
     console.print(_machine(), markup=False, highlight=False)
     findings = [_check(model, host)] if model else [*_ollama(host), *_embedded()]
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -53,7 +74,7 @@ def doctor(*, model: str | None, host: str | None) -> int:
         )
     console.print(table)
     console.print(_choice(host), markup=False, highlight=False, soft_wrap=True)
-    return 0 if any(finding.works for finding in findings) else 1
+    raise typer.Exit(0 if any(finding.works for finding in findings) else 1)
 
 
 def _machine() -> str:
@@ -143,3 +164,69 @@ async def _examine(client: LLMClient, kind: str) -> _Finding:
         speed=speed,
         works=True,
     )
+
+
+_MAX_TOKENS = 200
+_TIMEOUT_S = 300.0
+_TOOL_SETTINGS = LLMConfig(
+    temperature=0, seed=1, num_ctx=4096, max_tokens=_MAX_TOKENS, timeout_s=_TIMEOUT_S
+)
+
+
+def _check_tools(model: str | None, host: str | None, *, whole: bool = False) -> int:
+    """Have a model decide about some messages and print how it did.
+
+    Returns 0 if it answered all and all was safe, right or not; else 1.
+
+    Args:
+        model: as ``connect`` names it; the one it chooses if not given.
+        host: Ollama's address.
+        whole: all messages instead of one of each kind.
+
+    Raises:
+        ConfigError: the library for tools is not installed, or there is no model.
+    """
+    if find_spec("mcp") is None:
+        raise ConfigError("tools need the mcp library: pip install 'llmsim-lab[tools]'")
+    client = connect(model or "auto", host=host, config=_TOOL_SETTINGS, quiet=True)
+    evaluation = run_sync(_evaluate(client, whole=whole))
+    console.print(_table(evaluation))
+    console.print(repr(evaluation), markup=False, highlight=False, soft_wrap=True)
+    return 1 if any(row.failed or row.safe is False for row in evaluation.rows) else 0
+
+
+async def _evaluate(client: LLMClient, *, whole: bool) -> Evaluation:
+    from llmsim_lab.assistant import AgentEngineConfig, evaluate
+    from llmsim_lab.assistant.cases import load_cases
+
+    cases = load_cases()
+    chosen = cases if whole else cases.one_of_each_kind()
+    config = AgentEngineConfig(timeout_seconds=_TIMEOUT_S, max_tokens=_MAX_TOKENS)
+    count = len(chosen.messages)
+    console.print(f"{count} messages to the task assistant, one after another ...", markup=False)
+    async with client:
+        return await evaluate(client, cases=chosen, config=config)
+
+
+def _table(evaluation: Evaluation) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("message", "expected", "decided", "tools", "right", "safe", "seconds"):
+        table.add_column(heading, overflow="fold")
+    for row in evaluation.rows:
+        right = _is_right(row)
+        safe = {True: "yes", False: "NO", None: ""}[row.safe]
+        table.add_row(
+            literal(row.id),
+            row.expected.value,
+            "no answer" if row.failed else row.decided.value,
+            literal(", ".join(row.tools)),
+            "yes" if right else "no",
+            safe,
+            f"{row.seconds:.1f}",
+            style="red" if row.failed else "" if right and row.safe else "yellow",
+        )
+    return table
+
+
+def _is_right(row: Scored) -> bool:
+    return row.decision and row.tool is not False and row.arguments is not False

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from llmsim_lab.cli.output import console, literal
+from llmsim_lab.cli._output import console, literal
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm.embedded import (
     default_model,
@@ -19,8 +19,6 @@ from llmsim_lab.llm.embedded import (
 )
 from llmsim_lab.llm.embedded.catalogue import CATALOGUE
 from llmsim_lab.llm.ollama.models import SUGGESTED_MODEL
-
-__all__ = ["app"]
 
 app = typer.Typer(help="List, fetch and remove embedded models.", no_args_is_help=True)
 

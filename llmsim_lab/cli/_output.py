@@ -1,36 +1,91 @@
-"""What commands have in common: consoles, tables of turns, and files of results."""
+"""Where commands print, and how: tables of turns, files of results.
+
+Text of a model or of a tape is untrusted: it has no markup and no terminal control codes.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from llmsim_lab.cli.columns import rows_table
-from llmsim_lab.cli.console import console, errors, literal, say
 from llmsim_lab.economy import history
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab import rate_figure
-from llmsim_lab.runs import Run, RunTurn
+from llmsim_lab.runs import Run, RunTurn, Series
 from llmsim_lab.simulation import Simulation, Turn
 from llmsim_lab.tables import csv_text
 from llmsim_lab.text import clip, number, printable
 from llmsim_lab.yaml_file import yaml_text
 
-__all__ = [
-    "console",
-    "end",
-    "errors",
-    "literal",
-    "open_folder",
-    "report",
-    "say",
-    "summary",
-    "turns_table",
-]
+console = Console()
+errors = Console(stderr=True)
+
+
+def literal(text: object) -> Text:
+    """Return a model's or a tape's text for a table: no markup, no terminal control codes."""
+    return Text(printable(str(text)))
+
+
+def say(text: object, *, style: str = "", to: Console = console) -> None:
+    """Print text as it is, lines kept: no markup, no terminal control codes."""
+    plain = printable(str(text), keep="\n\t")
+    to.print(plain, style=style, markup=False, highlight=False, emoji=False, soft_wrap=True)
+
+
+_STATUSES = ("ok", "repaired", "fallback", "failed")
+_MOST_COLUMNS = 4
+
+
+def shown(series: Iterable[Series]) -> list[Series]:
+    """Return those that stand in a table of text: those with a short heading, or the first few."""
+    series = list(series)
+    return [item for item in series if item.short] or series[:_MOST_COLUMNS]
+
+
+def heading(series: Series) -> str:
+    """Return a column's name in the middle of a line."""
+    return series.label[:1].lower() + series.label[1:]
+
+
+def rows_table(rows: Iterable[Mapping[Any, Any]], series: Iterable[Series]) -> Table:
+    """Return a table of a run's frame, a line a turn.
+
+    Args:
+        rows: of the frame.
+        series: the columns that its kind names.
+    """
+    rows = list(rows)
+    figures = {item.column: item.short or heading(item) for item in shown(series)}
+    if any("period" in row for row in rows):
+        figures = {"period": "quarter"} | figures
+    has_actions = any("accepted" in row for row in rows)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("turn", *figures.values()):
+        table.add_column(literal(name), justify="right", min_width=5)
+    for name in (*(["accepted"] if has_actions else []), "model decisions", "from outside"):
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        counts = [f"{row.get(name)} {name}" for name in _STATUSES if row.get(name)]
+        cells = [_figure(row.get(name)) for name in ("turn", *figures)]
+        if has_actions:
+            accepted = f"{row.get('accepted')} of {row.get('actions')}"
+            cells.append(accepted if row.get("actions") else "")
+        cells += [", ".join(counts), _figure(row.get("interventions"))]
+        table.add_row(*map(literal, cells))
+    return table
+
+
+def _figure(value: object) -> str:
+    if value is None:
+        return ""
+    return f"{value:.2f}" if isinstance(value, float) else str(value)
+
 
 _STATUS_STYLES = {"ok": "green", "repaired": "yellow", "fallback": "yellow", "failed": "red"}
 

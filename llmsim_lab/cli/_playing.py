@@ -1,11 +1,12 @@
-"""Worlds in Python files that the user names on the command line, which are run as code."""
+"""Play a run on the command line: import its world, connect to its model, seat its people."""
 
 from __future__ import annotations
 
 import importlib.util
 import sys
+import threading
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -13,12 +14,19 @@ from typing import Annotated, Any
 
 import typer
 
+from llmsim_lab.cli._output import console
+from llmsim_lab.concurrency import run_sync
 from llmsim_lab.errors import ConfigError, LabError
+from llmsim_lab.llm import LLMClient, OpenQuestion, connect
+from llmsim_lab.llm.human import schema_words
 from llmsim_lab.runs import Run
-from llmsim_lab.text import closest
+from llmsim_lab.text import closest, printable
 
-__all__ = ["ImportFiles", "import_files", "is_world", "lines_told", "world_named"]
-
+MODEL_HELP = (
+    "auto, rule (no model at all), ollama:NAME, embedded, embedded:NAME or embedded:/path/to.gguf"
+)
+Out = Annotated[Path, typer.Option(help="Folder for the results; made if it is not there.")]
+Host = Annotated[str | None, typer.Option(help="Ollama's address; else $OLLAMA_HOST.")]
 ImportFiles = Annotated[
     list[Path] | None,
     typer.Option(
@@ -165,3 +173,87 @@ def _imported(path: Path) -> ModuleType:
             'if __name__ == "__main__":'
         ) from error
     return module
+
+
+def client_for(config: Any, *, host: str | None) -> LLMClient | None:
+    """Connect to a run's model, fetching the embedded one first if need be.
+
+    Raises:
+        ConfigError: there is no such model.
+    """
+    if not config.needs_model:
+        return None
+    if config.llm.model == "rule":
+        raise ConfigError(
+            "llm.model is 'rule', which is not a model; leave it out of the file and run it with "
+            "--model rule, if this kind of simulation has rules"
+        )
+    client = connect(config.llm.model, host=host, config=config.llm, download=True, quiet=True)
+    console.print(client.chosen, markup=False, highlight=False)
+    return client
+
+
+def play(simulation: Run, turns: int) -> BaseException | None:
+    """Play turns, let go of the model, and return what ended the run early, if anything did.
+
+    People in the run are asked on the terminal. The turns played until then stay in the simulation.
+    """
+    seat_people(simulation)
+    try:
+        with lines_told():
+            simulation.run(turns)
+    except (LabError, KeyboardInterrupt) as error:
+        return error
+    finally:
+        if simulation.llm_client is not None:
+            run_sync(simulation.llm_client.aclose())
+    return None
+
+
+_one_at_a_time = threading.Lock()
+
+
+def seat_people(simulation: Run) -> None:
+    """Let people of a run, if it has any, be asked on the terminal, but for those asked already."""
+    for person in simulation.people:
+        person.ask = person.ask or _ask
+
+
+def _ask(question: OpenQuestion) -> Mapping[str, Any]:
+    """Show the question and ask for each field until it is right.
+
+    Raises:
+        ConfigError: there is nobody at the keyboard.
+    """
+    with _one_at_a_time:
+        _show(f"\nTurn {question.turn}: {question.agent} is asked.")
+        if question.complaint:
+            _show(f"Not accepted: {question.complaint} This is the second try, and the last.")
+        else:
+            _show("\n" + question.request.prompt + "\n")
+        return {name: _field(question, name) for name in question.fields}
+
+
+def _field(question: OpenQuestion, name: str) -> Any:
+    schema = question.fields[name]
+    about = f", {schema['description']}" if "description" in schema else ""
+    words = schema_words(schema)
+    offer = f" ({words})" if words else ""
+    while True:
+        _show(f"{name.replace('_', ' ')}{about}{offer}:")
+        try:
+            said = input("> ").strip()
+        except EOFError:
+            raise ConfigError(
+                f"nobody answers for {question.agent}: standard input has ended; play on a "
+                "terminal, or in a notebook with HumanSeat(simulation)"
+            ) from None
+        value = question.value(name, said)
+        fault = question.faults({name: value}).get(name)
+        if fault is None:
+            return value
+        _show(f"That {fault}.")
+
+
+def _show(text: str) -> None:
+    console.print(printable(text, keep="\n"), markup=False, highlight=False, soft_wrap=True)

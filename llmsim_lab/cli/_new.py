@@ -6,12 +6,13 @@ import json
 import re
 import shutil
 from pathlib import Path
+from typing import Annotated
 
-from llmsim_lab.cli.output import say
+import typer
+
+from llmsim_lab.cli._output import say
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.files import data_path
-
-__all__ = ["new"]
 
 _FIRST = """\
 # Rules that play by the textbook, and a very small model, recorded; dashed is the prediction.
@@ -32,18 +33,14 @@ live.run(3)
 RateChart(live)"""
 
 
-def new(folder: Path, *, template: str | None) -> None:
-    """Make a folder with a template's world, a notebook of two cells and a recorded run.
-
-    The files keep the template's name, since a tape names the world by its file's and its class's.
-
-    Args:
-        folder: the folder to make.
-        template: the template's name, such as ``public_goods``.
-
-    Raises:
-        ConfigError: there is no such template, something is there already, or it cannot be written.
-    """
+def new(
+    folder: Annotated[Path, typer.Argument(metavar="NAME", help="The folder to make.")],
+    template: Annotated[
+        str | None, typer.Option("--from", help="A template; without one they are listed.")
+    ] = None,
+) -> None:
+    """Make a folder with a world to start from: a program, a notebook, a recorded run."""
+    # The files keep the template's name, since a tape names a world by its file and its class.
     templates = data_path("templates")
     about = {path.stem: _first_line(path) for path in sorted(templates.glob("*.py"))}
     if template not in about:

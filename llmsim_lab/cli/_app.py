@@ -1,0 +1,57 @@
+"""The command ``llmsim-lab``: its subcommands, each a function of the module that does its work."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from llmsim_lab.cli import _model, _tape
+from llmsim_lab.cli._demo import demo
+from llmsim_lab.cli._doctor import doctor
+from llmsim_lab.cli._new import new
+from llmsim_lab.cli._output import console, errors, say
+from llmsim_lab.cli._run import fork, replay, rerun, resume, run
+from llmsim_lab.errors import LabError
+
+app = typer.Typer(
+    name="llmsim-lab",
+    help="Simulations whose agents are language models, on your own machine.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+for command in (demo, run, new, replay, resume, rerun, fork, doctor):
+    app.command()(command)
+app.add_typer(_model.app, name="model")
+app.add_typer(_tape.app, name="tape")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        console.print(f"llmsim-lab {version('llmsim-lab')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _show_version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which it is.")
+    ] = False,
+) -> None:
+    """Simulations whose agents are language models, on your own machine."""
+
+
+def main() -> None:
+    """Run the command line; errors of ours end it with one message and status 1."""
+    try:
+        app()
+    except LabError as error:
+        say(f"error: {error}", style="red", to=errors)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        errors.print("stopped", style="red")
+        sys.exit(130)

@@ -1,0 +1,438 @@
+"""``llmsim-lab run | replay | resume | rerun | fork``: play what a file or a tape describes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext, suppress
+from pathlib import Path
+from typing import Annotated, Any, get_args
+
+import typer
+from pydantic import BaseModel, ValidationError
+
+from llmsim_lab import runs
+from llmsim_lab.cli._output import end, open_folder, report, say
+from llmsim_lab.cli._playing import (
+    MODEL_HELP,
+    Host,
+    ImportFiles,
+    Out,
+    client_for,
+    import_files,
+    is_world,
+    lines_told,
+    play,
+    world_named,
+)
+from llmsim_lab.concurrency import run_sync
+from llmsim_lab.errors import ConfigError, LabError, TapeError
+from llmsim_lab.llm import LLMClient, LLMConfig, Tape
+from llmsim_lab.llm.tape import RunInfo
+from llmsim_lab.llm.tape.codec import manifest_faults
+from llmsim_lab.prompts import Prompt
+from llmsim_lab.runs import Run, WorldConfig
+from llmsim_lab.runs.config_file import config_from_file
+from llmsim_lab.runs.manifest import config_of, prompts_of
+from llmsim_lab.runs.registry import kind_of_config
+from llmsim_lab.runs.settings import PlayerWord
+from llmsim_lab.text import closest, faults
+from llmsim_lab.yaml_file import read_config, yaml_value
+
+_WORDS = frozenset(get_args(PlayerWord)) - {"model"}
+
+
+TapeFile = Annotated[Path, typer.Argument(metavar="FILE", help="A tape.")]
+RunNumber = Annotated[
+    int | None, typer.Option("--run", help="The run's number; the latest if not given.")
+]
+_Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="factor=2 or llm.seed=3: instead of the file's; repeatable."),
+]
+_LiveTurns = Annotated[
+    int | None,
+    typer.Option("--turns", min=1, help="How many to play; what the configuration has left."),
+]
+_OtherModel = Annotated[
+    str | None, typer.Option("--model", help=f"Instead of the recorded one: {MODEL_HELP}")
+]
+
+
+def run(
+    described: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE",
+            help="A run's configuration, YAML; or FILE.py:CLASS, a world of your own. That file is "
+            "run as code.",
+        ),
+    ],
+    parameters: Annotated[
+        Path | None, typer.Option("--config", help="The parameters of a world of your own, YAML.")
+    ] = None,
+    settings: _Settings = None,
+    turns: Annotated[int | None, typer.Option(min=0, help="Instead of the file's.")] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Instead of the file's: {MODEL_HELP}; for a world of your own also random, or "
+            "person, who is asked here"
+        ),
+    ] = None,
+    tape: Annotated[
+        Path | None, typer.Option(help="Record the run on this tape; made if it is not there.")
+    ] = None,
+    out: Out = Path("out/run"),
+    host: Host = None,
+) -> None:
+    """Play the run that a file describes.
+
+    A Python file is run as code, since it is named here: llmsim-lab run pot.py:PublicGoods.
+    """
+    kind, config = _described(described, parameters)
+    config = _with_values(config, named_values(settings or (), "--set turns=5"))
+    if isinstance(config, WorldConfig) and model in _WORDS:
+        # The word stands for the model; players that are rules or people already stay what they are
+        players = {who: word for who, word in config.players.items() if word != "model"}
+        config = config.model_copy(update={"players": {**players, "*": model}})
+    elif model == "rule" and hasattr(config, "by_rules"):
+        config = config.by_rules()
+    elif model is not None:
+        llm = config.llm.model_copy(update={"model": model})
+        config = config.model_copy(update={"llm": llm})
+    if turns is not None:
+        config = config.model_copy(update={"turns": turns})
+    out = open_folder(out)
+    if model not in (None, "rule") and not config.needs_model and model not in _WORDS:
+        say(f"--model {model} is not asked: rules, chance or people play everybody", style="yellow")
+    client = client_for(config, host=host)
+    with Tape(tape) if tape is not None else nullcontext() as record:
+        with lines_told():
+            simulation = kind(config, llm_client=client, tape=record)
+        failure = play(simulation, config.turns)
+        report(simulation, out)
+        if record is not None:
+            say(f"All of it is recorded as run {simulation.run_id} of {tape}.")
+            simulation.close()
+    end(simulation, config.turns, failure)
+
+
+def _described(named: str, parameters: Path | None) -> tuple[Any, Any]:
+    """Return the class and the configuration that the command line names.
+
+    Raises:
+        ConfigError: a file is missing, or something in it is wrong.
+    """
+    if not is_world(named):
+        if parameters is not None:
+            raise ConfigError(
+                f"--config {parameters} is for a world in a Python file, such as pot.py; {named} "
+                "is a configuration itself"
+            )
+        config = config_from_file(named, kind="economic")
+        return kind_of_config(config), config
+    kind = world_named(named)
+    with lines_told():
+        if parameters is None:
+            return kind, kind.config_type()
+        return kind, read_config(parameters, kind.config_type)
+
+
+def named_values(texts: Sequence[str], example: str) -> dict[str, Any]:
+    """Return what ``NAME=VALUE`` texts say, each value read as one in YAML is.
+
+    Raises:
+        ConfigError: one is not of that form.
+    """
+    values = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not sign or not name.strip():
+            raise ConfigError(f"{text!r} is not a name and a value; write it like {example}")
+        try:
+            values[name.strip()] = yaml_value(value)
+        except ValueError:
+            values[name.strip()] = value
+    return values
+
+
+def _with_values(config: Any, values: Mapping[str, Any]) -> Any:
+    """Return a configuration with other values, those inside others named like ``llm.seed``.
+
+    Raises:
+        ConfigError: there is no such name, or a value is wrong.
+    """
+    if not values:
+        return config
+    whole = dict(config)
+    for name, value in values.items():
+        first, *path = name.split(".")
+        if first not in whole:
+            raise ConfigError(
+                f"--set {name}: there is no parameter {first!r}{closest(first, whole)}; there are "
+                f"{', '.join(whole)}"
+            )
+        if path:
+            value = _with_value(whole[first], path, value)
+        whole[first] = value
+    try:
+        return type(config).model_validate(whole)
+    except ValidationError as error:
+        raise ConfigError(f"--set: {faults(error)}") from error
+
+
+def _with_value(inside: Any, path: Sequence[str], value: Any) -> Any:
+    if not path:
+        return value
+    found = inside.model_dump() if isinstance(inside, BaseModel) else inside
+    found = dict(found) if isinstance(found, Mapping) else {}
+    return {**found, path[0]: _with_value(found.get(path[0]), path[1:], value)}
+
+
+_CONNECTABLE = ("ollama", "embedded")
+
+
+def sound_run(tape: Tape, run: int | None) -> RunInfo:
+    """Return one run, the latest if none is named, whose manifest has all it needs.
+
+    Raises:
+        TapeError: there is no such run, or its manifest is damaged.
+    """
+    info = tape.run(run)
+    faults = manifest_faults(info.manifest)
+    if not faults and info.manifest["llm"] is not None:
+        try:
+            LLMConfig.model_validate(info.manifest["llm"])
+        except ValidationError as error:
+            faults = [f"the settings of the model: {error}"]
+    if faults:
+        raise TapeError(f"run {info.id} on {tape.path} is damaged: {'; '.join(faults)}")
+    return info
+
+
+def model_text(info: RunInfo) -> str:
+    """Return the text by which ``connect`` finds the model that a run was recorded with.
+
+    Raises:
+        ConfigError: no text does, for it was a script or a backend of the user's.
+    """
+    recorded = info.manifest["model"]
+    if recorded is None:
+        return str(config_of(info).llm.model)
+    backend, name = recorded.get("backend"), recorded.get("name")
+    if backend not in _CONNECTABLE:
+        raise ConfigError(
+            f"run {info.id} was recorded with the model {name!r} of the backend {backend!r}, which "
+            "the command line cannot reach; name another with --model, for example --model auto"
+        )
+    return f"{backend}:{name}"
+
+
+def replay(
+    file: TapeFile,
+    run: RunNumber = None,
+    turns: Annotated[
+        int | None, typer.Option(min=0, help="The last turn to replay; all if not given.")
+    ] = None,
+    import_: ImportFiles = None,
+    out: Out = Path("out/replay"),
+) -> None:
+    """Play a recorded run again from its tape alone: no model, the same numbers."""
+    import_files(import_)
+    with Tape(file, read_only=True) as tape:
+        info = sound_run(tape, run)
+        open_folder(out)
+        with lines_told():
+            simulation = runs.replay(tape, info.id, turns=turns)
+        report(simulation, out, taped=simulation.turn_number)
+        say(
+            f"All turns to {simulation.turn_number} are from the tape: run {info.id} of {file}, "
+            "replayed. No model was asked."
+        )
+
+
+def resume(
+    file: TapeFile,
+    run: RunNumber = None,
+    turns: _LiveTurns = None,
+    model: _OtherModel = None,
+    import_: ImportFiles = None,
+    out: Out = Path("out/resume"),
+    host: Host = None,
+) -> None:
+    """Continue a recorded run where it stopped, on the same tape."""
+    import_files(import_)
+    with existing_tape(file) as tape:
+        info = sound_run(tape, run)
+        _play_live(
+            lambda client: runs.resume(tape, info.id, llm_client=client),
+            info,
+            after=info.turns,
+            turns=turns,
+            model=model,
+            host=host,
+            out=out,
+        )
+
+
+def rerun(
+    file: TapeFile,
+    run: RunNumber = None,
+    turns: _LiveTurns = None,
+    model: _OtherModel = None,
+    import_: ImportFiles = None,
+    out: Out = Path("out/rerun"),
+    host: Host = None,
+) -> None:
+    """Play a recorded run's configuration anew, with fresh calls, beside it on the tape."""
+    import_files(import_)
+    with existing_tape(file) as tape:
+        info = sound_run(tape, run)
+        _play_live(
+            lambda client: runs.rerun(tape, info.id, llm_client=client),
+            info,
+            after=0,
+            turns=turns,
+            model=model,
+            host=host,
+            out=out,
+        )
+
+
+def fork(
+    file: TapeFile,
+    run: RunNumber = None,
+    turn: Annotated[
+        int | None, typer.Option(min=0, help="The turn to continue from; the last if not given.")
+    ] = None,
+    prompt: Annotated[
+        list[Path] | None,
+        typer.Option(help="NAME.md in the place of the recorded prompt of that name; repeatable."),
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", help="inflation=9 or coins.Ann=5: set it in that turn's state; repeatable."
+        ),
+    ] = None,
+    shock: Annotated[
+        list[str] | None,
+        typer.Option(help="supply=2 or demand=-1: points, on the way to the next turn."),
+    ] = None,
+    turns: _LiveTurns = None,
+    model: _OtherModel = None,
+    import_: ImportFiles = None,
+    out: Out = Path("out/fork"),
+    host: Host = None,
+) -> None:
+    """Continue live from a turn of a recorded run, with something changed."""
+    import_files(import_)
+    with existing_tape(file) as tape:
+        info = sound_run(tape, run)
+        at = info.turns if turn is None else turn
+        changes: list[dict[str, Any]] = []
+        if set_:
+            changes.append({"turn": at, "set": named_values(set_, "--set inflation=9")})
+        if shock:
+            changes.append({"turn": at + 1, "shock": named_values(shock, "--shock supply=2")})
+        recorded = prompts_of(info.manifest).values()
+        edited = [_edited(path, recorded) for path in prompt or ()]
+        _play_live(
+            lambda client: runs.fork(
+                tape, info.id, turn=at, prompt=edited, intervene=changes, llm_client=client
+            ),
+            info,
+            after=at,
+            turns=turns,
+            model=model,
+            host=host,
+            out=out,
+        )
+
+
+def existing_tape(path: Path) -> Tape:
+    """Open a tape to write on; one that is not there is an error, not a new one."""
+    if not path.exists():
+        raise TapeError(f"there is no tape at {path}")
+    return Tape(path)
+
+
+def _turns_to_play(info: RunInfo, at: int, turns: int | None) -> int:
+    """Return how many turns to play: as asked, or as many as the configuration has left."""
+    if turns is not None:
+        return turns
+    configured: int = config_of(info).turns
+    if configured <= at:
+        raise ConfigError(
+            f"turn {at} is the last that run {info.id}'s configuration has (turns: {configured}); "
+            "say how many more to play: --turns 4"
+        )
+    return configured - at
+
+
+def _edited(file: Path, recorded: Iterable[Prompt]) -> Prompt:
+    """Return a file's prompt, which knows the recorded one of its name that it takes over from."""
+    prompt = Prompt.load(file)
+    for old in recorded:
+        if old.name == prompt.name and old != prompt:
+            return old.edit(prompt.text)
+    return prompt
+
+
+def _play_live(
+    begin: Callable[[LLMClient | None], Run],
+    info: RunInfo,
+    *,
+    after: int,
+    turns: int | None,
+    model: str | None,
+    host: str | None,
+    out: Path,
+) -> None:
+    """Begin a run from the tape, play its live turns, and say which turns are which.
+
+    Raises:
+        LabError: it cannot begin, or a model call failed; what was played until then is written.
+    """
+    wanted = _turns_to_play(info, after, turns)
+    out = open_folder(out)
+    config, client = config_of(info), None
+    if config.needs_model:
+        settings = LLMConfig.model_validate(info.manifest["llm"] or config.llm)
+        llm = settings.model_copy(update={"model": model or model_text(info)})
+        client = client_for(config.model_copy(update={"llm": llm}), host=host)
+    try:
+        with lines_told():
+            simulation = begin(client)
+    except LabError:
+        if client is not None:
+            with suppress(LabError):
+                run_sync(client.aclose())
+        raise
+    taped = simulation.turn_number
+    try:
+        failure = play(simulation, wanted)
+        report(simulation, out, taped=taped)
+        assert simulation.tape is not None
+        say(_which_turns(simulation.tape, simulation, taped))
+    finally:
+        simulation.close()
+    end(simulation, taped + wanted, failure)
+
+
+def _which_turns(tape: Tape, simulation: Run, taped: int) -> str:
+    run = simulation.run_id
+    own = tape.run(run)
+    first = simulation.turns[0].number
+    source = (
+        f"run {own.parent}"
+        if own.parent is not None and taped <= (own.fork_turn or 0)
+        else (f"run {run}")
+    )
+    before = f"Turn {first} is" if taped == first else f"Turns {first} to {taped} are"
+    live = (
+        f"turns {taped + 1} to {simulation.turn_number} are live"
+        if simulation.turn_number > taped
+        else "no turn was played live"
+    )
+    return f"{before} from the tape {tape.path} ({source}); {live}, recorded there as run {run}."

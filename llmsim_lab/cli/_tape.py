@@ -1,0 +1,454 @@
+"""``llmsim-lab tape``: look into tapes, check them, carry runs from one to another."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from llmsim_lab import runs
+from llmsim_lab.calls import Attempt
+from llmsim_lab.cli._output import console, heading, literal, rows_table, say
+from llmsim_lab.cli._playing import ImportFiles, import_files, lines_told
+from llmsim_lab.cli._run import RunNumber, TapeFile, existing_tape, sound_run
+from llmsim_lab.errors import ConfigError, LabError, TapeError
+from llmsim_lab.llm import Tape
+from llmsim_lab.llm.tape import Changes, Finding, RecordedCall, RunInfo
+from llmsim_lab.llm.tape import verify as verify_tape
+from llmsim_lab.llm.tape.changes import flat
+from llmsim_lab.models import LLMReasoningChain
+from llmsim_lab.prompts import PromptDiff
+from llmsim_lab.runs import every_chain
+from llmsim_lab.runs.registry import kind_name, kind_of_manifest
+from llmsim_lab.runs.turn import Answer
+from llmsim_lab.runs.verbs import series_on, turns_of
+from llmsim_lab.text import clip, number
+
+app = typer.Typer(help="Look into tapes of recorded runs.", no_args_is_help=True)
+
+
+@app.command("ls")
+def ls(file: TapeFile) -> None:
+    """List the runs on a tape, with what each changed."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    headings = ("run", "name", "verb", "from", "changed", "turns", "calls", "model", "started")
+    for title in (*headings, "outcome"):
+        right = title in ("run", "turns", "calls")
+        table.add_column(title, overflow="fold", justify="right" if right else "left")
+    with Tape(file, read_only=True) as tape:
+        runs = tape.runs()
+        changes = Changes(tape, runs)
+        for info in runs:
+            source = "" if info.parent is None else f"run {info.parent}"
+            if info.fork_turn is not None:
+                source += f", turn {info.fork_turn}"
+            row = (
+                info.id,
+                info.name,
+                info.verb,
+                source,
+                "; ".join(changes.of(info.id)),
+                info.turns,
+                info.calls,
+                info.model,
+                info.started[:16].replace("T", " "),
+                info.outcome or "open",
+            )
+            table.add_row(*map(literal, row))
+    console.print(table)
+
+
+@app.command("show")
+def show(
+    file: TapeFile,
+    run: RunNumber = None,
+    turn: Annotated[int | None, typer.Option(help="One turn: what was asked and answered.")] = None,
+    call: Annotated[int | None, typer.Option(help="One call, by its number, whole.")] = None,
+    import_: ImportFiles = None,
+) -> None:
+    """Show a run: what defines it, its turns; or one turn; or one call."""
+    import_files(import_)
+    with Tape(file, read_only=True) as tape:
+        if call is not None:
+            show_call(tape.call(call))
+        elif turn is not None:
+            show_turn(tape, tape.run(run).id, turn)
+        else:
+            show_run(tape, sound_run(tape, run))
+
+
+@app.command("tree")
+def tree(file: TapeFile) -> None:
+    """Show which run came from which, and what each changed."""
+    with Tape(file, read_only=True) as tape:
+        say(tape.tree())
+
+
+@app.command("diff")
+def diff(
+    file: TapeFile,
+    a: Annotated[int, typer.Argument(help="A run's number.")],
+    b: Annotated[int, typer.Argument(help="Another's.")],
+) -> None:
+    """Say how two runs differ: what defines them, their prompts, what was done, where they led."""
+    with Tape(file, read_only=True) as tape:
+        show_differences(tape, sound_run(tape, a), sound_run(tape, b))
+
+
+@app.command("export")
+def export(
+    file: TapeFile,
+    target: Annotated[Path, typer.Argument(help="NAME.jsonl, which loses nothing, or .parquet.")],
+    run: Annotated[
+        int | None, typer.Option(help="This run and those it came from; else all.")
+    ] = None,
+) -> None:
+    """Write a tape's runs to a file for other programs."""
+    with Tape(file, read_only=True) as tape:
+        paths = tape.export(target, run=run)
+    say(f"Written: {', '.join(map(str, paths))}")
+
+
+@app.command("import")
+def take_in(
+    source: Annotated[Path, typer.Argument(help="A file that 'tape export' wrote, .jsonl.")],
+    file: Annotated[Path, typer.Argument(help="The tape; made if it is not there.")],
+) -> None:
+    """Take the runs of a JSON lines file onto a tape."""
+    if not source.is_file():
+        raise ConfigError(f"there is no file {source}")
+    new = not file.exists()
+    try:
+        with Tape(file) as tape:
+            runs = tape.import_jsonl(source)
+    except LabError:
+        if new:
+            file.unlink(missing_ok=True)
+        raise
+    say(f"Imported to {file}: {'runs' if len(runs) > 1 else 'run'} {', '.join(map(str, runs))}")
+
+
+Runs = Annotated[list[int] | None, typer.Option("--run", help="A run's number; may be repeated.")]
+
+
+@app.command("prune")
+def prune(file: TapeFile, run: Runs = None) -> None:
+    """Take runs off a tape for good; their numbers are not used again."""
+    if not run:
+        raise ConfigError("say which runs to take off the tape: --run 2 --run 3")
+    with existing_tape(file) as tape:
+        tape.prune(run)
+    say(f"Taken off {file}: {'runs' if len(run) > 1 else 'run'} {', '.join(map(str, run))}")
+
+
+@app.command("redact")
+def redact(
+    file: TapeFile,
+    run: Runs = None,
+    component: Annotated[
+        list[str] | None, typer.Option(help="Only its texts, such as agent; may be repeated.")
+    ] = None,
+    states: Annotated[
+        bool, typer.Option("--states", help="Every text of the states as well, whoever wrote it.")
+    ] = False,
+) -> None:
+    """Put digests in the place of prompts, answers and reasoning, for good; all runs if none named.
+
+    Numbers, names, settings and prompt templates stay. A redacted run is not replayed.
+    """
+    with existing_tape(file) as tape:
+        tape.redact(run or None, components=component or None, states=states)
+        runs = tape.runs()
+    done = set(run or [info.id for info in runs])
+    named = ", ".join(map(str, sorted(done)))
+    say(f"Redacted on {file}: {'runs' if len(done) > 1 else 'run'} {named}")
+    for info in runs:
+        if info.id not in done and info.parent in done and info.fork_turn is not None:
+            say(
+                f"Run {info.id} has its own copy of turn {info.fork_turn} of run {info.parent}: "
+                f"redact it too with --run {info.id}",
+                style="yellow",
+            )
+
+
+@app.command("verify")
+def verify(
+    file: TapeFile,
+    replay: Annotated[bool, typer.Option("--replay", help="Replay each run as well.")] = False,
+    import_: ImportFiles = None,
+) -> None:
+    """Check that a tape is whole and holds what was recorded; status 1 if not."""
+    import_files(import_)
+    with Tape(file, read_only=True) as tape:
+        findings = verify_tape(tape)
+        played = 0
+        if replay and not findings:
+            for info in tape.runs():
+                if info.manifest.get("redacted"):
+                    continue
+                findings += _replayed(tape, info.id)
+                played += 1
+        for finding in findings:
+            say(finding, style="red")
+        if findings:
+            raise typer.Exit(1)
+        runs = tape.runs()
+        calls = sum(info.calls for info in runs)
+        say(
+            f"{file} is sound: {len(runs)} {'run' if len(runs) == 1 else 'runs'}, {calls:,} calls"
+            + (f"; {played} replayed to the same turns." if replay else ".")
+        )
+
+
+def _replayed(tape: Tape, run: int) -> list[Finding]:
+    try:
+        with lines_told():
+            runs.replay(tape, sound_run(tape, run).id)
+    except LabError as error:
+        return [Finding(what=f"it cannot be replayed: {error}", run=run)]
+    return []
+
+
+_PARTS = ("config", "llm", "model", "seed", "given", "package", "git", "python", "platform")
+_MAX_COMPARED_CHARS = 50_000
+_MOST_SHOWN = 4
+
+
+def show_differences(tape: Tape, a: RunInfo, b: RunInfo) -> None:
+    """Print how two runs differ: what defines them, their prompts, where they led."""
+    say(f"Run {a.id} ({a.name}) and run {b.id} ({b.name})", style="bold")
+    kinds = kind_name(a.manifest), kind_name(b.manifest)
+    if kinds[0] != kinds[1]:
+        say(f"They are of different kinds: {kinds[0]} and {kinds[1]}")
+    changed = list(_changes(a.manifest, b.manifest))
+    for line in changed or ["Configuration, model and versions are the same."]:
+        say(line)
+    _show_prompts(a, b)
+    _show_what_was_done(tape, a, b)
+    _show_trajectories(tape, a, b)
+
+
+def _changes(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[str]:
+    before, after = (flat({name: run.get(name) for name in _PARTS}) for run in (a, b))
+    for name in sorted(before.keys() | after.keys()):
+        was, now = before.get(name, "(none)"), after.get(name, "(none)")
+        if was != now:
+            yield f"{name}: {clip(was, 200)} -> {clip(now, 200)}"
+
+
+def _show_prompts(a: RunInfo, b: RunInfo) -> None:
+    """Print word diffs of the prompts; parts whose prompts changed alike are named together."""
+    before, after = a.manifest["prompts"], b.manifest["prompts"]
+    changed: dict[tuple[str, str], list[str]] = {}
+    for place in sorted(before.keys() | after.keys()):
+        if place not in before or place not in after:
+            say(f"{place}: only run {a.id if place in before else b.id} has a prompt for it")
+        elif before[place]["digest"] != after[place]["digest"]:
+            texts = before[place]["text"], after[place]["text"]
+            changed.setdefault(texts, []).append(place)
+    for (was, now), places in changed.items():
+        say(f"The prompt of {', '.join(places)} differs:", style="bold")
+        too_long = max(len(was), len(now)) > _MAX_COMPARED_CHARS
+        say("(too long to compare word by word)" if too_long else PromptDiff(was, now))
+    if not changed:
+        say("The prompts that both have are the same.")
+
+
+def _show_what_was_done(tape: Tape, a: RunInfo, b: RunInfo) -> None:
+    """Print what was done from outside to one of them only, and where a fork changed the state."""
+    changes = Changes(tape)
+    for run, other in ((a, b), (b, a)):
+        for line in changes.outside(run.id, other.id):
+            say(f"From outside, run {run.id} only: {line}")
+        for line in changes.state(run.id) if run.parent == other.id else ():
+            say(f"Run {run.id} began from another {line}")
+
+
+def _show_trajectories(tape: Tape, a: RunInfo, b: RunInfo) -> None:
+    try:
+        frame = tape.compare(a.id, b.id)
+    except TapeError as error:
+        say(error)
+        return
+    differences = frame.xs("difference", axis=1, level=1).drop(columns="seconds", errors="ignore")
+    apart: Any = differences.ne(0) & differences.notna()
+    names = [str(name) for name in differences.columns if apart[name].any()]
+    if not names:
+        say(f"Turns {frame.index.min()} to {frame.index.max()}, which both have, led to the same.")
+        return
+    first = apart.index[apart.any(axis=1)][0]
+    say(f"Their trajectories part at turn {first}, in: {', '.join(names)}", style="bold")
+    labels = {item.column: heading(item) for item in series_on(tape, a)[:_MOST_SHOWN]}
+    shown = [name for name in labels if name in names]
+    if not shown:
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("turn", justify="right")
+    for name in shown:
+        table.add_column(literal(f"{labels[name]}, run {a.id} -> {b.id}"), justify="right")
+    for turn, row in frame.loc[first:].iterrows():
+        cells = [f"{number(row[name, 'a'])} -> {number(row[name, 'b'])}" for name in shown]
+        table.add_row(literal(turn), *map(literal, cells))
+    console.print(table)
+
+
+def show_run(tape: Tape, info: RunInfo) -> None:
+    """Print what defines a run and where it led."""
+    source = "" if info.parent is None else f" of run {info.parent}"
+    if info.fork_turn is not None:
+        source += f" at turn {info.fork_turn}"
+    say(f"Run {info.id}, {info.name}: {info.verb}{source}", style="bold")
+    manifest = info.manifest
+    facts = {
+        "kind": kind_name(manifest),
+        "turns": info.turns,
+        "calls": info.calls,
+        "started": info.started,
+        "ended": info.ended or "not ended",
+        "outcome": info.outcome or "",
+        "model": _model(manifest),
+        "seed": manifest.get("seed"),
+        "recorded by": f"llmsim-lab {manifest['package']}, Python {manifest.get('python')}, "
+        f"{manifest.get('platform')}",
+        "git revision": manifest.get("git") or "",
+        "given parts": ", ".join(map(str, manifest["given"])),
+    }
+    facts |= {
+        f"prompt of {place}": f"{entry['name']} {entry['digest'][:12]}"
+        + (f", edited from {entry['parent'][:12]}" if entry["parent"] else "")
+        for place, entry in manifest["prompts"].items()
+    }
+    for name, value in facts.items():
+        if value not in ("", None):
+            say(f"{name + ':':<14} {value}")
+    console.print(rows_table(tape.turns_frame(info.id).to_dict("records"), series_on(tape, info)))
+    say(
+        f"'--turn {info.turns}' shows what was asked and answered in that turn, '--call N' one "
+        "call of it.",
+        style="dim",
+    )
+
+
+def _model(manifest: Mapping[str, Any]) -> str:
+    model = manifest["model"]
+    if model is None:
+        return ""
+    parts = (model.get("name"), model.get("backend"), model.get("version"))
+    digest = str(model.get("digest") or "")[:12]
+    return " ".join(str(part) for part in (*parts, digest) if part)
+
+
+def show_turn(tape: Tape, run: int, turn: int) -> None:
+    """Print a turn's decisions, with prompts and replies.
+
+    Raises:
+        TapeError: the run has no such turn, nor calls of it.
+    """
+    info = tape.run(run)
+    try:
+        kind_of_manifest(run, info.manifest)
+    except TapeError as error:
+        _show_as_recorded(tape, info, turn, why=error)
+        return
+    turns = {record.number: record for record in turns_of(tape, run, up_to=max(turn, 0))}
+    if turn in turns:
+        _show_whole_turn(tape.run(run), turns[turn])
+        return
+    calls = tape.calls(run, turn=turn, forgotten=True)
+    if not calls:
+        raise TapeError(
+            f"run {run} has turns {min(turns)} to {max(turns)}, and none numbered {turn}"
+        )
+    say(f"Turn {turn} of run {run} was not finished; its calls:", style="bold")
+    for call in calls:
+        console.print()
+        show_call(call)
+
+
+def _show_as_recorded(tape: Tape, info: RunInfo, turn: int, *, why: TapeError) -> None:
+    """Print a turn of a run whose class is not known here: its numbers, and what was asked.
+
+    Raises:
+        TapeError: the run has no such turn.
+    """
+    rows = tape.frame_rows(info.id)
+    if turn not in rows:
+        raise TapeError(
+            f"run {info.id} has turns {min(rows)} to {max(rows)}, and none numbered {turn}"
+        )
+    say(f"Turn {turn} of run {info.id}", style="bold")
+    say(f"Shown as it was recorded, since {why}", style="yellow")
+    for name, value in rows[turn].items():
+        if value not in ("", None):
+            say(f"{name}: {value}")
+    for call in tape.calls(info.id, turn=turn):
+        console.print()
+        show_call(call)
+
+
+def _show_whole_turn(info: RunInfo, turn: Any) -> None:
+    kind = kind_of_manifest(info.id, info.manifest)
+    period = kind.own_columns(turn).get("period")
+    say(f"Turn {turn.number}{f', {period}' if period else ''} of run {info.id}", style="bold")
+    for intervention in turn.interventions:
+        say(f"from outside: {intervention}")
+    for line in kind.in_words(turn):
+        say(line)
+    answers = getattr(turn, "answers", ())
+    ruled = dict(zip(map(id, turn.chains), answers, strict=False))
+    for chain in every_chain(turn):
+        console.print()
+        _show_chain(chain, ruled.get(id(chain)))
+
+
+def _show_chain(chain: LLMReasoningChain, answer: Answer | None = None) -> None:
+    who = f"{chain.component} of {chain.agent}" if chain.agent else chain.component
+    if chain.call is None:
+        said = "; ".join(filter(None, (str(answer or ""), chain.reasoning)))
+        say(f"{who}, without a model: {said}", style="bold")
+        return
+    sure = "" if chain.confidence is None else f", confidence {chain.confidence}"
+    say(f"{who}: {chain.call.status}{sure}", style="bold")
+    for attempt in chain.call.history:
+        _show_attempt(attempt)
+
+
+def show_call(call: RecordedCall) -> None:
+    """Print one request with its settings, and what became of it."""
+    attempt = call.attempt
+    request, site = attempt.request, attempt.request.site
+    where = f"{site.component} of {site.agent}, turn {site.turn}" if site else "outside a turn"
+    gone = "; its call failed for good and was made anew" if call.forgotten else ""
+    say(f"Call {call.id} of run {call.run}: {where}, attempt {request.attempt}{gone}", style="bold")
+    say(f"model: {request.model}, options: {_json(request.options)}")
+    if request.schema is not None:
+        say(f"schema: {_json(request.schema)}")
+    for tool in request.tools:
+        say(f"tool: {_json(tool)}")
+    _show_attempt(attempt)
+
+
+def _show_attempt(attempt: Attempt) -> None:
+    say(f"--- asked (call {attempt.number})", style="cyan")
+    for message in attempt.request.messages:
+        say(f"[{message.role}]", style="dim")
+        say(message.content)
+    if attempt.reply is not None:
+        tokens = attempt.reply.prompt_tokens, attempt.reply.reply_tokens
+        counted = f", {tokens[0]} tokens read, {tokens[1]} written" if None not in tokens else ""
+        say(f"--- answered ({attempt.seconds:.2f} s{counted})", style="cyan")
+        if attempt.reply.thinking:
+            say(attempt.reply.thinking, style="dim")
+        say(attempt.reply.text)
+        for call in attempt.reply.tool_calls:
+            say(f"calls {call.name}({_json(call.arguments)})")
+    if attempt.reason is not None:
+        say(f"--- {attempt.reason}: {clip(attempt.detail, 500)}", style="red")
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -21,6 +21,9 @@ from typing import Any
 
 import platformdirs
 import pytest
+from ollama_rules import refusal
+
+from llmsim_lab.testing import FakeOllama
 
 REPO = Path(__file__).resolve().parents[1]
 OLLAMA_PORT = 11434
@@ -217,6 +220,28 @@ def _isolated(request: pytest.FixtureRequest) -> Iterator[None]:
     faults, Watch.faults = Watch.faults, []
     if faults:
         pytest.fail("\n".join(dict.fromkeys(faults)), pytrace=False)
+
+
+# Requests to Ollama
+
+
+@pytest.fixture(autouse=True)
+def _sound_requests(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test in which the package sends what a real Ollama would refuse."""
+    started: list[FakeOllama] = []
+    start = FakeOllama.__enter__
+
+    def noted(self: FakeOllama) -> FakeOllama:
+        started.append(self)
+        return start(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FakeOllama, "__enter__", noted)
+        yield
+    if "odd_requests" in request.keywords or request.path.parent.name == "testing":
+        return
+    sent = [asked.content for server in started for asked in server.requests]
+    assert [told for content in sent if (told := refusal(content))] == []
 
 
 # What several folders' tests need

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from http import HTTPStatus
 from typing import Any
 
-from llmsim_lab.testing import _go
-
-__all__ = ["Connection", "Request", "Response", "error", "json_response"]
-
+_HTML = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
+_HTML |= {0x2028: "\\u2028", 0x2029: "\\u2029"}
 SMALL = 2048
 """Bodies up to this many bytes get a Content-Length, longer ones are chunked."""
 
@@ -46,9 +45,14 @@ class Response:
     cut: bool = False
 
 
+def dumps(value: Any) -> str:
+    """Return compact JSON with the escapes of ``<``, ``>`` and ``&`` that Go makes."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).translate(_HTML)
+
+
 def json_response(value: Any, status: int = 200) -> Response:
     """Answer with one JSON document."""
-    body = _go.dumps(value).encode()
+    body = dumps(value).encode()
     headers = {"Content-Type": "application/json; charset=utf-8"}
     return Response(status=status, headers=headers, chunks=(body,))
 
@@ -62,7 +66,7 @@ def _head(response: Response, framing: str) -> bytes:
     reason = HTTPStatus(response.status).phrase
     lines = [f"HTTP/1.1 {response.status} {reason}"]
     lines += [f"{name}: {value}" for name, value in response.headers.items()]
-    lines += [f"Date: {formatdate(usegmt=True)}"] + ([framing] if framing else [])
+    lines += [f"Date: {formatdate(usegmt=True)}", framing]
     return ("\r\n".join(lines) + "\r\n\r\n").encode()
 
 
@@ -129,21 +133,17 @@ class Connection(asyncio.Protocol):
         if response.cut and not response.chunks and not response.chunked:
             self._transport.abort()
             return
-        await self._send(request, response)
+        await self._send(response)
         self._task = None
         if response.cut or request.headers.get("connection", "").lower() == "close":
             self._transport.close()
         else:
             self._next()
 
-    async def _send(self, request: Request, response: Response) -> None:
+    async def _send(self, response: Response) -> None:
         write = self._transport.write
         size = sum(map(len, response.chunks))
-        if response.status == HTTPStatus.NO_CONTENT:
-            write(_head(response, ""))
-        elif request.method == "HEAD":
-            write(_head(response, f"Content-Length: {size}"))
-        elif not response.chunked and size <= SMALL:
+        if not response.chunked and size <= SMALL:
             declared = size * (2 if response.cut else 1)
             write(_head(response, f"Content-Length: {declared}") + b"".join(response.chunks))
         else:

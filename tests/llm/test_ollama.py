@@ -14,11 +14,12 @@ from typing import Any
 
 import ollama
 import pytest
+from ollama_rules import refusal
 
 from llmsim_lab.calls import ChatBackend, ChatReply, ChatRequest, Message, ToolCall
 from llmsim_lab.errors import BackendError, ConfigError, FailureReason
 from llmsim_lab.llm.ollama import OllamaBackend, probe
-from llmsim_lab.testing.fake_ollama import FakeModel, FakeOllama, Fault
+from llmsim_lab.testing._fake_ollama import FakeModel, FakeOllama, Fault
 
 TEXT = "The capital of France is Paris."
 TOOL: dict[str, Any] = {
@@ -252,6 +253,12 @@ class TestFailures:
         assert "ollama pull nope" in str(error)
         assert "it has llama3.2:latest" in str(error)
 
+    async def test_a_host_name_that_ollama_does_not_allow_is_explained(
+        self, server: FakeOllama, backend: OllamaBackend
+    ) -> None:
+        server.fail_next(Fault.status(403, ""))
+        assert "refuses this host name or origin; see its setting" in str(await failure(backend))
+
     async def test_a_missing_model_is_named_alone_where_no_listing_is_to_be_had(self) -> None:
         async with answering("404 Not Found", '{"error": "model \'llama3.2\' not found"}') as host:
             backend = OllamaBackend(host=host)
@@ -259,6 +266,7 @@ class TestFailures:
             await backend.aclose()
         assert str(error).endswith("get it with: ollama pull llama3.2")
 
+    @pytest.mark.odd_requests
     @pytest.mark.parametrize(
         ("changes", "text"),
         [
@@ -269,8 +277,12 @@ class TestFailures:
         ],
     )
     async def test_a_wrong_request_is_explained_and_not_worth_repeating(
-        self, backend: OllamaBackend, changes: dict[str, Any], text: str
+        self, server: FakeOllama, backend: OllamaBackend, changes: dict[str, Any], text: str
     ) -> None:
+        await backend.chat(ask(**changes))
+        refused = refusal(server.requests[-1].content)
+        assert refused is not None
+        server.fail_next(Fault.status(*refused))
         error = await failure(backend, ask(**changes))
         assert (error.reason, error.retry) == ("client_error", False)
         assert text in str(error)

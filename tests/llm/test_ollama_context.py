@@ -14,7 +14,7 @@ from llmsim_lab.calls import ChatReply, ChatRequest, Message
 from llmsim_lab.errors import BackendError
 from llmsim_lab.llm.ollama import OllamaBackend
 from llmsim_lab.llm.ollama.context import PromptGauge, countable, texts_read
-from llmsim_lab.testing.fake_ollama import FakeModel, FakeOllama
+from llmsim_lab.testing._fake_ollama import FakeModel, FakeOllama
 
 ENGLISH = (
     "The central bank raised its policy rate by fifty basis points, because inflation expectations "

@@ -23,7 +23,7 @@ from llmsim_lab.llm.ollama.wire import (
     parse_host,
 )
 from llmsim_lab.llm.scope import scoped
-from llmsim_lab.testing.fake_ollama import FakeOllama
+from llmsim_lab.testing._fake_ollama import FakeOllama
 
 
 @pytest.mark.parametrize(
@@ -120,9 +120,9 @@ async def test_the_environments_proxy_is_used_for_other_machines_only(
         monkeypatch.setenv("no_proxy", "")
         here = OllamaBackend(host=server.host)
         assert (await here.chat(request)).text == "from here"
-        # The fake server, asked as a proxy, sees the foreign host's whole URL and refuses it.
+        # The fake server, asked as a proxy, sees the foreign host's whole URL, which is no page of its own.
         there = OllamaBackend(host="http://gpu-box.invalid:11434")
-        with pytest.raises(BackendError, match="refuses this host name"):
+        with pytest.raises(BackendError, match="404 page not found"):
             await there.chat(request)
         await there.aclose()
         await here.aclose()

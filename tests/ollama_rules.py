@@ -1,4 +1,7 @@
-"""What Ollama refuses in a chat request, in its own words."""
+"""What a real Ollama refuses in a chat request, in its own words (recorded: tests/wire).
+
+FakeOllama takes any request. Tests compare what the package sends with these rules.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,59 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from llmsim_lab.testing import _go
-from llmsim_lab.testing._go import GoError, json_kind, quote
+from llmsim_lab.testing._fake_ollama import UNITS_S
 
-__all__ = ["NAME", "bad_format", "check_options", "parse_body"]
+
+def refusal(content: bytes, *, old: bool = False) -> tuple[int, str] | None:
+    """Return status and text with which a server refuses a chat request, whatever its models.
+
+    Args:
+        content: the request's body.
+        old: whether the server is of before 0.30.
+    """
+    try:
+        body = parse_body(content)
+        if not 0 <= (body.get("top_logprobs") or 0) <= 20:
+            raise GoError("top_logprobs must be between 0 and 20")
+        if not body.get("model"):
+            raise GoError("model is required")
+        if not NAME.fullmatch(body["model"]):
+            raise GoError("invalid model name")
+    except GoError as fault:
+        return 400, str(fault)
+    if not body.get("messages"):
+        return None
+    try:
+        check_options(body.get("options") or {})
+    except GoError as fault:
+        return 500, str(fault)
+    wanted = body.get("format")
+    if complaint := bad_format(wanted, content):
+        return 500, complaint
+    if isinstance(wanted, Mapping) and (faults := schema_faults(wanted)):
+        if old:
+            return 500, "invalid JSON schema in format"
+        head = "Field 'json_schema': \"json_schema\": JSON schema conversion failed:\n"
+        message = head + "\n".join(faults)
+        fault_ = {"code": 400, "message": message, "type": "invalid_request_error"}
+        return 400, json.dumps({"error": fault_}, ensure_ascii=False, separators=(",", ":"))
+    return None
+
+
+class GoError(Exception):
+    """A fault whose text is what the server says."""
+
+
+def quote(text: str) -> str:
+    """Return the text as Go's ``%q`` prints it."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def json_kind(value: Any) -> str:
+    """Name a JSON value's kind as Go's decoder does."""
+    kinds = {str: "string", bool: "bool", int: "number", float: "number", list: "array"}
+    return kinds.get(type(value), "object")
+
 
 NAME = re.compile(r"(?:[\w.-]+(?::\d+)?/)?(?:[\w.-]+/)?[\w.-]+(?::[\w.-]+)?")
 
@@ -63,7 +115,7 @@ def parse_body(content: bytes) -> dict[str, Any]:
         _check_message(message)
     _check_think(body.get("think"))
     if body.get("keep_alive") is not None:
-        _go.parse_duration(body["keep_alive"])
+        check_duration(body["keep_alive"])
     return body
 
 
@@ -128,3 +180,73 @@ def bad_format(wanted: Any, content: bytes) -> str | None:
     found = [(start, *decoder.raw_decode(text, start)) for start in starts]
     raw = next(text[start:end] for start, value, end in found if value == wanted)
     return f'invalid format: {quote(raw)}; expected "json" or a valid JSON Schema object'
+
+
+_DURATION = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[a-zµ]+(?:\d+\.?\d*|\.\d+))*([a-zµ]*)")
+
+
+def check_duration(value: float | str) -> None:
+    """Check a ``keep_alive``: seconds, or a text such as ``10m``.
+
+    Raises:
+        GoError: the text is not a duration.
+    """
+    if not isinstance(value, str):
+        return
+    match = _DURATION.fullmatch(value)
+    if not match:
+        raise GoError(f"time: invalid duration {quote(value)}")
+    if not match[1]:
+        raise GoError(f"time: missing unit in duration {quote(value)}")
+    for unit in re.findall(r"[a-zµ]+", value):
+        if unit not in UNITS_S:
+            raise GoError(f"time: unknown unit {quote(unit)} in duration {quote(value)}")
+
+
+_TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
+_STRUCTURE = ("properties", "enum", "const", "anyOf", "oneOf", "allOf", "$ref", "items", "pattern")
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _lookup(ref: str, root: Mapping[str, Any]) -> Any:
+    node: Any = root
+    for step in ref.removeprefix("#/").split("/"):
+        if not isinstance(node, Mapping) or step not in node:
+            raise KeyError(f"Error resolving ref {ref}: {step} not in {_compact(node)}")
+        node = node[step]
+    return node
+
+
+def schema_faults(schema: Any, root: Mapping[str, Any] | None = None) -> list[str]:
+    """Return what the server's grammar compiler holds against a schema; empty if it is fine."""
+    if not isinstance(schema, Mapping):
+        return [f"Unrecognized schema: {_compact(schema)}"]
+    root = schema if root is None else root
+    if "$ref" in schema:
+        try:
+            _lookup(schema["$ref"], root)
+        except KeyError as error:
+            return [str(error.args[0])]
+        return []
+    kind = schema.get("type")
+    kinds = kind if isinstance(kind, list) else [kind]
+    known = all(item in _TYPES for item in kinds) if kind is not None else True
+    if not known or (kind is None and schema and not any(key in schema for key in _STRUCTURE)):
+        return [f"Unrecognized schema: {_compact(schema)}"]
+    pattern = schema.get("pattern")
+    if pattern is not None and not (pattern.startswith("^") and pattern.endswith("$")):
+        return ["Pattern must start with '^' and end with '$'"]
+    return [fault for child in _children(schema) for fault in schema_faults(child, root)]
+
+
+def _children(schema: Mapping[str, Any]) -> list[Any]:
+    children: list[Any] = []
+    for key in ("properties", "$defs"):
+        nested = schema.get(key, {})
+        children += nested.values() if isinstance(nested, Mapping) else [nested]
+    for key in ("anyOf", "oneOf", "allOf"):
+        children += schema.get(key, [])
+    return children + ([schema["items"]] if "items" in schema else [])

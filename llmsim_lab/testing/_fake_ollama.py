@@ -1,0 +1,800 @@
+"""A fake Ollama: a real HTTP server on loopback that answers in the form of recorded exchanges."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import re
+import secrets
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel
+
+from llmsim_lab.calls import ChatReply
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.testing._http import Connection, Request, Response, dumps, error, json_response
+
+_RUNNER_DIED = "an error was encountered while running the model: unexpected EOF"
+_TEXTS = {
+    429: "too many requests",
+    500: _RUNNER_DIED,
+    503: "server busy, please try again.  maximum pending requests exceeded",
+}
+Kind = Literal[
+    "status",
+    "delay",
+    "hang",
+    "cut_connection",
+    "cut_stream",
+    "error_line",
+    "invalid_json",
+    "overflow",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One thing that goes wrong with a chat request; made by the class methods below."""
+
+    kind: Kind
+    status_code: int = 500
+    text: str = ""
+    seconds: float = 0.0
+    after: int = 0
+    retry_after: str | None = None
+
+    @classmethod
+    def status(
+        cls, status_code: int, text: str | None = None, *, retry_after: str | None = None
+    ) -> Fault:
+        """Answer with an error status; 429, 500 and 503 have Ollama's own texts.
+
+        Args:
+            status_code: 400 to 599.
+            text: the error's text.
+            retry_after: the header ``Retry-After``, which proxies send: seconds, or a date.
+        """
+        if not 400 <= status_code <= 599:
+            raise ConfigError(f"status_code={status_code} is no error; give 400 to 599")
+        said = _TEXTS.get(status_code, f"fault {status_code} on demand") if text is None else text
+        return cls(kind="status", status_code=status_code, text=said, retry_after=retry_after)
+
+    @classmethod
+    def delay(cls, seconds: float) -> Fault:
+        """Answer properly, but this much later."""
+        return cls(kind="delay", seconds=seconds)
+
+    @classmethod
+    def hang(cls) -> Fault:
+        """Never answer; the request ends when the client goes away or the server stops."""
+        return cls(kind="hang")
+
+    @classmethod
+    def cut_connection(cls) -> Fault:
+        """Drop the connection before a byte of the answer."""
+        return cls(kind="cut_connection")
+
+    @classmethod
+    def cut_stream(cls, after: int = 2) -> Fault:
+        """Drop the connection after so many lines; a plain answer is cut in its middle."""
+        return cls(kind="cut_stream", after=after)
+
+    @classmethod
+    def end_stream(cls, after: int = 2) -> Fault:
+        """End in good form after so many tokens, as a server does that stops its model.
+
+        A stream lacks its closing line; a plain answer has ``"done": false`` and no counts.
+        """
+        return cls(kind="cut_stream", after=after, text="in good form")
+
+    @classmethod
+    def error_line(cls, after: int = 2, text: str = _RUNNER_DIED) -> Fault:
+        """End a stream with an error line, status 200; a plain answer becomes a 500."""
+        return cls(kind="error_line", after=after, text=text)
+
+    @classmethod
+    def invalid_json(cls) -> Fault:
+        """Answer with status 200 and a body (or first line) that is cut JSON."""
+        return cls(kind="invalid_json")
+
+    @classmethod
+    def overflow(cls) -> Fault:
+        """Say that the prompt does not fit, whatever its length."""
+        return cls(kind="overflow")
+
+
+_MAX_REPEATS = 30
+"""How often a token may come again at once, white space around it left out."""
+_PROMPT_NS, _EVAL_NS, _LOADED_NS, _LOAD_NS = 1_000_000, 20_000_000, 700_000, 250_000_000
+"""Made-up durations: of one prompt token, one generated token, a loaded and an unloaded model."""
+_DEFAULT_CTX = 4096
+_LICENSE = "A licence text of the length that licences have. " * 40
+_PIECE = re.compile(
+    r"\s*(?:\d|[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff]|[^\W\d_]{1,8}|[^\w\s]|_)|\s+"
+)
+_PER_MESSAGE, _PER_PROMPT = 4, 3
+
+
+def pieces_of(text: str) -> list[str]:
+    """Cut a text into its tokens: digits, punctuation marks, ideographs, up to 8 letters of a word.
+
+    White space belongs to the token after it.
+    """
+    return _PIECE.findall(text)
+
+
+def prompt_tokens(messages: Iterable[Mapping[str, Any]], tools: Any = None) -> int:
+    """Count a prompt's tokens: each message's, 4 for its frame, the tools' JSON, and 3 more."""
+    texts = [message.get("content") or "" for message in messages]
+    count = sum(_PER_MESSAGE + len(pieces_of(text)) for text in texts) + _PER_PROMPT
+    return count + (len(pieces_of(json.dumps(tools))) if tools else 0)
+
+
+UNITS_S = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_FOREVER = timedelta(microseconds=(2**63 - 1) / 1000)
+"""Go's longest duration; what a negative ``keep_alive`` stands for."""
+
+
+def _lifetime(keep_alive: float | str | None) -> timedelta:
+    """Read a ``keep_alive``: seconds, or a text such as ``10m``; below zero is for ever."""
+    if keep_alive is None:
+        return timedelta(minutes=5)
+    if isinstance(keep_alive, str):
+        parts = re.findall(r"([\d.]+)([a-zµ]+)", keep_alive)
+        seconds = sum(float(number) * UNITS_S[unit] for number, unit in parts)
+        keep_alive = -seconds if keep_alive.startswith("-") else seconds
+    return _FOREVER if keep_alive < 0 else timedelta(seconds=keep_alive)
+
+
+def _timestamp(moment: datetime | None = None) -> str:
+    """Return RFC 3339 in UTC, trailing zeros of the second's fraction cut."""
+    moment = moment or datetime.now(UTC)
+    fraction = f".{moment.microsecond:06d}".rstrip("0").rstrip(".")
+    return f"{moment:%Y-%m-%dT%H:%M:%S}{fraction}Z"
+
+
+def full_name(name: str) -> str:
+    """Return the name as Ollama lists it: with its tag; letters' case does not count."""
+    name = name.lower().removeprefix("registry.ollama.ai/").removeprefix("library/")
+    return name if ":" in name.rpartition("/")[2] else f"{name}:latest"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FakeModel:
+    """A model of the fake server.
+
+    Attributes:
+        name: with or without a tag.
+        capabilities: ``completion``, ``tools``, ``thinking``, ``vision``, ``embedding`` …
+        context_length: the longest context it was trained for, tokens.
+        modified_at: when it was pulled; by default the later, the earlier it stands in the list.
+    """
+
+    name: str
+    capabilities: tuple[str, ...] = ("completion", "tools")
+    context_length: int = 8192
+    family: str = "llama"
+    size_bytes: int = 98_364_227
+    modified_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    @property
+    def digest(self) -> str:
+        """A hash that is different for different models."""
+        return hashlib.sha256(f"{self.name} {self.size_bytes}".encode()).hexdigest()
+
+    def _details(self) -> dict[str, Any]:
+        return {
+            "parent_model": "",
+            "format": "gguf",
+            "family": self.family,
+            "families": [self.family],
+            "parameter_size": "134.52M",
+            "quantization_level": "Q4_1",
+        }
+
+    def cannot(self, body: Mapping[str, Any]) -> str | None:
+        """Return the server's complaint about a chat request that the model is not made for."""
+        full = full_name(self.name)
+        if body.get("tools") and "tools" not in self.capabilities:
+            path = full if "/" in full else f"library/{full}"
+            return f"registry.ollama.ai/{path} does not support tools"
+        if body.get("think") and "thinking" not in self.capabilities:
+            return f"{json.dumps(body['model'])} does not support thinking"
+        if "completion" not in self.capabilities:
+            return f"{json.dumps(body['model'])} does not support chat"
+        return None
+
+    def as_tag(self, *, old: bool) -> dict[str, Any]:
+        """Return the model's entry in ``/api/tags``."""
+        details, entry = self._details(), {}
+        if not old:
+            details |= {"context_length": self.context_length, "embedding_length": 576}
+            entry = {"capabilities": list(self.capabilities)}
+        return {
+            "name": full_name(self.name),
+            "model": full_name(self.name),
+            "modified_at": _timestamp(self.modified_at),
+            "size": self.size_bytes,
+            "digest": self.digest,
+            "details": details,
+            **entry,
+        }
+
+    def as_loaded(self, *, expires_at: datetime, context_length: int) -> dict[str, Any]:
+        """Return the model's entry in ``/api/ps``."""
+        return {
+            "name": full_name(self.name),
+            "model": full_name(self.name),
+            "size": self.size_bytes + 55_000 * context_length,
+            "digest": self.digest,
+            "details": self._details(),
+            "expires_at": _timestamp(expires_at),
+            "size_vram": 0,
+            "context_length": context_length,
+        }
+
+    def as_shown(self) -> dict[str, Any]:
+        """Return what ``/api/show`` tells of the model."""
+        return {
+            "license": _LICENSE,
+            "modelfile": f'# Modelfile generated by "ollama show"\nFROM {full_name(self.name)}\n',
+            "parameters": 'stop                           "<|im_end|>"',
+            "template": "{{- range .Messages }}<|im_start|>{{ .Role }}\n{{ .Content }}{{- end }}",
+            "system": "You are a helpful assistant",
+            "details": self._details(),
+            "model_info": {
+                "general.architecture": self.family,
+                "general.parameter_count": 134515008,
+                f"{self.family}.context_length": self.context_length,
+                f"{self.family}.embedding_length": 576,
+            },
+            "tensors": [{"name": "output_norm.weight", "type": "F32", "shape": [576]}],
+            "capabilities": list(self.capabilities),
+            "modified_at": _timestamp(self.modified_at),
+        }
+
+
+Reply = str | Mapping[str, Any] | BaseModel | ChatReply | Fault
+Replies = Reply | Callable[[dict[str, Any]], Any] | list[Any] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedRequest:
+    """A chat request as it came over the wire.
+
+    Attributes:
+        body: the JSON document; empty where it could not be read as one.
+        headers: names in lower case.
+        content: the bytes of the body.
+    """
+
+    body: Mapping[str, Any]
+    headers: Mapping[str, str]
+    content: bytes
+
+
+class FakeOllama:
+    """A fake Ollama server, running between ``with`` and its end.
+
+    It answers in the form in which real servers were recorded to answer, but takes any request: a
+    wrong option or schema, which Ollama would not accept, goes through. It counts tokens in its own
+    simple way (digits, punctuation marks, up to 8 letters of a word), and its durations are made
+    up. A reply in which one token comes more than thirty times again at once is stopped there.
+
+    Args:
+        models: names, or ``FakeModel`` where more than the name matters. The first one counts as
+            pulled last.
+        reply: what chat requests are answered with: a text, a dict or pydantic model (sent as
+            JSON), a ``ChatReply`` (for tool calls, thinking, or made-up token counts), a
+            ``Fault``, a function of the request's body, or a list of these, used up in order.
+            Without one, the answer is the least that fits the request's ``format``.
+        version: ``0.32.15`` or ``0.24.0``, the two that were recorded.
+        delay_s: how long each chat answer takes, seconds.
+        knows_truncate: False for a server that ignores ``truncate`` and ``shift``, as older ones
+            do: it cuts what is too long without a word.
+
+    Example:
+        >>> import ollama
+        >>> question = {"role": "user", "content": "Inflation is at 6 percent. What now?"}
+        >>> with FakeOllama(reply="Raise the rate.") as fake, ollama.Client(fake.host) as client:
+        ...     answer = client.chat("llama3.2", [question])
+        >>> answer.message.content
+        'Raise the rate.'
+        >>> fake.requests[0].body["messages"][0]["content"]
+        'Inflation is at 6 percent. What now?'
+    """
+
+    def __init__(
+        self,
+        models: Iterable[str | FakeModel] = ("llama3.2",),
+        *,
+        reply: Replies = None,
+        version: str = "0.32.15",
+        delay_s: float = 0.0,
+        knows_truncate: bool = True,
+    ) -> None:
+        now = datetime.now(UTC)
+        self._models: dict[str, FakeModel] = {}
+        for age, model in enumerate(models):
+            if isinstance(model, str):
+                model = FakeModel(name=model, modified_at=now - timedelta(hours=age))
+            self._models[full_name(model.name)] = model
+        self._loaded: dict[str, tuple[datetime, int]] = {}
+        """By full name: when it is unloaded, and the context it was loaded with."""
+        self._version = version
+        self._old = tuple(map(int, version.split(".")[:2])) < (0, 30)
+        self._knows_truncate = knows_truncate
+        self._script = deque(reply) if isinstance(reply, list) else None
+        self._every = reply
+        self._delay_s = delay_s
+        self._faults: deque[Fault] = deque()
+        self._requests: list[RecordedRequest] = []
+        self._lines: list[str] = []
+        self._active = 0
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop
+        self._stop: asyncio.Event
+        self._host = ""
+
+    @property
+    def host(self) -> str:
+        """The server's address, to be given as ``host``, such as ``http://127.0.0.1:40123``."""
+        if not self._host:
+            raise ConfigError("the fake server is not running; use it as: with FakeOllama() as s:")
+        return self._host
+
+    @property
+    def requests(self) -> list[RecordedRequest]:
+        """All chat requests so far, oldest first."""
+        with self._changed:
+            return list(self._requests)
+
+    @property
+    def request_lines(self) -> list[str]:
+        """Method and path of all requests so far, ``GET /api/tags`` and the like."""
+        with self._changed:
+            return list(self._lines)
+
+    @property
+    def active(self) -> int:
+        """How many chat requests are being worked on."""
+        with self._changed:
+            return self._active
+
+    def fail_next(self, *faults: Fault, times: int = 1) -> None:
+        """Let the next chat requests fail, one fault each, the whole row ``times`` times."""
+        with self._changed:
+            self._faults.extend(faults * times)
+
+    def wait_for(self, *, active: int, timeout_s: float = 5.0) -> None:
+        """Block until so many chat requests are being worked on.
+
+        Raises:
+            TimeoutError: it did not come to that.
+        """
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._active == active, timeout_s):
+                raise TimeoutError(
+                    f"{self._active} chat requests are active after {timeout_s:g} s, not {active}"
+                )
+
+    def __enter__(self) -> Self:
+        if self._thread:
+            raise ConfigError("this fake server runs already; make a second FakeOllama")
+        ready = threading.Event()
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._run(ready)), name="fake-ollama", daemon=True
+        )
+        self._thread.start()
+        ready.wait()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        fault: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._thread:
+            self._loop.call_soon_threadsafe(self._stop.set)
+            self._thread.join()
+        self._thread, self._host = None, ""
+
+    async def _run(self, ready: threading.Event) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stop = asyncio.Event()
+        connections: set[Connection] = set()
+        server = await self._loop.create_server(
+            lambda: Connection(self._answer, connections), "127.0.0.1", 0, backlog=1024
+        )
+        self._host = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        ready.set()
+        await self._stop.wait()
+        server.close()
+        for connection in list(connections):
+            connection.abort()
+        await asyncio.sleep(0)
+
+    async def _answer(self, request: Request) -> Response:
+        with self._changed:
+            self._lines.append(f"{request.method} {request.path}")
+        if (request.method, request.path) != ("POST", "/api/chat"):
+            return self._look_up(request)
+        with self._changed:
+            self._requests.append(_recorded(request))
+            fault = self._faults.popleft() if self._faults else None
+            self._active += 1
+            self._changed.notify_all()
+        try:
+            return await self._chat(request, fault)
+        finally:
+            with self._changed:
+                self._active -= 1
+                self._changed.notify_all()
+
+    def _look_up(self, request: Request) -> Response:
+        """Answer a request that is about the server or its models."""
+        match request.method, request.path:
+            case "GET", "/":
+                kind = {"Content-Type": "text/plain; charset=utf-8"}
+                return Response(headers=kind, chunks=(b"Ollama is running",))
+            case "GET", "/api/version":
+                return json_response({"version": self._version})
+            case "GET", "/api/tags":
+                tags = [model.as_tag(old=self._old) for model in self._models.values()]
+                return json_response({"models": tags})
+            case "GET", "/api/ps":
+                now = datetime.now(UTC)
+                self._loaded = {n: entry for n, entry in self._loaded.items() if entry[0] > now}
+                loaded = [
+                    self._models[name].as_loaded(expires_at=until, context_length=num_ctx)
+                    for name, (until, num_ctx) in self._loaded.items()
+                ]
+                return json_response({"models": loaded})
+            case "POST", "/api/show":
+                name = _recorded(request).body.get("model") or ""
+                if not name:
+                    return error(400, "model is required")
+                model = self._models.get(full_name(name))
+                if model is None:
+                    return error(404, f"model '{name if self._old else full_name(name)}' not found")
+                return json_response(model.as_shown())
+        kind = {"Content-Type": "text/plain"}
+        return Response(status=404, headers=kind, chunks=(b"404 page not found",))
+
+    async def _chat(self, request: Request, fault: Fault | None) -> Response:
+        if fault and fault.kind == "hang":
+            await self._stop.wait()
+        if seconds := fault.seconds if fault and fault.kind == "delay" else self._delay_s:
+            await asyncio.sleep(seconds)
+        if fault is None or fault.kind == "delay":
+            return self._reply(request)
+        if fault.kind == "status":
+            return _failure(fault)
+        if fault.kind in ("cut_connection", "hang"):
+            return Response(cut=True)
+        body = dict(_recorded(request).body)
+        if fault.kind == "overflow":
+            tokens = prompt_tokens(body.get("messages") or (), body.get("tools"))
+            num_ctx = int((body.get("options") or {}).get("num_ctx") or _DEFAULT_CTX)
+            return self._overflow(body, max(tokens, num_ctx), num_ctx)
+        if fault.kind == "error_line" and body.get("stream") is False:
+            return error(500, fault.text)
+        return _cut_short(self._reply(request), fault)
+
+    def _reply(self, request: Request) -> Response:
+        """Answer a chat request as it wants to be answered."""
+        body = dict(_recorded(request).body)
+        if not body:
+            return error(400, "FakeOllama: the request is not a JSON object")
+        if not self._knows_truncate:
+            body = {key: body[key] for key in body if key not in ("truncate", "shift")}
+        name = str(body.get("model"))
+        model = self._models.get(full_name(name))
+        if model is None:
+            return error(404, f"model '{name}' not found")
+        if complaint := model.cannot(body):
+            return error(400, complaint)
+        options, messages = body.get("options") or {}, body.get("messages") or []
+        lifetime = _lifetime(body.get("keep_alive"))
+        key = full_name(name)
+        answer = Answer(name)
+        if not messages and not lifetime:
+            self._loaded.pop(key, None)
+            return answer.bare("unload")
+        num_ctx = min(int(options.get("num_ctx") or _DEFAULT_CTX), model.context_length)
+        fresh = self._loaded.get(key, (None, 0))[1] != num_ctx
+        self._loaded[key] = (datetime.now(UTC) + lifetime, num_ctx)
+        if not messages:
+            return answer.bare("load")
+        read = _tokens_read(body, num_ctx, old=self._old)
+        if read >= num_ctx and body.get("truncate") is False:
+            return self._overflow(body, read, num_ctx)
+        try:
+            given = self._every if self._script is None else self._script.popleft()
+            given = given(body) if callable(given) else given
+        except IndexError:
+            return error(500, "FakeOllama has no reply: the list of replies is used up")
+        except Exception as fault:  # noqa: BLE001 - whatever a user's reply function raises is told
+            return error(500, f"FakeOllama has no reply: {fault!r}")
+        if isinstance(given, Fault):
+            return _failure(given)
+        wanted = body.get("format")
+        said = as_chat_reply(default_reply(wanted) if given is None else given)
+        answer.thinking = "" if body.get("think") is False else said.thinking
+        answer.calls = _tool_calls(said)
+        answer.read = read if said.prompt_tokens is None else said.prompt_tokens
+        answer.load_ns = _LOAD_NS if fresh else _LOADED_NS
+        answer.top = (body.get("top_logprobs") or 0) if body.get("logprobs") else None
+        answer.cut(said, body, num_ctx)
+        return answer.plain() if body.get("stream") is False else answer.stream()
+
+    def _overflow(self, body: Mapping[str, Any], tokens: int, num_ctx: int) -> Response:
+        """Answer to a prompt that must not be cut and does not fit."""
+        text = "the input length exceeds the context length"
+        if not self._old:  # the newer runner's text is itself a JSON document
+            said = (
+                f"request ({tokens} tokens) exceeds the available context size ({num_ctx} "
+                "tokens), try increasing it"
+            )
+            fault = {"code": 400, "message": said, "type": "exceed_context_size_error"}
+            text = dumps({"error": fault | {"n_prompt_tokens": tokens, "n_ctx": num_ctx}})
+        if body.get("stream") is False:
+            return error(400, text)
+        headers = {"Content-Type": "application/json"}
+        document = dumps({"error": text}).encode()
+        return Response(status=400, headers=headers, chunks=(document,), chunked=True)
+
+
+def _failure(fault: Fault) -> Response:
+    answer = error(fault.status_code, fault.text)
+    if fault.retry_after is None:
+        return answer
+    return replace(answer, headers={**answer.headers, "Retry-After": fault.retry_after})
+
+
+def _cut_short(response: Response, fault: Fault) -> Response:
+    """Spoil a good answer: after some lines of a stream, or within a plain one."""
+    if not response.chunked:
+        whole = b"".join(response.chunks)
+        if fault.kind == "cut_stream" and fault.text and response.status == 200:
+            answer = json.loads(whole)
+            said = pieces_of(answer["message"]["content"])[: fault.after]
+            message = {"role": "assistant", "content": "".join(said)}
+            return json_response(
+                {"model": answer["model"], "created_at": answer["created_at"]}
+                | {"message": message, "done": False}
+            )
+        half = (whole[: len(whole) // 2],)
+        return replace(response, chunks=half, cut=fault.kind == "cut_stream")
+    if fault.kind == "invalid_json":
+        return replace(response, chunks=(response.chunks[0][:20] + b"\n",))
+    # The closing line is never among what is left, however short the answer.
+    kept = response.chunks[:-1][: fault.after]
+    if fault.kind == "error_line":
+        line = dumps({"error": fault.text}).encode() + b"\n"
+        return replace(response, chunks=(*kept, line))
+    return replace(response, chunks=kept, cut=not fault.text)
+
+
+def _recorded(request: Request) -> RecordedRequest:
+    try:
+        body = json.loads(request.content)
+    except ValueError:
+        body = {}
+    return RecordedRequest(
+        body=body if isinstance(body, dict) else {},
+        headers=request.headers,
+        content=request.content,
+    )
+
+
+def as_chat_reply(value: Any) -> ChatReply:
+    """Turn a user's reply into one with all its parts; mappings and models become JSON."""
+    if isinstance(value, ChatReply):
+        return value
+    if isinstance(value, BaseModel):
+        value = value.model_dump(mode="json")
+    return ChatReply(text=value if isinstance(value, str) else json.dumps(value, indent=2))
+
+
+def default_reply(wanted: Any) -> str:
+    """Return what is answered where the user gave no reply: the least that has the form asked."""
+    if wanted == "json" or wanted == {}:
+        return "{}"
+    return json.dumps(example(wanted), indent=2) if wanted else "This is a fake answer."
+
+
+def _tokens_read(body: Mapping[str, Any], num_ctx: int, *, old: bool) -> int:
+    """Count the tokens that the model gets to read, after the oldest messages were left out."""
+    messages: list[Mapping[str, Any]] = list(body["messages"])
+    tokens = prompt_tokens(messages, body.get("tools"))
+    while tokens >= num_ctx and body.get("truncate") is not False:
+        oldest = next((m for m in messages[:-1] if m.get("role") != "system"), None)
+        if oldest is None:
+            return num_ctx if old else num_ctx // 2 + 2
+        messages.remove(oldest)
+        tokens = prompt_tokens(messages, body.get("tools"))
+    return tokens
+
+
+def _tool_calls(said: ChatReply) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": call.id or f"call_{secrets.token_hex(4)}",
+            "function": {"index": index, "name": call.name, "arguments": dict(call.arguments)},
+        }
+        for index, call in enumerate(said.tool_calls)
+    ]
+
+
+def _before_repeats(pieces: Sequence[str]) -> Sequence[str]:
+    """Return the tokens before the one that comes again once too often, or all."""
+    last, repeats = None, 0
+    for place, piece in enumerate(pieces):
+        repeats = repeats + 1 if piece.strip() == last else 0
+        last = piece.strip()
+        if repeats > _MAX_REPEATS:
+            return pieces[:place]
+    return pieces
+
+
+@dataclass(slots=True)
+class Answer:
+    """One answer in the making."""
+
+    model: str
+    thinking: str = ""
+    calls: list[dict[str, Any]] = field(default_factory=list)
+    read: int = 0
+    load_ns: int = 0
+    top: int | None = None
+    """How many alternatives each token's probability comes with; None for no probabilities."""
+    pieces: Sequence[str] = ()
+    reason: str = "stop"
+    generated: int = 0
+    stopped: bool = False
+    """Whether it repeats itself and is ended where that is noticed, without a closing line."""
+
+    def cut(self, said: ChatReply, body: Mapping[str, Any], num_ctx: int) -> None:
+        """Take the reply's tokens up to a stop sequence, a limit, or a token repeated too often."""
+        options = body.get("options") or {}
+        text = said.text
+        for stop in options.get("stop") or ():
+            text = text.partition(stop)[0]
+        pieces = pieces_of(text)
+        limit = int(options.get("num_predict") or 0)
+        if body.get("shift") is False:
+            room = max(1, num_ctx - self.read)
+            limit = min(limit, room) if limit > 0 else room
+        self.reason = said.done_reason
+        self.generated = len(pieces) + len(self.calls) + 1
+        if 0 < limit <= len(pieces):
+            pieces, self.reason, self.generated = pieces[:limit], "length", limit
+        if said.reply_tokens is not None:
+            self.generated = said.reply_tokens
+        kept = _before_repeats(pieces)
+        self.stopped = len(kept) < len(pieces)
+        self.pieces = kept
+
+    def plain(self) -> Response:
+        """Answer with one document."""
+        message = self._message("".join(self.pieces))
+        if self.thinking:
+            message["thinking"] = self.thinking
+        if self.calls:
+            message["tool_calls"] = self.calls
+        probabilities = [self._probability(piece) for piece in self.pieces]
+        more = {"logprobs": probabilities} if self.top is not None else {}
+        if self.stopped:
+            return json_response(self._line(message) | {"done": False} | more)
+        return json_response(self._line(message) | self._done() | more | self._metrics())
+
+    def stream(self) -> Response:
+        """Answer with a line a token."""
+        lines = [
+            self._line(self._message("") | {"thinking": piece}) | {"done": False}
+            for piece in pieces_of(self.thinking)
+        ]
+        for piece in self.pieces:
+            line = self._line(self._message(piece)) | {"done": False}
+            more = {"logprobs": [self._probability(piece)]} if self.top is not None else {}
+            lines.append(line | more)
+        if self.calls and not self.stopped:
+            message = self._message("") | {"tool_calls": self.calls}
+            lines.append(self._line(message) | {"done": False})
+        if not self.stopped:
+            lines.append(self._line(self._message("")) | self._done() | self._metrics())
+        chunks = tuple(dumps(line).encode() + b"\n" for line in lines)
+        headers = {"Content-Type": "application/x-ndjson"}
+        return Response(headers=headers, chunks=chunks, chunked=True)
+
+    def bare(self, reason: str) -> Response:
+        """Answer a request without messages, which only loads or unloads."""
+        self.reason = reason
+        return json_response(self._line(self._message("")) | self._done())
+
+    def _message(self, content: str) -> dict[str, Any]:
+        return {"role": "assistant", "content": content}
+
+    def _line(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        return {"model": self.model, "created_at": _timestamp(), "message": message}
+
+    def _done(self) -> dict[str, Any]:
+        return {"done": True, "done_reason": self.reason}
+
+    def _metrics(self) -> dict[str, Any]:
+        prompt_ns, eval_ns = self.read * _PROMPT_NS, self.generated * _EVAL_NS
+        metrics = {
+            "total_duration": self.load_ns + prompt_ns + eval_ns,
+            "load_duration": self.load_ns,
+            "prompt_eval_count": self.read,
+            "prompt_eval_duration": prompt_ns,
+            "eval_count": self.generated,
+            "eval_duration": eval_ns,
+        }
+        return {name: value for name, value in metrics.items() if value}
+
+    def _probability(self, piece: str) -> dict[str, Any]:
+        def token(logprob: float) -> dict[str, Any]:
+            return {"token": piece, "logprob": logprob, "bytes": list(piece.encode())}
+
+        ranked = [token(-0.5 - rank) for rank in range(self.top or 0)]
+        return token(-0.5) | ({"top_logprobs": ranked} if ranked else {})
+
+
+def example(schema: Mapping[str, Any], root: Mapping[str, Any] | None = None) -> Any:
+    """Return a small value that the schema allows: first choices, lower bounds, short texts.
+
+    Patterns are not followed: a text with one comes out as plain letters.
+    """
+    root = schema if root is None else root
+    if "$ref" in schema:
+        node: Any = root
+        for step in schema["$ref"].removeprefix("#/").split("/"):
+            node = node[step]
+        return example(node, root)
+    for key in ("const", "default"):
+        if key in schema:
+            return schema[key]
+    if schema.get("enum"):
+        return schema["enum"][0]
+    for key in ("anyOf", "oneOf"):
+        if schema.get(key):
+            return example(schema[key][0], root)
+    if schema.get("allOf"):
+        parts = [example(part, root) for part in schema["allOf"]]
+        return {key: value for part in parts for key, value in part.items()}
+    kind = schema.get("type", "object")
+    return _example_of(kind[0] if isinstance(kind, list) else kind, schema, root)
+
+
+def _example_of(kind: str, schema: Mapping[str, Any], root: Mapping[str, Any]) -> Any:
+    if kind == "object":
+        return {key: example(part, root) for key, part in schema.get("properties", {}).items()}
+    if kind == "array":
+        return [example(schema.get("items", {}), root)] * schema.get("minItems", 0)
+    if kind == "string":
+        length = max(4, schema.get("minLength", 0))
+        return ("text" * length)[: min(length, schema.get("maxLength", length))]
+    if kind in ("number", "integer"):
+        return _example_number(schema, step=1 if kind == "integer" else 0.5)
+    return {"boolean": True}.get(kind)
+
+
+def _example_number(schema: Mapping[str, Any], *, step: float) -> float:
+    """Return a bound, or what lies one step inside an exclusive one, else the step itself."""
+    value: float = min(step, schema.get("maximum", step))
+    if "exclusiveMaximum" in schema:
+        value = min(step, schema["exclusiveMaximum"] - step)
+    if "exclusiveMinimum" in schema:
+        value = schema["exclusiveMinimum"] + step
+    return float(schema.get("minimum", value))

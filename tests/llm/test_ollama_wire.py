@@ -120,7 +120,7 @@ async def test_the_environments_proxy_is_used_for_other_machines_only(
         monkeypatch.setenv("no_proxy", "")
         here = OllamaBackend(host=server.host)
         assert (await here.chat(request)).text == "from here"
-        # The fake server, asked as a proxy, sees the foreign host's whole URL, which is no page of its own.
+        # The fake server, asked as a proxy, has no page of the foreign host's whole URL.
         there = OllamaBackend(host="http://gpu-box.invalid:11434")
         with pytest.raises(BackendError, match="404 page not found"):
             await there.chat(request)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, get_args
 import typer
 from pydantic import BaseModel, ValidationError
 
-from llmsim_lab import runs
+from llmsim_lab import runs as operations
 from llmsim_lab.cli._output import end, open_folder, report, say
 from llmsim_lab.cli._playing import (
     MODEL_HELP,
@@ -243,7 +243,7 @@ def replay(
         info = sound_run(tape, run)
         open_folder(out)
         with lines_told():
-            simulation = runs.replay(tape, info.id, turns=turns)
+            simulation = operations.replay(tape, info.id, turns=turns)
         report(simulation, out, taped=simulation.turn_number)
         say(
             f"All turns to {simulation.turn_number} are from the tape: run {info.id} of {file}, "
@@ -265,7 +265,7 @@ def resume(
     with existing_tape(file) as tape:
         info = sound_run(tape, run)
         _play_live(
-            lambda client: runs.resume(tape, info.id, llm_client=client),
+            lambda client: operations.resume(tape, info.id, llm_client=client),
             info,
             after=info.turns,
             turns=turns,
@@ -289,7 +289,7 @@ def rerun(
     with existing_tape(file) as tape:
         info = sound_run(tape, run)
         _play_live(
-            lambda client: runs.rerun(tape, info.id, llm_client=client),
+            lambda client: operations.rerun(tape, info.id, llm_client=client),
             info,
             after=0,
             turns=turns,
@@ -338,7 +338,7 @@ def fork(
         recorded = prompts_of(info.manifest).values()
         edited = [_edited(path, recorded) for path in prompt or ()]
         _play_live(
-            lambda client: runs.fork(
+            lambda client: operations.fork(
                 tape, info.id, turn=at, prompt=edited, intervene=changes, llm_client=client
             ),
             info,

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from llmsim_lab import runs
+from llmsim_lab import runs as operations
 from llmsim_lab.calls import Attempt
 from llmsim_lab.cli._output import console, heading, literal, rows_table, say
 from llmsim_lab.cli._playing import ImportFiles, import_files, lines_told
@@ -207,7 +207,7 @@ def verify(
 def _replayed(tape: Tape, run: int) -> list[Finding]:
     try:
         with lines_told():
-            runs.replay(tape, sound_run(tape, run).id)
+            operations.replay(tape, sound_run(tape, run).id)
     except LabError as error:
         return [Finding(what=f"it cannot be replayed: {error}", run=run)]
     return []

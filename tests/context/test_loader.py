@@ -193,7 +193,7 @@ def test_code_that_breaks_on_the_second_reading_leaves_the_first_alone(tmp_path:
             "120 is above the greatest value, 100",
         ),
         (
-            "variables:\n  agent_vars:\n    gold:\n      type: choice\n      options: [yes, no]\n",
+            "variables:\n  agent_vars:\n    gold:\n      type: choice\n      options: [true, no]\n",
             5,
             "options.0: Input should be a valid string (it is True)",
         ),
@@ -213,7 +213,7 @@ def test_a_fault_in_the_data_is_named_with_file_and_line(
 
 def test_a_key_twice_is_refused_with_its_line(tmp_path: Path) -> None:
     write_module(tmp_path, "mood", "title: A\ntitle: B\n")
-    with pytest.raises(ConfigError, match=r"'title' stands there twice\n.*line 2"):
+    with pytest.raises(ConfigError, match=r'line 2, .* duplicate key "title"'):
         ModuleLoader(tmp_path).load(["mood"])
 
 

@@ -198,10 +198,10 @@ def test_an_absolute_prompt_path_stays_as_it_is(tmp_path: Path) -> None:
         ("- turns", "HERE/run.yaml must hold keys and values, such as 'turns: 8', not list"),
         ("just words", "must hold keys and values, such as 'turns: 8', not str"),
         ("turns: [", "HERE/run.yaml is not valid YAML: "),
-        ("turns: 1\nturns: 2", "is not valid YAML: the key 'turns' stands there twice"),
+        ("turns: 1\nturns: 2", 'is not valid YAML: line 2, column 1: found duplicate key "turns"'),
         ("llm:\n  seed: 1\n  seed: 2", "line 3"),
         ("start: 2021-13-45", "is not valid YAML: month must be in 1..12"),
-        ("? [a]\n: 1", "is not valid YAML: "),
+        ("? [a]\n: 1", "line 1: ('a',): Keys should be strings"),
     ],
 )
 def test_a_fault_in_a_file_is_explained(tmp_path: Path, text: str, message: str) -> None:

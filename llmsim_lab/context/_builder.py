@@ -112,7 +112,8 @@ def quote(speaker: str, words: str, names: Collection[str] = ()) -> str:
     """
     words = words.strip()
     if "===" in words or names_a_speaker(words):
-        first, *rest = words.splitlines()  # the first line follows the speaker's name
+        # The first line follows the speaker's name, so it cannot pass for anything else.
+        first, *rest = words.splitlines()
         words = "\n".join([first, *[_marked(line, names) for line in rest]])
     return spoken(speaker, words)
 
@@ -177,7 +178,8 @@ def shorten(text: str, tokens: int, count: CountTokens) -> str | None:
     """Return a section cut after a word, with an ellipsis; None if only its heading would stay."""
     head = text.index("\n") + 1 if text.startswith("=== ") and "\n" in text else 0
     low, high = head, len(text)
-    while low < high:  # the longest beginning that fits
+    # The longest beginning that fits, by halving: tokens do not follow from characters.
+    while low < high:
         middle = (low + high + 1) // 2
         if count(f"{text[:middle]} {_ELLIPSIS}") <= tokens:
             low = middle
@@ -238,6 +240,7 @@ def _fit(
         part = kept[-place]
         reason = f"left out: budget_tokens={budget_tokens}, priority {part.priority}"
         cuts.append(Cut(part.name, part.source, reason, needs[-place] - _SEPARATOR_TOKENS))
+    # What has a priority has gone by now, if it had to; what is left is always there.
     for place, part in enumerate(kept):
         if total > budget_tokens and part.shorter is not None:
             need = needs[place] - _SEPARATOR_TOKENS
@@ -301,6 +304,7 @@ class _DataSection:
             if slot == "agent_name":
                 values[slot] = agent_name
                 continue
+            # No name is both the world's and an agent's, as ``Variables`` makes sure.
             state = agent_state if slot in agent_state else global_state
             if slot not in state:
                 raise ModuleError(
@@ -359,6 +363,7 @@ class Others:
             responses: what each agent said.
         """
         said = [(name, words.strip()) for name, words in responses.items() if name != agent_name]
+        # Sorting keeps the order of those without a rank.
         if self._rank:
             last = len(self._rank)
             said.sort(key=lambda item: self._rank.get(item[0], last))
@@ -366,6 +371,7 @@ class Others:
         words = [words for _, words in said]
         names: frozenset[str] = frozenset()
         if any(map(names_a_speaker, words)):
+            # With the reader's own name: nobody puts words into its mouth either.
             names = frozenset(map(str.casefold, {agent_name, *responses, *self._rank}))
         # Most replies need no marks; the section's length is then known without writing it.
         unmarked = not names and not any("===" in text for text in words)
@@ -432,6 +438,7 @@ def _cut(words: str, limit: int | None) -> str:
     return words[: limit - 1].rstrip() + _ELLIPSIS
 
 
+# The sections are put together by code; recordings name this template in a prompt file's place.
 @cache
 def _template() -> Prompt:
     return Prompt("{{ user }}", system="{{ system }}", name="agent_context")
@@ -595,12 +602,14 @@ class AgentContextBuilder:
             source = module_source(module.name)
             found: list[Part] = []
             for item in self._sections[module.name]:
+                # Without slots it is the same in every turn, so a server's prefix cache keeps it.
                 fixed = self.stable_first and not item.template.slots
                 text = item.fill(agent_name, agent_state, global_state)
                 role: Role = "system" if fixed else "user"
                 found.append(Part(item.title, source, role, text, module.priority))
             if module.builds_context:
-                if own is None:  # copied once, for all modules
+                # Copied once, for all modules.
+                if own is None:
                     own, world = read_only(agent_state), read_only(global_state)
                 words = (module.context_for(agent_name, own, world) or "").strip()
                 if words:
@@ -632,7 +641,8 @@ def _add(parts: list[Part], text: str, module: BehaviorModule, source: str) -> N
         parts[-1] = last._replace(text=f"{last.text}\n{text}")
         return
     text = section(module.heading, text)
-    title = text.partition("\n")[0].strip("= ")  # code may bring a heading of its own
+    # Not simply the module's heading: its code may bring another one.
+    title = text.partition("\n")[0].strip("= ")
     parts.append(Part(title, source, "user", text, module.priority))
 
 
@@ -652,6 +662,7 @@ def _tracer(
                 if own_role == role:
                     tokens = count(texts[role][start : start + length])
                     spans.append(Span(name, role, start, start + length, source, tokens))
+                    # The sections of a message have an empty line between them.
                     start += length + len("\n\n")
         return Provenance(spans=tuple(spans), how="rendered", cuts=cuts)
 

@@ -70,6 +70,7 @@ class CrisisState:
 
     def __post_init__(self) -> None:
         own = {agent: FrozenDict(values) for agent, values in self.agent_vars.items()}
+        # The one way to set a field of a frozen dataclass.
         object.__setattr__(self, "global_vars", FrozenDict(self.global_vars))
         object.__setattr__(self, "agent_vars", FrozenDict(own))
         object.__setattr__(self, "responses", FrozenDict(self.responses))
@@ -164,6 +165,7 @@ class CrisisIntervention(RunIntervention):
             if record.status == "failed":
                 raise ConfigError(f"{_named(record)} = {record.asked!r}: {record.reason}")
         told = [Happening(event.description, event.type, source=_OUTSIDE) for event in self.events]
+        # In the agents' order, so that equal states are equal however they came about.
         muted = {*state.muted, *self.mute} - {*self.unmute}
         return replace(
             state,
@@ -355,7 +357,8 @@ class CrisisConfig(RunConfig):
         scenario = self.scenario
         try:
             definitions = scenario.engine(scenario.compose(self.loader)).variables
-        except ConfigError:  # a tape from elsewhere: the modules' folders are not on this machine
+        # A tape from elsewhere: the modules' folders are not on this machine.
+        except ConfigError:
             definitions = scenario.variables
         return _series_in(definitions, scenario.agents)
 
@@ -389,6 +392,7 @@ class CrisisConfig(RunConfig):
         folders = values.get("module_folders", ())
         if isinstance(folders, list) and all(isinstance(item, str) for item in folders):
             values["module_folders"] = [path.parent / item for item in folders]
+        # Not ``cls(**values)``: faults get the file's lines this way.
         return replace(source, values=values).parse(cls)
 
 
@@ -541,6 +545,7 @@ class CrisisSimulation(Run[CrisisState, CrisisTurn, CrisisConfig, CrisisInterven
         deeds = await gather_all(
             [agent.respond(prompts[agent.name], step_number=number) for agent in asked]
         )
+        # Everybody has an entry, so that a muted agent is heard to say nothing.
         said = dict.fromkeys((agent.name for agent in self.agents), "")
         said |= {deed.action.agent_name: deed.action.action_string for deed in deeds}
         return CrisisTurn(

@@ -246,6 +246,7 @@ def _lines(definitions: Iterable[tuple[str, Variable]]) -> list[str]:
 
 def limits_of(variable: Variable) -> str:
     """Return which values a variable takes, in words: ``whole number, 0 to 100``."""
+    # From the schema, so that the prompt never says anything else than what is enforced.
     schema = variable.json_schema()
     options = schema.get("enum")
     if options and isinstance(options[0], str):
@@ -411,7 +412,7 @@ def _events_say_something(output: EngineOutput) -> str | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StepRecord:
+class TurnSoFar:
     """What a turn led to, up to the agents' answers.
 
     Attributes:
@@ -462,7 +463,7 @@ class SimulatorAgent:
         )
         self.pending = tuple(pending)
         self.known = tuple(known)
-        self.last: StepRecord | None = None
+        self.last: TurnSoFar | None = None
 
     @classmethod
     def of(
@@ -519,14 +520,16 @@ class SimulatorAgent:
         restore = self.game_engine.checkpoint()
         try:
             record = await self._play(step_number, agent_responses)
-        except BaseException:  # a cancelled turn, too, must leave no half of its changes
+        # A turn that is cancelled must not leave half of its changes either.
+        except BaseException:
             restore()
             raise
         self.known, self.pending, self.last = record.events, (), record
         return dict(record.prompts)
 
-    async def _play(self, step_number: int, responses: Mapping[str, str]) -> StepRecord:
+    async def _play(self, step_number: int, responses: Mapping[str, str]) -> TurnSoFar:
         updates = apply_deterministic_updates(self.composed_modules, self.game_engine, step_number)
+        # The engine reads what agents know already and what is pending; agents only what is new.
         output, chain = await self.engine.judge(
             self.game_engine,
             step_number=step_number,
@@ -551,7 +554,7 @@ class SimulatorAgent:
             for name in responses or self.game_engine.agents
         }
         chains = [chain] if chain is not None else []
-        return StepRecord(
+        return TurnSoFar(
             prompts=prompts,
             events=events,
             updates=updates,

@@ -197,7 +197,8 @@ class BehaviorModule(ModuleData):
     ) -> Any:
         try:
             return getattr(self.code, name)(agent, read_only(own), read_only(world), *rest)
-        except (Exception, SystemExit) as error:  # no module may end the program
+        # SystemExit too: no module may end the program.
+        except (Exception, SystemExit) as error:
             detail = f"{type(error).__name__}: {error}{_place_of(error)}"
             raise ModuleError(self.name, agent=agent, function=name, detail=detail) from error
 
@@ -217,6 +218,7 @@ def _check_code(code: Any) -> None:
         if not callable(function) or inspect.iscoroutinefunction(function):
             raise ValueError(f"{name} must be a plain function")
         try:
+            # By place, as it is called: the parameters' names are the author's to choose.
             inspect.signature(function).bind(*parameters)
         except TypeError as error:
             raise ValueError(f"{name} must take ({', '.join(parameters)}): {error}") from error
@@ -237,7 +239,8 @@ class ReadOnlyState(FrozenDict):
 
 def read_only(state: Mapping[str, Any]) -> ReadOnlyState:
     """Return a copy of a state that cannot be changed; nested values are copied."""
-    if isinstance(state, ReadOnlyState):  # made once for all modules of a prompt
+    # Already made, once for all modules of a prompt.
+    if isinstance(state, ReadOnlyState):
         return state
     return ReadOnlyState(
         {
@@ -426,6 +429,7 @@ class ModuleLoader:
                 its code does not load; or the modules do not fit together. The message names file
                 and line.
         """
+        # A text is an iterable of letters.
         if isinstance(names, str):
             raise ConfigError(f"load({names!r}) would load one module a letter; use [{names!r}]")
         found: dict[str, BehaviorModule] = {}
@@ -479,6 +483,7 @@ class ModuleLoader:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"cannot read the module's code {path}: {error}") from error
+        # The package's own modules are ordinary modules of it, with types and breakpoints.
         if path.parent == self.shipped:
             code = importlib.import_module(f"llmsim_lab.context.definitions.{path.stem}")
         else:
@@ -509,7 +514,8 @@ def _run(path: Path, text: str) -> ModuleType:
     sys.modules[module.__name__] = module
     try:
         exec(compile(text, str(path), "exec"), module.__dict__)
-    except (Exception, SystemExit) as error:  # no module may end the program
+    # SystemExit too: no module may end the program.
+    except (Exception, SystemExit) as error:
         if before is None:
             del sys.modules[module.__name__]
         else:

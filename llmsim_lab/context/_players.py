@@ -49,6 +49,7 @@ class AgentReply(Decision):
     def public(self) -> str:
         """What the others hear: all but the assessment, each part under its label."""
         parts = self.parts
+        # A format that asks for an assessment only: then that is what they hear.
         heard = {label: text for label, text in parts.items() if label != PRIVATE} or parts
         return "\n".join(f"{label}: {text}" for label, text in heard.items() if text)
 
@@ -70,6 +71,7 @@ class AgentReply(Decision):
         return f"it says nothing in {' or '.join(wanted or self.labels)}"
 
 
+# Cached: one class for each format, for which clients keep what they work out.
 @lru_cache(maxsize=64)
 def reply_model(response_format: tuple[str, ...]) -> type[AgentReply]:
     """Return the model of an answer, for ``LLMClient.call_with_retry``; one for each format.
@@ -87,7 +89,8 @@ def reply_model(response_format: tuple[str, ...]) -> type[AgentReply]:
         found = _LABEL.fullmatch(line)
         label, what = (found[1].strip(), found[2]) if found else (f"PART {place}", line)
         name = re.sub(r"\W+", "_", label.lower()).strip("_") or f"part_{place}"
-        if name[0].isdigit() or hasattr(AgentReply, name):  # a label such as "Copy" or "Parts"
+        # A label such as "Copy" or "Parts" would hide what every reply has.
+        if name[0].isdigit() or hasattr(AgentReply, name):
             name = f"part_{name}"
         if name in labels:
             raise ConfigError(f"response_format: two parts are called {label!r}; rename one")
@@ -179,6 +182,7 @@ class LLMCrisisAgent:
                 ``ToolServerError``.
         """
         site = CallSite(component="agent", agent=self.name, turn=step_number)
+        # For the WARNING: whether it was a question of the lookup that failed.
         looking = self.lookup is not None
         try:
             if self.lookup is not None:

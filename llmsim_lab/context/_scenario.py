@@ -17,6 +17,7 @@ from llmsim_lab.files import data_path
 from llmsim_lab.settings import Settings
 from llmsim_lab.yaml_file import YamlFile
 
+# Without quotes, colons and equals signs: names stand in ``Ada: "words"`` and ``--set Ada.gold=5``.
 _AgentName = Annotated[str, Field(pattern=r"^[^\s\"=:]([^\n\"=:]*[^\s\"=:])?$")]
 
 

@@ -112,6 +112,7 @@ class GameEngine:
         for agent, given in agent_vars.items():
             place = ("agent_vars", agent)
             extra = _undefined(given, defined.agent_vars, place, found)
+            # One definition for all agents: the first agent's value says of what type it is.
             agents_extra = extra | agents_extra
             definitions = dict(defined.agent_vars) | {name: agents_extra[name] for name in extra}
             self._agent_definitions[agent] = definitions
@@ -155,6 +156,7 @@ class GameEngine:
                 part optional, as ``EngineOutput.state_updates`` has it.
             source: who asks, for the records.
         """
+        # All are judged before any is made, so that their order does not matter.
         records = [self._judge(change, source) for change in self._changes(updates)]
         for record in records:
             if record.status != "failed":
@@ -217,6 +219,7 @@ class GameEngine:
                 fault = self._unknown(change.agent, change.variable)
             else:
                 before = after = self._values(change.agent)[change.variable]
+                # Modules' code and interventions may change any variable.
                 if source == ENGINE and not variable.engine_may_set:
                     fault = "only modules' code may change it"
                 else:
@@ -324,6 +327,7 @@ def plain(records: Iterable[UpdateRecord]) -> tuple[UpdateRecord, ...]:
 def _plain(asked: Any) -> Scalar | None:
     if asked is None or isinstance(asked, bool):
         return asked
-    if isinstance(asked, int | float) and abs(asked) < _LARGEST:  # NaN is not
+    # NaN is not less than anything.
+    if isinstance(asked, int | float) and abs(asked) < _LARGEST:
         return asked
     return clip(asked if isinstance(asked, str) else repr(asked), _MOST_ASKED_CHARS)

@@ -189,6 +189,7 @@ class Prompt:
         Raises:
             PromptError: a syntax error, or nothing left.
         """
+        # An editor hands back the whole file's text or just the user message.
         if _HEADING.search(text):
             return self.parse(text, name=self.name, parent=self.digest)
         return Prompt(text.strip(), system=self.system, name=self.name, parent=self.digest)
@@ -213,6 +214,7 @@ class Prompt:
             PromptError: a value is missing, one was given that no slot uses, or a value does not
                 have what the template looks up in it.
         """
+        # Exactly these: a value too many is a misspelt slot more often than not.
         if values.keys() != self._wanted:
             raise PromptError(self._mismatch(values))
         system_template, user_template = self._templates

@@ -192,39 +192,6 @@ def _optional(definitions: Mapping[str, Variable]) -> dict[str, Any]:
     return _closed(properties, required=())
 
 
-def engine_slots(
-    game_engine: GameEngine,
-    *,
-    step_number: int,
-    responses: Mapping[str, str],
-    events: Sequence[Mapping[str, Any]],
-) -> dict[str, object]:
-    """Return what fills the prompt's slots apart from the scenario's own words.
-
-    Args:
-        game_engine: the world as the modules' rules have left it.
-        step_number: the turn's number.
-        responses: what each agent was heard to say in the turn before.
-        events: what is known to have happened, dicts with a ``description``.
-    """
-    state = game_engine.get_current_state()
-    agents = game_engine.agents
-    names = frozenset(name.casefold() for name in agents)
-    said = [quote(name, responses[name], names) for name in agents if name in responses]
-    return {
-        "agents": ", ".join(agents),
-        "variables": _definitions(game_engine),
-        "step": step_number,
-        "world": _values(state["global_vars"]),
-        "parties": "\n".join(
-            f"- {agent}: {_values(own)}" for agent, own in state["agent_vars"].items()
-        ),
-        "events": "\n".join(f"- {event_line(event) or 'Something'}" for event in events)
-        or "Nothing yet.",
-        "actions": "\n\n".join(said) or "Nobody has acted yet.",
-    }
-
-
 def _definitions(game_engine: GameEngine) -> str:
     """Return a list of the world's variables and, once, those of the agents."""
     lines = ["In global_vars:", *_lines(game_engine.definitions_of().items())]
@@ -372,13 +339,23 @@ class CrisisEngine:
         Raises:
             PromptError: an edited prompt has slots that nothing fills.
         """
-        slots = engine_slots(
-            game_engine, step_number=step_number, responses=responses, events=events
-        )
-        slots |= {
+        state = game_engine.get_current_state()
+        agents = game_engine.agents
+        names = frozenset(name.casefold() for name in agents)
+        said = [quote(name, responses[name], names) for name in agents if name in responses]
+        told = [f"- {event_line(event) or 'Something'}" for event in events]
+        parties = [f"- {agent}: {_values(own)}" for agent, own in state["agent_vars"].items()]
+        slots = {
             "title": self.scenario.title,
             "description": self.scenario.description,
             "time_step_duration": self.scenario.time_step_duration,
+            "agents": ", ".join(agents),
+            "variables": _definitions(game_engine),
+            "step": step_number,
+            "world": _values(state["global_vars"]),
+            "parties": "\n".join(parties),
+            "events": "\n".join(told) or "Nothing yet.",
+            "actions": "\n\n".join(said) or "Nobody has acted yet.",
         }
         # An edited prompt may do without some of them.
         wanted = {name: value for name, value in slots.items() if name in self.prompt.slots}

@@ -148,7 +148,13 @@ class CrisisScenario(Settings):
         try:
             variables = Variables.together([("the scenario", self.variables), *modules.owned])
         except ConfigError as error:
-            place = self._defined_twice(modules.variables)
+            # The scenario's variable that a module defines as well: its line is in this file.
+            place = next(
+                ("variables", kind, name)
+                for kind in ("global_vars", "agent_vars")
+                for name in getattr(self.variables, kind)
+                if modules.variables.get(name) is not None
+            )
             raise ConfigError(self._fault(place, str(error))) from error
         found = initial_values(variables.global_vars, self.global_vars, ("global_vars",))[1]
         for name, agent in self.agents.items():
@@ -214,15 +220,6 @@ class CrisisScenario(Settings):
         return isinstance(other, CrisisScenario) and dict(self) == dict(other)
 
     __hash__ = None  # type: ignore[assignment]
-
-    def _defined_twice(self, others: Variables) -> tuple[str, ...]:
-        """Return the place of the first variable that others define as well."""
-        return next(
-            ("variables", kind, name)
-            for kind in ("global_vars", "agent_vars")
-            for name in getattr(self.variables, kind)
-            if others.get(name) is not None
-        )
 
     def _fault(self, place: tuple[str, ...], what: str) -> str:
         if self._source is not None:

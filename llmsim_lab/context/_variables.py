@@ -131,8 +131,11 @@ class _Numeric(BaseVariable):
             raise ValueError(f"{value:g} is below the least value, {self.min:g}")
         if self.max is not None and value > self.max:
             raise ValueError(f"{value:g} is above the greatest value, {self.max:g}")
-        if self.step is not None and not _is_multiple(value, self.step):
-            raise ValueError(f"{value:g} is not a multiple of {self.step:g}")
+        if self.step is not None:
+            # Not value % step: 0.3 % 0.1 is 0.09999999999999998.
+            ratio = value / self.step
+            if abs(ratio - round(ratio)) >= 1e-9:
+                raise ValueError(f"{value:g} is not a multiple of {self.step:g}")
         tidy = self._tidy(value)
         if type(tidy) is not type(value):
             repair = repair or f"{value!r} was read as the whole number {tidy}"
@@ -214,12 +217,6 @@ class NumberVariable(_Numeric):
     @property
     def _suffix(self) -> str:
         return f" {self.unit}" if self.unit else ""
-
-
-def _is_multiple(value: float, step: float) -> bool:
-    # Not value % step: 0.3 % 0.1 is 0.09999999999999998.
-    ratio = value / step
-    return abs(ratio - round(ratio)) < 1e-9
 
 
 class TextVariable(BaseVariable):

@@ -9,8 +9,8 @@ import pytest
 
 from llmsim_lab.calls import CallSite, ChatRequest, Message
 from llmsim_lab.errors import PromptError, TapeError
-from llmsim_lab.prompts import Cut, Prompt, Provenance, RenderedPrompt, Span
-from llmsim_lab.spans import MAX_SPANS, MAX_WORDS, Origin
+from llmsim_lab.prompts import Prompt, RenderedPrompt
+from llmsim_lab.spans import MAX_SPANS, MAX_WORDS, Cut, Origin, Provenance, Span
 
 ADVICE = Prompt(
     "Inflation is {{ inflation }}%.\nRate: {{ rate }}%.{% if late %} Hurry, {{ name }}!{% endif %}",

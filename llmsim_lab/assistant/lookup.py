@@ -15,7 +15,8 @@ from llmsim_lab.assistant.toolbox import BadCall, KnownTools, Toolbox
 from llmsim_lab.calls import CallSite
 from llmsim_lab.checks import whole_number
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.prompts import Prompt, RenderedPrompt, Span
+from llmsim_lab.prompts import Prompt, RenderedPrompt
+from llmsim_lab.spans import Span
 from llmsim_lab.text import clip
 
 __all__ = ["ToolLookup"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from llmsim_lab.checks import whole_number
 from llmsim_lab.context import CrisisSimulation
-from llmsim_lab.context.budget import module_source
+from llmsim_lab.context._builder import module_source
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.experiments.ablation import Ablation, AblationConfig, PromptText
 from llmsim_lab.experiments.arms import pieces_of

@@ -26,7 +26,7 @@ from llmsim_lab.lab.source import Source, simulation_of
 from llmsim_lab.lab.texts import block, word_diff
 from llmsim_lab.lab.viewer_layout import ViewerLayout
 from llmsim_lab.markup import details, join, pre, safe, visible
-from llmsim_lab.prompts import Provenance
+from llmsim_lab.spans import Provenance
 from llmsim_lab.text import clip
 
 __all__ = ["PromptViewer"]

@@ -7,7 +7,8 @@ from textwrap import dedent
 from types import SimpleNamespace
 from typing import Any
 
-from llmsim_lab.context import AgentContextBuilder, BehaviorModule, ComposedModules, Variables
+from llmsim_lab.context import AgentContextBuilder, BehaviorModule, ComposedModules
+from llmsim_lab.context._variables import Variables
 from llmsim_lab.prompts import RenderedPrompt
 
 __all__ = ["build", "make_code", "make_module", "make_variables", "write_module"]

@@ -5,9 +5,7 @@ import random
 import pytest
 from context_kit import build, make_module
 
-from llmsim_lab.context import estimate_tokens
-from llmsim_lab.context.budget import shorten
-from llmsim_lab.context.others import Others
+from llmsim_lab.context._builder import Others, estimate_tokens, shorten
 from llmsim_lab.errors import ConfigError
 
 LONG = "It rains and rains. " * 40

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from context_kit import build, make_module, make_variables
 
-from llmsim_lab.context import AgentContextBuilder, Briefing, CrisisScenario
+from llmsim_lab.context import AgentContextBuilder, CrisisScenario
+from llmsim_lab.context._builder import Briefing
 from llmsim_lab.errors import ConfigError, ModuleError
 from llmsim_lab.prompts import RenderedPrompt
 

@@ -18,15 +18,14 @@ from llmsim_lab.context import (
     CrisisConfig,
     CrisisScenario,
     CrisisSimulation,
-    CrisisState,
     LLMCrisisAgent,
     RuleCrisisAgent,
-    RuleCrisisEngine,
-    ScriptedCrisisAgent,
-    UpdateRecord,
 )
-from llmsim_lab.context.crisis_state import Happening, plain
-from llmsim_lab.context.players import FORGIVEN
+from llmsim_lab.context._crisis import CrisisState
+from llmsim_lab.context._engine import RuleCrisisEngine
+from llmsim_lab.context._players import FORGIVEN, ScriptedCrisisAgent
+from llmsim_lab.context._scenario import Happening
+from llmsim_lab.context._world import UpdateRecord, plain
 from llmsim_lab.errors import (
     BackendError,
     ConfigError,
@@ -587,7 +586,7 @@ OWN = {"Ada": {"trust": 1, "note": ""}, "Bo": {"trust": 2, "note": ""}}
         ({"muted": ("Eve",)}, "muted: there is no agent 'Eve'; there are: Ada, Bo"),
         ({"responses": {"Eve": "I come"}}, "responses: there is no agent 'Eve'"),
         ({"responses": {"Bo": None}}, "responses: what 'Bo' said is NoneType, not a text"),
-        ({"pending": ("Rain",)}, "pending: 'Rain' is no Happening"),
+        ({"pending": ("Rain",)}, "pending: 'Rain' is not a Happening"),
         ({"events": (Happening(" "),)}, "events: an event of type 'event' says nothing"),
     ],
 )

@@ -12,9 +12,9 @@ from llmsim_lab.context import CrisisScenario
 SCRIPT = """
 import json, sys
 from llmsim_lab.context import (
-    CrisisConfig, CrisisEngine, CrisisScenario, CrisisSimulation, apply_deterministic_updates,
-    engine_output_schema,
+    CrisisConfig, CrisisScenario, CrisisSimulation, apply_deterministic_updates,
 )
+from llmsim_lab.context._engine import CrisisEngine, engine_output_schema
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.runs.records import record_of
 

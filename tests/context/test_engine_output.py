@@ -7,7 +7,8 @@ from builders import make_client, requests_of
 from context_kit import make_variables
 from pydantic import ValidationError
 
-from llmsim_lab.context import EngineOutput, GameEngine, engine_output_for, engine_output_schema
+from llmsim_lab.context import EngineOutput, GameEngine
+from llmsim_lab.context._engine import engine_output_for, engine_output_schema
 from llmsim_lab.llm.embedded.grammar import bounded
 
 

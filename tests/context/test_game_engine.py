@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from context_kit import make_module, make_variables
 
-from llmsim_lab.context import ComposedModules, GameEngine, Variables
+from llmsim_lab.context import ComposedModules, GameEngine
+from llmsim_lab.context._variables import Variables
 from llmsim_lab.errors import ConfigError
 
 

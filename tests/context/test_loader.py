@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from context_kit import write_module
 
-from llmsim_lab.context import SHIPPED_MODULES, ModuleLoader
+from llmsim_lab.context import ModuleLoader
 from llmsim_lab.errors import ConfigError
 
 SAYS_HI = """
@@ -36,7 +36,7 @@ def test_what_a_module_requires_comes_along_first(tmp_path: Path) -> None:
 
 def test_without_a_folder_the_packages_own_are_found() -> None:
     loader = ModuleLoader()
-    assert loader.folders == (SHIPPED_MODULES,)
+    assert loader.folders == (ModuleLoader.shipped,)
     assert {"agents_base", "diplomatic_base", "military_base", "trust_dynamics"} <= set(
         loader.available()
     )
@@ -46,7 +46,10 @@ def test_ones_own_module_may_require_a_shipped_one_where_both_folders_are_named(
     tmp_path: Path,
 ) -> None:
     write_module(tmp_path, "mine", "requires: [agents_base]")
-    assert ModuleLoader(tmp_path, SHIPPED_MODULES).load(["mine"]).names == ("agents_base", "mine")
+    assert ModuleLoader(tmp_path, ModuleLoader.shipped).load(["mine"]).names == (
+        "agents_base",
+        "mine",
+    )
 
 
 @pytest.mark.parametrize(
@@ -86,7 +89,7 @@ def test_code_is_not_run_where_the_caller_says_so(tmp_path: Path) -> None:
 
 
 def test_the_packages_own_modules_have_their_code_even_then(tmp_path: Path) -> None:
-    modules = ModuleLoader(tmp_path, SHIPPED_MODULES, run_code=False).load(["military_base"])
+    modules = ModuleLoader(tmp_path, ModuleLoader.shipped, run_code=False).load(["military_base"])
     assert modules.modules[0].updates_state
 
 
@@ -260,7 +263,7 @@ def test_a_bare_text_in_place_of_a_list_is_refused(tmp_path: Path) -> None:
 def test_a_module_in_two_folders_is_refused(tmp_path: Path) -> None:
     write_module(tmp_path, "agents_base")
     with pytest.raises(ConfigError, match="module 'agents_base' is there twice"):
-        ModuleLoader(tmp_path, SHIPPED_MODULES).load(["agents_base"])
+        ModuleLoader(tmp_path, ModuleLoader.shipped).load(["agents_base"])
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:

@@ -160,12 +160,12 @@ def test_a_circle_is_refused_and_shown(requires: dict[str, list[str]], circle: s
 
 
 def test_a_requirement_that_is_not_there_is_refused() -> None:
-    with pytest.raises(ConfigError, match="module 'a' requires 'b', which is not there"):
+    with pytest.raises(ConfigError, match="module 'a' requires 'b', which is not given"):
         ComposedModules([make_module("a", requires=["b"])])
 
 
 def test_a_module_twice_is_refused() -> None:
-    with pytest.raises(ConfigError, match="module 'a' is there twice"):
+    with pytest.raises(ConfigError, match="module 'a' is given twice"):
         ComposedModules([make_module("a"), make_module("a")])
 
 

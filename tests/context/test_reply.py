@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llmsim_lab.context import reply_model
+from llmsim_lab.context._players import reply_model
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.values import reply_schema
 

@@ -8,15 +8,9 @@ import pytest
 from context_kit import make_module
 from crisis_kit import crisis_client, judged, make_scenario
 
-from llmsim_lab.context import (
-    ComposedModules,
-    CrisisEngine,
-    CrisisScenario,
-    GameEngine,
-    SimulatorAgent,
-)
-from llmsim_lab.context.engine_prompt import limits_of
-from llmsim_lab.context.variables import (
+from llmsim_lab.context import ComposedModules, CrisisScenario, GameEngine, SimulatorAgent
+from llmsim_lab.context._engine import CrisisEngine, limits_of
+from llmsim_lab.context._variables import (
     ChoiceVariable,
     FlagVariable,
     NumberVariable,
@@ -145,7 +139,7 @@ def test_a_world_of_nothing_can_be_described() -> None:
     assert "In global_vars:\n- none" in prompt
     assert "- Flood" in prompt
     sources = {span.name: span.source for span in prompt.spans}
-    assert sources["actions"] == "the agents' answers of step 0"
+    assert sources["actions"] == "the agents' answers of turn 0"
 
 
 @pytest.mark.parametrize(

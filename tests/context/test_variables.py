@@ -7,7 +7,7 @@ import pytest
 from context_kit import make_variables
 from pydantic import TypeAdapter, ValidationError
 
-from llmsim_lab.context.variables import Variable, inferred
+from llmsim_lab.context._variables import Variable, inferred
 from llmsim_lab.errors import ConfigError
 
 

@@ -231,7 +231,7 @@ def test_the_other_widgets_need_no_special_case(tmp_path: Path) -> None:
     assert "TRUST DYNAMICS = " in viewer.face_text() or "TRUST DYNAMICS" in viewer.legend.value
     assert "module trust_dynamics" in viewer.legend.value
     viewer.show(turn=2, component="engine")
-    assert "events before step 2" in viewer.legend.value
+    assert "events before turn 2" in viewer.legend.value
     assert "Taiwan" in ReasoningInspector(simulation).face_text()
     assert "Crisis level" in TurnStepper(simulation).face_text()
     assert "Crisis level" in str(RateChart(simulation).face_html())

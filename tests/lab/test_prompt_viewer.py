@@ -23,9 +23,9 @@ from llmsim_lab.lab.prompt_html import facts_html, legend_html, messages_html, r
 from llmsim_lab.lab.texts import copyable, word_diff
 from llmsim_lab.llm import Tape
 from llmsim_lab.models import SimulationState
-from llmsim_lab.prompts import Cut, Provenance, Span
 from llmsim_lab.runs import load, replay
 from llmsim_lab.simulation import Simulation, SimulationConfig
+from llmsim_lab.spans import Cut, Provenance, Span
 
 FIRST_RUN = Path(__file__).parents[2] / "data" / "tapes" / "first_run.tape"
 

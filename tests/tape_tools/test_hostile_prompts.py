@@ -15,7 +15,7 @@ from llmsim_lab.llm import Tape
 from llmsim_lab.llm.tape import verify
 from llmsim_lab.llm.tape.codec import dumps
 from llmsim_lab.llm.tape.ledger import Ledger
-from llmsim_lab.prompts.rendered import digest_of
+from llmsim_lab.prompts._prompt import digest_of
 from llmsim_lab.runs import fork, load, replay
 
 HOSTILE = {

@@ -1,27 +1,23 @@
-"""The world of a crisis: typed, bounded variables, and what became of each change asked for.
+"""The world of a crisis: its variables, and what became of each change asked for.
 
-Changes are judged one by one: those that are possible are made, all at once, the others are
-refused and recorded with the reason. One impossible value does not cost a turn its possible ones,
-and none is moved into its bounds.
+Changes are judged one by one: those that are possible are made, all at once; the others are not
+made, and are recorded with the reason. So one impossible value does not cost a turn its possible
+ones, and no value is moved into its bounds.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from llmsim_lab.calls import Status
-from llmsim_lab.context.composed import ComposedModules
-from llmsim_lab.context.table import Variables, initial_values
-from llmsim_lab.context.variable import Scalar
-from llmsim_lab.context.variables import Variable, inferred
-from llmsim_lab.errors import ConfigError
+from llmsim_lab.context._modules import ComposedModules, read_only
+from llmsim_lab.context._variables import Scalar, Variable, Variables, inferred, initial_values
+from llmsim_lab.errors import ConfigError, ModuleError
 from llmsim_lab.logs import log_event
 from llmsim_lab.text import clip
-
-__all__ = ["ENGINE", "GameEngine", "UpdateRecord"]
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +25,9 @@ ENGINE = "engine"
 """The source of changes that the engine's model asks for."""
 
 _KINDS = ("global_vars", "agent_vars")
+_MOST_ASKED_CHARS = 200
+_LARGEST = 1e15
+"""Of the numbers that records hold as they are; larger ones become texts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +41,7 @@ class UpdateRecord:
         before: the value until then, None if there is no such variable.
         after: the value from then on.
         status: ``ok``; ``repaired`` if the value was converted, as ``reason`` says; ``failed`` if
-            the change was refused.
+            the change was not made.
         reason: empty if ok.
         source: who asked: ``engine``, or a module's name.
     """
@@ -58,7 +57,7 @@ class UpdateRecord:
 
 
 class _Change(NamedTuple):
-    """One change asked for; with a fault if it has not even the form of one."""
+    """One change asked for; with a fault if it does not even have the form of one."""
 
     agent: str | None
     variable: str
@@ -72,13 +71,13 @@ class GameEngine:
     Args:
         global_vars: the world's initial values by name.
         agent_vars: each agent's initial values by name.
-        modules: their definitions apply; what they define and is not given has its default.
-        variables: further definitions, a scenario's own. A value that nobody defines becomes a
+        modules: their definitions apply; a variable of theirs that is not given has its default.
+        variables: further definitions, a scenario's own. A value without a definition becomes a
             number, a text or a flag without bounds.
 
     Attributes:
         variables: all definitions.
-        records: every change asked for since the beginning.
+        records: every change asked for since the start.
 
     Raises:
         ConfigError: an initial value is impossible or missing.
@@ -113,6 +112,7 @@ class GameEngine:
         for agent, given in agent_vars.items():
             place = ("agent_vars", agent)
             extra = _undefined(given, defined.agent_vars, place, found)
+            # One definition for all agents: the first agent's value says of what type it is.
             agents_extra = extra | agents_extra
             definitions = dict(defined.agent_vars) | {name: agents_extra[name] for name in extra}
             self._agent_definitions[agent] = definitions
@@ -156,6 +156,7 @@ class GameEngine:
                 part optional, as ``EngineOutput.state_updates`` has it.
             source: who asks, for the records.
         """
+        # All are judged before any is made, so that their order does not matter.
         records = [self._judge(change, source) for change in self._changes(updates)]
         for record in records:
             if record.status != "failed":
@@ -178,7 +179,7 @@ class GameEngine:
         return self._global if agent is None else self._agents[agent]
 
     def _changes(self, updates: Any) -> Iterator[_Change]:
-        """Take updates apart, whatever they are; what is not of their form has a fault."""
+        """Yield each change in the updates; what does not have the form of one has a fault."""
         if not isinstance(updates, Mapping):
             what = f"updates are {type(updates).__name__}, not {' and '.join(_KINDS)}"
             yield _Change(None, "", updates, what)
@@ -218,6 +219,7 @@ class GameEngine:
                 fault = self._unknown(change.agent, change.variable)
             else:
                 before = after = self._values(change.agent)[change.variable]
+                # Modules' code and interventions may change any variable.
                 if source == ENGINE and not variable.engine_may_set:
                     fault = "only modules' code may change it"
                 else:
@@ -251,7 +253,7 @@ def _undefined(
     place: tuple[str, ...],
     found: list[tuple[tuple[str, ...], str]],
 ) -> dict[str, Variable]:
-    """Return definitions for the values that have none."""
+    """Return definitions for values that have none; note in ``found`` which cannot have one."""
     extra: dict[str, Variable] = {}
     for name, value in given.items():
         if name not in defined:
@@ -274,3 +276,58 @@ def _log(record: UpdateRecord) -> None:
             asked=clip(repr(record.asked), 60),
             reason=record.reason,
         )
+
+
+def apply_deterministic_updates(
+    composed_modules: ComposedModules | None, game_engine: GameEngine, step_number: int
+) -> tuple[UpdateRecord, ...]:
+    """Apply the rules of each module, in dependency order, before the engine's model is asked.
+
+    A module sees all agents as they were before it, so that their order does not matter; the next
+    module sees what it changed.
+
+    Args:
+        composed_modules: the modules, or None for none.
+        game_engine: its state is changed.
+        step_number: the number of the turn being played.
+
+    Returns:
+        What became of each change that the modules asked for.
+
+    Raises:
+        ModuleError: a module's code failed. The state is then as it was before the first module.
+    """
+    restore = game_engine.checkpoint()
+    records: list[UpdateRecord] = []
+    try:
+        for module in composed_modules or ():
+            if not module.updates_state:
+                continue
+            state = game_engine.get_current_state()
+            world = read_only(state["global_vars"])
+            changes = {
+                agent: updates
+                for agent, own in state["agent_vars"].items()
+                if (updates := module.updates_for(agent, own, world, step_number))
+            }
+            if changes:
+                asked = {"agent_vars": changes}
+                records += game_engine.apply_state_updates(asked, source=module.name)
+    except ModuleError:
+        restore()
+        raise
+    return tuple(records)
+
+
+def plain(records: Iterable[UpdateRecord]) -> tuple[UpdateRecord, ...]:
+    """Return records that JSON can hold: a value asked for that is not plain becomes a text."""
+    return tuple(replace(record, asked=_plain(record.asked)) for record in records)
+
+
+def _plain(asked: Any) -> Scalar | None:
+    if asked is None or isinstance(asked, bool):
+        return asked
+    # NaN is not less than anything.
+    if isinstance(asked, int | float) and abs(asked) < _LARGEST:
+        return asked
+    return clip(asked if isinstance(asked, str) else repr(asked), _MOST_ASKED_CHARS)

@@ -1,49 +1,137 @@
-"""Who plays the agents of a crisis: a language model, a fixed script, or a rule."""
+"""Who plays the agents of a crisis, a language model, a script or a rule, and what they answer."""
 
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Annotated, Any, ClassVar, NamedTuple, Protocol
 
-from llmsim_lab.calls import CallSite
-from llmsim_lab.context.crisis_state import CrisisAction
-from llmsim_lab.context.reply import AgentReply, reply_model
-from llmsim_lab.errors import FailureReason, LLMFailureException
+from pydantic import Field, create_model
+
+from llmsim_lab.calls import CallSite, Status
+from llmsim_lab.errors import ConfigError, FailureReason, LLMFailureException
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm.chains import chain_of
 from llmsim_lab.llm.lookup import LOOKING_UP, LooksUp
 from llmsim_lab.logs import log_event
 from llmsim_lab.models import LLMReasoningChain
-
-__all__ = [
-    "FORGIVEN",
-    "CrisisAgent",
-    "Deed",
-    "LLMCrisisAgent",
-    "RuleCrisisAgent",
-    "ScriptedCrisisAgent",
-]
+from llmsim_lab.values import Decision
 
 logger = logging.getLogger(__name__)
 
 FORGIVEN: tuple[FailureReason, ...] = ("invalid_response", "generation_stopped", "timeout")
-"""Failures of one agent's call that do not stop the step: the agent says nothing, loudly."""
+"""Failures of one agent's call that do not stop the turn: the agent says nothing, loudly."""
+
+PRIVATE = "ASSESSMENT"
+"""The part that is the agent's own view: why it acts, which the others do not hear."""
+
+_LABEL = re.compile(r"\s*([^:]{1,60}):\s*(.*)", re.DOTALL)
+
+
+class AgentReply(Decision):
+    """An agent's answer; ``reply_model`` derives one with a field for each part asked for.
+
+    Attributes:
+        labels: the parts' names by field, in the order asked for.
+    """
+
+    labels: ClassVar[dict[str, str]] = {}
+
+    @property
+    def parts(self) -> dict[str, str]:
+        """What was said under each label, without spaces around it."""
+        return {label: getattr(self, field).strip() for field, label in self.labels.items()}
+
+    @property
+    def public(self) -> str:
+        """What the others hear: all but the assessment, each part under its label."""
+        parts = self.parts
+        # A format that asks for an assessment only: then that is what they hear.
+        heard = {label: text for label, text in parts.items() if label != PRIVATE} or parts
+        return "\n".join(f"{label}: {text}" for label, text in heard.items() if text)
+
+    @property
+    def reasoning(self) -> str:
+        """Why: the assessment; where none was asked for, all that was said."""
+        return self.parts.get(PRIVATE) or self.public
+
+    @property
+    def confidence(self) -> float | None:
+        """Always None: the prompt does not ask for it."""
+        return None
+
+    def problem(self) -> str | None:
+        """Return what is wrong with the answer, or None: others must hear something of it."""
+        if self.public:
+            return None
+        wanted = [field for field, label in self.labels.items() if label != PRIVATE]
+        return f"it says nothing in {' or '.join(wanted or self.labels)}"
+
+
+# Cached: one class for each format, for which clients keep what they work out.
+@lru_cache(maxsize=64)
+def reply_model(response_format: tuple[str, ...]) -> type[AgentReply]:
+    """Return the model of an answer, for ``LLMClient.call_with_retry``; one for each format.
+
+    Args:
+        response_format: a briefing's, such as ``ACTIONS: What you do``. An empty one asks for one
+            text.
+
+    Raises:
+        ConfigError: two parts have the same label.
+    """
+    labels: dict[str, str] = {}
+    fields: dict[str, Any] = {}
+    for place, line in enumerate(response_format or ("RESPONSE: What you say and do",), 1):
+        found = _LABEL.fullmatch(line)
+        label, what = (found[1].strip(), found[2]) if found else (f"PART {place}", line)
+        name = re.sub(r"\W+", "_", label.lower()).strip("_") or f"part_{place}"
+        # A label such as "Copy" or "Parts" would hide what every reply has.
+        if name[0].isdigit() or hasattr(AgentReply, name):
+            name = f"part_{name}"
+        if name in labels:
+            raise ConfigError(f"response_format: two parts are called {label!r}; rename one")
+        labels[name] = label
+        fields[name] = (Annotated[str, Field(description=what.strip() or label)], ...)
+    model: type[AgentReply] = create_model("AgentReply", __base__=AgentReply, **fields)
+    model.labels = labels
+    return model
+
+
+@dataclass(frozen=True, slots=True)
+class CrisisAction:
+    """What an agent did in a turn.
+
+    Attributes:
+        agent_name: who.
+        action_string: what the others hear.
+        status: how the answer came about; ``failed`` where the model gave none, so that the agent
+            said nothing.
+        parts: all that it said, by the labels of the response format.
+    """
+
+    agent_name: str
+    action_string: str
+    status: Status = "ok"
+    parts: dict[str, str] = field(default_factory=dict)
 
 
 class Deed(NamedTuple):
-    """What an agent did in a step, and why."""
+    """What an agent did in a turn, and why."""
 
     action: CrisisAction
     chain: LLMReasoningChain
 
 
 class CrisisAgent(Protocol):
-    """The agents' role; what plays one may be anybody's own class."""
+    """What plays an agent is; a class of your own may be one."""
 
     @property
     def name(self) -> str:
-        """Whom it plays."""
+        """The agent that it plays."""
         ...
 
     async def respond(self, prompt: str, *, step_number: int) -> Deed:
@@ -51,7 +139,7 @@ class CrisisAgent(Protocol):
 
         Args:
             prompt: what the context builder made for this agent.
-            step_number: the number of the step.
+            step_number: the turn's number.
         """
         ...
 
@@ -94,6 +182,7 @@ class LLMCrisisAgent:
                 ``ToolServerError``.
         """
         site = CallSite(component="agent", agent=self.name, turn=step_number)
+        # For the WARNING: whether it was a question of the lookup that failed.
         looking = self.lookup is not None
         try:
             if self.lookup is not None:
@@ -135,11 +224,11 @@ class LLMCrisisAgent:
 
 
 class ScriptedCrisisAgent:
-    """An agent with set lines: one a step, then silence.
+    """An agent with set lines: one a turn, then silence.
 
     Args:
         name: whom it plays.
-        lines: what it says in step 1, 2, …
+        lines: what it says in turn 1, 2, …
     """
 
     def __init__(self, name: str, lines: Sequence[str]) -> None:
@@ -147,7 +236,7 @@ class ScriptedCrisisAgent:
         self.lines = tuple(lines)
 
     async def respond(self, prompt: str, *, step_number: int) -> Deed:
-        """Say the step's line."""
+        """Return the turn's line."""
         del prompt
         there = 1 <= step_number <= len(self.lines)
         words = self.lines[step_number - 1].strip() if there else ""
@@ -156,16 +245,16 @@ class ScriptedCrisisAgent:
 
 
 Rule = Callable[[str, str, int], str]
-"""From an agent's name, its prompt and the step's number to what it says."""
+"""From an agent's name, its prompt and the turn's number to what it says."""
 
 
 class RuleCrisisAgent:
-    """An agent that follows a rule; the usual one keeps its course, whatever happens.
+    """An agent that follows a rule; the default keeps its course, whatever happens.
 
     Args:
         name: whom it plays.
-        rule: a function of name, prompt and step number that returns what the agent says. It must
-            return the same for the same arguments.
+        rule: a function of name, prompt and the turn's number that returns what the agent says. It
+            must return the same for the same arguments.
     """
 
     def __init__(self, name: str, rule: Rule | None = None) -> None:
@@ -173,7 +262,7 @@ class RuleCrisisAgent:
         self.rule = rule or _keep_the_course
 
     async def respond(self, prompt: str, *, step_number: int) -> Deed:
-        """Say what the rule says."""
+        """Return what the rule says."""
         words = self.rule(self.name, prompt, step_number).strip()
         return _by_rule(self.name, words, "a rule", step_number)
 
@@ -185,6 +274,6 @@ def _keep_the_course(name: str, prompt: str, step_number: int) -> str:
 
 
 def _by_rule(name: str, words: str, why: str, step_number: int) -> Deed:
-    """Return what somebody who is no model did; a rule is as sure as can be."""
+    """Return what an agent without a model did."""
     chain = LLMReasoningChain(component="agent", agent=name, turn=step_number, reasoning=why)
     return Deed(CrisisAction(name, words), chain)

@@ -1,37 +1,41 @@
-"""A prompt: two templates, for the system and the user message, and where they came from.
+"""A prompt: two templates, for the system and the user message; and what it is once filled.
 
 A prompt file is Markdown: an optional first paragraph about the prompt, then the headings
 ``## System`` and ``## User``, each followed by a template. What a run never changes belongs under
 ``## System``, which servers read once and keep; what changes each turn belongs under ``## User``.
-Templates are written in a small part of Jinja2's language (see ``language``): an untrusted prompt
+Templates are written in a small part of Jinja2's language (see ``_language``): an untrusted prompt
 file can print the values of its slots, and takes neither long nor much memory.
 """
 
 from __future__ import annotations
 
 import difflib
+import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import cache, cached_property
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from markupsafe import Markup, escape
 
+from llmsim_lab.calls import CallSite
 from llmsim_lab.errors import PromptError
 from llmsim_lab.markup import visible
-from llmsim_lab.prompts.rendered import RenderedPrompt, digest_of, fenced
-from llmsim_lab.spans import Layout
+from llmsim_lab.spans import Layout, Origin, Provenance, Span, name_sources
 
 if TYPE_CHECKING:
-    from llmsim_lab.prompts.language import Filled, Template
-
-__all__ = ["Prompt", "PromptDiff"]
+    from llmsim_lab.prompts._language import Filled, Template
 
 _HEADING = re.compile(r"^## (System|User)[ \t]*$", re.MULTILINE)
 _MAX_CACHED_SYSTEM_TEXTS = 4096
 _STYLE = "white-space:pre-wrap;word-break:normal;overflow-wrap:anywhere;margin:0"
+_UNKNOWN = Provenance(how="unknown", why="whoever put the prompt together did not say")
+
+_Sources = tuple[Mapping[str, str], Mapping[str, object]]
+"""By slot, in words, and the facts that the words need."""
 
 
 class PromptDiff(str):
@@ -42,7 +46,7 @@ class PromptDiff(str):
     _html: str
 
     def __new__(cls, before: str, after: str) -> PromptDiff:
-        """Compare word by word; line breaks count as words of their own."""
+        """Compare two texts word by word; the spaces between words count as words too."""
         plain: list[str] = []
         marked: list[str] = []
         for change, words in _word_changes(before, after):
@@ -104,12 +108,13 @@ class Prompt:
         self._system_slots = self._read(system, "System").slots
         self._user_slots = self._read(user, "User").slots
         self.slots: tuple[str, ...] = tuple(dict.fromkeys(self._system_slots + self._user_slots))
-        """Names of the values that ``render`` wants, in order of first use."""
+        """Names of the values that ``render`` takes, in order of first use."""
         self._wanted = frozenset(self.slots)
         self._system_texts: dict[tuple[object, ...], Filled] = {}
 
     def _read(self, text: str, part: str) -> Template:
-        from llmsim_lab.prompts.language import TemplateFault, template_of
+        # Here, since Jinja2 takes a while to import and many programs make no prompt.
+        from llmsim_lab.prompts._language import TemplateFault, template_of
 
         try:
             return template_of(text)
@@ -127,10 +132,10 @@ class Prompt:
 
     @classmethod
     def load(cls, name: str | Path) -> Prompt:
-        """Read a prompt file: one shipped with the package, by name, or any other, by path.
+        """Return the prompt in a file: one shipped with the package, by name, or another, by path.
 
         Raises:
-            PromptError: there is no such file, or it lacks ``## User``.
+            PromptError: there is no such file, or it has no ``## User``.
         """
         if isinstance(name, str) and not name.endswith(".md"):
             return _load_shipped(name)
@@ -158,7 +163,7 @@ class Prompt:
             parent: digest of the prompt it was edited from.
 
         Raises:
-            PromptError: it lacks ``## User``, or a template is wrong.
+            PromptError: it has no ``## User``, or a template is wrong.
         """
         parts = _HEADING.split(text)
         found = dict(zip(parts[1::2], parts[2::2], strict=True))
@@ -184,12 +189,13 @@ class Prompt:
         Raises:
             PromptError: a syntax error, or nothing left.
         """
+        # An editor hands back the whole file's text or just the user message.
         if _HEADING.search(text):
             return self.parse(text, name=self.name, parent=self.digest)
         return Prompt(text.strip(), system=self.system, name=self.name, parent=self.digest)
 
     def replace(self, old: str, new: str) -> Prompt:
-        """Return a prompt in which a piece of text is another; it must be there.
+        """Return a prompt in which another text stands for a piece of this one's.
 
         Raises:
             PromptError: the prompt does not contain ``old``.
@@ -208,6 +214,7 @@ class Prompt:
             PromptError: a value is missing, one was given that no slot uses, or a value does not
                 have what the template looks up in it.
         """
+        # Exactly these: a value too many is a misspelt slot more often than not.
         if values.keys() != self._wanted:
             raise PromptError(self._mismatch(values))
         system_template, user_template = self._templates
@@ -229,7 +236,8 @@ class Prompt:
         )
 
     def _render_system(self, template: Template, values: dict[str, Any]) -> Filled:
-        """Render the system message, once for each set of values."""
+        """Return the system message, filled once for each set of values."""
+        # By ``repr``: a value may be a list, which cannot be a key.
         key = tuple([repr(values[slot]) for slot in self._system_slots])
         filled = self._system_texts.get(key)
         if filled is None:
@@ -253,7 +261,7 @@ class Prompt:
         return f"prompt {self.name!r}: {'; '.join(faults)}; its slots are: {slots}"
 
     def diff(self, other: Prompt) -> PromptDiff:
-        """Return what changed from this prompt to the other, word by word."""
+        """Return what is different in the other prompt, word by word."""
         return PromptDiff(self.text, other.text)
 
     def __eq__(self, other: object) -> bool:
@@ -266,6 +274,7 @@ class Prompt:
         return f"Prompt({self.name!r}, slots={list(self.slots)}, digest={self.digest[:12]!r})"
 
     def __getstate__(self) -> dict[str, Any]:
+        # Templates hold closures, which cannot be pickled; they are read anew when needed.
         state = self.__dict__.copy()
         state.pop("_templates", None)
         return state
@@ -284,3 +293,120 @@ def _load_shipped(name: str) -> Prompt:
             "a file of your own is named by its path, ending in .md"
         )
     return Prompt.parse(file.read_text(encoding="utf-8"), name=name)
+
+
+class RenderedPrompt(str):
+    """A prompt with its slots filled: a string that knows its parts and where they came from.
+
+    Attributes:
+        system: the system message, empty if there is none.
+        user: the user message.
+        template: the prompt it was rendered from.
+    """
+
+    __slots__ = ("_provenance", "_sources", "system", "template", "user")
+
+    system: str
+    user: str
+    template: Prompt
+    _sources: _Sources | None
+    _provenance: Provenance | Layout | Callable[[], Provenance]
+
+    def __new__(
+        cls,
+        *,
+        system: str,
+        user: str,
+        template: Prompt,
+        provenance: Provenance | Layout | Callable[[], Provenance] = _UNKNOWN,
+    ) -> RenderedPrompt:
+        """Join the parts with an empty line.
+
+        Args:
+            system: the system message.
+            user: the user message.
+            template: what they were rendered from.
+            provenance: where the parts came from, or a function that works it out.
+        """
+        self = super().__new__(cls, f"{system}\n\n{user}" if system else user)
+        self.system = system
+        self.user = user
+        self.template = template
+        self._sources = None
+        self._provenance = provenance
+        return self
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the text, hexadecimal: the same for the same prompt in any process."""
+        return digest_of(self.system, self.user)
+
+    def sourced(self, sources: Mapping[str, str], /, **facts: object) -> Self:
+        """Record where the slots' values came from; returns the prompt itself.
+
+        Args:
+            sources: by slot, in words: ``{"inflation": "state.global_state.inflation, turn
+                {turn}"}``; a fact's name in braces is all that is filled in.
+            facts: what ``{turn}`` and the like in the words stand for.
+        """
+        self._sources = sources, facts
+        return self
+
+    @property
+    def provenance(self) -> Provenance:
+        """Where the parts came from, if that is known; worked out when first asked for."""
+        known = self._provenance
+        if isinstance(known, Layout):
+            known = Provenance(spans=known.spans())
+        elif not isinstance(known, Provenance):
+            known = self._provenance = known()
+        if self._sources is None:
+            return known
+        return replace(known, spans=name_sources(known.spans, *self._sources))
+
+    def origin(self, site: CallSite | None) -> Origin | None:
+        """Return what a call keeps of where the parts came from; None where that is not known.
+
+        Args:
+            site: the call's.
+
+        Raises:
+            PromptError: spans not noted by ``render`` overlap, or end after their message.
+        """
+        known = self._provenance
+        if not isinstance(known, Layout):
+            texts = {"system": self.system, "user": self.user}
+            return Origin.of_provenance(self.provenance, texts)
+        agent, turn = (site.agent, site.turn) if site else (None, None)
+        return Origin.of_layout(known, *(self._sources or ({}, {})), agent=agent, turn=turn)
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """Where each slot's value is in the messages: system first, then user."""
+        return self.provenance.spans
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (self.system, self.user, self.template, self.provenance)
+
+    def _repr_markdown_(self) -> str:
+        return fenced(system=self.system, user=self.user)
+
+
+def _rebuild(system: str, user: str, template: Prompt, provenance: Provenance) -> RenderedPrompt:
+    return RenderedPrompt(system=system, user=user, template=template, provenance=provenance)
+
+
+def digest_of(*parts: str) -> str:
+    """Return the SHA-256 of texts, hexadecimal."""
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def fenced(**parts: str) -> str:
+    """Return texts as Markdown: each in a fence longer than any in it, under its name."""
+    blocks = []
+    for title, text in parts.items():
+        if text:
+            longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+            fence = "`" * max(3, longest + 1)
+            blocks.append(f"*{title}*\n\n{fence}text\n{text}\n{fence}")
+    return "\n\n".join(blocks)

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
-from llmsim_lab.context.briefing import Briefing
-from llmsim_lab.context.budget import CountTokens, estimate_tokens
-from llmsim_lab.context.builder import AgentContextBuilder
-from llmsim_lab.context.composed import ComposedModules
-from llmsim_lab.context.game_engine import GameEngine
-from llmsim_lab.context.loader import ModuleLoader
-from llmsim_lab.context.table import Variables, initial_values
+from llmsim_lab.context._builder import AgentContextBuilder, Briefing, CountTokens, estimate_tokens
+from llmsim_lab.context._modules import ComposedModules, ModuleLoader
+from llmsim_lab.context._variables import Variables, initial_values
+from llmsim_lab.context._world import GameEngine
 from llmsim_lab.errors import ConfigError, DataError
 from llmsim_lab.files import data_path
 from llmsim_lab.settings import Settings
 from llmsim_lab.yaml_file import YamlFile
 
-__all__ = ["CrisisScenario", "ScenarioAgent", "ScenarioEvent"]
-
-AgentName = Annotated[str, Field(pattern=r"^[^\s\"=:]([^\n\"=:]*[^\s\"=:])?$")]
+# Without quotes, colons and equals signs: names stand in ``Ada: "words"`` and ``--set Ada.gold=5``.
+_AgentName = Annotated[str, Field(pattern=r"^[^\s\"=:]([^\n\"=:]*[^\s\"=:])?$")]
 
 
 class ScenarioAgent(Settings):
-    """One who takes part.
+    """An agent of a scenario.
 
     Attributes:
         role: who it is.
@@ -39,7 +36,7 @@ class ScenarioAgent(Settings):
 
     @property
     def text(self) -> str:
-        """Role and objectives, as its prompts have them."""
+        """Role and objectives, as the agent's prompts have them."""
         lines = [self.role.strip()]
         if self.objectives:
             lines += ["", "Objectives:", *[f"- {line}" for line in self.objectives]]
@@ -47,7 +44,7 @@ class ScenarioAgent(Settings):
 
 
 class ScenarioEvent(Settings):
-    """Something that has happened before the first step."""
+    """Something that happened before the first turn, or that an intervention makes happen."""
 
     type: str = "background"
     description: Annotated[str, Field(min_length=1)]
@@ -60,6 +57,26 @@ class ScenarioEvent(Settings):
         return description
 
 
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """Something that happened; prompts show its description.
+
+    Attributes:
+        description: one sentence.
+        type: one word for what it is.
+        source: ``engine``, ``scenario``, or ``outside`` where it was injected.
+    """
+
+    description: str
+    type: str = "event"
+    source: str = "engine"
+
+    @property
+    def event(self) -> dict[str, str]:
+        """The event as ``build_prompt`` takes it."""
+        return {"type": self.type, "description": self.description}
+
+
 class CrisisScenario(Settings):
     """All that a crisis simulation starts from.
 
@@ -67,14 +84,14 @@ class CrisisScenario(Settings):
         kind: ``crisis``, by which a file says what it describes.
         title: a few words.
         description: what it is about and where it comes from, for people.
-        time_step_duration: how long a step is, in words: ``3 days``.
+        time_step_duration: how long a turn is, in words: ``3 days``.
         simulator_awareness: whether agents are told that they take part in a simulation.
         modules: names of the modules to use; what they require comes along.
-        variables: definitions of the scenario's own.
+        variables: the scenario's own definitions.
         global_vars: the world's initial values.
         agents: by name.
-        events: what agents know of before the first step.
-        briefing: the wording of prompts.
+        events: what agents know of before the first turn.
+        briefing: the wording of the prompts.
 
     Example:
         >>> scenario = CrisisScenario.load("strait")
@@ -90,7 +107,7 @@ class CrisisScenario(Settings):
     modules: tuple[str, ...] = ()
     variables: Variables = Field(default_factory=Variables)
     global_vars: dict[str, Any] = Field(default_factory=dict)
-    agents: Annotated[dict[AgentName, ScenarioAgent], Field(min_length=1)]
+    agents: Annotated[dict[_AgentName, ScenarioAgent], Field(min_length=1)]
     events: tuple[ScenarioEvent, ...] = ()
     briefing: Briefing = Field(default_factory=Briefing)
 
@@ -104,11 +121,11 @@ class CrisisScenario(Settings):
 
     @classmethod
     def load(cls, name: str | Path) -> CrisisScenario:
-        """Read a scenario: one that ships with the package, by name, or any other, by path.
+        """Return a scenario: one that ships with the package, by name, or any other, by path.
 
         Raises:
-            ConfigError: there is none, or something in it is wrong; the message names file, line
-                and key.
+            ConfigError: there is no such scenario, or something in it is wrong; the message names
+                file, line and key.
         """
         shipped = isinstance(name, str) and not name.endswith((".yaml", ".yml"))
         path = _shipped(str(name)) if shipped else Path(name)
@@ -118,20 +135,26 @@ class CrisisScenario(Settings):
         return scenario
 
     def compose(self, loader: ModuleLoader | None = None) -> ComposedModules:
-        """Load the modules.
+        """Return the scenario's modules.
 
         Args:
-            loader: where from; the package's own modules if none is given.
+            loader: what finds them; if None, they are the package's own.
 
         Raises:
-            ConfigError: a module is missing or wrong, or an initial value is impossible for the
-                variables that there are then.
+            ConfigError: a module is missing or wrong, or an initial value is impossible for a
+                variable of the scenario or of the modules.
         """
         modules = (loader or ModuleLoader()).load(self.modules)
         try:
             variables = Variables.together([("the scenario", self.variables), *modules.owned])
         except ConfigError as error:
-            place = self._defined_twice(modules.variables)
+            # The scenario's variable that a module defines as well: its line is in this file.
+            place = next(
+                ("variables", kind, name)
+                for kind in ("global_vars", "agent_vars")
+                for name in getattr(self.variables, kind)
+                if modules.variables.get(name) is not None
+            )
             raise ConfigError(self._fault(place, str(error))) from error
         found = initial_values(variables.global_vars, self.global_vars, ("global_vars",))[1]
         for name, agent in self.agents.items():
@@ -144,7 +167,7 @@ class CrisisScenario(Settings):
         """Return the world at the start.
 
         Args:
-            modules: what ``compose`` gave; composed anew if left out.
+            modules: what ``compose`` returned; composed anew if None.
         """
         return GameEngine(
             self.global_vars,
@@ -161,12 +184,12 @@ class CrisisScenario(Settings):
         budget_tokens: int | None = None,
         count_tokens: CountTokens = estimate_tokens,
     ) -> AgentContextBuilder:
-        """Return what builds its prompts; ``AgentContextBuilder`` has the words.
+        """Return what builds the agents' prompts, as ``AgentContextBuilder`` describes.
 
         Args:
-            modules: what ``compose`` gave; composed anew if left out.
+            modules: what ``compose`` returned; composed anew if None.
             stable_first: whether what does not change in a run stands first.
-            budget_tokens: the most a prompt may take.
+            budget_tokens: the most that a prompt may take.
             count_tokens: counts or estimates tokens.
         """
         return AgentContextBuilder(
@@ -183,23 +206,20 @@ class CrisisScenario(Settings):
         )
 
     def initial_events(self) -> list[dict[str, str]]:
-        """Return the events before the first step, as ``build_prompt`` takes them."""
-        return [event.model_dump() for event in self.events]
+        """Return the events before the first turn, as ``build_prompt`` takes them."""
+        return [item.event for item in self.first_happenings()]
+
+    def first_happenings(self) -> tuple[Happening, ...]:
+        """Return the events before the first turn, as a state holds them."""
+        return tuple(
+            Happening(event.description, event.type, source="scenario") for event in self.events
+        )
 
     def __eq__(self, other: object) -> bool:
-        # Which file it came from does not matter.
+        # The private attribute would count otherwise: which file it came from does not matter.
         return isinstance(other, CrisisScenario) and dict(self) == dict(other)
 
     __hash__ = None  # type: ignore[assignment]
-
-    def _defined_twice(self, others: Variables) -> tuple[str, ...]:
-        """Return the place of the first variable that others define as well."""
-        return next(
-            ("variables", kind, name)
-            for kind in ("global_vars", "agent_vars")
-            for name in getattr(self.variables, kind)
-            if others.get(name) is not None
-        )
 
     def _fault(self, place: tuple[str, ...], what: str) -> str:
         if self._source is not None:

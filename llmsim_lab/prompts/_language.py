@@ -1,12 +1,12 @@
 """The language of prompts: text with ``{{ values }}``, ``{% if %}`` and ``{% for %}``, and no more.
 
-Jinja2 reads the syntax and does nothing else: it folds no constants and compiles nothing. What a
-template may hold is listed here, and an interpreter of these few things fills it, noting where each
-value lands. There are no calls and no arithmetic; length, nesting, loops and output have limits. So
-an untrusted template, as a tape has, takes neither long nor much memory, and reaches nothing but
-the fields of the values that it is given.
+Jinja2 parses the syntax and does nothing else: it folds no constants and compiles nothing. What a
+template may hold is listed here, and an interpreter of these few things fills it and notes where
+each value is. There are no calls and no arithmetic; length, nesting, loops and output have limits.
+So an untrusted template, such as a tape's, takes neither long nor much memory, and reaches nothing
+but the fields of the values that it is given.
 
-Only this module imports Jinja2; ``prompt`` imports it when the first prompt is made.
+Only this module imports Jinja2; ``_prompt`` imports it when the first prompt is made.
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ from pydantic import BaseModel
 
 from llmsim_lab.spans import Form
 from llmsim_lab.text import DIGITS, clip, closest, rounded
-
-__all__ = ["Filled", "Template", "TemplateFault", "template_of", "written"]
 
 MAX_LENGTH = 250_000
 """Of a template, in characters."""
@@ -58,7 +56,7 @@ class Filled(NamedTuple):
     Attributes:
         text: of it all.
         form: for each value the characters between the one before and it, and its slot, or several
-            with commas between; the same object for all that were filled in the same way.
+            with commas between. Templates filled in the same way share one object.
         lengths: of the values.
     """
 
@@ -103,6 +101,7 @@ class _Filling:
             )
 
     def charge_for(self, *values: object) -> None:
+        # Else a filter over a long text, in a loop, would take long in few steps.
         for value in values:
             if isinstance(value, str | Sequence | Mapping):
                 self.charge(len(value) // _STEP_CHARACTERS)
@@ -127,6 +126,7 @@ def written(value: object) -> str:
     if kind is str:
         return value  # type: ignore[return-value]
     if isinstance(value, float):
+        # Its own ``repr`` would say np.float64(1.5) for NumPy's floats, which are floats too.
         text = float.__repr__(value)
         return text if len(text) <= _SHORT else repr(rounded(value))
     if isinstance(value, Mapping | list | tuple | frozenset):
@@ -140,6 +140,7 @@ def _listed(value: Any) -> str:
     length = 0
     items = value.items() if isinstance(value, Mapping) else enumerate(value)
     if isinstance(value, frozenset):
+        # A set's own order differs between processes, and the prompt with it.
         items = enumerate(sorted(value, key=str))
     for key, item in items:
         text = written(item)
@@ -154,6 +155,7 @@ def _listed(value: Any) -> str:
 
 def _item(value: Any, key: Any) -> Any:
     """Return a mapping's value, a sequence's item, or the field of a model or a dataclass."""
+    # Never getattr by itself: from any object's attributes a template could get at all of Python.
     if isinstance(value, Mapping):
         if key in value:
             return value[key]
@@ -194,6 +196,7 @@ def _join(value: Any, between: object = "") -> str:
     length, gap = 0, written(between)
     for item in value:
         texts.append(written(item))
+        # Checked while it grows: a long separator between many items can be gigabytes.
         length += len(texts[-1]) + len(gap)
         if length > MAX_OUTPUT + len(gap):
             raise _too_long()
@@ -204,7 +207,7 @@ def _round(value: Any, digits: Any = 0) -> float:
     places = operator.index(digits)
     if isinstance(value, int) and places >= 0:
         return value
-    # As a float, since rounding a whole number to minus a billion digits would take forever.
+    # As a float: to round a whole number to minus a billion digits would take forever.
     return round(float(value), places)
 
 
@@ -313,17 +316,17 @@ class Template:
         text: of the template.
 
     Raises:
-        TemplateFault: a syntax error, something that is not allowed, or too long or too deeply
-            nested; names the line, and what to do.
+        TemplateFault: it has a syntax error or something that is not allowed, or is too long or
+            nested too deeply; the message names the line, and what to do.
 
     Attributes:
-        slots: the names of the values that it wants, in order of first use.
+        slots: the names of the values that it takes, in order of first use.
     """
 
     def __init__(self, text: str) -> None:
         body = _parse(text).body
         compiler = _Compiler()
-        with _nesting_told():
+        with _nesting_limited():
             self._body = compiler.block(body)
         self.slots = tuple(compiler.slots)
         self._pieces = _pieces(body)
@@ -333,8 +336,7 @@ class Template:
 
         Raises:
             TemplateFault: a value lacks what is looked up in it, or a limit was reached.
-            TypeError, ValueError, ArithmeticError: a value is not one for that filter or
-                comparison.
+            TypeError, ValueError, ArithmeticError: a filter or a comparison cannot take a value.
         """
         try:
             if self._pieces is not None:
@@ -348,13 +350,13 @@ class Template:
 
 @lru_cache(maxsize=1024)
 def _same(form: Form) -> Form:
-    """Return the first of the forms that equal this one, so that calls share it."""
+    """Return the first of the forms that equal this one, so that calls share one object."""
     return form
 
 
 @lru_cache(maxsize=256)
 def template_of(text: str) -> Template:
-    """Return the template of a text, which is read once.
+    """Return the template of a text, which is parsed only once.
 
     Raises:
         TemplateFault: see ``Template``.
@@ -374,8 +376,9 @@ def _parse(text: str) -> nodes.Template:
             "long texts a slot"
         )
     environment = _environment()
-    with _nesting_told():
+    with _nesting_limited():
         try:
+            # Before the parser, which is recursive: what is too long or deep does not get there.
             depth = 0
             for number, (line, kind, value) in enumerate(environment.lex(text)):
                 if number == MAX_TOKENS:
@@ -403,7 +406,7 @@ _NESTED = (
 
 
 @contextmanager
-def _nesting_told() -> Iterator[None]:
+def _nesting_limited() -> Iterator[None]:
     try:
         yield
     except RecursionError as error:
@@ -411,7 +414,7 @@ def _nesting_told() -> Iterator[None]:
 
 
 _Pieces = tuple[list[tuple[str, str]], str, Form, int]
-"""Fixed text and the slot after it, time and again, the fixed text at the end, form and length."""
+"""Each slot and the fixed text before it, the text at the end, the form, the texts' length."""
 
 
 def _pieces(body: Sequence[nodes.Node]) -> _Pieces | None:
@@ -441,6 +444,7 @@ def _fill_slots(pieces: _Pieces, values: Mapping[str, Any]) -> Filled:
     for fixed, slot in slots:
         value = values[slot]
         kind = type(value)
+        # Texts and short floats, nearly all values, without a call.
         if kind is str:
             text = value
         elif kind is not float or len(text := repr(value)) > _SHORT:
@@ -456,16 +460,19 @@ def _fill_slots(pieces: _Pieces, values: Mapping[str, Any]) -> Filled:
 
 
 class _Compiler:
-    """Makes functions of a template's nodes, one inside another."""
+    """Makes functions of a template's nodes, one inside another.
+
+    A function takes the filling: an expression's returns a value, a statement's puts out text.
+    """
 
     def __init__(self) -> None:
         self.slots: dict[str, None] = {}
         self._depth = 0
         self._parts = 0
         self._local: dict[str, tuple[str, ...]] = {}
-        """Names of loops that are under way, with the slots that their values come from."""
+        """Names that the loops around the node at hand give, with the slots of their values."""
         self._numbered = False
-        """Whether the loop that is under way is asked which time around it is."""
+        """Whether the innermost loop around the node at hand uses ``loop``."""
         self._mentioned: list[str] = []
         """Slots that the expression at hand mentions."""
 
@@ -495,6 +502,7 @@ class _Compiler:
 
     @contextmanager
     def _inside(self, node: nodes.Node) -> Iterator[None]:
+        # Depth is limited; the parts of a loop's body are what each pass through it costs.
         self._depth += 1
         self._parts += 1
         if self._depth > MAX_NESTING:
@@ -539,6 +547,7 @@ class _Compiler:
         outer, before = self._local, self._parts
         self._local = {**outer, **dict.fromkeys(names, slots)}
         test = self.expression(node.test) if node.test else None
+        # After the test, which chooses the values: before that there is no number to ask for.
         self._local["loop"] = ()
         numbered_outside, self._numbered = self._numbered, False
         body = self.block(node.body)
@@ -549,10 +558,12 @@ class _Compiler:
         several = isinstance(node.target, nodes.Tuple)
 
         def run(filling: _Filling) -> None:
+            # A copy: what the loop names must be gone, or as it was, after it.
             around = filling.names
             found = values(filling)
             inside = filling.names = dict(around)
             if test is not None or numbered:
+                # ``loop.length`` and ``loop.last`` are of the values that pass the test.
                 found = list(chosen(filling, found))
             place = 0
             for value in found:
@@ -686,6 +697,7 @@ class _Compiler:
             try:
                 found = value(filling)
             except _MissingItem:
+                # {{ a.b|default("x") }} is for a value that has no b.
                 if not forgives:
                     raise
                 return arguments[0](filling) if arguments else ""

@@ -1,0 +1,669 @@
+"""Build what an agent reads, from the state, the events and what the others did.
+
+A prompt is a pure function of its arguments and of the builder's settings: same input, same bytes,
+in any process. Its sections are put together as ``Part``s, which can be cut to a budget of tokens;
+where each section came from is worked out when it is asked for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import Field, field_validator
+
+from llmsim_lab.calls import Role
+from llmsim_lab.context._modules import BehaviorModule, ComposedModules, ReadOnlyState, read_only
+from llmsim_lab.context._variables import Variables, humanise, value_text
+from llmsim_lab.errors import ConfigError, ModuleError
+from llmsim_lab.prompts import Prompt, RenderedPrompt
+from llmsim_lab.settings import Settings
+from llmsim_lab.spans import Cut, Provenance, Span
+from llmsim_lab.text import clip
+
+CountTokens = Callable[[str], int]
+
+CORE = "context builder"
+"""The source of sections that are not a module's."""
+
+_Line = Annotated[str, Field(min_length=1)]
+_ROLES: tuple[Literal["system", "user"], ...] = ("system", "user")
+_SPEECH = re.compile(r""":[*_]*\s*["\u201c\u201d\u201e\u00ab]""")
+"""A colon and an opening quotation mark, however a model sets them."""
+_BYTES_PER_TOKEN = 4
+_SEPARATOR_TOKENS = 1
+_ELLIPSIS = "…"
+_SHORTEST_CHARS = 20
+"""No reply is cut to less; a budget that needs more cutting is an error."""
+
+
+class Briefing(Settings):
+    """The wording around the state: what all prompts of a scenario say in the same words.
+
+    Attributes:
+        moment: the situation's heading; ``{step}`` is the turn's number.
+        question: what the agent is to decide.
+        considerations: what to think of, one line each.
+        response_format: the parts of an answer, numbered in the prompt.
+    """
+
+    moment: _Line = "Day {step} of crisis"
+    question: _Line = "Based on this situation, what actions do you take?"
+    considerations: tuple[_Line, ...] = (
+        "Military posture adjustments",
+        "Diplomatic communications (to whom? saying what?)",
+        "Public statements",
+        "Requests to allies",
+    )
+    response_format: tuple[_Line, ...] = (
+        "ASSESSMENT: Your read of the current situation (2-3 sentences)",
+        "ACTIONS: Specific decisions this turn",
+        "COMMUNICATIONS: Any messages to other parties",
+    )
+
+    @field_validator("moment")
+    @classmethod
+    def _no_other_slots(cls, moment: str) -> str:
+        rest = moment.replace("{step}", "")
+        if "{" in rest or "}" in rest:
+            raise ValueError("moment has one slot, {step}, and no other braces")
+        return moment
+
+    @property
+    def decision(self) -> str:
+        """The question, and what to consider."""
+        if not self.considerations:
+            return self.question
+        return "\n".join(
+            [self.question, "", "Consider:", *[f"- {line}" for line in self.considerations]]
+        )
+
+    @property
+    def form(self) -> str:
+        """How to answer."""
+        numbered = [f"{place}. {line}" for place, line in enumerate(self.response_format, 1)]
+        return "\n".join(["Structure your response as:", *numbered]) if numbered else ""
+
+
+def event_line(event: Mapping[str, Any]) -> str:
+    """Return an event on one line, so that its words cannot pass for a section; empty for none."""
+    words = event.get("description") or humanise(str(event.get("type") or ""))
+    return " ".join(str(words).split())
+
+
+def section(title: str, text: str) -> str:
+    """Return a text under a heading, unless it begins with one of its own."""
+    return text if text.startswith("=== ") else f"=== {title} ===\n{text}"
+
+
+def quote(speaker: str, words: str, names: Collection[str] = ()) -> str:
+    """Return what somebody said, in the form ``Speaker: "words"``.
+
+    The words are a model's. Lines of theirs that could pass for a section's heading, or for another
+    speaker's, are marked with ``> ``, so that nobody speaks for others or for the simulation.
+
+    Args:
+        speaker: who said it.
+        words: what was said.
+        names: of all who could speak, in ``casefold``.
+    """
+    words = words.strip()
+    if "===" in words or names_a_speaker(words):
+        # The first line follows the speaker's name, so it cannot pass for anything else.
+        first, *rest = words.splitlines()
+        words = "\n".join([first, *[_marked(line, names) for line in rest]])
+    return spoken(speaker, words)
+
+
+def spoken(speaker: str, words: str) -> str:
+    """Return what ``quote`` does for words that are stripped and need no mark."""
+    return f'{speaker}: "{words}"' if words else f"{speaker}: (said nothing)"
+
+
+def names_a_speaker(words: str) -> bool:
+    """Return True if anything in a text has the form of somebody's words: ``Speaker: "``."""
+    return ":" in words and _SPEECH.search(words) is not None
+
+
+def _marked(line: str, names: Collection[str]) -> str:
+    found = _SPEECH.search(line)
+    fakes = line.lstrip().startswith("===") or (
+        found and line[: found.start()].strip(" \t*_#>-").casefold() in names
+    )
+    return f"> {line}" if fakes else line
+
+
+def module_source(name: str) -> str:
+    """Return the source of a module's sections, as spans and cuts name it."""
+    return f"module {name}"
+
+
+def estimate_tokens(text: str) -> int:
+    """Return a text's estimated tokens without a tokenizer: four UTF-8 bytes each, rounded up.
+
+    English prose has between 4 and 5 characters a token on current models; figures, names and other
+    scripts have fewer, so leave a quarter to spare where a limit is hard.
+    """
+    return _tokens_of(len(text) if text.isascii() else len(text.encode()))
+
+
+def _tokens_of(size: int) -> int:
+    return -(-size // _BYTES_PER_TOKEN)
+
+
+class Part(NamedTuple):
+    """A section on its way into a prompt.
+
+    Attributes:
+        name: its title.
+        source: who contributes it.
+        role: of the message it goes into.
+        text: the section with its heading.
+        priority: 0 to 100, the lowest is left out first; None: it is never left out.
+        shorter: returns the section in at most so many tokens, or None if that is impossible.
+    """
+
+    name: str
+    source: str
+    role: Role
+    text: str
+    priority: int | None = None
+    shorter: Callable[[int], str | None] | None = None
+
+
+def shorten(text: str, tokens: int, count: CountTokens) -> str | None:
+    """Return a section cut after a word, with an ellipsis; None if only its heading would stay."""
+    head = text.index("\n") + 1 if text.startswith("=== ") and "\n" in text else 0
+    low, high = head, len(text)
+    # The longest beginning that fits, by halving: tokens do not follow from characters.
+    while low < high:
+        middle = (low + high + 1) // 2
+        if count(f"{text[:middle]} {_ELLIPSIS}") <= tokens:
+            low = middle
+        else:
+            high = middle - 1
+    kept = text[: max(text.rfind(" ", head, low), text.rfind("\n", head, low), head)].rstrip()
+    return f"{kept} {_ELLIPSIS}" if len(kept) > head else None
+
+
+def _fit_module(
+    parts: Sequence[Part], tokens: int, count: CountTokens
+) -> tuple[list[Part], list[Cut]]:
+    """Return one module's parts within its tokens, and what was cut: the last ones first."""
+    kept: list[Part] = []
+    cuts: list[Cut] = []
+    left = tokens
+    for part in parts:
+        need = count(part.text)
+        if need <= left:
+            kept.append(part)
+            left -= need
+            continue
+        text = shorten(part.text, left, count)
+        reason = f"left out: max_tokens={tokens}"
+        if text is not None:
+            kept.append(part._replace(text=text))
+            reason = f"shortened to {count(text)} tokens: max_tokens={tokens}"
+        left = 0
+        cuts.append(Cut(part.name, part.source, reason, need, shortened=text is not None))
+    return kept, cuts
+
+
+def _fit(
+    parts: Sequence[Part], budget_tokens: int, count: CountTokens
+) -> tuple[list[Part], list[Cut]]:
+    """Return a whole prompt's parts within a budget, and what was cut.
+
+    Parts with a priority are left out, the lowest first and among equals the last. If that is not
+    enough, those that can be shortened are.
+
+    Raises:
+        ConfigError: what cannot be cut is longer than the budget.
+    """
+    kept = list(parts)
+    needs = [count(part.text) + _SEPARATOR_TOKENS for part in kept]
+    total = sum(needs)
+    cuts: list[Cut] = []
+    # The place counts down, so that the last of equal priority comes first.
+    order = sorted(
+        (part.priority, -place) for place, part in enumerate(kept) if part.priority is not None
+    )
+    gone: set[int] = set()
+    for _, place in order:
+        if total <= budget_tokens:
+            break
+        gone.add(-place)
+        total -= needs[-place]
+        part = kept[-place]
+        reason = f"left out: budget_tokens={budget_tokens}, priority {part.priority}"
+        cuts.append(Cut(part.name, part.source, reason, needs[-place] - _SEPARATOR_TOKENS))
+    # What has a priority has gone by now, if it had to; what is left is always there.
+    for place, part in enumerate(kept):
+        if total > budget_tokens and part.shorter is not None:
+            need = needs[place] - _SEPARATOR_TOKENS
+            text = part.shorter(need - (total - budget_tokens))
+            if text is not None:
+                kept[place] = part._replace(text=text)
+                total += count(text) - need
+                reason = f"shortened to {count(text)} tokens: budget_tokens={budget_tokens}"
+                cuts.append(Cut(part.name, part.source, reason, need, shortened=True))
+    if total > budget_tokens:
+        raise ConfigError(
+            f"budget_tokens={budget_tokens}, but the sections that are always there need about "
+            f"{total} tokens; raise it, or shorten the role, the events or the state"
+        )
+    return [part for place, part in enumerate(kept) if place not in gone], cuts
+
+
+class _StateLines:
+    """Lists variables with label and unit: the defined ones in their order, then any others."""
+
+    def __init__(self, variables: Variables, kind: Literal["global_vars", "agent_vars"]) -> None:
+        definitions = getattr(variables, kind)
+        self._known = frozenset(definitions)
+        self._shown: list[tuple[str, str, Callable[[Any], str]]] = [
+            (name, f"{variables.label(name)}: ", variable.text)
+            for name, variable in definitions.items()
+            if variable.shown
+        ]
+
+    def of(self, state: Mapping[str, Any]) -> list[str]:
+        """Return one line a variable; those without a definition keep the order given."""
+        lines = [label + text(state[name]) for name, label, text in self._shown if name in state]
+        if not state.keys() <= self._known:
+            lines += [
+                f"{humanise(name)}: {value_text(value)}"
+                for name, value in state.items()
+                if name not in self._known
+            ]
+        return lines
+
+
+@dataclass(frozen=True, slots=True)
+class _DataSection:
+    """A module's text, with the variables that fill its slots."""
+
+    module: str
+    title: str
+    template: Prompt
+    texts: Mapping[str, Callable[[Any], str]]
+
+    def fill(
+        self, agent_name: str, agent_state: Mapping[str, Any], global_state: Mapping[str, Any]
+    ) -> str:
+        """Return the section with its heading.
+
+        Raises:
+            ModuleError: the state lacks a variable that the section names.
+        """
+        values = {}
+        for slot in self.template.slots:
+            if slot == "agent_name":
+                values[slot] = agent_name
+                continue
+            # No name is both the world's and an agent's, as ``Variables`` makes sure.
+            state = agent_state if slot in agent_state else global_state
+            if slot not in state:
+                raise ModuleError(
+                    self.module,
+                    agent=agent_name,
+                    function=f"section {self.title!r}",
+                    detail=f"the state has no variable {slot!r}",
+                )
+            values[slot] = self.texts[slot](state[slot])
+        return section(self.title, self.template.render(**values).user)
+
+
+def _data_sections(module: BehaviorModule, variables: Variables) -> tuple[_DataSection, ...]:
+    """Return a module's sections, ready to be filled.
+
+    Raises:
+        ConfigError: a slot is not the name of a variable of the scenario.
+    """
+    found = []
+    for place, item in enumerate(module.sections):
+        template = Prompt(item.text, name=module.name)
+        texts = {}
+        for slot in template.slots:
+            variable = variables.get(slot)
+            if variable is not None:
+                texts[slot] = variable.text
+            elif slot != "agent_name":
+                known = ", ".join(["agent_name", *variables.global_vars, *variables.agent_vars])
+                raise ConfigError(
+                    f"{module.where('sections', place)}: no variable for the slot {slot!r}; "
+                    f"there are: {known}"
+                )
+        title = item.title or module.heading
+        found.append(_DataSection(module.name, title, template, texts))
+    return tuple(found)
+
+
+class Others:
+    """Writes the section on what the others did: in a fixed order, in their own words.
+
+    Args:
+        order: of the agents; those that it does not name follow in the order given.
+        count: counts or estimates tokens.
+    """
+
+    def __init__(self, order: Sequence[str], count: CountTokens) -> None:
+        self._rank = {name: place for place, name in enumerate(order)}
+        self._count = count
+
+    def part(self, agent_name: str, step_number: int, responses: Mapping[str, str]) -> Part:
+        """Return the section for one agent, whose own words are left out.
+
+        Args:
+            agent_name: who reads it.
+            step_number: the turn that begins; the words are of the one before.
+            responses: what each agent said.
+        """
+        said = [(name, words.strip()) for name, words in responses.items() if name != agent_name]
+        # Sorting keeps the order of those without a rank.
+        if self._rank:
+            last = len(self._rank)
+            said.sort(key=lambda item: self._rank.get(item[0], last))
+        title = f"WHAT OTHERS DID (Step {step_number - 1})"
+        words = [words for _, words in said]
+        names: frozenset[str] = frozenset()
+        if any(map(names_a_speaker, words)):
+            # With the reader's own name: nobody puts words into its mouth either.
+            names = frozenset(map(str.casefold, {agent_name, *responses, *self._rank}))
+        # Most replies need no marks; the section's length is then known without writing it.
+        unmarked = not names and not any("===" in text for text in words)
+
+        def write(limit: int | None = None) -> str:
+            if unmarked:
+                quoted = [spoken(name, _cut(text, limit)) for name, text in said]
+            else:
+                quoted = [quote(name, _cut(text, limit), names) for name, text in said]
+            return section(title, "\n\n".join(quoted) or "Nobody has acted yet.")
+
+        whole = write()
+
+        def shorter(tokens: int) -> str | None:
+            count = self._count
+            if unmarked and count is estimate_tokens and whole.isascii():
+                return _shorter(write, words, _estimator(len(whole), words), tokens)
+            return _shorter(write, words, lambda limit: count(write(limit)), tokens)
+
+        return Part("WHAT OTHERS DID", CORE, "user", whole, shorter=shorter)
+
+
+def _shorter(
+    write: Callable[[int], str],
+    said: Sequence[str],
+    tokens_at: Callable[[int], int],
+    tokens: int,
+) -> str | None:
+    """Return the section with every reply cut to one length, the longest that the tokens allow."""
+    low, high = 0, max(map(len, said), default=0)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if tokens_at(middle) <= tokens:
+            low = middle
+        else:
+            high = middle - 1
+    return write(low) if low >= _SHORTEST_CHARS else None
+
+
+def _estimator(size: int, said: Sequence[str]) -> Callable[[int], int]:
+    """Return a function: what ``estimate_tokens`` gives for replies cut to a length.
+
+    Args:
+        size: of the whole section, in which nothing is marked and a character is a byte.
+        said: the replies in it.
+    """
+    # Writing each trial instead would take three times as long: with 100 replies of 700 characters
+    # 1.5 ms a prompt instead of 0.5, with three 0.06 instead of 0.02 (one core; the whole prompt of
+    # a strait agent takes about 0.1).
+
+    def tokens_at(limit: int) -> int:
+        total = size
+        for words in said:
+            if len(words) > limit:
+                total += len(words[: limit - 1].rstrip()) + len(_ELLIPSIS.encode()) - len(words)
+        return _tokens_of(total)
+
+    return tokens_at
+
+
+def _cut(words: str, limit: int | None) -> str:
+    if limit is None or len(words) <= limit:
+        return words
+    return words[: limit - 1].rstrip() + _ELLIPSIS
+
+
+# The sections are put together by code; recordings name this template in a prompt file's place.
+@cache
+def _template() -> Prompt:
+    return Prompt("{{ user }}", system="{{ system }}", name="agent_context")
+
+
+class AgentContextBuilder:
+    """Builds the prompts of a scenario's agents.
+
+    Args:
+        time_step_duration: how long a turn is, in words: ``3 days``. Every prompt says so beside
+            the turn's number.
+        simulator_awareness: whether agents are told that they take part in a simulation. If not,
+            the builder's own words do not say so.
+        composed_modules: what modules add to prompts, and their variables' definitions.
+        variables: the scenario's own definitions; they are listed before the modules'.
+        briefing: the wording around the state.
+        roles: by agent, who they are and what they want; goes into the system message.
+        agent_order: the order in which the others' words are listed; agents that it does not name
+            follow in the order given.
+        stable_first: whether what does not change in a run stands first, in the system message, so
+            that a server's prefix cache saves reading it again: role, modules' fixed texts,
+            decision and response format. Else the sections come in their usual order.
+        budget_tokens: the most that a prompt may take, by ``count_tokens``: modules' sections are
+            left out, lowest priority first, then the others' words are shortened. None: no limit.
+        count_tokens: counts or estimates tokens; the default knows no tokenizer.
+    """
+
+    def __init__(
+        self,
+        time_step_duration: str,
+        simulator_awareness: bool,
+        composed_modules: ComposedModules | None = None,
+        *,
+        variables: Variables | None = None,
+        briefing: Briefing | None = None,
+        roles: Mapping[str, str] | None = None,
+        agent_order: Sequence[str] = (),
+        stable_first: bool = False,
+        budget_tokens: int | None = None,
+        count_tokens: CountTokens = estimate_tokens,
+    ) -> None:
+        if budget_tokens is not None and budget_tokens < 1:
+            raise ConfigError(f"budget_tokens={budget_tokens} must be at least 1, or None")
+        self.time_step_duration = time_step_duration
+        self.simulator_awareness = simulator_awareness
+        self.composed_modules = composed_modules
+        self.briefing = briefing or Briefing()
+        self.roles = dict(roles or {})
+        self.agent_order = tuple(agent_order)
+        self.stable_first = stable_first
+        self.budget_tokens = budget_tokens
+        self.count_tokens = count_tokens
+        parts = [("the scenario", variables)] if variables else []
+        parts += composed_modules.owned if composed_modules else ()
+        self.variables = Variables.together(parts)
+        self._others = Others(self.agent_order, count_tokens)
+        self._modules = composed_modules.modules if composed_modules else ()
+        self._global_lines = _StateLines(self.variables, "global_vars")
+        self._agent_lines = _StateLines(self.variables, "agent_vars")
+        self._sections = {
+            module.name: _data_sections(module, self.variables) for module in self._modules
+        }
+        decision = section("YOUR DECISION", self.briefing.decision)
+        form = section("RESPONSE FORMAT", self.briefing.form) if self.briefing.form else ""
+        closing: Role = "system" if stable_first else "user"
+        self._closing = [Part("YOUR DECISION", CORE, closing, decision)]
+        self._closing += [Part("RESPONSE FORMAT", CORE, closing, form)] if form else []
+
+    def build_prompt(
+        self,
+        agent_name: str,
+        step_number: int,
+        agent_state: Mapping[str, Any],
+        global_state: Mapping[str, Any],
+        other_responses: Mapping[str, str],
+        events: Sequence[Mapping[str, Any]],
+    ) -> RenderedPrompt:
+        """Return what an agent reads in a turn.
+
+        Args:
+            agent_name: whose prompt it is.
+            step_number: the turn's number.
+            agent_state: the agent's variables by name.
+            global_state: the world's.
+            other_responses: what each agent said in the turn before; the agent's own is left out.
+            events: what has happened since, dicts with a ``description``.
+
+        Returns:
+            A string that has ``.system`` (empty unless there are roles or the stable parts stand
+            first), ``.user`` and ``.provenance``: a span for each section with its module and its
+            estimated tokens, and what was cut.
+
+        Raises:
+            ModuleError: a module's code failed.
+            ConfigError: an event has no description, or what cannot be cut exceeds the budget.
+        """
+        modules, cuts = self._module_parts(agent_name, agent_state, global_state)
+        own = "\n".join(self._agent_lines.of(agent_state)) or "Nothing is recorded."
+        parts = [
+            *self._role(agent_name),
+            Part(
+                "SITUATION",
+                CORE,
+                "user",
+                self._situation(agent_name, step_number, global_state, events),
+            ),
+            Part("YOUR CURRENT STATE", CORE, "user", section("YOUR CURRENT STATE", own)),
+            self._others.part(agent_name, step_number, other_responses),
+            *modules,
+            *self._closing,
+        ]
+        if self.budget_tokens is not None:
+            parts, more = _fit(parts, self.budget_tokens, self.count_tokens)
+            cuts += more
+        texts: dict[Role, str] = {
+            role: "\n\n".join([part.text for part in parts if part.role == role]) for role in _ROLES
+        }
+        places = [(part.name, part.source, part.role, len(part.text)) for part in parts]
+        return RenderedPrompt(
+            system=texts["system"],
+            user=texts["user"],
+            template=_template(),
+            provenance=_tracer(places, tuple(cuts), texts, self.count_tokens),
+        )
+
+    def _role(self, agent_name: str) -> list[Part]:
+        parts = []
+        if role := self.roles.get(agent_name):
+            parts.append(Part("YOUR ROLE", CORE, "system", section("YOUR ROLE", role)))
+        if self.stable_first and self.simulator_awareness:
+            text = section("SIMULATION", _awareness(agent_name))
+            parts.append(Part("SIMULATION", CORE, "system", text))
+        return parts
+
+    def _situation(
+        self,
+        agent_name: str,
+        step_number: int,
+        global_state: Mapping[str, Any],
+        events: Sequence[Mapping[str, Any]],
+    ) -> str:
+        moment = self.briefing.moment.replace("{step}", str(step_number))
+        lines = [
+            f"=== SITUATION ({moment}) ===",
+            f"Time: Step {step_number} (each step = {self.time_step_duration})",
+        ]
+        if self.simulator_awareness and not self.stable_first:
+            lines.append(_awareness(agent_name))
+        lines += self._global_lines.of(global_state)
+        if events:
+            lines += ["", "Recent events:", *[f"- {_description(event)}" for event in events]]
+        return "\n".join(lines)
+
+    def _module_parts(
+        self, agent_name: str, agent_state: Mapping[str, Any], global_state: Mapping[str, Any]
+    ) -> tuple[list[Part], list[Cut]]:
+        parts: list[Part] = []
+        cuts: list[Cut] = []
+        own: ReadOnlyState | None = None
+        for module in self._modules:
+            source = module_source(module.name)
+            found: list[Part] = []
+            for item in self._sections[module.name]:
+                # Without slots it is the same in every turn, so a server's prefix cache keeps it.
+                fixed = self.stable_first and not item.template.slots
+                text = item.fill(agent_name, agent_state, global_state)
+                role: Role = "system" if fixed else "user"
+                found.append(Part(item.title, source, role, text, module.priority))
+            if module.builds_context:
+                # Copied once, for all modules.
+                if own is None:
+                    own, world = read_only(agent_state), read_only(global_state)
+                words = (module.context_for(agent_name, own, world) or "").strip()
+                if words:
+                    _add(found, words, module, source)
+            if module.max_tokens is not None and found:
+                found, more = _fit_module(found, module.max_tokens, self.count_tokens)
+                cuts += more
+            parts += found
+        return parts, cuts
+
+
+def _awareness(agent_name: str) -> str:
+    return f"This is a simulation, in which you play {agent_name}."
+
+
+def _description(event: Mapping[str, Any]) -> str:
+    line = event_line(event)
+    if not line:
+        raise ConfigError(
+            f"event {clip(repr(dict(event)), 80)} says nothing; give it a 'description'"
+        )
+    return line
+
+
+def _add(parts: list[Part], text: str, module: BehaviorModule, source: str) -> None:
+    """Add the words of a module's code, to the section before it if that has the same heading."""
+    last = parts[-1] if parts else None
+    if last and last.role == "user" and last.name == module.heading and not text.startswith("==="):
+        parts[-1] = last._replace(text=f"{last.text}\n{text}")
+        return
+    text = section(module.heading, text)
+    # Not simply the module's heading: its code may bring another one.
+    title = text.partition("\n")[0].strip("= ")
+    parts.append(Part(title, source, "user", text, module.priority))
+
+
+def _tracer(
+    places: Sequence[tuple[str, str, Role, int]],
+    cuts: tuple[Cut, ...],
+    texts: Mapping[Role, str],
+    count: CountTokens,
+) -> Callable[[], Provenance]:
+    """Return a function that finds where each section stands: few prompts are ever asked."""
+
+    def trace() -> Provenance:
+        spans = []
+        for role in _ROLES:
+            start = 0
+            for name, source, own_role, length in places:
+                if own_role == role:
+                    tokens = count(texts[role][start : start + length])
+                    spans.append(Span(name, role, start, start + length, source, tokens))
+                    # The sections of a message have an empty line between them.
+                    start += length + len("\n\n")
+        return Provenance(spans=tuple(spans), how="rendered", cuts=cuts)
+
+    return trace

@@ -1,0 +1,560 @@
+"""The engine of a crisis: what a turn leads to, up to the agents' prompts.
+
+A language model judges which variables change and what happens, or nobody does but the modules'
+rules. The model reads the variables with their limits, their values and what was done. A JSON
+schema holds its answer to the scenario's variables, and ``GameEngine`` judges each value.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple, NotRequired, Protocol
+
+from pydantic import ConfigDict, GetJsonSchemaHandler, with_config
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+from typing_extensions import TypedDict
+
+from llmsim_lab.calls import CallSite, Status
+from llmsim_lab.concurrency import run_sync
+from llmsim_lab.context._builder import AgentContextBuilder, event_line, quote
+from llmsim_lab.context._modules import ComposedModules, ModuleLoader
+from llmsim_lab.context._scenario import CrisisScenario, Happening
+from llmsim_lab.context._variables import Variable, value_text
+from llmsim_lab.context._world import GameEngine, UpdateRecord, apply_deterministic_updates, plain
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.llm import LLMClient
+from llmsim_lab.llm.chains import chain_of
+from llmsim_lab.models import LLMReasoningChain
+from llmsim_lab.prompts import Prompt, RenderedPrompt
+from llmsim_lab.text import rounded
+from llmsim_lab.values import Decision
+
+logger = logging.getLogger(__name__)
+
+_SOURCES = {
+    "world": "the world's variables after the modules' rules of turn {step}",
+    "parties": "the agents' variables after the modules' rules of turn {step}",
+    "events": "events before turn {step}",
+    "actions": "the agents' answers of turn {before}",
+    "variables": "the scenario's and the modules' definitions",
+}
+"""Of the slots' values, in words; ``step`` and ``before`` are turns."""
+
+_FEW = 12
+"""Options to name one by one; of more, the prompt gives the first, the last and the interval."""
+_CLOSED = ConfigDict(extra="forbid")
+
+
+@with_config(_CLOSED)
+class Event(TypedDict):
+    """Something that happened; prompts show its description."""
+
+    type: str
+    description: str
+
+
+@with_config(_CLOSED)
+class StateUpdates(TypedDict):
+    """New values by name; ``GameEngine`` judges which names and values are possible."""
+
+    global_vars: NotRequired[dict[str, Any]]
+    agent_vars: NotRequired[dict[str, dict[str, Any]]]
+
+
+class EngineOutput(Decision):
+    """What changes, what happened, and why. The model writes nothing else that agents read.
+
+    Attributes:
+        state_updates: ``{"global_vars": {name: value}, "agent_vars": {agent: {name: value}}}``.
+        events: dicts with ``type`` and ``description``.
+        reasoning: why.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    state_updates: StateUpdates
+    events: list[Event]
+    reasoning: str
+
+    @property
+    def confidence(self) -> float | None:
+        """Always None: the prompt does not ask for it."""
+        return None
+
+
+def engine_output_schema(
+    engine: GameEngine, *, max_events: int = 5, max_text_chars: int = 400
+) -> dict[str, Any]:
+    """Return the JSON schema of an engine's answer: this scenario's variables and no others.
+
+    Scales and whole percents are integers with bounds, choices are enums: servers enforce both.
+    They do not enforce bounds of other numbers, so ``GameEngine`` judges every value. A variable
+    that does not change may be left out; one that only code may change is not named.
+
+    Args:
+        engine: whose variables and agents.
+        max_events: the most events in one turn.
+        max_text_chars: longest reasoning and longest description of an event, characters.
+    """
+    text = {"type": "string", "maxLength": max_text_chars}
+    return _closed(
+        {
+            "state_updates": _closed(
+                {
+                    "global_vars": _optional(engine.definitions_of()),
+                    "agent_vars": _closed(
+                        {agent: _optional(engine.definitions_of(agent)) for agent in engine.agents},
+                        required=(),
+                    ),
+                }
+            ),
+            "events": {
+                "type": "array",
+                "maxItems": max_events,
+                "items": _closed(
+                    {"type": {"type": "string", "maxLength": 60}, "description": dict(text)}
+                ),
+            },
+            "reasoning": text,
+        }
+    )
+
+
+def engine_output_for(
+    engine: GameEngine, *, max_events: int = 5, max_text_chars: int = 400
+) -> type[EngineOutput]:
+    """Return ``EngineOutput`` with this scenario's schema, for ``LLMClient.call_with_retry``.
+
+    Args:
+        engine: whose variables and agents.
+        max_events: the most events in one turn.
+        max_text_chars: longest reasoning and longest description of an event, characters.
+    """
+    schema = engine_output_schema(engine, max_events=max_events, max_text_chars=max_text_chars)
+    return _output_model(json.dumps(schema))
+
+
+# Cached: clients keep what they work out of a class, and a class made per call costs more than a
+# prompt.
+@lru_cache(maxsize=64)
+def _output_model(schema_json: str) -> type[EngineOutput]:
+    schema = json.loads(schema_json)
+
+    class ScenarioOutput(EngineOutput):
+        @classmethod
+        def __get_pydantic_json_schema__(
+            cls, _core: CoreSchema, _handler: GetJsonSchemaHandler
+        ) -> JsonSchemaValue:
+            marked: JsonSchemaValue = _marked(schema)
+            return marked
+
+    ScenarioOutput.__name__ = ScenarioOutput.__qualname__ = EngineOutput.__name__
+    return ScenarioOutput
+
+
+def _marked(schema: Any) -> Any:
+    """Return a copy that tells ``reply_schema`` which fields are required, else all would be."""
+    if isinstance(schema, list):
+        return [_marked(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    copied = {key: _marked(value) for key, value in schema.items()}
+    if isinstance(schema.get("required"), list):
+        copied["x-required"] = copied["required"]
+    return copied
+
+
+def _closed(
+    properties: Mapping[str, Any], *, required: tuple[str, ...] | None = None
+) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": dict(properties),
+        "required": list(properties if required is None else required),
+        "additionalProperties": False,
+    }
+
+
+def _optional(definitions: Mapping[str, Variable]) -> dict[str, Any]:
+    properties = {}
+    for name, variable in definitions.items():
+        if not variable.engine_may_set:
+            continue
+        schema = variable.json_schema()
+        if variable.description:
+            schema["description"] = variable.description
+        properties[name] = schema
+    return _closed(properties, required=())
+
+
+def _definitions(game_engine: GameEngine) -> str:
+    """Return a list of the world's variables and, once, those of the agents."""
+    lines = ["In global_vars:", *_lines(game_engine.definitions_of().items())]
+    own: dict[str, Variable] = {}
+    for agent in game_engine.agents:
+        for name, variable in game_engine.definitions_of(agent).items():
+            own.setdefault(name, variable)
+    return "\n".join([*lines, "In agent_vars, for each party:", *_lines(own.items())])
+
+
+def _lines(definitions: Iterable[tuple[str, Variable]]) -> list[str]:
+    lines = []
+    for name, variable in definitions:
+        if variable.engine_may_set:
+            about = f". {variable.description}" if variable.description else ""
+            lines.append(f"- {name}: {limits_of(variable)}{about}")
+    return lines or ["- none"]
+
+
+def limits_of(variable: Variable) -> str:
+    """Return which values a variable takes, in words: ``whole number, 0 to 100``."""
+    # From the schema, so that the prompt never says anything else than what is enforced.
+    schema = variable.json_schema()
+    options = schema.get("enum")
+    if options and isinstance(options[0], str):
+        return f"one of {', '.join(options)}"
+    if options:
+        if len(options) <= _FEW:
+            return f"one of {', '.join(map(value_text, options))}"
+        step = value_text(options[1] - options[0])
+        return f"{value_text(options[0])} to {value_text(options[-1])} in steps of {step}"
+    if schema["type"] == "string":
+        return f"a text of at most {schema['maxLength']} characters"
+    if schema["type"] == "boolean":
+        return "true or false"
+    kind = "whole number" if schema["type"] == "integer" else "number"
+    low, high = schema.get("minimum"), schema.get("maximum")
+    if low is not None and high is not None:
+        return f"{kind}, {value_text(low)} to {value_text(high)}"
+    if low is not None or high is not None:
+        return f"{kind}, at {'least' if high is None else 'most'} {value_text(low or high or 0)}"
+    return kind
+
+
+def _values(values: Mapping[str, Any]) -> str:
+    written = [
+        f"{name} = {json.dumps(rounded(value), ensure_ascii=False)}"
+        for name, value in values.items()
+    ]
+    return ", ".join(written) or "nothing is recorded"
+
+
+class Judgement(NamedTuple):
+    """What an engine says a turn leads to, and why."""
+
+    output: EngineOutput
+    chain: LLMReasoningChain | None = None
+
+
+class Judges(Protocol):
+    """What an engine is: anything that judges a turn."""
+
+    async def judge(
+        self,
+        game_engine: GameEngine,
+        *,
+        step_number: int,
+        responses: Mapping[str, str],
+        events: Sequence[Mapping[str, Any]],
+    ) -> Judgement:
+        """Return what changes in a turn and what happens; change nothing.
+
+        Args:
+            game_engine: the world as the modules' rules have left it.
+            step_number: the turn's number.
+            responses: what each agent was heard to say in the turn before.
+            events: what is known to have happened, dicts with a ``description``.
+        """
+        ...
+
+
+class CrisisEngine:
+    """A language model that judges: which variables change, what happens, and why.
+
+    Args:
+        llm_client: the model.
+        scenario: what it is about.
+        prompt: one with the slots of the shipped ``crisis_engine``; that one if not given.
+        max_events: the most events in a turn.
+        max_text_chars: longest reasoning and longest description of an event, characters.
+    """
+
+    def __init__(
+        self,
+        llm_client: LLMClient,
+        scenario: CrisisScenario,
+        *,
+        prompt: Prompt | None = None,
+        max_events: int = 3,
+        max_text_chars: int = 240,
+    ) -> None:
+        self.llm_client = llm_client
+        self.scenario = scenario
+        self.prompt = prompt or Prompt.load("crisis_engine")
+        self.max_events = max_events
+        self.max_text_chars = max_text_chars
+
+    async def judge(
+        self,
+        game_engine: GameEngine,
+        *,
+        step_number: int,
+        responses: Mapping[str, str],
+        events: Sequence[Mapping[str, Any]],
+    ) -> Judgement:
+        """Ask the model about a turn.
+
+        Raises:
+            LLMFailureException: the model failed.
+        """
+        prompt = self.build_prompt(
+            game_engine, step_number=step_number, responses=responses, events=events
+        )
+        site = CallSite(component="engine", turn=step_number)
+        output = await self.llm_client.call_with_retry(
+            prompt=prompt,
+            response_model=engine_output_for(
+                game_engine, max_events=self.max_events, max_text_chars=self.max_text_chars
+            ),
+            check=_events_say_something,
+            site=site,
+        )
+        return Judgement(output, chain_of(output, site, logger=logger, prompt=prompt))
+
+    def build_prompt(
+        self,
+        game_engine: GameEngine,
+        *,
+        step_number: int,
+        responses: Mapping[str, str],
+        events: Sequence[Mapping[str, Any]],
+    ) -> RenderedPrompt:
+        """Return the prompt about a turn, with the arguments of ``judge``.
+
+        Raises:
+            PromptError: an edited prompt has slots that nothing fills.
+        """
+        state = game_engine.get_current_state()
+        agents = game_engine.agents
+        names = frozenset(name.casefold() for name in agents)
+        said = [quote(name, responses[name], names) for name in agents if name in responses]
+        told = [f"- {event_line(event) or 'Something'}" for event in events]
+        parties = [f"- {agent}: {_values(own)}" for agent, own in state["agent_vars"].items()]
+        slots = {
+            "title": self.scenario.title,
+            "description": self.scenario.description,
+            "time_step_duration": self.scenario.time_step_duration,
+            "agents": ", ".join(agents),
+            "variables": _definitions(game_engine),
+            "step": step_number,
+            "world": _values(state["global_vars"]),
+            "parties": "\n".join(parties),
+            "events": "\n".join(told) or "Nothing yet.",
+            "actions": "\n\n".join(said) or "Nobody has acted yet.",
+        }
+        # An edited prompt may do without some of them.
+        wanted = {name: value for name, value in slots.items() if name in self.prompt.slots}
+        return self.prompt.render(**wanted).sourced(
+            {name: words for name, words in _SOURCES.items() if name in wanted},
+            step=step_number,
+            before=step_number - 1,
+        )
+
+
+class RuleCrisisEngine:
+    """No model: only the modules' rules move the world. A baseline."""
+
+    async def judge(
+        self,
+        game_engine: GameEngine,
+        *,
+        step_number: int,
+        responses: Mapping[str, str],
+        events: Sequence[Mapping[str, Any]],
+    ) -> Judgement:
+        """Change nothing."""
+        del game_engine, step_number, responses, events
+        return Judgement(EngineOutput(state_updates={}, events=[], reasoning=""))
+
+
+def _events_say_something(output: EngineOutput) -> str | None:
+    if all(event["description"].strip() for event in output.events):
+        return None
+    return "an event has no description; describe it, or leave it out"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnSoFar:
+    """What a turn led to, up to the agents' answers.
+
+    Attributes:
+        prompts: what each agent reads.
+        events: what they are told has happened.
+        updates: every change asked for, and what became of it.
+        chains: the engine's, then one for each change that was refused or converted.
+        reasoning: the engine's.
+    """
+
+    prompts: Mapping[str, RenderedPrompt]
+    events: tuple[Happening, ...]
+    updates: tuple[UpdateRecord, ...]
+    chains: tuple[LLMReasoningChain, ...]
+    reasoning: str
+
+
+class SimulatorAgent:
+    """Plays a crisis turn by turn, up to what its agents read.
+
+    Args:
+        game_engine: the world.
+        context_builder: writes the prompts.
+        engine: judges each turn: a ``CrisisEngine``, or a ``RuleCrisisEngine``.
+        composed_modules: whose rules are applied; the builder's if not given.
+        pending: what has happened and nobody was told yet, such as a scenario's first events.
+        known: what everybody was told in the turn before.
+
+    Attributes:
+        last: the latest turn, or None.
+    """
+
+    def __init__(
+        self,
+        game_engine: GameEngine,
+        context_builder: AgentContextBuilder,
+        engine: Judges,
+        *,
+        composed_modules: ComposedModules | None = None,
+        pending: Iterable[Happening] = (),
+        known: Iterable[Happening] = (),
+    ) -> None:
+        self.game_engine = game_engine
+        self.context_builder = context_builder
+        self.engine = engine
+        self.composed_modules = (
+            context_builder.composed_modules if composed_modules is None else composed_modules
+        )
+        self.pending = tuple(pending)
+        self.known = tuple(known)
+        self.last: TurnSoFar | None = None
+
+    @classmethod
+    def of(
+        cls,
+        scenario: CrisisScenario,
+        llm_client: LLMClient,
+        *,
+        loader: ModuleLoader | None = None,
+        **options: Any,
+    ) -> SimulatorAgent:
+        """Return a simulator of a scenario, at its start.
+
+        Args:
+            scenario: the scenario.
+            llm_client: the model that judges.
+            loader: what finds its modules; they are the package's own if not given.
+            options: of ``CrisisScenario.builder``, such as ``stable_first``.
+        """
+        modules = scenario.compose(loader)
+        return cls(
+            scenario.engine(modules),
+            scenario.builder(modules, **options),
+            CrisisEngine(llm_client, scenario),
+            pending=scenario.first_happenings(),
+        )
+
+    def process_step(self, step_number: int, agent_responses: Mapping[str, str]) -> dict[str, str]:
+        """Play a turn and return each agent's prompt; from async code await ``aprocess_step``.
+
+        Rules of the modules first, then the engine's judgement, then the prompts. A turn that fails
+        leaves the world as it was.
+
+        Args:
+            step_number: the turn's number.
+            agent_responses: what each agent said in the turn before. Those agents get a prompt;
+                where there are none, as in the first turn, all do.
+
+        Raises:
+            ModuleError: a module's code failed.
+            LLMFailureException: the engine's model failed.
+            ConfigError: a response is of an unknown agent.
+        """
+        return run_sync(self.aprocess_step(step_number, agent_responses))
+
+    async def aprocess_step(
+        self, step_number: int, agent_responses: Mapping[str, str]
+    ) -> dict[str, str]:
+        """Do what ``process_step`` does."""
+        agents = self.game_engine.agents
+        if strangers := [name for name in agent_responses if name not in agents]:
+            raise ConfigError(
+                f"there is no agent {strangers[0]!r} to respond; there are: {', '.join(agents)}"
+            )
+        restore = self.game_engine.checkpoint()
+        try:
+            record = await self._play(step_number, agent_responses)
+        # A turn that is cancelled must not leave half of its changes either.
+        except BaseException:
+            restore()
+            raise
+        self.known, self.pending, self.last = record.events, (), record
+        return dict(record.prompts)
+
+    async def _play(self, step_number: int, responses: Mapping[str, str]) -> TurnSoFar:
+        updates = apply_deterministic_updates(self.composed_modules, self.game_engine, step_number)
+        # The engine reads what agents know already and what is pending; agents only what is new.
+        output, chain = await self.engine.judge(
+            self.game_engine,
+            step_number=step_number,
+            responses=responses,
+            events=[item.event for item in (*self.known, *self.pending)],
+        )
+        updates += self.game_engine.apply_state_updates(output.state_updates)
+        happened = [Happening(item["description"], item["type"]) for item in output.events]
+        events = (*self.pending, *happened)
+        updates = plain(updates)
+        state = self.game_engine.get_current_state()
+        told = [item.event for item in events]
+        prompts = {
+            name: self.context_builder.build_prompt(
+                agent_name=name,
+                step_number=step_number,
+                agent_state=state["agent_vars"][name],
+                global_state=state["global_vars"],
+                other_responses=responses,
+                events=told,
+            )
+            for name in responses or self.game_engine.agents
+        }
+        chains = [chain] if chain is not None else []
+        return TurnSoFar(
+            prompts=prompts,
+            events=events,
+            updates=updates,
+            chains=(*chains, *_what_went_wrong(updates, step_number)),
+            reasoning=output.reasoning,
+        )
+
+
+def _what_went_wrong(
+    updates: Iterable[UpdateRecord], step_number: int
+) -> Iterable[LLMReasoningChain]:
+    """Yield a reasoning chain for each change that was refused or converted, for people to see."""
+    for record in updates:
+        if record.status == "ok":
+            continue
+        status: Status = record.status
+        what = "refused" if status == "failed" else "taken"
+        yield LLMReasoningChain(
+            component="update",
+            agent=record.agent or "world",
+            turn=step_number,
+            reasoning=f"{record.source}: {record.variable} = {record.asked!r} was {what}: "
+            f"{record.reason}",
+            confidence=None,
+            status=status,
+        )

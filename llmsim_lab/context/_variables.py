@@ -1,0 +1,419 @@
+"""Variables: the types that they have, and how their values are checked and written.
+
+A value from a model or from module code is accepted as it is, accepted after a conversion that is
+reported (``"65"`` for 65, ``open`` for ``Open``), or refused with a reason. It is never moved into
+its bounds.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal, NamedTuple, Self, TypeAlias
+
+from pydantic import Field, model_validator
+
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.settings import Settings
+from llmsim_lab.text import clip, number
+
+Scalar: TypeAlias = bool | int | float | str
+"""What a variable holds."""
+
+_Finite = Annotated[float, Field(allow_inf_nan=False)]
+_Step = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+_Location = tuple[str, ...]
+
+_NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?")
+_MOST_IN_AN_ENUM = 200
+_LARGEST = 1e15
+"""Beyond it, floats no longer hold cents."""
+_FLAGS = {"true": True, "yes": True, "false": False, "no": False}
+
+
+class Accepted(NamedTuple):
+    """A value that a variable takes, and what had to be converted for it, if anything."""
+
+    value: Scalar
+    repair: str = ""
+
+
+class BaseVariable(Settings):
+    """What all types of variables have.
+
+    Attributes:
+        label: how prompts name it; made of the variable's name where empty.
+        description: what it means, for people and for the engine's model.
+        shown: whether prompts list it; module code sees it in any case.
+        engine_may_set: whether the engine's model may change it; if not, it is for modules' code.
+    """
+
+    label: str = ""
+    description: str = ""
+    shown: bool = True
+    engine_may_set: bool = True
+
+    @property
+    def initial(self) -> Scalar | None:
+        """The default, or None if each run must say where it starts."""
+        default: Scalar | None = getattr(self, "default", None)
+        return default
+
+    @abstractmethod
+    def accept(self, value: Any) -> Accepted:
+        """Return the value as the variable takes it.
+
+        Raises:
+            ValueError: it is of the wrong type or out of bounds; the message has value and limit.
+        """
+
+    def text(self, value: Any) -> str:
+        """Return a value as prompts show it, with its unit or scale."""
+        return value_text(value)
+
+    @abstractmethod
+    def json_schema(self) -> dict[str, Any]:
+        """Return the JSON schema of a value, for a model's answer."""
+
+    @model_validator(mode="after")
+    def _default_is_possible(self) -> Self:
+        if self.initial is not None and self.accept(self.initial).repair:
+            raise ValueError(f"default: {self.initial!r} is not of the variable's type")
+        return self
+
+
+class _Numeric(BaseVariable):
+    """Bounded numbers.
+
+    Attributes:
+        min: the least value, or None.
+        max: the greatest value, or None.
+        step: values are whole multiples of it; None allows any number.
+        default: the value at the start.
+    """
+
+    min: _Finite | None = None
+    max: _Finite | None = None
+    step: _Step | None = None
+    default: _Finite | None = None
+
+    @property
+    def initial(self) -> Scalar | None:
+        return None if self.default is None else self._tidy(self.default)
+
+    @property
+    def whole(self) -> bool:
+        """Whether only whole numbers are values."""
+        return self.step is not None and self.step.is_integer()
+
+    def _tidy(self, value: float) -> int | float:
+        return int(value) if self.whole and float(value).is_integer() else value
+
+    def accept(self, value: Any) -> Accepted:
+        repair = ""
+        if isinstance(value, str):  # a model may write 65 as "65" or "65/100"
+            bare = value.strip().removesuffix(self._suffix.strip()).strip()
+            if not _NUMBER.fullmatch(bare):
+                raise ValueError(f"{clip(repr(value), 60)} is not a number")
+            repair = f"the text {value!r} was read as a number"
+            value = float(bare) if "." in bare else int(bare)
+        # True is an int for Python.
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ValueError(f"{clip(repr(value), 60)} is {type(value).__name__}, not a number")
+        if not abs(value) < _LARGEST:  # "not <" rather than ">=": NaN has to end up here too
+            finite = isinstance(value, int) or math.isfinite(value)
+            what = f"larger than {_LARGEST:g}" if finite else "not a finite number"
+            raise ValueError(f"{clip(repr(value), 60)} is {what}")
+        if self.min is not None and value < self.min:
+            raise ValueError(f"{value:g} is below the least value, {self.min:g}")
+        if self.max is not None and value > self.max:
+            raise ValueError(f"{value:g} is above the greatest value, {self.max:g}")
+        if self.step is not None:
+            # Not value % step: 0.3 % 0.1 is 0.09999999999999998.
+            ratio = value / self.step
+            if abs(ratio - round(ratio)) >= 1e-9:
+                raise ValueError(f"{value:g} is not a multiple of {self.step:g}")
+        tidy = self._tidy(value)
+        if type(tidy) is not type(value):
+            repair = repair or f"{value!r} was read as the whole number {tidy}"
+        return Accepted(tidy, repair)
+
+    @property
+    @abstractmethod
+    def _suffix(self) -> str:
+        """What follows the number, with the space before it."""
+
+    def text(self, value: Any) -> str:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return value_text(value)
+        return number(value) + self._suffix
+
+    def json_schema(self) -> dict[str, Any]:
+        if grid := self._grid():
+            return {"enum": grid}
+        schema: dict[str, Any] = {"type": "integer" if self.whole else "number"}
+        if self.min is not None:
+            schema["minimum"] = self._tidy(self.min)
+        if self.max is not None:
+            schema["maximum"] = self._tidy(self.max)
+        return schema
+
+    def _grid(self) -> list[int | float]:
+        """Return all values, where they are few enough to name, else nothing."""
+        # Servers hold a model to enums and to bounds of integers, but not to multiples of a number.
+        if self.min is None or self.max is None or self.step is None or self.step == 1:
+            return []
+        first, last = math.ceil(self.min / self.step), math.floor(self.max / self.step)
+        if last - first > _MOST_IN_AN_ENUM:
+            return []
+        return [self._tidy(round(place * self.step, 10)) for place in range(first, last + 1)]
+
+    @model_validator(mode="after")
+    def _bounds_are_in_order(self) -> Self:
+        if self.min is not None and self.max is not None and self.min >= self.max:
+            raise ValueError(f"min {self.min:g} is not below max {self.max:g}")
+        return self
+
+
+class ScaleVariable(_Numeric):
+    """A position on a scale, whole numbers from 0 to 100 unless said otherwise: ``65/100``."""
+
+    type: Literal["scale"] = "scale"
+    min: _Finite = 0.0
+    max: _Finite = 100.0
+    step: _Step = 1.0
+
+    @property
+    def _suffix(self) -> str:
+        return (
+            f"/{number(self.max)}"
+            if self.min == 0
+            else f" on a scale from {self.min:g} to {self.max:g}"
+        )
+
+
+class PercentVariable(_Numeric):
+    """A share, whole percent from 0 to 100 unless said otherwise: ``55%``."""
+
+    type: Literal["percent"] = "percent"
+    min: _Finite | None = 0.0
+    max: _Finite | None = 100.0
+    step: _Step | None = 1.0
+
+    @property
+    def _suffix(self) -> str:
+        return "%"
+
+
+class NumberVariable(_Numeric):
+    """Any amount, with a unit: ``12.5 bn EUR``."""
+
+    type: Literal["number"] = "number"
+    unit: str = ""
+
+    @property
+    def _suffix(self) -> str:
+        return f" {self.unit}" if self.unit else ""
+
+
+class TextVariable(BaseVariable):
+    """A few words, on one line."""
+
+    type: Literal["text"] = "text"
+    max_chars: Annotated[int, Field(ge=1)] = 200
+    default: str | None = None
+
+    def accept(self, value: Any) -> Accepted:
+        if not isinstance(value, str):
+            raise ValueError(f"{clip(repr(value), 60)} is {type(value).__name__}, not a text")
+        line = " ".join(value.split())
+        if len(line) > self.max_chars:
+            raise ValueError(f"the text has {len(line)} characters, more than {self.max_chars}")
+        return Accepted(line, "" if line == value else "spaces and line breaks were made single")
+
+    def text(self, value: Any) -> str:
+        return value_text(value) or "none"
+
+    def json_schema(self) -> dict[str, Any]:
+        return {"type": "string", "maxLength": self.max_chars}
+
+
+class FlagVariable(BaseVariable):
+    """Yes or no."""
+
+    type: Literal["flag"] = "flag"
+    default: bool | None = None
+
+    def accept(self, value: Any) -> Accepted:
+        if isinstance(value, bool):
+            return Accepted(value)
+        if isinstance(value, str) and (known := value.strip().lower()) in _FLAGS:
+            return Accepted(_FLAGS[known], f"the text {value!r} was read as yes or no")
+        raise ValueError(f"{clip(repr(value), 60)} is neither true nor false")
+
+    def json_schema(self) -> dict[str, Any]:
+        return {"type": "boolean"}
+
+
+class ChoiceVariable(BaseVariable):
+    """One of a few words."""
+
+    type: Literal["choice"] = "choice"
+    options: Annotated[tuple[str, ...], Field(min_length=2)]
+    default: str | None = None
+
+    def accept(self, value: Any) -> Accepted:
+        if value in self.options:
+            return Accepted(value)
+        if isinstance(value, str):
+            for option in self.options:
+                if option.lower() == value.strip().lower():
+                    return Accepted(option, f"{value!r} was read as {option!r}")
+        raise ValueError(f"{clip(repr(value), 60)} is not one of {', '.join(self.options)}")
+
+    def json_schema(self) -> dict[str, Any]:
+        return {"enum": list(self.options)}
+
+    @model_validator(mode="after")
+    def _options_differ(self) -> Self:
+        if len({option.strip().lower() for option in self.options}) < len(self.options):
+            raise ValueError("options: two of them differ in nothing but case or spaces")
+        return self
+
+
+Variable: TypeAlias = Annotated[
+    ScaleVariable | PercentVariable | NumberVariable | TextVariable | FlagVariable | ChoiceVariable,
+    Field(discriminator="type"),
+]
+"""A definition, as YAML has it: ``{type: scale, label: Trust level, default: 50}``."""
+
+
+def inferred(value: Any) -> Variable:
+    """Return a definition without bounds for a value that has none.
+
+    Raises:
+        ValueError: it is not a number, a text or a flag.
+    """
+    if isinstance(value, bool):
+        return FlagVariable()
+    if isinstance(value, int | float):
+        return NumberVariable()
+    if isinstance(value, str):
+        return TextVariable()
+    raise ValueError(
+        f"{clip(repr(value), 60)} is {type(value).__name__}; a variable holds a number, a text or "
+        "true or false"
+    )
+
+
+class Variables(Settings):
+    """Definitions by name; their order is the order in which prompts list the variables.
+
+    Attributes:
+        global_vars: of the world.
+        agent_vars: of every agent.
+    """
+
+    global_vars: dict[_Name, Variable] = Field(default_factory=dict)
+    agent_vars: dict[_Name, Variable] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> Self:
+        if both := sorted(self.global_vars.keys() & self.agent_vars.keys()):
+            raise ValueError(f"{both[0]!r} is both a global and an agent's variable; rename one")
+        return self
+
+    def label(self, name: str) -> str:
+        """Return how prompts name a variable, defined or not."""
+        found = self.get(name)
+        return (found.label if found else "") or humanise(name)
+
+    def get(self, name: str) -> Variable | None:
+        """Return the definition of a variable, the world's or the agents'."""
+        return self.global_vars.get(name) or self.agent_vars.get(name)
+
+    @classmethod
+    def together(cls, parts: Iterable[tuple[str, Variables]]) -> Variables:
+        """Return all definitions together, in order.
+
+        Args:
+            parts: each with who defines it, for the message of an error.
+
+        Raises:
+            ConfigError: a variable is defined twice.
+        """
+        owners: dict[str, str] = {}
+        world: dict[str, Variable] = {}
+        own: dict[str, Variable] = {}
+        for owner, part in parts:
+            for target, source in ((world, part.global_vars), (own, part.agent_vars)):
+                for name, variable in source.items():
+                    if name in owners:
+                        raise ConfigError(
+                            f"{owner} defines the variable {name!r}, which {owners[name]} defines "
+                            "already; rename one, or leave one out"
+                        )
+                    owners[name] = owner
+                    target[name] = variable
+        return cls(global_vars=world, agent_vars=own)
+
+
+def initial_values(
+    variables: Mapping[str, Variable], given: Mapping[str, Any], location: _Location
+) -> tuple[dict[str, Any], list[tuple[_Location, str]]]:
+    """Return the values that a run starts with, in the definitions' order, and what is wrong there.
+
+    Args:
+        variables: the definitions.
+        given: values by name; a variable without one has its default.
+        location: where the values were given, for the faults.
+    """
+    values: dict[str, Any] = {}
+    faults: list[tuple[_Location, str]] = []
+    for name, variable in variables.items():
+        if name not in given:
+            if variable.initial is None:
+                faults.append((location, f"no value for {name!r}, which has no default"))
+            values[name] = variable.initial
+            continue
+        try:
+            accepted = variable.accept(given[name])
+        except ValueError as error:
+            faults.append(((*location, name), str(error)))
+            continue
+        # A file can be corrected, so what is converted for a model is a fault here.
+        if accepted.repair:
+            faults.append(((*location, name), f"write {accepted.value!r}: {accepted.repair}"))
+        values[name] = accepted.value
+    known = ", ".join(variables) or "none"
+    faults += [
+        ((*location, name), f"unknown variable; defined are: {known}")
+        for name in given
+        if name not in variables
+    ]
+    return values, faults
+
+
+def humanise(name: str) -> str:
+    """Return a name as a label: ``crisis_level`` becomes ``Crisis level``."""
+    words = name.replace("_", " ").strip()
+    return words[:1].upper() + words[1:]
+
+
+def value_text(value: Any) -> str:
+    """Return a value as prompts show it without a definition, on one line."""
+    if value is None:
+        return "unknown"
+    if isinstance(value, bool):
+        return "Yes" if value else "No"
+    if isinstance(value, int | float):
+        return number(value)
+    if isinstance(value, Mapping):
+        pairs = [f"{key}: {value_text(item)}" for key, item in value.items()]
+        return ", ".join(pairs) or "none"
+    if isinstance(value, list | tuple):
+        return ", ".join([value_text(item) for item in value]) or "none"
+    return " ".join(str(value).split())

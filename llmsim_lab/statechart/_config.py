@@ -270,7 +270,8 @@ class SocialIntervention(RunIntervention):
         parts = [f'post by {self.post.author}: "{clip(self.post.text, 60)}"'] if self.post else []
         parts += [f"ban {name}" for name in self.ban] + [f"unban {name}" for name in self.unban]
         note = f" ({self.note})" if self.note else ""
-        return f"turn {self.turn}: {', '.join(parts)}{note}"
+        # "round": recorded tapes hold this text, and a replay compares it.
+        return f"round {self.turn}: {', '.join(parts)}{note}"
 
 
 class SocialConfig(RunConfig):

@@ -272,6 +272,23 @@ def test_the_picture_is_the_same_each_time_and_escapes_names() -> None:
     assert chart.to_svg().count("</svg>") == 1
 
 
+def test_no_name_becomes_mermaid_code() -> None:
+    class Odd(StrEnum):
+        END = "end"
+        A = "a\n[*] --> s9"
+
+    trigger = "go;\nnote left of s0: `x` #quot;"
+    chart = Statechart(Odd, [Transition(trigger, Odd.END, Odd.A)], Odd.END, final=[Odd.A])
+    assert chart.to_mermaid().splitlines() == [
+        "stateDiagram-v2",
+        '    state "end" as s0',
+        '    state "a [#42;] --#62; s9" as s1',
+        "    [*] --> s0",
+        "    s0 --> s1 : go#59; note left of s0#58; #96;x#96; #35;quot#59;",
+        "    s1 --> [*]",
+    ]
+
+
 def test_a_chart_exports_to_mermaid_and_graphviz() -> None:
     chart = traffic(final=[Light.DARK])
     assert "    red --> green : go" in chart.to_mermaid().splitlines()

@@ -22,12 +22,12 @@ class Post:
 
     Attributes:
         id: unique in a run; later posts have higher ones.
-        author: the name of who wrote it, or passed it on.
-        text: what it says; a reshare has the text of what it passes on.
+        author: the name of who wrote or reshared it.
+        text: the words; a reshare has those of the post that it reshares.
         topics: what it is about, lower case.
         turn: when it was made; 0 for those that the run begins with.
-        kind: whether it stands by itself, answers another, or passes it on.
-        parent: the id of the post that it answers or passes on.
+        kind: an original stands by itself; the others answer a post or reshare it.
+        parent: the id of the post that it answers or reshares.
         root: the id of the post at the beginning of its cascade: its own for an original.
         copy_of: for a reshare, the id of the post whose text it has.
     """
@@ -44,7 +44,7 @@ class Post:
 
     @property
     def content(self) -> int:
-        """The id of the post that first said this: its own, unless it is a reshare."""
+        """The id of the post whose text this is: its own, unless it is a reshare."""
         return self.id if self.copy_of is None else self.copy_of
 
     def __str__(self) -> str:
@@ -85,7 +85,7 @@ class SocialAgent:
     Args:
         name: unique in a run.
         interests: topics, lower case.
-        personality: a sentence or two, as the reasoner is told.
+        personality: a sentence or two, which the reasoner reads.
         state: where it begins.
         engagement_threshold: the share of a post's topics that must be among its interests for
             it to look closely, 0 to 1.

@@ -83,8 +83,8 @@ class Transition(Generic[StateT]):
         trigger: the event that it answers to.
         source: the state it starts from.
         target: the state it leads to.
-        guard: a condition on agent and context; without one it always holds.
-        action: what is done when the transition is taken.
+        guard: a condition on agent and context; without one the transition is always legal.
+        action: called when the transition is taken.
     """
 
     trigger: str
@@ -169,14 +169,13 @@ class Statechart(Generic[StateT]):
         for the file.
 
         Args:
-            source: a file, what one holds, or the name of a chart shipped with the package:
-                ``social_feed``.
+            source: a file, the content of one, or the name of a shipped chart: ``social_feed``.
             guards: by the names that the file uses.
             actions: likewise.
 
         Raises:
-            ConfigError: the file cannot be read, names what is not there, or holds no valid chart;
-                the message names file and line.
+            ConfigError: the file cannot be read, names what does not exist, or is not a valid
+                chart; the message names file and line.
         """
         file, table = None, source
         if not isinstance(table, ChartTable):
@@ -288,8 +287,8 @@ class Statechart(Generic[StateT]):
         Args:
             state: the state.
             trigger: the event.
-            agent: whose guards are asked; without an agent guards are taken to hold.
-            context: what the guards are shown besides the agent.
+            agent: passed to the guards; without an agent all guards count as True.
+            context: passed to the guards too.
         """
         moves = self._moves.get((state, trigger), ())
         if agent is not None:
@@ -304,16 +303,15 @@ class Statechart(Generic[StateT]):
         *,
         target: StateT | None = None,
     ) -> StateT | None:
-        """Return the state that a trigger takes an agent to, and do the transition's action.
+        """Return the state that a trigger takes an agent to, and run the transition's action.
 
-        The agent's state is not changed: that is the caller's to do. Where several transitions
-        match, the first in the chart's order is taken; ask ``valid_targets`` first where somebody
-        else is to choose.
+        The agent's state is not changed; the caller does that. Where several transitions match,
+        the first in the chart's order is taken; to choose another, see ``valid_targets``.
 
         Args:
-            agent: whose state counts, and whom guards and actions are shown.
+            agent: its state is the source; guards and actions get it.
             trigger: the event.
-            context: what guards and actions are shown besides the agent.
+            context: guards and actions get it too.
             target: only a transition that leads there.
 
         Returns:
@@ -415,10 +413,10 @@ class ChartTable(Settings):
 
 
 def read_table(path: Path) -> ChartTable:
-    """Return what a chart's file holds.
+    """Return the content of a chart's file.
 
     Raises:
-        ConfigError: it cannot be read, or holds no chart; the message names file and line.
+        ConfigError: it cannot be read, or is not a chart; the message names file and line.
     """
     return _yaml_file(path).parse(ChartTable)
 

@@ -41,7 +41,7 @@ class ProfileConfig(Settings):
     Attributes:
         name: unique in the run.
         interests: topics.
-        personality: a sentence or two, as the reasoner is told.
+        personality: a sentence or two, which the reasoner reads.
         activity: the chance that an idle user opens the app in a turn.
         engagement_threshold: the share of a post's topics that must be among the interests for
             the user to look closely.
@@ -62,7 +62,7 @@ class PostConfig(Settings):
 
     Attributes:
         author: a user's name, or that of somebody outside.
-        text: what it says.
+        text: its words.
         topics: what it is about.
     """
 
@@ -281,11 +281,11 @@ class SocialConfig(RunConfig):
     ``seed_posts: 8`` instead of ``posts`` takes the first 8 of the shipped posts.
 
     Attributes:
-        kind: ``social``, by which a file says what it describes.
+        kind: ``social``, which tells a file of this world from others.
         agents: the users.
         posts: what the feeds begin with.
-        chart: a statechart instead of the shipped ``social_feed``: a file, or what one holds. A
-            run's configuration holds the content, so that its tape needs no other file.
+        chart: a statechart instead of the shipped ``social_feed``: a file, or the content of one. A
+            run's configuration has the content, so that its tape needs no other file.
         reasoner: who chooses among legal moves.
         writer: who writes the posts.
         feed: how the next post is chosen.

@@ -190,6 +190,7 @@ class Chooser(ABC):
         """
         import pandas as pd
 
+        # A rule has a seed too, but for its draws; only a model reads an order.
         if getattr(self, "llm_client", None) and getattr(self, "seed", None) is not None:
             raise ConfigError("a reasoner with a seed shuffles the options; use Reasoner(client)")
         asked = [
@@ -294,7 +295,7 @@ class Reasoner(Chooser):
 
     Args:
         client: the model.
-        seed: of the order in which options are shown; None shows them as they are given.
+        seed: of the order in which options stand in the prompt; None leaves them as they are given.
         rationale: whether the model gives a reason, in one sentence.
         prompt: a prompt with the slots of the shipped ``social_reasoner``; that one if not given.
         lookup: looks things up before each choice, for example with tools; what it finds is added

@@ -1,4 +1,4 @@
-"""The social simulation: a chart says what is legal, a reasoner chooses, posts travel."""
+"""The social simulation: a chart fixes what is legal, a reasoner chooses, posts travel."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ class SocialSimulation(Run[SocialState, SocialTurn, SocialConfig, SocialInterven
         if not moves:
             return []
         answers = await self.reasoner.choose_all(_questions(plan))
-        choices = [it if isinstance(it, Choice) else Choice(it, "ok") for it in answers]
+        choices = [Choice(it, "ok") if isinstance(it, str) else it for it in answers]
         if len(choices) != len(moves):
             raise ConfigError(
                 f"{type(self.reasoner).__name__} gave {len(choices)} answers to {len(moves)} "
@@ -209,7 +209,10 @@ class SocialSimulation(Run[SocialState, SocialTurn, SocialConfig, SocialInterven
                     f"{type(self.reasoner).__name__} sent {move.agent.name} to {choice.state!s}; "
                     f"its options are {', '.join(move.options)}"
                 )
-            move.target, move.status, move.decided_by = choice.state, choice.status, "reasoner"
+            move.target = move.options[
+                move.options.index(choice.state)
+            ]  # "idle" is AgentState.IDLE
+            move.status, move.decided_by = choice.status, "reasoner"
         return [choice.chain for choice in choices if choice.chain is not None]
 
     async def _write(
@@ -271,6 +274,8 @@ class SocialSimulation(Run[SocialState, SocialTurn, SocialConfig, SocialInterven
     @property
     def agents(self) -> tuple[SocialAgent, ...]:
         """The users as they are after the latest turn, with their histories."""
+        # Only new turns are followed; after a change to the turns (a fork, say) all are, from the
+        # first one on.
         known = len(self._followed)
         if not 0 < known <= len(self.turns) or self.turns[known - 1] is not self._followed[-1]:
             self._agents, known = self._new_agents(), 0

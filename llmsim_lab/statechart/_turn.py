@@ -222,6 +222,7 @@ def plan_turn(
         seed: of who opens the app.
     """
     plan = Plan(state.turn + 1)
+    # The 1 keeps these draws apart from those of the feed, which are seeded by seed and turn.
     luck = np.random.default_rng([seed, plan.number, 1]).random(len(agents))
     posts = state.at_hand
     looking: list[int] = []

@@ -277,6 +277,18 @@ async def test_questions_of_a_turn_are_what_was_asked_there_and_others_can_be_as
         simulation.questions(9)
 
 
+async def test_a_reasoner_of_ones_own_may_answer_with_states_alone() -> None:
+    class Rests:
+        async def choose_all(self, questions: Sequence[Question]) -> list[Any]:
+            return [AgentState.RESTING, "resting"][: len(questions)]
+
+    simulation = SocialSimulation(social_config(2), reasoner=Rests())
+    await simulation.arun(3)
+    assert [move.target for move in simulation.turns[3].moves] == [AgentState.RESTING] * 2
+    assert simulation.moves_frame()["target"].iloc[-1] == "resting"
+    assert {move.status for move in simulation.turns[3].moves} == {"ok"}
+
+
 async def test_a_reasoner_of_ones_own_plays_the_run_but_only_legally() -> None:
     class Always:
         def __init__(self, state: AgentState) -> None:

@@ -24,26 +24,17 @@ from rich.console import Console
 from llmsim_lab import connect
 from llmsim_lab.files import data_path
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.statechart import (
-    AgentState,
-    Post,
-    Question,
-    Reasoner,
-    SocialAgent,
-    SocialConfig,
-    ask_rotated,
-    load_chart,
-    position_bias,
-    seed_posts,
-)
-from llmsim_lab.statechart.guards import GUARDS, interest_match
+from llmsim_lab.statechart import AgentState, Post, Reasoner, SocialAgent, SocialConfig, Statechart
+from llmsim_lab.statechart._agent import GUARDS, interest_match
+from llmsim_lab.statechart._config import seed_posts
+from llmsim_lab.statechart._reasoner import Question
 
 __all__ = ["main", "make_questions", "time_batches"]
 
 
 def make_questions(config: SocialConfig, count: int) -> list[Question]:
     """Return what as many users would decide about a post that interests each."""
-    chart = load_chart("social_feed", guards=GUARDS)
+    chart = Statechart.load("social_feed", guards=GUARDS)
     options = chart.valid_targets(AgentState.EVALUATING, "decides")
     posts = [
         Post(id=number, author=post.author, text=post.text, topics=post.topics)
@@ -92,11 +83,11 @@ async def measure(model: str, questions: int, repeats: int, out: Path) -> dict[s
     scenario = SocialConfig.from_yaml(data_path("scenarios/harbour_town.yaml"))
     async with connect(model, config=scenario.llm, download=True) as client:
         asked = make_questions(config, questions)
-        answers = await ask_rotated(Reasoner(client), asked)
+        answers = await Reasoner(client).ask_rotated(asked)
         answers.to_csv(out, index=False)
         info = await client.model_info()
         batches = await time_batches(client, asked[:8], repeats)
-    first, last = (position_bias(answers, place=place) for place in (1, 6))
+    first, last = (Reasoner.position_bias(answers, place=place) for place in (1, 6))
     return {
         "model": info.name,
         "first": asdict(first),

@@ -9,14 +9,8 @@ from typing import Any
 
 from llmsim_lab.calls import ChatRequest
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
-from llmsim_lab.statechart import (
-    AgentState,
-    Post,
-    Question,
-    SocialAgent,
-    SocialConfig,
-    SocialSimulation,
-)
+from llmsim_lab.statechart import AgentState, Post, SocialAgent, SocialConfig, SocialSimulation
+from llmsim_lab.statechart._reasoner import Question
 
 __all__ = [
     "OPTIONS",

@@ -15,8 +15,8 @@ from llmsim_lab.lab.social_widget import SocialWidget, chart_html, wide_chart_ht
 from llmsim_lab.lab.source import Source
 from llmsim_lab.lab.texts import block
 from llmsim_lab.markup import badge, details, join, pairs, pre, safe, table, visible
-from llmsim_lab.statechart import Post, SocialSimulation, SocialTurn
-from llmsim_lab.statechart.state import Move
+from llmsim_lab.statechart import Post, SocialSimulation
+from llmsim_lab.statechart._state import Move, SocialTurn
 from llmsim_lab.text import clip, printable
 
 if TYPE_CHECKING:

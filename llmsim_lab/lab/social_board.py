@@ -12,7 +12,8 @@ from llmsim_lab.lab.social_widget import SocialWidget, chart_html, counts_of, wi
 from llmsim_lab.lab.source import Source
 from llmsim_lab.lab.widget import button
 from llmsim_lab.markup import join, table, visible
-from llmsim_lab.statechart import AgentState, SocialSimulation, SocialTurn
+from llmsim_lab.statechart import AgentState, SocialSimulation
+from llmsim_lab.statechart._state import SocialTurn
 from llmsim_lab.text import clip
 
 __all__ = ["SocialBoard"]

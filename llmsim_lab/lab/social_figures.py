@@ -17,13 +17,9 @@ from markupsafe import Markup
 from llmsim_lab.lab.charts.export import figure_bytes, small_png
 from llmsim_lab.lab.charts.labels import drawable
 from llmsim_lab.markup import visible
-from llmsim_lab.statechart import (
-    AgentState,
-    Cascade,
-    SocialTurn,
-    state_frame,
-    transition_matrix,
-)
+from llmsim_lab.statechart import AgentState
+from llmsim_lab.statechart._analysis import Cascade, state_frame, transition_matrix
+from llmsim_lab.statechart._state import SocialTurn
 from llmsim_lab.text import clip
 
 if TYPE_CHECKING:

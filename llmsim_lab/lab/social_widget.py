@@ -13,7 +13,8 @@ from llmsim_lab.lab.choices import Choices
 from llmsim_lab.lab.source import Source, simulation_of
 from llmsim_lab.lab.texts import sideways
 from llmsim_lab.lab.widget import LabWidget
-from llmsim_lab.statechart import AgentState, SocialSimulation, SocialTurn
+from llmsim_lab.statechart import AgentState, SocialSimulation
+from llmsim_lab.statechart._state import SocialTurn
 
 __all__ = ["SocialWidget", "chart_html", "counts_of", "wide_chart_html"]
 

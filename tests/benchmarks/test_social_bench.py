@@ -59,9 +59,9 @@ def test_the_measured_answers_are_as_the_script_writes_them() -> None:
     import pandas as pd
 
     from llmsim_lab.files import data_path
-    from llmsim_lab.statechart import position_bias
+    from llmsim_lab.statechart import Reasoner
 
     answers = pd.read_csv(data_path("social/position_bias.csv"))
-    bias = position_bias(answers)
+    bias = Reasoner.position_bias(answers)
     assert bias.expected == pytest.approx(1 / 6)
     assert bias.answers == len(answers) == 6 * bias.questions

@@ -13,12 +13,12 @@ from llmsim_lab.statechart import (
     STATE_DESCRIPTIONS,
     AgentState,
     Post,
-    Question,
     Reasoner,
     SocialAgent,
     build_reasoner_prompt,
     parse_reasoner_response,
 )
+from llmsim_lab.statechart._reasoner import Question
 
 OPTIONS = [AgentState.COMPOSING, AgentState.SCROLLING]
 POST = Post(id=7, author="Bob", text="Tea is best cold", topics=("tea",))

@@ -26,7 +26,8 @@ from llmsim_lab.lab import (
     transition_figure,
 )
 from llmsim_lab.lab.social_figures import figure_html
-from llmsim_lab.statechart import Cascade, Post, SocialSimulation, cascades
+from llmsim_lab.statechart import Post, SocialSimulation
+from llmsim_lab.statechart._analysis import Cascade
 
 RULE = {"reasoner": {"kind": "rule"}}
 
@@ -217,7 +218,7 @@ async def test_hostile_texts_are_escaped_everywhere() -> None:
     for figure in (
         state_figure(made.turns, title=HOSTILE[:200]),
         transition_figure(made.turns, title=HOSTILE[:200]),
-        cascade_figure(cascades(made.turns)[0]),
+        cascade_figure(made.cascades()[0]),
     ):
         html = str(figure_html(figure))
         assert html.count("<") == 1

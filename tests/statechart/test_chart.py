@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.statechart import AgentState, SocialAgent, Statechart, Transition, load_chart
-from llmsim_lab.statechart.guards import GUARDS
+from llmsim_lab.statechart import AgentState, SocialAgent, Statechart, Transition
+from llmsim_lab.statechart._agent import GUARDS
 
 
 class Light(StrEnum):
@@ -155,7 +155,7 @@ def test_what_looks_like_a_mistake_is_complained_of_by_name(
     assert caplog.text.count("STATECHART") == 4
 
 
-def test_a_sound_chart_has_no_complaints_and_a_final_state_needs_no_way_out() -> None:
+def test_a_valid_chart_has_no_complaints_and_a_final_state_needs_no_way_out() -> None:
     assert traffic().complaints == ()
     chart = Statechart(
         [Light.RED, Light.DARK],
@@ -169,8 +169,8 @@ def test_a_sound_chart_has_no_complaints_and_a_final_state_needs_no_way_out() ->
 # --- files ------------------------------------------------------------------------------------
 
 
-def test_the_shipped_chart_is_sound_and_leaves_the_decision_open() -> None:
-    chart = load_chart("social_feed", guards=GUARDS)
+def test_the_shipped_chart_is_valid_and_leaves_the_decision_open() -> None:
+    chart = Statechart.load("social_feed", guards=GUARDS)
     assert chart.complaints == ()
     assert set(chart.states) == set(AgentState)
     assert chart.initial is AgentState.IDLE
@@ -186,10 +186,10 @@ def written(tmp_path: Path, text: str) -> Path:
 def test_mermaid_gets_names_that_are_no_plain_words_as_titles(tmp_path: Path) -> None:
     text = "initial: in 'a' box\nstates: [in 'a' box, 'say \"no\"']\nfinal: ['say \"no\"']\n"
     move = """transitions:\n  - {trigger: go, source: in 'a' box, target: 'say "no"'}\n"""
-    assert load_chart(written(tmp_path, text + move)).to_mermaid().splitlines() == [
+    assert Statechart.load(written(tmp_path, text + move)).to_mermaid().splitlines() == [
         "stateDiagram-v2",
         "    state \"in 'a' box\" as s0",
-        '    state "say #quot;no#quot;" as s1',
+        '    state "say #34;no#34;" as s1',
         "    [*] --> s0",
         "    s0 --> s1 : go",
         "    s1 --> [*]",
@@ -200,7 +200,7 @@ def test_mermaid_gets_names_that_are_no_plain_words_as_titles(tmp_path: Path) ->
 def test_any_word_may_name_a_state(tmp_path: Path, name: str) -> None:
     text = f"initial: {name}\nstates: [{name}, end]\nfinal: [end]\ntransitions:\n"
     path = written(tmp_path, f"{text}  - {{trigger: go, source: {name}, target: end}}\n")
-    assert [str(state) for state in load_chart(path).states] == [name, "end"]
+    assert [str(state) for state in Statechart.load(path).states] == [name, "end"]
 
 
 def test_a_file_may_have_states_of_its_own(tmp_path: Path) -> None:
@@ -210,7 +210,9 @@ def test_a_file_may_have_states_of_its_own(tmp_path: Path) -> None:
         "transitions:\n  - {trigger: timeout, source: red, target: green, action: shout}\n",
     )
     heard: list[object] = []
-    chart = load_chart(path, actions={"shout": lambda agent, context: heard.append(agent.name)})
+    chart = Statechart.load(
+        path, actions={"shout": lambda agent, context: heard.append(agent.name)}
+    )
     lamp = SimpleNamespace(name="lamp", state=chart.initial)
     assert chart.fire(lamp, "timeout") == "green"
     assert heard == ["lamp"]
@@ -238,19 +240,19 @@ def test_a_file_may_have_states_of_its_own(tmp_path: Path) -> None:
 def test_a_wrong_file_is_refused_with_its_line(tmp_path: Path, text: str, message: str) -> None:
     path = written(tmp_path, text)
     with pytest.raises(ConfigError, match=re.escape(f"{path}, {message}")):
-        load_chart(path)
+        Statechart.load(path)
 
 
 def test_an_unknown_shipped_chart_is_refused_with_those_there_are() -> None:
     with pytest.raises(ConfigError, match="there is no chart 'chess'; shipped are social_feed"):
-        load_chart("chess")
+        Statechart.load("chess")
 
 
 # --- pictures ---------------------------------------------------------------------------------
 
 
 def test_the_picture_shows_states_triggers_counts_and_the_current_one() -> None:
-    chart = load_chart("social_feed", guards=GUARDS)
+    chart = Statechart.load("social_feed", guards=GUARDS)
     svg = chart.to_svg(current=AgentState.RESTING, counts={AgentState.IDLE: 7})
     for state in AgentState:
         assert f">{state.value}</text>" in svg
@@ -268,6 +270,23 @@ def test_the_picture_is_the_same_each_time_and_escapes_names() -> None:
     assert chart.to_svg() == chart._repr_html_()
     assert "<script>" not in chart.to_svg()
     assert chart.to_svg().count("</svg>") == 1
+
+
+def test_no_name_becomes_mermaid_code() -> None:
+    class Odd(StrEnum):
+        END = "end"
+        A = "a\n[*] --> s9"
+
+    trigger = "go;\nnote left of s0: `x` #quot;"
+    chart = Statechart(Odd, [Transition(trigger, Odd.END, Odd.A)], Odd.END, final=[Odd.A])
+    assert chart.to_mermaid().splitlines() == [
+        "stateDiagram-v2",
+        '    state "end" as s0',
+        '    state "a [#42;] --#62; s9" as s1',
+        "    [*] --> s0",
+        "    s0 --> s1 : go#59; note left of s0#58; #96;x#96; #35;quot#59;",
+        "    s1 --> [*]",
+    ]
 
 
 def test_a_chart_exports_to_mermaid_and_graphviz() -> None:
@@ -294,12 +313,12 @@ def test_a_transition_is_remembered_up_to_a_depth() -> None:
     agent = SocialAgent("Ada", history_depth=2)
     agent.tick()
     for state in (AgentState.SCROLLING, AgentState.EVALUATING, AgentState.RESTING):
-        agent.transition_to(state, "next", round=3)
+        agent.transition_to(state, "next", turn=3)
     assert agent.state is AgentState.RESTING
     assert agent.ticks_in_state == 0
     assert [entry.target for entry in agent.state_history] == ["evaluating", "resting"]
     assert agent.state_history[-1].source is AgentState.EVALUATING
-    assert agent.state_history[-1].round == 3
+    assert agent.state_history[-1].turn == 3
 
 
 @pytest.mark.parametrize(

@@ -13,16 +13,8 @@ from social_kit import OPTIONS, any_option, make_question, picks, social_client
 from llmsim_lab.calls import CallSite, ChatReply, ChatRequest
 from llmsim_lab.errors import BackendError, ConfigError, FailureReason, LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig, OllamaBackend
-from llmsim_lab.statechart import (
-    AgentState,
-    Question,
-    Reasoner,
-    RuleReasoner,
-    SocialAgent,
-    ask_rotated,
-    position_bias,
-    rotations,
-)
+from llmsim_lab.statechart import AgentState, Reasoner, SocialAgent
+from llmsim_lab.statechart._reasoner import Question, RuleReasoner
 from llmsim_lab.testing import FakeOllama
 
 
@@ -31,7 +23,7 @@ def shown(reasoner: Reasoner, question: Question) -> list[str]:
     return [line[2:].split(":")[0] for line in lines if line.startswith("- ")]
 
 
-def test_options_are_shown_in_an_order_that_follows_from_seed_round_and_agent() -> None:
+def test_options_are_shown_in_an_order_that_follows_from_seed_turn_and_agent() -> None:
     client = social_client()
     one, same, other = (Reasoner(client, seed=seed) for seed in (1, 1, 2))
     questions = [make_question(name, turn=turn) for name in "ABCDEF" for turn in (1, 2)]
@@ -214,7 +206,7 @@ async def test_the_rule_draws_by_its_shares() -> None:
 
 
 def test_in_all_rotations_each_option_stands_in_each_place_once() -> None:
-    orders = [one.options for one in rotations(make_question())]
+    orders = [one.options for one in make_question().rotations()]
     assert orders[0] == OPTIONS
     for place in range(len(OPTIONS)):
         assert sorted(order[place] for order in orders) == sorted(OPTIONS)
@@ -224,11 +216,11 @@ async def test_a_model_that_takes_what_stands_first_is_found_out() -> None:
     client = social_client(
         lambda request: {"next_state": request.schema["properties"]["next_state"]["enum"][0]}
     )
-    answers = await ask_rotated(Reasoner(client), [make_question(name) for name in "ABC"])
+    answers = await Reasoner(client).ask_rotated([make_question(name) for name in "ABC"])
     assert len(answers) == 12
-    bias = position_bias(answers)
+    bias = Reasoner.position_bias(answers)
     assert (bias.share, bias.expected, bias.low, bias.high) == (1.0, 0.25, 1.0, 1.0)
-    assert position_bias(answers, place=4).share == 0
+    assert Reasoner.position_bias(answers, place=4).share == 0
     assert str(bias) == (
         "place 1 was chosen in 100% of 12 answers (95 % interval 100% to 100%); without a "
         "preference for places it would be 25%"
@@ -236,31 +228,33 @@ async def test_a_model_that_takes_what_stands_first_is_found_out() -> None:
 
 
 async def test_a_model_that_only_weighs_the_options_has_no_bias() -> None:
-    answers = await ask_rotated(
-        Reasoner(social_client(picks("engaging_like"))), [make_question(name) for name in "ABC"]
+    answers = await Reasoner(social_client(picks("engaging_like"))).ask_rotated(
+        [make_question(name) for name in "ABC"]
     )
-    assert [position_bias(answers, place=place).share for place in (1, 2, 3, 4)] == [0.25] * 4
+    assert [Reasoner.position_bias(answers, place=place).share for place in (1, 2, 3, 4)] == [
+        0.25
+    ] * 4
     assert set(answers["chosen"]) == {"engaging_like"}
 
 
 async def test_one_question_has_no_interval_and_fallbacks_are_no_answers() -> None:
-    answers = await ask_rotated(Reasoner(social_client(picks("scrolling"))), [make_question()])
-    assert position_bias(answers).low is None
-    assert "interval" not in str(position_bias(answers))
-    failed = await ask_rotated(Reasoner(social_client(picks("idle"))), [make_question()])
+    answers = await Reasoner(social_client(picks("scrolling"))).ask_rotated([make_question()])
+    assert Reasoner.position_bias(answers).low is None
+    assert "interval" not in str(Reasoner.position_bias(answers))
+    failed = await Reasoner(social_client(picks("idle"))).ask_rotated([make_question()])
     with pytest.raises(ConfigError, match="no answer that a model chose"):
-        position_bias(failed)
+        Reasoner.position_bias(failed)
 
 
 async def test_without_questions_nothing_is_said_of_the_bias() -> None:
-    answers = await ask_rotated(RuleReasoner(), [])
+    answers = await RuleReasoner().ask_rotated([])
     with pytest.raises(ConfigError, match="nothing can be said of its bias"):
-        position_bias(answers)
+        Reasoner.position_bias(answers)
 
 
 async def test_a_reasoner_that_shuffles_is_no_use_for_rotations() -> None:
     with pytest.raises(ConfigError, match=r"use Reasoner\(client\)"):
-        await ask_rotated(Reasoner(social_client(), seed=1), [make_question()])
+        await Reasoner(social_client(), seed=1).ask_rotated([make_question()])
 
 
 async def test_the_scripted_model_of_these_tests_answers_all_kinds_of_questions() -> None:

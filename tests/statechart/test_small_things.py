@@ -1,4 +1,4 @@
-"""What agents, posts and contexts say of themselves, and how many rounds the chart grants."""
+"""What agents, posts and contexts say of themselves, and what a configuration needs."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.statechart import (
     AgentState,
     Post,
-    RuleReasoner,
     SocialAgent,
     SocialConfig,
     agents_in_state,
     state_distribution,
 )
-from llmsim_lab.statechart.guards import interest_match
-from llmsim_lab.statechart.reasoner_prompt import format_context
+from llmsim_lab.statechart._agent import interest_match
+from llmsim_lab.statechart._reasoner import RuleReasoner, format_context
 
 
 def test_agents_are_found_and_counted_by_state() -> None:

@@ -8,22 +8,12 @@ import pytest
 from social_kit import make_social, picks
 
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.statechart import (
-    AgentState,
+from llmsim_lab.statechart import AgentState, Post, SocialSimulation
+from llmsim_lab.statechart._analysis import (
     Cascade,
-    Post,
-    SocialSimulation,
-    SocialState,
-    SocialTurn,
-    agent_frame,
-    cascade_frame,
-    cascade_of,
     cascades,
-    moves_frame,
-    post_frame,
-    state_frame,
-    transition_matrix,
 )
+from llmsim_lab.statechart._state import SocialState, SocialTurn
 
 RULE = {"reasoner": {"kind": "rule"}}
 
@@ -45,8 +35,8 @@ TREE = Cascade(
 )
 
 
-def test_the_state_frame_counts_everybody_in_every_round(simulation: SocialSimulation) -> None:
-    frame = state_frame(simulation.turns)
+def test_the_state_frame_counts_everybody_in_every_turn(simulation: SocialSimulation) -> None:
+    frame = simulation.state_frame()
     assert frame.index.tolist() == list(range(16))
     assert set(frame.sum(axis=1)) == {20}
     assert frame.iloc[-1].to_dict() == {
@@ -58,7 +48,7 @@ def test_the_state_frame_counts_everybody_in_every_round(simulation: SocialSimul
 
 
 def test_the_moves_frame_has_what_each_users_history_has(simulation: SocialSimulation) -> None:
-    frame = moves_frame(simulation.turns)
+    frame = simulation.moves_frame()
     agent = simulation.agents[3]
     mine = frame[frame["agent"] == agent.name]
     assert mine["target"].tolist() == [entry.target.value for entry in agent.state_history]
@@ -67,31 +57,31 @@ def test_the_moves_frame_has_what_each_users_history_has(simulation: SocialSimul
 
 
 def test_the_transition_matrix_adds_up(simulation: SocialSimulation) -> None:
-    counts = transition_matrix(simulation.turns, shares=False)
-    assert counts.to_numpy().sum() == len(moves_frame(simulation.turns))
-    shares = transition_matrix(simulation.turns)
+    counts = simulation.transition_matrix(shares=False)
+    assert counts.to_numpy().sum() == len(simulation.moves_frame())
+    shares = simulation.transition_matrix()
     left = counts.sum(axis=1) > 0
     assert shares[left].sum(axis=1).tolist() == pytest.approx([1.0] * left.sum())
     assert shares.loc["idle", "scrolling"] == 1
     assert (shares.loc[~left] == 0).all(axis=None)
 
 
-def test_engagement_is_the_same_counted_by_post_by_user_and_by_round(
+def test_engagement_is_the_same_counted_by_post_by_user_and_by_turn(
     simulation: SocialSimulation,
 ) -> None:
-    posts, users = post_frame(simulation.turns), agent_frame(simulation.turns)
-    rounds = simulation.to_frame()
-    assert posts["likes"].sum() == users["likes"].sum() == rounds["likes"].sum() > 0
-    assert posts["replies"].sum() == users["replies"].sum() == rounds["replies"].sum() > 0
-    assert posts["reshares"].sum() == users["reshares"].sum() == rounds["reshares"].sum()
+    posts, users = simulation.post_frame(), simulation.agent_frame()
+    turns = simulation.to_frame()
+    assert posts["likes"].sum() == users["likes"].sum() == turns["likes"].sum() > 0
+    assert posts["replies"].sum() == users["replies"].sum() == turns["replies"].sum() > 0
+    assert posts["reshares"].sum() == users["reshares"].sum() == turns["reshares"].sum()
     assert (posts["engagement"] == posts[["likes", "replies", "reshares"]].sum(axis=1)).all()
-    assert users["decided"].sum() == rounds["asked"].sum()
+    assert users["decided"].sum() == turns["asked"].sum()
     press = posts[posts["author"] == "Press"]["engagement"].sum()
     assert users["received"].sum() + press == posts["engagement"].sum()
 
 
 def test_the_feeds_own_counts_agree_with_the_frame(simulation: SocialSimulation) -> None:
-    posts = post_frame(simulation.turns)
+    posts = simulation.post_frame()
     for entry in simulation.state.feed:
         row = posts.loc[entry.post.id]
         assert (row["likes"], row["replies"], row["reshares"]) == entry[1:]
@@ -105,19 +95,19 @@ def test_a_run_that_began_from_a_state_goes_on_from_its_counts(
     )
     assert sum(entry.engagement for entry in later.state.feed) > 0
     for _ in range(3):
-        frame = post_frame(later.turns)
+        frame = later.post_frame()
         for entry in later.state.feed:
             row = frame.loc[entry.post.id]
             counts = (row["likes"], row["replies"], row["reshares"])
             assert counts == (entry.likes, entry.replies, entry.reshares)
-        assert sum(cascade.likes for cascade in cascades(later.turns)) == frame["likes"].sum()
+        assert sum(cascade.likes for cascade in later.cascades()) == frame["likes"].sum()
         later.run(1)
 
 
 def test_fallbacks_are_counted_by_user() -> None:
     made = make_social(replies=picks("nonsense"), users=3)
     made.run(3)
-    assert agent_frame(made.turns)["fallbacks"].tolist() == [1, 1, 1]
+    assert made.agent_frame()["fallbacks"].tolist() == [1, 1, 1]
 
 
 def test_a_cascades_size_depth_and_breadth_are_those_of_its_tree() -> None:
@@ -136,9 +126,9 @@ def test_a_cascades_size_depth_and_breadth_are_those_of_its_tree() -> None:
 
 def test_a_cascade_is_shown_as_a_tree_of_text_and_as_a_frame() -> None:
     lines = str(TREE).splitlines()
-    assert lines[0] == "● User 1 (round 0): Text 1"
-    assert lines[2] == "    ↩ User 5 (round 0): Text 5"
-    assert lines[3] == "  ↻ User 3 (round 0)"
+    assert lines[0] == "● User 1 (turn 0): Text 1"
+    assert lines[2] == "    ↩ User 5 (turn 0): Text 5"
+    assert lines[3] == "  ↻ User 3 (turn 0)"
     assert TREE.tree(most=2).splitlines()[-1] == "… and 4 more"
     frame = TREE.frame()
     assert frame["from_author"].tolist()[1:] == ["User 1", "User 2", "User 1", "User 3", "User 4"]
@@ -154,29 +144,29 @@ def test_a_trees_text_hides_no_codes() -> None:
 def test_every_post_is_in_one_cascade_and_the_largest_comes_first(
     simulation: SocialSimulation,
 ) -> None:
-    found = cascades(simulation.turns)
+    found = simulation.cascades()
     assert sorted(p.id for c in found for p in c.posts) == sorted(simulation.posts)
     assert [c.size for c in found] == sorted((c.size for c in found), reverse=True)
-    frame = cascade_frame(simulation.turns)
+    frame = simulation.cascade_frame()
     assert frame["size"].sum() == len(simulation.posts)
     assert frame["likes"].sum() == simulation.to_frame()["likes"].sum()
     assert (frame["size"] - 1 == frame["replies"] + frame["reshares"]).all()
     answer = found[0].posts[-1]
-    assert cascade_of(simulation.turns, answer.id).root == found[0].root
+    assert simulation.cascade_of(answer.id).root == found[0].root
     with pytest.raises(ConfigError, match="the run has no post 99999"):
-        cascade_of(simulation.turns, 99999)
+        simulation.cascade_of(99999)
 
 
 def test_answers_to_posts_from_before_the_run_hang_together_all_the_same() -> None:
     late = (member(8, 3), member(9, 8))
-    turn = SocialTurn(number=5, state=SocialState(round=5, people=(), new_posts=late))
+    turn = SocialTurn(number=5, state=SocialState(turn=5, people=(), new_posts=late))
     (cascade,) = cascades([turn])
     assert (cascade.root.id, cascade.size, cascade.depth) == (8, 2, 1)
 
 
 def test_a_run_without_moves_has_empty_frames() -> None:
     made = make_social(posts=[], **RULE)
-    assert moves_frame(made.turns).empty
-    assert post_frame(made.turns).empty
-    assert cascade_frame(made.turns).empty
-    assert transition_matrix(made.turns, shares=False).to_numpy().sum() == 0
+    assert made.moves_frame().empty
+    assert made.post_frame().empty
+    assert made.cascade_frame().empty
+    assert made.transition_matrix(shares=False).to_numpy().sum() == 0

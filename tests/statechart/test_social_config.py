@@ -11,19 +11,16 @@ from social_kit import social_config
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.files import data_path
-from llmsim_lab.statechart import (
-    AgentState,
-    ChartTable,
+from llmsim_lab.statechart import AgentState, SocialConfig, SocialSimulation
+from llmsim_lab.statechart._agent import GUARDS
+from llmsim_lab.statechart._chart import ChartTable
+from llmsim_lab.statechart._config import (
     PostConfig,
     ProfileConfig,
-    SocialConfig,
     SocialIntervention,
-    SocialSimulation,
     population,
-    register_guard,
     seed_posts,
 )
-from llmsim_lab.statechart.guards import GUARDS
 
 SMALL_CHART = """
 initial: idle
@@ -69,7 +66,7 @@ def test_a_population_is_one_word_in_a_configuration_or_a_file(tmp_path: Path) -
     assert not config.needs_model
 
 
-def test_the_shipped_scenario_is_sound() -> None:
+def test_the_shipped_scenario_is_valid() -> None:
     config = SocialConfig.from_yaml(data_path("scenarios/harbour_town.yaml"))
     assert config.needs_model
     assert len(config.agents) == 12
@@ -104,7 +101,7 @@ def test_what_makes_no_sense_is_refused_by_name(values: dict[str, Any], message:
     ("values", "message"),
     [
         ({"population": "many"}, "population must be a whole number, not 'many'"),
-        ({"population": -4}, "population: a population of -4 cannot be"),
+        ({"population": -4}, "population: a population of -4 is not possible"),
         ({"population": 2, "seed_posts": 99}, "seed_posts: count=99: there are 25 posts"),
     ],
 )
@@ -113,7 +110,7 @@ def test_a_wrong_shorthand_is_refused(values: dict[str, Any], message: str) -> N
         SocialConfig(**values)
 
 
-def test_topics_are_lower_case_and_a_threshold_of_one_round_is_refused() -> None:
+def test_topics_are_lower_case_and_a_threshold_of_one_turn_is_refused() -> None:
     assert ProfileConfig(name="A", interests=["Tea "]).interests == ("tea",)
     with pytest.raises(ConfigError, match="timeout_threshold"):
         ProfileConfig(name="A", interests=["tea"], timeout_threshold=1)
@@ -162,7 +159,7 @@ def test_a_chart_with_foreign_states_is_refused_by_the_simulation(tmp_path: Path
 @pytest.mark.parametrize(
     ("trigger", "source"), [("opens_ap", "idle"), ("decides", "idle"), ("finishes", "resting")]
 )
-def test_a_trigger_that_no_round_fires_is_refused(trigger: str, source: str) -> None:
+def test_a_trigger_that_no_turn_fires_is_refused(trigger: str, source: str) -> None:
     table = {
         "initial": "idle",
         "states": ["idle", "resting"],
@@ -172,7 +169,7 @@ def test_a_trigger_that_no_round_fires_is_refused(trigger: str, source: str) -> 
             {"trigger": "timeout", "source": "resting", "target": "idle"},
         ],
     }
-    with pytest.raises(ConfigError, match=f"no round fires '{trigger}' in the state {source}"):
+    with pytest.raises(ConfigError, match=f"no turn fires '{trigger}' in the state {source}"):
         SocialSimulation(social_config(chart=table, reasoner={"kind": "rule"}))
 
 
@@ -194,7 +191,7 @@ def test_a_chart_may_use_a_registered_guard(monkeypatch: pytest.MonkeyPatch) -> 
     ):
         SocialSimulation(config)
     monkeypatch.setitem(GUARDS, "never", never)  # so that it is gone after the test
-    assert register_guard(never) is never
+    assert SocialSimulation.register_guard(never) is never
     simulation = SocialSimulation(config)
     simulation.run(2)
     assert simulation.state_distribution()[AgentState.IDLE] == 6
@@ -205,9 +202,9 @@ def test_a_guard_needs_a_name_of_its_own() -> None:
         return True
 
     with pytest.raises(ConfigError, match="'interested' is shipped"):
-        register_guard(interested)
+        SocialSimulation.register_guard(interested)
     with pytest.raises(ConfigError, match="define it with def"):
-        register_guard(lambda agent, post: True)
+        SocialSimulation.register_guard(lambda agent, post: True)
 
 
 def test_prompts_named_in_a_file_are_found_beside_it(tmp_path: Path) -> None:

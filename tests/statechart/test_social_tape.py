@@ -17,8 +17,10 @@ from llmsim_lab.llm import LLMClient, ScriptedBackend, Tape
 from llmsim_lab.llm.tape import verify
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.runs import fork, load, replay, rerun, resume, run
-from llmsim_lab.statechart import RuleReasoner, SocialSimulation, state_frame
-from llmsim_lab.statechart.guards import GUARDS
+from llmsim_lab.statechart import SocialSimulation
+from llmsim_lab.statechart._agent import GUARDS
+from llmsim_lab.statechart._analysis import state_frame
+from llmsim_lab.statechart._reasoner import RuleReasoner
 
 TURNS = 6
 SETTINGS: dict[str, Any] = {
@@ -69,7 +71,7 @@ def test_a_replay_is_the_run_with_its_users_histories_and_no_call(path: Path) ->
 def test_a_loaded_run_shows_the_same_and_can_be_asked_its_questions(path: Path) -> None:
     loaded = load(path)
     assert isinstance(loaded, SocialSimulation)
-    assert state_frame(loaded.turns).equals(state_frame(live().turns))
+    assert loaded.state_frame().equals(state_frame(live().turns))
     assert [q.agent.name for q in loaded.questions(3)] == [
         q.agent.name for q in live().questions(3)
     ]
@@ -82,12 +84,12 @@ def test_a_tape_passes_its_checks_and_turns_read_back_equal(path: Path) -> None:
 
 
 def test_another_order_of_options_is_another_request(path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("llmsim_lab.statechart.reasoner.random.Random.sample", lambda s, o, n: o)
+    monkeypatch.setattr("llmsim_lab.statechart._reasoner.random.Random.sample", lambda s, o, n: o)
     with pytest.raises(TapeMiss):
         replay(path)
 
 
-def test_a_fork_shares_the_rounds_before_it_and_goes_its_own_way(path: Path) -> None:
+def test_a_fork_shares_the_turns_before_it_and_goes_its_own_way(path: Path) -> None:
     client = social_client()
     other = fork(
         path,
@@ -171,7 +173,7 @@ def test_a_run_by_rules_needs_no_model_for_any_verb(tmp_path: Path) -> None:
     assert other.state == made.state
 
 
-def test_a_run_whose_model_is_replaced_by_the_rule_from_a_round_on(path: Path) -> None:
+def test_a_run_whose_model_is_replaced_by_the_rule_from_a_turn_on(path: Path) -> None:
     recorded = load(path)
     assert isinstance(recorded, SocialSimulation)
     by_rule = SocialSimulation(
@@ -204,7 +206,7 @@ def test_a_guard_that_the_replay_lacks_is_named(tmp_path: Path, monkeypatch: Any
         replay(tmp_path / "x.tape")
 
 
-def test_the_tape_show_command_names_what_a_round_led_to(
+def test_the_tape_show_command_names_what_a_turn_led_to(
     path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
@@ -218,7 +220,7 @@ def test_the_tape_show_command_names_what_a_round_led_to(
     assert "ban User 2" in out
 
 
-def test_a_round_is_told_in_words_its_decisions_one_by_one_up_to_a_limit() -> None:
+def test_a_turn_is_told_in_words_its_decisions_one_by_one_up_to_a_limit() -> None:
     made = make_social(users=25, posts=[{"author": "Press", "text": "Hi", "topics": ["tea"]}])
     made.run(3)
     lines = made.in_words(made.turns[3])

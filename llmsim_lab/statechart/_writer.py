@@ -1,4 +1,4 @@
-"""Who writes the posts: a language model, or set phrases."""
+"""Writes the posts: a language model, or set phrases."""
 
 from __future__ import annotations
 
@@ -15,14 +15,9 @@ from llmsim_lab.llm.chains import chain_of
 from llmsim_lab.logs import log_event
 from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.statechart.agent import SocialAgent
-from llmsim_lab.statechart.posts import Post
-from llmsim_lab.statechart.reasoner import FORGIVEN
-from llmsim_lab.statechart.reasoner_prompt import format_context
-from llmsim_lab.statechart.rules import phrase
+from llmsim_lab.statechart._agent import Post, SocialAgent
+from llmsim_lab.statechart._reasoner import FALLBACK_REASONS, draw, format_context
 from llmsim_lab.values import Decision
-
-__all__ = ["Draft", "LLMWriter", "PhraseWriter"]
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +29,7 @@ class Draft(Decision):
 
     @property
     def reasoning(self) -> str:
-        """The text: the model is not asked why."""
+        """The text; no reason is asked for."""
         return self.text
 
     @property
@@ -55,7 +50,7 @@ class PhraseWriter:
     async def write(
         self, agent: SocialAgent, post: Post, about: Post | None
     ) -> tuple[Post, LLMReasoningChain | None]:
-        """Return a post with its text; ``LLMWriter.write`` has the words."""
+        """Return a post with its text; see ``LLMWriter.write``."""
         del agent, about
         return replace(post, text=phrase(post, seed=self.seed)), None
 
@@ -65,7 +60,7 @@ class LLMWriter:
 
     Args:
         client: the model.
-        seed: of the phrases that stand in where the model fails.
+        seed: of the phrases that are taken where the model fails.
         prompt: a prompt with the slots of the shipped ``social_post``; that one if not given.
     """
 
@@ -82,11 +77,11 @@ class LLMWriter:
         Args:
             agent: the author.
             post: the post, without its text.
-            about: the post that it answers, or that set it off.
+            about: the post that it answers, or that led to it.
 
         Raises:
             LLMFailureException: the model cannot be reached. A timeout or a bad answer, after the
-                one retry, is met with a set phrase, a WARNING and status ``fallback``.
+                one retry, leads to a set phrase, a WARNING and status ``fallback``.
         """
         task = "Write a reply to it." if post.kind == "reply" else "Write a new post."
         prompt = self.prompt.render(
@@ -96,13 +91,13 @@ class LLMWriter:
             context=format_context(about),
             task=task,
         )
-        site = CallSite(component="writer", agent=agent.name, turn=post.round)
+        site = CallSite(component="writer", agent=agent.name, turn=post.turn)
         try:
             draft = await self.llm_client.call_with_retry(
                 prompt=prompt, response_model=Draft, site=site
             )
         except LLMFailureException as failure:
-            if failure.reason not in FORGIVEN:
+            if failure.reason not in FALLBACK_REASONS:
                 raise
             return self._fall_back(post, failure)
         return replace(post, text=draft.text), chain_of(draft, site, logger=logger, prompt=prompt)
@@ -116,7 +111,7 @@ class LLMWriter:
             logging.WARNING,
             "WRITER_FALLBACK",
             agent=post.author,
-            turn=post.round,
+            turn=post.turn,
             reason=failure.reason,
             text=text,
             detail=failure.detail,
@@ -124,10 +119,36 @@ class LLMWriter:
         chain = LLMReasoningChain(
             component="writer",
             agent=post.author,
-            turn=post.round,
+            turn=post.turn,
             reasoning=f"fallback to a set phrase: {failure}",
             confidence=None,
             status="fallback",
             call=failure.call,
         )
         return replace(post, text=text), chain
+
+
+_ORIGINALS = (
+    "Still thinking about {topic}. Anyone else?",
+    "A small thing about {topic} made my day.",
+    "Unpopular opinion about {topic}, coming soon.",
+    "What should I read next about {topic}?",
+)
+_REPLIES = (
+    "This. Exactly this.",
+    "Not sure I agree about {topic}.",
+    "Tell us more about {topic}!",
+    "Thanks, I had not seen it that way.",
+)
+
+
+def phrase(post: Post, *, seed: int) -> str:
+    """Return a set phrase for a reply or an original, always the same for the same post.
+
+    Args:
+        post: the post that is being written, without its text.
+        seed: the run's.
+    """
+    phrases = _REPLIES if post.kind == "reply" else _ORIGINALS
+    place = int(draw(seed, post.author, post.turn, post.kind, post.parent) * len(phrases))
+    return phrases[place].format(topic=post.topics[0] if post.topics else "this")

@@ -2,7 +2,8 @@
 
 A chart is a table that any number of agents share; it holds no agent's state. The vocabulary
 (trigger, guard, action, document order) is that of the W3C's State Chart XML recommendation (2015).
-Charts here are flat: no state has states inside.
+Charts here are flat: no state has states inside. They come from Python or from YAML files, which
+name their guards and actions.
 
 The libraries for state machines (python-statemachine, transitions) bind a machine to each agent and
 change its state when a trigger fires; where several transitions match they take the first. Here a
@@ -15,19 +16,48 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Generic, Protocol, TypeVar
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Generic, Protocol, TypeVar
 
-from markupsafe import Markup
+from pydantic import Field, StringConstraints
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.logs import log_event
-
-__all__ = ["TIMEOUT", "Action", "Guard", "Statechart", "Transition"]
+from llmsim_lab.settings import Settings
+from llmsim_lab.statechart._picture import Arrow, Diagram
+from llmsim_lab.yaml_file import YamlFile
 
 logger = logging.getLogger(__name__)
 
 TIMEOUT = "timeout"
 """The trigger that fires for an agent that has been in a state too long."""
+
+
+class AgentState(StrEnum):
+    """What an agent is doing."""
+
+    IDLE = "idle"
+    SCROLLING = "scrolling"
+    EVALUATING = "evaluating"
+    COMPOSING = "composing"
+    ENGAGING_LIKE = "engaging_like"
+    ENGAGING_REPLY = "engaging_reply"
+    ENGAGING_RESHARE = "engaging_reshare"
+    RESTING = "resting"
+
+
+STATE_DESCRIPTIONS: dict[AgentState, str] = {
+    AgentState.IDLE: "Stop browsing, wait for next round",
+    AgentState.SCROLLING: "Continue browsing without engaging",
+    AgentState.EVALUATING: "Look more closely at this post",
+    AgentState.COMPOSING: "Write a response or original content",
+    AgentState.ENGAGING_LIKE: "Like this post",
+    AgentState.ENGAGING_REPLY: "Reply to this post",
+    AgentState.ENGAGING_RESHARE: "Reshare this post",
+    AgentState.RESTING: "Take a break from activity",
+}
+"""What a model is told of each state where it may choose it. Wording: the reasoner contract's."""
 
 StateT = TypeVar("StateT", bound=StrEnum)
 
@@ -40,7 +70,7 @@ class _HasState(Protocol[StateT]):
 
 
 Guard = Callable[[Any, Any], bool]
-"""Called with the agent and the context; says whether the transition may be taken."""
+"""Called with the agent and the context; returns True if the transition may be taken."""
 Action = Callable[[Any, Any], object]
 """Called with the agent and the context when the transition is taken."""
 
@@ -53,8 +83,8 @@ class Transition(Generic[StateT]):
         trigger: the event that it answers to.
         source: the state it starts from.
         target: the state it leads to.
-        guard: a condition on agent and context; without one it always holds.
-        action: what is done when the transition is taken.
+        guard: a condition on agent and context; without one the transition is always legal.
+        action: called when the transition is taken.
     """
 
     trigger: str
@@ -68,9 +98,18 @@ class Transition(Generic[StateT]):
         """The guard's name, as pictures and YAML files have it; empty without a guard."""
         return getattr(self.guard, "__name__", repr(self.guard)) if self.guard else ""
 
+    @property
+    def arrow(self) -> Arrow:
+        """The transition as it is drawn and written."""
+        return Arrow(
+            str(self.source),
+            str(self.target),
+            f"{self.trigger} [{self.guard_name}]" if self.guard else self.trigger,
+            getattr(self.action, "__name__", "action") if self.action else "",
+        )
+
     def __str__(self) -> str:
-        guard = f" [{self.guard_name}]" if self.guard else ""
-        return f"{self.source} --{self.trigger}{guard}--> {self.target}"
+        return str(self.arrow)
 
 
 class Statechart(Generic[StateT]):
@@ -116,11 +155,87 @@ class Statechart(Generic[StateT]):
         for complaint in self.complaints:
             log_event(logger, logging.WARNING, "STATECHART", complaint=complaint)
 
+    @classmethod
+    def load(
+        cls,
+        source: str | Path | ChartTable,
+        *,
+        guards: Mapping[str, Guard] | None = None,
+        actions: Mapping[str, Action] | None = None,
+    ) -> Statechart[Any]:
+        """Return the chart that a file describes.
+
+        Its states are those of ``AgentState`` where all of them are known there, else an enum made
+        for the file.
+
+        Args:
+            source: a file, the content of one, or the name of a shipped chart: ``social_feed``.
+            guards: by the names that the file uses.
+            actions: likewise.
+
+        Raises:
+            ConfigError: the file cannot be read, names what does not exist, or is not a valid
+                chart; the message names file and line.
+        """
+        file, table = None, source
+        if not isinstance(table, ChartTable):
+            file = _yaml_file(_path_of(table))
+            table = file.parse(ChartTable)
+        states = _enum_of(table.states)
+
+        def fault(place: tuple[str | int, ...], what: str) -> ConfigError:
+            if file is not None:
+                return ConfigError(file.fault(place, what))
+            return ConfigError(f"chart: {'.'.join(map(str, place))}: {what}")
+
+        def state(name: str, *place: str | int) -> Any:
+            if name not in table.states:
+                there = ", ".join(table.states)
+                raise fault(place, f"there is no state {name!r}; there are: {there}")
+            return states(name)
+
+        def named(kind: str, name: str | None, given: Mapping[str, Any] | None, index: int) -> Any:
+            if name is None:
+                return None
+            if name not in (given or {}):
+                there = ", ".join(sorted(given or {})) or "none"
+                raise fault(
+                    ("transitions", index, kind),
+                    f"there is no {kind} {name!r}; registered are: {there}. Pass it: "
+                    f"Statechart.load(..., {kind}s={{{name!r}: function}})"
+                    + (
+                        "; a simulation's: SocialSimulation.register_guard(function)"
+                        if kind == "guard"
+                        else ""
+                    ),
+                )
+            return (given or {})[name]
+
+        moves = [
+            Transition(
+                move.trigger,
+                state(move.source, "transitions", index, "source"),
+                state(move.target, "transitions", index, "target"),
+                named("guard", move.guard, guards, index),
+                named("action", move.action, actions, index),
+            )
+            for index, move in enumerate(table.transitions)
+        ]
+        return cls(
+            [states(name) for name in table.states],
+            moves,
+            state(table.initial, "initial"),
+            final=[state(name, "final", index) for index, name in enumerate(table.final)],
+            timeouts={state(name, "timeouts", name): n for name, n in table.timeouts.items()},
+        )
+
     def _check(self) -> None:
         if not self.states:
             raise ConfigError("a statechart needs states; give it at least one")
         there = ", ".join(self.states)
-        named = [(str(move), state) for move in self.transitions for state in _ends(move)]
+        named = [
+            (str(move), state) for move in self.transitions for state in (move.source, move.target)
+        ]
         named += [("initial", self.initial), *(("final", state) for state in self.final)]
         named += [("timeouts", state) for state in self.timeouts]
         for where, state in named:
@@ -172,8 +287,8 @@ class Statechart(Generic[StateT]):
         Args:
             state: the state.
             trigger: the event.
-            agent: whose guards are asked; without an agent guards are taken to hold.
-            context: what the guards are shown besides the agent.
+            agent: passed to the guards; without an agent all guards count as True.
+            context: passed to the guards too.
         """
         moves = self._moves.get((state, trigger), ())
         if agent is not None:
@@ -188,16 +303,15 @@ class Statechart(Generic[StateT]):
         *,
         target: StateT | None = None,
     ) -> StateT | None:
-        """Return the state that a trigger takes an agent to, and do the transition's action.
+        """Return the state that a trigger takes an agent to, and run the transition's action.
 
-        The agent's state is not changed: that is the caller's to do. Where several transitions
-        match, the first in the chart's order is taken; ask ``valid_targets`` first where somebody
-        else is to choose.
+        The agent's state is not changed; the caller does that. Where several transitions match,
+        the first in the chart's order is taken; to choose another, see ``valid_targets``.
 
         Args:
-            agent: whose state counts, and whom guards and actions are shown.
+            agent: its state is the source; guards and actions get it.
             trigger: the event.
-            context: what guards and actions are shown besides the agent.
+            context: guards and actions get it too.
             target: only a transition that leads there.
 
         Returns:
@@ -214,7 +328,7 @@ class Statechart(Generic[StateT]):
 
     @staticmethod
     def _holds(move: Transition[StateT], agent: _HasState[StateT], context: object) -> bool:
-        """Ask a guard; one that raises counts as False, and says so in the log."""
+        """Return True if a guard allows a move; one that raises counts as False and is logged."""
         if move.guard is None:
             return True
         try:
@@ -230,19 +344,24 @@ class Statechart(Generic[StateT]):
             )
             return False
 
-    # --- faces --------------------------------------------------------------------------------
+    # --- pictures -----------------------------------------------------------------------------
+
+    @property
+    def _diagram(self) -> Diagram:
+        return Diagram(
+            tuple(map(str, self.states)),
+            str(self.initial),
+            frozenset(map(str, self.final)),
+            tuple(move.arrow for move in self.transitions),
+        )
 
     def to_mermaid(self) -> str:
-        """Return the chart as a Mermaid state diagram."""
-        from llmsim_lab.statechart.picture import mermaid
-
-        return mermaid(self)
+        """Return the chart as a Mermaid state diagram, for Markdown."""
+        return self._diagram.mermaid()
 
     def to_dot(self) -> str:
         """Return the chart in Graphviz's DOT language."""
-        from llmsim_lab.statechart.picture import dot
-
-        return dot(self)
+        return self._diagram.dot()
 
     def to_svg(
         self, *, current: StateT | None = None, counts: Mapping[StateT, int] | None = None
@@ -253,12 +372,13 @@ class Statechart(Generic[StateT]):
             current: a state to mark, for example the one an agent is in.
             counts: how many agents are in each state; states are shaded by their share.
         """
-        from llmsim_lab.statechart.picture import svg
-
-        return svg(self, current=current, counts=counts)
+        return self._diagram.svg(
+            current=None if current is None else str(current),
+            counts=None if counts is None else {str(state): n for state, n in counts.items()},
+        )
 
     def _repr_html_(self) -> str:
-        return str(Markup(self.to_svg()))
+        return self.to_svg()
 
     def __repr__(self) -> str:
         return (
@@ -267,5 +387,60 @@ class Statechart(Generic[StateT]):
         )
 
 
-def _ends(move: Transition[StateT]) -> tuple[StateT, StateT]:
-    return move.source, move.target
+# --- files ---------------------------------------------------------------------------------------
+
+_Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+
+
+class MoveRow(Settings):
+    """A transition as a file has it; see ``Transition``."""
+
+    trigger: _Name
+    source: _Name
+    target: _Name
+    guard: _Name | None = None
+    action: _Name | None = None
+
+
+class ChartTable(Settings):
+    """A chart as a file has it: plain names throughout; see ``Statechart``."""
+
+    initial: _Name
+    states: Annotated[tuple[_Name, ...], Field(min_length=1)]
+    transitions: tuple[MoveRow, ...] = ()
+    final: tuple[_Name, ...] = ()
+    timeouts: dict[_Name, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
+
+
+def read_table(path: Path) -> ChartTable:
+    """Return the content of a chart's file.
+
+    Raises:
+        ConfigError: it cannot be read, or is not a chart; the message names file and line.
+    """
+    return _yaml_file(path).parse(ChartTable)
+
+
+def _yaml_file(path: Path) -> YamlFile:
+    return YamlFile.read(path, example="initial: idle")
+
+
+def _enum_of(names: tuple[str, ...]) -> Any:
+    if set(names) <= {state.value for state in AgentState}:
+        return AgentState
+    # Numbered, since not every name of a state can be that of an enum's member.
+    members: Any = {f"state_{n}": name for n, name in enumerate(dict.fromkeys(names))}
+    return StrEnum("State", members)
+
+
+def _path_of(source: str | Path) -> Path:
+    if isinstance(source, Path) or source.endswith((".yaml", ".yml")):
+        return Path(source)
+    folder = Path(str(resources.files("llmsim_lab.statechart") / "charts"))
+    shipped = sorted(path.stem for path in folder.glob("*.yaml"))
+    if source not in shipped:
+        raise ConfigError(
+            f"there is no chart {source!r}; shipped are {', '.join(shipped)}; a file of your own "
+            "is named by its path, ending in .yaml"
+        )
+    return folder / f"{source}.yaml"

@@ -1,34 +1,163 @@
-"""What a social simulation is configured with, and what may be done to one from outside."""
+"""What a social simulation is configured with, and what may be done to one from outside.
+
+Users and first posts may be numbers instead of lists: ``population`` makes users from the profiles
+in ``data/social``.
+"""
 
 from __future__ import annotations
 
+import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BaseModel, Field, StringConstraints, field_validator, model_validator
 
 from llmsim_lab.errors import ConfigError
+from llmsim_lab.files import data_path
 from llmsim_lab.runs import RunConfig, RunIntervention, Series
 from llmsim_lab.settings import Settings
-from llmsim_lab.statechart.chart_file import ChartTable, read_table
-from llmsim_lab.statechart.population import population, seed_posts
-from llmsim_lab.statechart.profiles import Name, PostConfig, ProfileConfig
-from llmsim_lab.statechart.states import AgentState
+from llmsim_lab.statechart._chart import AgentState, ChartTable, read_table
 from llmsim_lab.text import clip
 from llmsim_lab.yaml_file import read_config
 
-__all__ = [
-    "FeedConfig",
-    "ReasonerConfig",
-    "SocialConfig",
-    "SocialIntervention",
-    "WriterConfig",
+_ONE_LINE = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]+$"
+"""Names and topics stand in prompts outside quotation marks, so they must not begin new lines."""
+
+Name = Annotated[str, StringConstraints(strip_whitespace=True, max_length=100, pattern=_ONE_LINE)]
+Topic = Annotated[
+    str,
+    StringConstraints(strip_whitespace=True, to_lower=True, max_length=60, pattern=_ONE_LINE),
 ]
+_Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+
+
+class ProfileConfig(Settings):
+    """Who a user is.
+
+    Attributes:
+        name: unique in the run.
+        interests: topics.
+        personality: a sentence or two, which the reasoner reads.
+        activity: the chance that an idle user opens the app in a turn.
+        engagement_threshold: the share of a post's topics that must be among the interests for
+            the user to look closely.
+        timeout_threshold: turns after which the user has been in a state too long; at least 2,
+            since with 1 time is up before anybody decides anything.
+    """
+
+    name: Name
+    interests: Annotated[tuple[Topic, ...], Field(min_length=1)]
+    personality: str = ""
+    activity: _Share = 0.5
+    engagement_threshold: _Share = 0.5
+    timeout_threshold: Annotated[int, Field(ge=2, le=1000)] = 5
+
+
+class PostConfig(Settings):
+    """A post that the run begins with, or that is injected.
+
+    Attributes:
+        author: a user's name, or that of somebody outside.
+        text: its words.
+        topics: what it is about.
+    """
+
+    author: Name
+    text: Annotated[str, StringConstraints(min_length=1, max_length=5_000)]
+    topics: Annotated[tuple[Topic, ...], Field(min_length=1)]
+
+    @field_validator("text")
+    @classmethod
+    def _says_something(cls, text: str) -> str:
+        if not text.strip():
+            raise ValueError("the post says nothing; give it words, or leave it out")
+        return text
+
+
+class _Profiles(BaseModel):
+    profiles: tuple[ProfileConfig, ...]
+
+
+class _Posts(BaseModel):
+    posts: tuple[PostConfig, ...]
+
+
+@cache
+def _profiles() -> tuple[ProfileConfig, ...]:
+    return read_config(data_path("social/profiles.yaml"), _Profiles).profiles
+
+
+@cache
+def _posts() -> tuple[PostConfig, ...]:
+    return read_config(data_path("social/posts.yaml"), _Posts).posts
+
+
+def population(size: int, *, seed: int = 0) -> tuple[ProfileConfig, ...]:
+    """Return users with distinct names: the shipped profiles, then new ones put together from them.
+
+    A new user has one profile's interests with one of them swapped for another's, the temper of a
+    second (personality, activity, threshold), and first and family name of two others. A larger
+    population of the same seed begins with the smaller one.
+
+    Args:
+        size: how many.
+        seed: of what is put together; the shipped profiles come first whatever it is.
+
+    Raises:
+        ConfigError: ``size`` is negative.
+    """
+    shipped = _profiles()
+    if size < 0:
+        raise ConfigError(f"a population of {size} is not possible; give 0 or more")
+    rng = random.Random(f"population/{seed}")
+    names = _new_names(shipped, rng)
+    topics = sorted({topic for profile in shipped for topic in profile.interests})
+    new = [_mixed(next(names), shipped, topics, rng) for _ in range(size - len(shipped))]
+    return (*shipped[:size], *new)
+
+
+def _mixed(
+    name: str, shipped: tuple[ProfileConfig, ...], topics: list[str], rng: random.Random
+) -> ProfileConfig:
+    likes, temper = rng.choice(shipped), rng.choice(shipped)
+    interests = list(likes.interests)
+    fresh = rng.choice([topic for topic in topics if topic not in interests])
+    interests[rng.randrange(len(interests))] = fresh
+    return temper.model_copy(update={"name": name, "interests": tuple(interests)})
+
+
+def _new_names(shipped: tuple[ProfileConfig, ...], rng: random.Random) -> Iterator[str]:
+    """Yield names that no shipped profile has; once all pairs are used up, with a number."""
+    taken = {profile.name for profile in shipped}
+    firsts, lasts = zip(*(profile.name.split(" ", 1) for profile in shipped), strict=True)
+    pairs = [f"{first} {last}" for first, last in product(firsts, lasts)]
+    pairs = [name for name in pairs if name not in taken]
+    rng.shuffle(pairs)
+    yield from pairs
+    number = 2
+    while True:
+        yield from (f"{name} {number}" for name in pairs)
+        number += 1
+
+
+def seed_posts(count: int | None = None) -> tuple[PostConfig, ...]:
+    """Return the shipped posts, or the first ``count`` of them.
+
+    Raises:
+        ConfigError: there are fewer.
+    """
+    posts = _posts()
+    if count is not None and not 0 <= count <= len(posts):
+        raise ConfigError(f"count={count}: there are {len(posts)} posts to begin with")
+    return posts[:count]
+
 
 _SERIES: tuple[Series, ...] = tuple(
-    Series(column=name, label=name.capitalize(), unit="a round", short=name)
+    Series(column=name, label=name.capitalize(), unit="a turn", short=name)
     for name in ("likes", "replies", "reshares", "posts")
 ) + tuple(
     Series(column=state.value, label=state.value.replace("_", " ").capitalize(), unit="users")
@@ -42,7 +171,7 @@ class FeedConfig(Settings):
     """How the post that a user sees next is chosen.
 
     A post's score is the weighted sum of its match with the user's interests (0 to 1), its recency
-    (1 when new, halved every ``half_life`` rounds), its popularity (0 to 1, logarithmic), and a
+    (1 when new, halved every ``half_life`` turns), its popularity (0 to 1, logarithmic), and a
     draw from the Gumbel distribution, which makes the choice a random utility model (a logit).
 
     Attributes:
@@ -50,10 +179,10 @@ class FeedConfig(Settings):
         recency: weight of the recency.
         popularity: weight of the popularity.
         noise: weight of the draw.
-        half_life: rounds.
-        max_age: rounds after which a post is out of everybody's feed.
+        half_life: turns.
+        max_age: turns after which a post is out of everybody's feed.
         max_posts: how many posts are in circulation at most; those of least recency and
-            popularity go first.
+            popularity leave first.
     """
 
     interest: Weight = 2.0
@@ -70,8 +199,8 @@ class ReasonerConfig(Settings):
 
     Attributes:
         kind: ``llm``, a language model, or ``rule``, a logit on how well the post fits the user.
-        rationale: whether the model is to say why; only for ``llm``.
-        shuffle: whether the options are shown in a seeded random order; only for ``llm``.
+        rationale: whether the model gives a reason; only for ``llm``.
+        shuffle: whether the options stand in a seeded random order; only for ``llm``.
         prompt: a prompt file instead of the shipped one; only for ``llm``.
     """
 
@@ -108,13 +237,13 @@ class WriterConfig(Settings):
 
 
 class SocialIntervention(RunIntervention):
-    """Something done to the network from outside; users act on it from the next round on.
+    """Something done to the network from outside; users act on it from the next turn on.
 
     Attributes:
-        turn: the number of the round whose state is changed.
+        turn: the number of the turn whose state is changed.
         post: a post to inject.
-        ban: users who may not act any more; their posts are out of the feeds, others' reshares of
-            them are not.
+        ban: users who may not act any more; their posts leave the feeds, others' reshares of them
+            stay.
         unban: users who may again.
         note: why, for the record.
     """
@@ -141,21 +270,22 @@ class SocialIntervention(RunIntervention):
         parts = [f'post by {self.post.author}: "{clip(self.post.text, 60)}"'] if self.post else []
         parts += [f"ban {name}" for name in self.ban] + [f"unban {name}" for name in self.unban]
         note = f" ({self.note})" if self.note else ""
+        # "round": recorded tapes hold this text, and a replay compares it.
         return f"round {self.turn}: {', '.join(parts)}{note}"
 
 
 class SocialConfig(RunConfig):
-    """Everything that defines a social simulation, apart from the model's own whims.
+    """Everything that defines a social simulation, apart from the model's answers.
 
-    ``population: 500`` instead of ``agents`` makes so many users from the shipped profiles, and
-    ``seed_posts: 8`` instead of ``posts`` takes so many of the shipped posts.
+    ``population: 500`` instead of ``agents`` makes 500 users from the shipped profiles, and
+    ``seed_posts: 8`` instead of ``posts`` takes the first 8 of the shipped posts.
 
     Attributes:
-        kind: ``social``, by which a file says what it describes.
+        kind: ``social``, which tells a file of this world from others.
         agents: the users.
         posts: what the feeds begin with.
-        chart: a statechart instead of the shipped ``social_feed``: a file, or what one holds. A
-            run's configuration has the latter, so that its tape needs no other file.
+        chart: a statechart instead of the shipped ``social_feed``: a file, or the content of one. A
+            run's configuration has the content, so that its tape needs no other file.
         reasoner: who chooses among legal moves.
         writer: who writes the posts.
         feed: how the next post is chosen.
@@ -206,16 +336,16 @@ class SocialConfig(RunConfig):
 
     @property
     def needs_model(self) -> bool:
-        """Whether a language model reasons or writes."""
+        """True if a language model reasons or writes."""
         return "llm" in (self.reasoner.kind, self.writer.kind)
 
     @property
     def series(self) -> Sequence[Series]:
-        """Engagement, then the users by state."""
+        """Engagement, then the number of users in each state."""
         return _SERIES
 
     def by_rules(self) -> SocialConfig:
-        """Return the same with a rule for a reasoner and set phrases, so that it needs no model."""
+        """Return the configuration with a rule as reasoner and set phrases: it needs no model."""
         rules = {"reasoner": ReasonerConfig(kind="rule"), "writer": WriterConfig()}
         return self.model_copy(update=rules)
 

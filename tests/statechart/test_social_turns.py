@@ -11,19 +11,12 @@ import pytest
 from social_kit import make_social, picks, social_client, social_config
 
 from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
-from llmsim_lab.statechart import (
-    AgentState,
-    Choice,
-    FeedConfig,
-    Post,
-    Question,
-    RuleReasoner,
-    SocialConfig,
-    SocialSimulation,
-)
-from llmsim_lab.statechart.feed import FeedSelector, circulate
-from llmsim_lab.statechart.guards import GUARDS
-from llmsim_lab.statechart.state import FeedEntry, Person, SocialState
+from llmsim_lab.statechart import AgentState, Post, SocialConfig, SocialSimulation
+from llmsim_lab.statechart._agent import GUARDS
+from llmsim_lab.statechart._config import FeedConfig
+from llmsim_lab.statechart._reasoner import Choice, Question, RuleReasoner
+from llmsim_lab.statechart._state import FeedEntry, Person, SocialState
+from llmsim_lab.statechart._turn import FeedSelector, circulate
 
 RULE = {"reasoner": {"kind": "rule"}}
 TEA = ("tea",)
@@ -34,9 +27,9 @@ def post(number: int, author: str = "Press", **more: Any) -> Post:
     return Post(id=number, author=author, **values)
 
 
-def network(*entries: FeedEntry, people: Sequence[Person], round: int = 1) -> SocialState:  # noqa: A002
+def network(*entries: FeedEntry, people: Sequence[Person], turn: int = 1) -> SocialState:
     last = max((entry.post.id for entry in entries), default=0)
-    return SocialState(round=round, people=tuple(people), feed=entries, next_post=last + 1)
+    return SocialState(turn=turn, people=tuple(people), feed=entries, next_post=last + 1)
 
 
 def selector(seed: int = 1, **weights: Any) -> FeedSelector:
@@ -49,8 +42,8 @@ def selector(seed: int = 1, **weights: Any) -> FeedSelector:
 
 def test_interest_recency_and_popularity_each_decide_when_alone() -> None:
     people = [Person("User 1"), Person("User 2")]
-    other = FeedEntry(post(1, topics=("football",), round=1), likes=9)
-    match = FeedEntry(post(2, round=0))
+    other = FeedEntry(post(1, topics=("football",), turn=1), likes=9)
+    match = FeedEntry(post(2, turn=0))
     state = network(match, other, people=people)
     nothing = {"interest": 0, "recency": 0, "popularity": 0, "noise": 0}
     for weight, expected in (("interest", 2), ("recency", 1), ("popularity", 1)):
@@ -68,7 +61,7 @@ def test_a_topic_that_a_post_names_twice_is_no_worse_a_match() -> None:
         assert [item.id for item in chosen if item] == [best]
 
 
-def test_the_draws_follow_from_seed_and_round_and_differ_between_users() -> None:
+def test_the_draws_follow_from_seed_and_turn_and_differ_between_users() -> None:
     people = [Person("User 1"), Person("User 2")]
     state = network(*(FeedEntry(post(n)) for n in range(1, 30)), people=people)
     only_noise = {"interest": 0, "recency": 0, "popularity": 0, "noise": 1}
@@ -77,7 +70,7 @@ def test_the_draws_follow_from_seed_and_round_and_differ_between_users() -> None
     assert first[0] != first[1]
     assert [first[1]] == selector(**only_noise).choose(state, [1])
     assert first != selector(2, **only_noise).choose(state, [0, 1])
-    assert first != selector(**only_noise).choose(replace(state, round=2), [0, 1])
+    assert first != selector(**only_noise).choose(replace(state, turn=2), [0, 1])
 
 
 def test_nobody_sees_what_was_seen_or_passed_on_before_or_comes_from_a_banned_user() -> None:
@@ -104,16 +97,16 @@ def test_an_empty_feed_and_nobody_looking_are_no_problem() -> None:
 
 def test_old_posts_leave_the_feed_and_of_too_many_the_least_noticed() -> None:
     config = FeedConfig(max_age=3, max_posts=2, recency=0)
-    entries = [FeedEntry(post(1)), FeedEntry(post(2, round=2), likes=5)]
-    entries += [FeedEntry(post(3, round=2)), FeedEntry(post(4, round=3))]
+    entries = [FeedEntry(post(1)), FeedEntry(post(2, turn=2), likes=5)]
+    entries += [FeedEntry(post(3, turn=2)), FeedEntry(post(4, turn=3))]
     left = circulate(entries[:3], entries[3:], number=3, config=config)
     assert [entry.post.id for entry in left] == [2, 4]
 
 
-# --- rounds -----------------------------------------------------------------------------------
+# --- turns ------------------------------------------------------------------------------------
 
 
-async def test_a_round_follows_the_chart_from_opening_the_app_to_the_like() -> None:
+async def test_a_turn_follows_the_chart_from_opening_the_app_to_the_like() -> None:
     simulation = make_social(replies=picks("engaging_like"), users=1)
     seen = []
     for _ in range(4):
@@ -168,7 +161,7 @@ async def test_a_user_never_sees_the_same_twice_in_a_long_run() -> None:
 async def test_time_up_is_a_trigger_before_all_others_and_the_chart_may_set_its_own() -> None:
     person = Person("User 1", AgentState.SCROLLING, ticks=4)
     rest = Person("User 2", AgentState.RESTING, ticks=1)
-    start = network(FeedEntry(post(1)), people=[person, rest], round=0)
+    start = network(FeedEntry(post(1)), people=[person, rest], turn=0)
     simulation = SocialSimulation(social_config(2, **RULE), state=start)
     turn = await simulation.step()
     assert [(m.trigger, m.target, m.decided_by) for m in turn.moves] == [
@@ -180,7 +173,7 @@ async def test_time_up_is_a_trigger_before_all_others_and_the_chart_may_set_its_
 async def test_who_finds_nothing_of_interest_scrolls_on_and_who_finds_nothing_leaves() -> None:
     dull = FeedEntry(post(1, topics=("football",)))
     person = Person("User 1", AgentState.SCROLLING)
-    start = network(dull, people=[person], round=0)
+    start = network(dull, people=[person], turn=0)
     simulation = SocialSimulation(social_config(1, **RULE), state=start)
     assert (await simulation.step()).moves == ()
     assert simulation.state.people[0].ticks == 1
@@ -210,7 +203,7 @@ def test_histories_have_the_depth_that_is_configured() -> None:
     assert {len(agent.state_history) for agent in simulation.agents} == {2}
 
 
-async def test_a_failed_round_changes_nothing_and_can_be_played_again() -> None:
+async def test_a_failed_turn_changes_nothing_and_can_be_played_again() -> None:
     broken = [True]
 
     def reply(request: Any) -> Any:
@@ -229,7 +222,7 @@ async def test_a_failed_round_changes_nothing_and_can_be_played_again() -> None:
     assert (await simulation.step()).asked == 2
 
 
-async def test_users_seen_during_a_round_are_as_the_last_whole_round_left_them() -> None:
+async def test_users_seen_during_a_turn_are_as_the_last_whole_turn_left_them() -> None:
     seen: list[list[tuple[str, int]]] = []
 
     def reply(request: Any) -> Any:
@@ -264,7 +257,7 @@ async def test_fallbacks_are_in_the_moves_the_frame_and_the_runs_rate() -> None:
     assert statuses["User 2"] == "fallback"
 
 
-async def test_questions_of_a_round_are_what_was_asked_there_and_others_can_be_asked_them() -> None:
+async def test_questions_of_a_turn_are_what_was_asked_there_and_others_can_be_asked_them() -> None:
     simulation = make_social(users=4)
     await simulation.arun(5)
     for turn in range(1, 6):
@@ -280,8 +273,20 @@ async def test_questions_of_a_round_are_what_was_asked_there_and_others_can_be_a
     before = simulation.state
     assert [q.turn for q in simulation.questions()] == [6] * len(simulation.questions())
     assert simulation.state is before
-    with pytest.raises(ConfigError, match="round 9 has no questions here; ask for one from 1 to 6"):
+    with pytest.raises(ConfigError, match="turn 9 has no questions here; ask for one from 1 to 6"):
         simulation.questions(9)
+
+
+async def test_a_reasoner_of_ones_own_may_answer_with_states_alone() -> None:
+    class Rests:
+        async def choose_all(self, questions: Sequence[Question]) -> list[Any]:
+            return [AgentState.RESTING, "resting"][: len(questions)]
+
+    simulation = SocialSimulation(social_config(2), reasoner=Rests())
+    await simulation.arun(3)
+    assert [move.target for move in simulation.turns[3].moves] == [AgentState.RESTING] * 2
+    assert simulation.moves_frame()["target"].iloc[-1] == "resting"
+    assert {move.status for move in simulation.turns[3].moves} == {"ok"}
 
 
 async def test_a_reasoner_of_ones_own_plays_the_run_but_only_legally() -> None:
@@ -388,7 +393,7 @@ async def test_a_writer_that_fails_is_stood_in_for_by_a_set_phrase_loudly(
     assert f"text={text!r}"[6:-1] in caplog.text
 
 
-async def test_a_writer_without_a_model_ends_the_round_as_an_error() -> None:
+async def test_a_writer_without_a_model_ends_the_turn_as_an_error() -> None:
     def reply(request: Any) -> Any:
         if "next_state" in str(request.schema):
             return {"next_state": "engaging_reply"}
@@ -452,7 +457,7 @@ async def test_a_writer_that_changes_more_than_the_text_is_refused(change: dict[
         await simulation.arun(8)
 
 
-def test_questions_are_of_a_whole_round() -> None:
+def test_questions_are_of_a_whole_turn() -> None:
     with pytest.raises(ConfigError, match="turn='1' must be a whole number"):
         make_social(**RULE).questions("1")  # type: ignore[arg-type]
 
@@ -462,7 +467,7 @@ def test_who_is_not_there_cannot_be_banned() -> None:
         make_social(**RULE).intervene(1, ban=["Nobody"])
 
 
-def test_a_state_of_other_users_or_of_another_round_is_refused() -> None:
+def test_a_state_of_other_users_or_of_another_turn_is_refused() -> None:
     simulation = make_social(**RULE)
     simulation.run(2)
     fewer = replace(simulation.state, people=simulation.state.people[:3])
@@ -471,12 +476,12 @@ def test_a_state_of_other_users_or_of_another_round_is_refused() -> None:
     renamed = replace(simulation.state, people=(Person("Eve"), *simulation.state.people[1:]))
     with pytest.raises(ConfigError, match="'Eve' where 'User 1' is"):
         SocialSimulation(simulation.config, state=renamed)
-    with pytest.raises(ConfigError, match="that of round 1, not of 2"):
+    with pytest.raises(ConfigError, match="that of turn 1, not of 2"):
         simulation.fork(2, state=simulation.turns[1].state)
     assert simulation.fork(1, state=simulation.turns[1].state).turn_number == 1
 
 
-def test_five_hundred_users_play_fifty_rounds_by_rule() -> None:
+def test_five_hundred_users_play_fifty_turns_by_rule() -> None:
     config = SocialConfig(population=500, seed_posts=25, reasoner={"kind": "rule"}, turns=50)
     simulation = SocialSimulation(config)
     frame = simulation.run()
@@ -485,9 +490,11 @@ def test_five_hundred_users_play_fifty_rounds_by_rule() -> None:
     assert len(simulation.state.feed) <= config.feed.max_posts
 
 
-def test_a_reasoner_that_cannot_take_a_round_at_once_is_refused_at_the_start() -> None:
+def test_a_reasoner_that_cannot_take_a_turn_at_once_is_refused_at_the_start() -> None:
     class OneByOne:
         async def decide(self, *arguments: object) -> None: ...
 
-    with pytest.raises(ConfigError, match=r"OneByOne has no choose_all, .*Chooser"):
+    with pytest.raises(
+        ConfigError, match=r"OneByOne has no choose_all, which a turn needs: async def choose_all"
+    ):
         SocialSimulation(SocialConfig(population=3), reasoner=OneByOne())  # type: ignore[arg-type]

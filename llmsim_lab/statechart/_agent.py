@@ -1,20 +1,59 @@
-"""A user of the social network: who it is, what it is doing, what it did."""
+"""Users of the social network, what they write, and the guards that know both."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from llmsim_lab.calls import Status
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.statechart.states import AgentState
+from llmsim_lab.statechart._chart import AgentState, Guard
 
-__all__ = ["DecidedBy", "SocialAgent", "StateTransition", "agents_in_state", "state_distribution"]
+PostKind = Literal["original", "reply", "reshare"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Post:
+    """One post.
+
+    Attributes:
+        id: unique in a run; later posts have higher ones.
+        author: the name of who wrote or reshared it.
+        text: the words; a reshare has those of the post that it reshares.
+        topics: what it is about, lower case.
+        turn: when it was made; 0 for those that the run begins with.
+        kind: an original stands by itself; the others answer a post or reshare it.
+        parent: the id of the post that it answers or reshares.
+        root: the id of the post at the beginning of its cascade: its own for an original.
+        copy_of: for a reshare, the id of the post whose text it has.
+    """
+
+    id: int
+    author: str
+    text: str
+    topics: tuple[str, ...] = ()
+    turn: Annotated[int, Field(alias="round")] = 0  # what recorded tapes call it
+    kind: PostKind = "original"
+    parent: int | None = None
+    root: int | None = None
+    copy_of: int | None = None
+
+    @property
+    def content(self) -> int:
+        """The id of the post whose text this is: its own, unless it is a reshare."""
+        return self.id if self.copy_of is None else self.copy_of
+
+    def __str__(self) -> str:
+        topics = f" [{', '.join(self.topics)}]" if self.topics else ""
+        return f"{self.author}: {self.text}{topics}"
+
 
 DecidedBy = Literal["chart", "reasoner", "timeout"]
-"""Whether the chart left one move only, a reasoner chose among several, or time was up."""
+"""``chart``: it left one move only; ``reasoner``: chose among several; ``timeout``: time was up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +64,7 @@ class StateTransition:
         trigger: the event.
         source: the state that was left.
         target: the state that was entered.
-        round: the round in which it happened, where one is played.
+        turn: the turn in which it happened, if one is played.
         decided_by: who chose the target.
         status: how the reasoner's decision came about; ``ok`` where none was needed.
         post: the id of the post it was about, if it was about one.
@@ -34,7 +73,7 @@ class StateTransition:
     trigger: str
     source: AgentState
     target: AgentState
-    round: int | None = None
+    turn: int | None = None
     decided_by: DecidedBy = "chart"
     status: Status = "ok"
     post: int | None = None
@@ -46,7 +85,7 @@ class SocialAgent:
     Args:
         name: unique in a run.
         interests: topics, lower case.
-        personality: a sentence or two, as the reasoner is told.
+        personality: a sentence or two, which the reasoner reads.
         state: where it begins.
         engagement_threshold: the share of a post's topics that must be among its interests for
             it to look closely, 0 to 1.
@@ -55,7 +94,7 @@ class SocialAgent:
 
     Attributes:
         state: what it is doing.
-        ticks_in_state: rounds it has spent doing that.
+        ticks_in_state: turns it has spent doing that.
         state_history: its latest transitions, oldest first.
     """
 
@@ -95,14 +134,14 @@ class SocialAgent:
         self.state_history: deque[StateTransition] = deque(maxlen=history_depth)
 
     def tick(self) -> None:
-        """Let one round pass."""
+        """Count one more turn in the state."""
         self.ticks_in_state += 1
 
     def is_timed_out(self, threshold: int | None = None) -> bool:
-        """Say whether the agent has been in its state for too many ticks.
+        """Return True if the agent has been in its state for too many ticks.
 
         Args:
-            threshold: instead of the agent's own ``timeout_threshold``, where the chart has one
+            threshold: replaces the agent's own ``timeout_threshold``, where the chart has one
                 for the state.
         """
         limit = self.timeout_threshold if threshold is None else threshold
@@ -113,17 +152,17 @@ class SocialAgent:
         state: AgentState,
         trigger: str = "",
         *,
-        round: int | None = None,  # noqa: A002 - the field's word
+        turn: int | None = None,
         decided_by: DecidedBy = "chart",
         status: Status = "ok",
         post: int | None = None,
     ) -> StateTransition:
-        """Enter a state, count its ticks anew, and remember the transition.
+        """Enter a state, reset its ticks, and remember the transition.
 
         Returns:
             The entry in the history.
         """
-        record = StateTransition(trigger, self.state, state, round, decided_by, status, post)
+        record = StateTransition(trigger, self.state, state, turn, decided_by, status, post)
         self.state_history.append(record)
         self.state = state
         self.ticks_in_state = 0
@@ -139,8 +178,26 @@ def agents_in_state(agents: Iterable[SocialAgent], state: AgentState) -> list[So
 
 
 def state_distribution(agents: Iterable[SocialAgent]) -> dict[AgentState, int]:
-    """Return how many agents are in each state; every state is there, if only with 0."""
+    """Return how many agents are in each state; states without agents have 0."""
     counts = dict.fromkeys(AgentState, 0)
     for agent in agents:
         counts[agent.state] += 1
     return counts
+
+
+def interest_match(agent: SocialAgent, post: Post) -> float:
+    """Return the share of a post's topics that are among an agent's interests, 0 to 1."""
+    if not post.topics:
+        return 0.0
+    return sum(topic in agent.interests for topic in post.topics) / len(post.topics)
+
+
+def interested(agent: SocialAgent, context: object) -> bool:
+    """Return True if a post matches the agent's interests well enough to be looked at."""
+    return (
+        isinstance(context, Post) and interest_match(agent, context) >= agent.engagement_threshold
+    )
+
+
+GUARDS: dict[str, Guard] = {"interested": interested}
+"""The guards that charts may name; ``SocialSimulation.register_guard`` adds to them."""

@@ -11,22 +11,22 @@ from social_kit import make_social, social_config
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.statechart import AgentState, Post, SocialSimulation
-from llmsim_lab.statechart.state import FeedEntry, Person, SocialState
+from llmsim_lab.statechart._state import FeedEntry, Person, SocialState
 
 CALM = {"reasoner": {"kind": "rule"}, "users": 2}
 STORY = Post(id=1, author="Press", text="Story", topics=("tea",), root=1)
 ANSWER = Post(
-    id=2, author="User 1", text="Yes", topics=("tea",), round=1, kind="reply", parent=1, root=1
+    id=2, author="User 1", text="Yes", topics=("tea",), turn=1, kind="reply", parent=1, root=1
 )
 PASSED_ON = Post(
-    id=3, author="User 2", text="Story", round=1, kind="reshare", parent=1, root=1, copy_of=1
+    id=3, author="User 2", text="Story", turn=1, kind="reshare", parent=1, root=1, copy_of=1
 )
 
 
-def sound(**values: Any) -> SocialState:
-    """A state of round 1: a story, an answer to it, and somebody who passed it on."""
+def valid(**values: Any) -> SocialState:
+    """A state of turn 1: a story, an answer to it, and somebody who passed it on."""
     given: dict[str, Any] = {
-        "round": 1,
+        "turn": 1,
         "people": (Person("User 1"), Person("User 2", AgentState.EVALUATING, post=2, seen=(1, 3))),
         "feed": tuple(map(FeedEntry, (STORY, ANSWER, PASSED_ON))),
         "new_posts": (ANSWER, PASSED_ON),
@@ -40,19 +40,19 @@ def begin(state: SocialState, **config: Any) -> SocialSimulation:
 
 
 def with_person(**values: Any) -> SocialState:
-    return sound(people=(Person("User 1")._replace(**values), Person("User 2")))
+    return valid(people=(Person("User 1")._replace(**values), Person("User 2")))
 
 
 def with_post(post: Post, **values: Any) -> SocialState:
-    """The sound state with a post in the place of the one of its number."""
-    entries = [entry for entry in sound().feed if entry.post.id != post.id] + [FeedEntry(post)]
-    new = [item for item in sound().new_posts if item.id != post.id] + [post]
+    """The valid state with a post in the place of the one of its number."""
+    entries = [entry for entry in valid().feed if entry.post.id != post.id] + [FeedEntry(post)]
+    new = [item for item in valid().new_posts if item.id != post.id] + [post]
     feed = tuple(sorted(entries, key=lambda entry: entry.post.id))
-    return sound(feed=feed, new_posts=tuple(new), **values)
+    return valid(feed=feed, new_posts=tuple(new), **values)
 
 
 def test_a_sound_state_is_played_from() -> None:
-    simulation = begin(sound())
+    simulation = begin(valid())
     simulation.run(2)
     assert simulation.turn_number == 3
 
@@ -69,7 +69,10 @@ def test_every_state_of_a_run_is_sound_for_a_fork_and_for_a_new_run() -> None:
 @pytest.mark.parametrize(
     ("person", "said"),
     [
-        ({"state": "scrolling"}, "'User 1': state='scrolling' is no AgentState; .*AgentState.IDLE"),
+        (
+            {"state": "scrolling"},
+            "'User 1': state='scrolling' is not an AgentState; .*AgentState.IDLE",
+        ),
         ({"ticks": -1}, "'User 1': ticks=-1 must be a whole number, 0 or more"),
         ({"ticks": 1.0}, "'User 1': ticks=1.0 must be a whole number"),
         ({"banned": "no"}, "'User 1': banned='no' must be True or False"),
@@ -81,7 +84,7 @@ def test_every_state_of_a_run_is_sound_for_a_fork_and_for_a_new_run() -> None:
 def test_a_user_who_cannot_be_is_named_with_what_is_wrong(
     person: dict[str, Any], said: str
 ) -> None:
-    with pytest.raises(ConfigError, match=f"state of round 1 is not sound: user {said}"):
+    with pytest.raises(ConfigError, match=f"state of turn 1 is not valid: user {said}"):
         begin(with_person(**person))
 
 
@@ -100,24 +103,24 @@ def test_a_user_must_be_in_a_state_of_the_charts() -> None:
 
 def test_a_user_may_hold_a_post_that_is_out_of_circulation_but_kept() -> None:
     people = (Person("User 1", AgentState.EVALUATING, post=1), Person("User 2"))
-    state = sound(people=people, feed=(), kept=(STORY,), new_posts=())
+    state = valid(people=people, feed=(), kept=(STORY,), new_posts=())
     assert begin(state).state == state
 
 
 def test_what_is_no_person_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"people: \('User 1', 'idle'\) is no Person"):
-        begin(sound(people=(("User 1", "idle"), Person("User 2"))))
+    with pytest.raises(ConfigError, match=r"people: \('User 1', 'idle'\) is not a Person"):
+        begin(valid(people=(("User 1", "idle"), Person("User 2"))))
 
 
 @pytest.mark.parametrize(
     ("post", "said"),
     [
-        (replace(STORY, author=" "), "feed: post 1: author=' ' is no name on one line"),
-        (replace(STORY, author="a\nb"), r"feed: post 1: author='a\\nb' is no name"),
+        (replace(STORY, author=" "), "feed: post 1: author=' ' is not a name on one line"),
+        (replace(STORY, author="a\nb"), r"feed: post 1: author='a\\nb' is not a name"),
         (replace(ANSWER, author="Press"), "feed: post 2: a reply is always a user's.*no user 'Pre"),
-        (replace(ANSWER, round=2), "feed: post 2: round=2 must be from 0 to 1"),
-        (replace(ANSWER, round=-1), "feed: post 2: round=-1 must be from 0 to 1"),
-        (replace(ANSWER, round=0), "new_posts: post 2 was made in round 0, not in this one"),
+        (replace(ANSWER, turn=2), "feed: post 2: turn=2 must be from 0 to 1"),
+        (replace(ANSWER, turn=-1), "feed: post 2: turn=-1 must be from 0 to 1"),
+        (replace(ANSWER, turn=0), "new_posts: post 2 was made in turn 0, not in this one"),
         (replace(ANSWER, text="  "), "feed: post 2: text='  ' says nothing"),
         (replace(ANSWER, topics=("Tea",)), "feed: post 2: topic 'Tea' must be in lower case"),
         (replace(ANSWER, kind="quote"), "feed: post 2: kind='quote' is not one of original, reply"),
@@ -141,7 +144,7 @@ def test_a_post_that_cannot_be_is_named_with_what_is_wrong(post: Post, said: str
     [
         ({"next_post": 3}, "feed: post 3: id=3, but numbers .* below next_post=3"),
         ({"next_post": None}, "next_post=None must be a whole number, 1 or more"),
-        ({"round": -1}, "round=-1 must be a whole number, 0 or more"),
+        ({"turn": -1}, "turn=-1 must be a whole number, 0 or more"),
         ({"feed": (STORY,)}, "feed must hold FeedEntry"),
         ({"kept": ("x",)}, "kept and new_posts Post"),
         ({"feed": (FeedEntry(STORY, likes=-1),)}, r"feed: post 1 has likes.*\(-1, 0, 0\)"),
@@ -152,7 +155,7 @@ def test_a_post_that_cannot_be_is_named_with_what_is_wrong(post: Post, said: str
 )
 def test_a_network_that_cannot_be_is_refused(values: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        begin(sound(**{"people": (Person("User 1"), Person("User 2")), **values}))
+        begin(valid(**{"people": (Person("User 1"), Person("User 2")), **values}))
 
 
 def test_several_faults_are_counted() -> None:
@@ -180,16 +183,16 @@ def test_a_fork_refuses_a_state_that_is_not_sound_before_anything_is_run() -> No
         person, *rest = state.people
         return replace(state, people=(person._replace(state="asleep"), *rest))
 
-    with pytest.raises(ConfigError, match="state='asleep' is no AgentState"):
+    with pytest.raises(ConfigError, match="state='asleep' is not an AgentState"):
         edited(2, change)
 
 
-def test_a_fork_refuses_a_post_with_other_words_than_its_round_gave_it() -> None:
+def test_a_fork_refuses_a_post_with_other_words_than_its_turn_gave_it() -> None:
     def change(state: SocialState) -> SocialState:
         first, *rest = state.feed
         return replace(state, feed=(first._replace(post=replace(first.post, text="No")), *rest))
 
-    with pytest.raises(ConfigError, match="post 1 by 'Press' is not as round 0 left it"):
+    with pytest.raises(ConfigError, match="post 1 by 'Press' is not as turn 0 left it"):
         edited(2, change)
     edited(0, lambda state: replace(state, **_new_words(state)))
 
@@ -199,11 +202,11 @@ def _new_words(state: SocialState) -> dict[str, Any]:
     return {"new_posts": posts, "feed": tuple(map(FeedEntry, posts))}
 
 
-def test_a_fork_refuses_a_post_that_no_round_made_unless_it_is_new() -> None:
+def test_a_fork_refuses_a_post_that_no_turn_made_unless_it_is_new() -> None:
     def change(state: SocialState, *, new: bool) -> SocialState:
         number = state.next_post
         post = Post(
-            id=number, author="Press", text="Late", topics=("tea",), round=state.round, root=number
+            id=number, author="Press", text="Late", topics=("tea",), turn=state.turn, root=number
         )
         made = (*state.new_posts, post) if new else state.new_posts
         return replace(

@@ -1,0 +1,304 @@
+"""What a run of the social simulation shows: states, moves, engagement, cascades.
+
+A cascade is a post, and all that answered or reshared it, and what answered that. Size, depth and
+breadth as in Vosoughi, Roy and Aral (2018), "The spread of true and false news online", Science
+359. Differs: replies count as well as reshares, and who reshared from whom is known, not inferred.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from llmsim_lab.statechart._agent import Post
+from llmsim_lab.statechart._chart import AgentState
+from llmsim_lab.statechart._state import SocialTurn
+from llmsim_lab.text import clip, printable
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def all_posts(turns: Sequence[SocialTurn]) -> dict[int, Post]:
+    """Return all posts of a run by id, those it began with included."""
+    first = turns[0].state
+    known = {entry.post.id: entry.post for entry in first.feed}
+    known |= {post.id: post for post in first.kept}
+    return known | {post.id: post for turn in turns for post in turn.state.new_posts}
+
+
+def likes_of(turns: Sequence[SocialTurn]) -> Counter[int]:
+    """Return how often each post was liked, by its id; the first state's own counts included."""
+    likes = Counter({entry.post.id: entry.likes for entry in turns[0].state.feed})
+    likes.update(like.post for turn in turns[1:] for like in turn.likes)
+    return likes
+
+
+def state_frame(turns: Sequence[SocialTurn]) -> pd.DataFrame:
+    """Return what ``SocialSimulation.state_frame`` does, of these turns."""
+    import pandas as pd
+
+    rows = [Counter(person.state.value for person in turn.state.people) for turn in turns]
+    frame = pd.DataFrame(
+        [{state.value: row[state.value] for state in AgentState} for row in rows],
+        index=pd.Index([turn.number for turn in turns], name="turn"),
+    )
+    frame.columns.name = "state"
+    return frame
+
+
+def moves_frame(turns: Sequence[SocialTurn]) -> pd.DataFrame:
+    """Return what ``SocialSimulation.moves_frame`` does, of these turns."""
+    import pandas as pd
+
+    rows = [
+        (
+            turn.number,
+            move.agent,
+            move.trigger,
+            move.source.value,
+            move.target.value,
+            move.decided_by,
+            move.status,
+            move.post,
+        )
+        for turn in turns
+        for move in turn.moves
+    ]
+    columns = ["turn", "agent", "trigger", "source", "target", "decided_by", "status", "post"]
+    return pd.DataFrame(rows, columns=columns).astype({"post": "Int64"})
+
+
+def transition_matrix(turns: Sequence[SocialTurn], *, shares: bool = True) -> pd.DataFrame:
+    """Return what ``SocialSimulation.transition_matrix`` does, of these turns."""
+    import pandas as pd
+
+    names = [state.value for state in AgentState]
+    counts = Counter((move.source.value, move.target.value) for t in turns for move in t.moves)
+    matrix = pd.DataFrame(
+        [[counts[source, target] for target in names] for source in names],
+        index=pd.Index(names, name="source"),
+        columns=pd.Index(names, name="target"),
+    )
+    if not shares:
+        return matrix
+    return matrix.div(matrix.sum(axis=1).replace(0, 1), axis=0)
+
+
+def post_frame(turns: Sequence[SocialTurn]) -> pd.DataFrame:
+    """Return what ``SocialSimulation.post_frame`` does, of these turns."""
+    import pandas as pd
+
+    posts = all_posts(turns)
+    likes = likes_of(turns)
+    first = {entry.post.id: entry for entry in turns[0].state.feed}
+    old = all_posts(turns[:1]).keys()
+    answers = Counter(
+        (post.parent, post.kind)
+        for post in posts.values()
+        if post.id not in old or post.parent not in first  # the first state counted those
+    )
+    for number, entry in first.items():
+        answers[number, "reply"] += entry.replies
+        answers[number, "reshare"] += entry.reshares
+    rows: list[dict[str, Any]] = []
+    for number, post in sorted(posts.items()):
+        replies, reshares = answers[number, "reply"], answers[number, "reshare"]
+        rows.append(
+            {
+                "post": number,
+                "author": post.author,
+                "turn": post.turn,
+                "kind": post.kind,
+                "topics": ", ".join(post.topics),
+                "text": post.text,
+                "likes": likes[number],
+                "replies": replies,
+                "reshares": reshares,
+                "engagement": likes[number] + replies + reshares,
+                "root": post.root,
+            }
+        )
+    columns = ["post", "author", "turn", "kind", "topics", "text", "likes", "replies", "reshares"]
+    frame = pd.DataFrame(rows, columns=[*columns, "engagement", "root"])
+    return frame.astype({"root": "Int64"}).set_index("post")
+
+
+def agent_frame(turns: Sequence[SocialTurn]) -> pd.DataFrame:
+    """Return what ``SocialSimulation.agent_frame`` does, of these turns."""
+    import pandas as pd
+
+    moves = Counter(move.agent for turn in turns for move in turn.moves)
+    asked = [m for turn in turns for m in turn.moves if m.decided_by == "reasoner"]
+    decided = Counter(move.agent for move in asked)
+    fallbacks = Counter(move.agent for move in asked if move.status == "fallback")
+    made = Counter((post.author, post.kind) for post in all_posts(turns).values())
+    likes = Counter(like.agent for turn in turns for like in turn.likes)
+    received: Counter[str] = Counter()
+    for author, engagement in post_frame(turns)[["author", "engagement"]].itertuples(index=False):
+        received[author] += engagement
+    rows = [
+        {
+            "agent": person.name,
+            "moves": moves[person.name],
+            "decided": decided[person.name],
+            "fallbacks": fallbacks[person.name],
+            "posts": made[person.name, "original"],
+            "replies": made[person.name, "reply"],
+            "reshares": made[person.name, "reshare"],
+            "likes": likes[person.name],
+            "received": received[person.name],
+            "state": person.state.value,
+        }
+        for person in turns[-1].state.people
+    ]
+    return pd.DataFrame(rows).set_index("agent")
+
+
+_SIGNS = {"original": "●", "reply": "↩", "reshare": "↻"}
+
+
+@dataclass(frozen=True)
+class Cascade:
+    """A tree of posts.
+
+    Attributes:
+        posts: the post it began with, then the others by their ids.
+        likes: of all its posts together.
+    """
+
+    posts: tuple[Post, ...]
+    likes: int = 0
+
+    @property
+    def root(self) -> Post:
+        """The post it began with."""
+        return self.posts[0]
+
+    @cached_property
+    def children(self) -> dict[int, list[Post]]:
+        """What answers each post, by the post's id; posts without an answer are left out."""
+        known = {post.id for post in self.posts}
+        below: dict[int, list[Post]] = {}
+        for post in self.posts[1:]:
+            # A parent from before the run began is not known; its answers are shown below the root.
+            parent = post.parent if post.parent in known else self.root.id
+            below.setdefault(parent or self.root.id, []).append(post)
+        return below
+
+    @cached_property
+    def levels(self) -> dict[int, int]:
+        """How many steps each post is from the root, by id, in the order of ``walk``."""
+        return {post.id: level for post, level in self.walk()}
+
+    def walk(self) -> Iterator[tuple[Post, int]]:
+        """Yield posts and their levels: each followed by what answers it, oldest first."""
+        todo = [(self.root, 0)]
+        while todo:
+            post, level = todo.pop()
+            yield post, level
+            below = self.children.get(post.id, [])
+            todo += [(child, level + 1) for child in reversed(below)]
+
+    @property
+    def size(self) -> int:
+        """How many posts it has, the first included."""
+        return len(self.posts)
+
+    @property
+    def depth(self) -> int:
+        """Steps from the root to the farthest post; 0 where nobody answered."""
+        return max(self.levels.values())
+
+    @property
+    def breadth(self) -> int:
+        """Posts on the level that has most of them."""
+        return max(Counter(self.levels.values()).values())
+
+    def frame(self) -> pd.DataFrame:
+        """Return one row a post, in the order of ``walk``.
+
+        Columns: ``post``, ``level``, ``author``, ``from_author``, whom it answers or reshares,
+        ``kind``, ``turn``, ``text``.
+        """
+        import pandas as pd
+
+        author = {post.id: post.author for post in self.posts}
+        rows = [
+            (
+                post.id,
+                level,
+                post.author,
+                author.get(post.parent or 0),
+                post.kind,
+                post.turn,
+                post.text,
+            )
+            for post, level in self.walk()
+        ]
+        columns = ["post", "level", "author", "from_author", "kind", "turn", "text"]
+        return pd.DataFrame(rows, columns=columns)
+
+    def tree(self, *, most: int = 40) -> str:
+        """Return the cascade as lines of text, indented by level.
+
+        Args:
+            most: lines; the last one says how many more there are.
+        """
+        lines = [
+            f"{'  ' * level}{_SIGNS[post.kind]} {printable(post.author, keep=' ')} "
+            f"(turn {post.turn})"
+            + (f": {clip(printable(post.text, keep=' '), 80)}" if post.kind != "reshare" else "")
+            for post, level in self.walk()
+        ]
+        if len(lines) > most:
+            lines = [*lines[:most], f"… and {len(lines) - most} more"]
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.tree()
+
+
+def cascades(turns: Sequence[SocialTurn]) -> list[Cascade]:
+    """Return what ``SocialSimulation.cascades`` does, of these turns."""
+    posts = all_posts(turns)
+    likes = likes_of(turns)
+    together: dict[int, list[Post]] = {}
+    for number, post in sorted(posts.items()):
+        root = post.root if post.root is not None else number
+        together.setdefault(root, []).append(post)
+    found = [
+        Cascade(tuple(members), sum(likes[post.id] for post in members))
+        for members in together.values()
+    ]
+    return sorted(found, key=lambda cascade: (-cascade.size, cascade.root.id))
+
+
+def cascade_frame(turns: Sequence[SocialTurn]) -> pd.DataFrame:
+    """Return what ``SocialSimulation.cascade_frame`` does, of these turns."""
+    import pandas as pd
+
+    rows = []
+    for cascade in cascades(turns):
+        kinds = Counter(post.kind for post in cascade.posts[1:])
+        rows.append(
+            {
+                "root": cascade.root.id,
+                "author": cascade.root.author,
+                "turn": cascade.root.turn,
+                "text": cascade.root.text,
+                "size": cascade.size,
+                "depth": cascade.depth,
+                "breadth": cascade.breadth,
+                "replies": kinds["reply"],
+                "reshares": kinds["reshare"],
+                "likes": cascade.likes,
+                "users": len({post.author for post in cascade.posts}),
+            }
+        )
+    columns = ["root", "author", "turn", "text", "size", "depth", "breadth"]
+    columns += ["replies", "reshares", "likes", "users"]
+    return pd.DataFrame(rows, columns=columns).set_index("root")

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from llmsim_lab import simulation as verbs
+from llmsim_lab import runs as verbs
 from llmsim_lab.cli.output import end, open_folder, report, say
 from llmsim_lab.cli.play import client_for, play
 from llmsim_lab.cli.run import named_values

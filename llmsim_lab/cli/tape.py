@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from llmsim_lab import simulation as verbs
+from llmsim_lab import runs as verbs
 from llmsim_lab.cli.output import console, literal, say
 from llmsim_lab.cli.recorded import sound_run
 from llmsim_lab.cli.tape_diff import show_differences

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from llmsim_lab.context import CrisisSimulation
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.experiments import Ablation, module_ablation
-from llmsim_lab.experiments.keeping import asks_nobody
+from llmsim_lab.experiments._keeping import asks_nobody
 from llmsim_lab.lab.choices import Choices, checkbox
 from llmsim_lab.lab.inputs import dropdown, number_box, row
 from llmsim_lab.lab.prompt_html import messages_html

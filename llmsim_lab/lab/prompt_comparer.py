@@ -10,11 +10,18 @@ from typing import Self
 
 from llmsim_lab.checks import whole_number
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.experiments import Progress, PromptExperiment, Variant
-from llmsim_lab.experiments.bench import Bench
-from llmsim_lab.experiments.keeping import asks_nobody
-from llmsim_lab.experiments.plan import duration, plan_of
-from llmsim_lab.experiments.setup import check_variants, config_of, run_on, seed_of, turn_numbers
+from llmsim_lab.experiments import PromptExperiment
+from llmsim_lab.experiments._bench import (
+    Bench,
+    Variant,
+    check_variants,
+    config_of,
+    run_on,
+    seed_of,
+    turn_numbers,
+)
+from llmsim_lab.experiments._experiment import Progress, duration, plan_of
+from llmsim_lab.experiments._keeping import asks_nobody
 from llmsim_lab.lab.comparer_form import (
     done_text,
     draft_schedule,

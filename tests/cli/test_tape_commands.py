@@ -23,7 +23,8 @@ from llmsim_lab.llm import Tape
 from llmsim_lab.llm.tape import LiveRecorder
 from llmsim_lab.llm.tape.ledger import Ledger
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.simulation import Simulation, SimulationConfig, fork
+from llmsim_lab.runs import fork
+from llmsim_lab.simulation import Simulation, SimulationConfig
 from llmsim_lab.testing import FakeOllama, Fault
 
 HOSTILE = "\x1b[2J$x^{ [bold]up\u202e"

@@ -11,22 +11,24 @@ import pandas as pd
 import pytest
 
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.experiments import intervals
-from llmsim_lab.experiments.answers import agreement
-from llmsim_lab.experiments.intervals import holm
-from llmsim_lab.experiments.statistics import differences, noise, sample_values
+from llmsim_lab.experiments import _statistics
+from llmsim_lab.experiments._results import agreement
+from llmsim_lab.experiments._statistics import differences, holm, noise, sample_values
 
 T_2 = 4.302652729911275  # Student's t, 0.975, two degrees of freedom
 
 
 def paired_interval(by_turn: dict[int, Sequence[float]], *, crossed: bool = False) -> Any:
     """The interval of differences by turn; with seeds of their own, or the same at every turn."""
-    return intervals.paired_interval(
-        [
-            intervals.Pair(turn=turn, seed=place + (0 if crossed else 1_000 * turn), value=value)
-            for turn, values in by_turn.items()
-            for place, value in enumerate(values)
-        ]
+    rows = [
+        (value, turn, place + (0 if crossed else 1_000 * turn))
+        for turn, own in by_turn.items()
+        for place, value in enumerate(own)
+    ]
+    return _statistics.paired_interval(
+        [value for value, _, _ in rows],
+        turns=[turn for _, turn, _ in rows],
+        seeds=[seed for _, _, seed in rows],
     )
 
 

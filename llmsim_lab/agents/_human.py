@@ -136,7 +136,7 @@ class HumanAgent(NationAgent):
         """Let the person propose one action for this state.
 
         Raises:
-            LLMFailureException: nobody answered in time, or two answers were not of the form.
+            LLMFailureException: there was no answer in time, or two answers had a wrong form.
         """
         action = await super().decide_action(state)
         decision = action.policy_decision
@@ -158,7 +158,7 @@ class HumanAgent(NationAgent):
                 prompt=prompt,
                 response_model=RateDecision,
                 choices={"proposed_rate": offered},
-                check=lambda decision: self._wrong_with(decision, state),
+                check=lambda said: self._rate_fault(said, state) or self._check(said),
                 site=site,
             )
         except LLMFailureException as failure:
@@ -168,11 +168,6 @@ class HumanAgent(NationAgent):
                 # No engine could apply such a rate, so the turn fails here.
                 failure.rejected = None
             raise
-
-    def _wrong_with(self, decision: PolicyDecision, state: SimulationState) -> str | None:
-        if isinstance(decision, RateDecision) and (fault := self._rate_fault(decision, state)):
-            return fault
-        return self._check(decision)
 
     def _rate_fault(self, decision: RateDecision, state: SimulationState) -> str | None:
         return self.limits.problem(decision.proposed_rate, current=state.global_state.interest_rate)

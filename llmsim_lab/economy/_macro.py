@@ -132,6 +132,7 @@ class RudebuschSvensson:
             + self.gap_to_inflation * gap
             + shocks.supply
         )
+        # As in the paper: four-quarter means of both, so the real rate looks back, not ahead.
         real_rate = _mean(i0, i1, i2, i3) - _mean(p0, p1, p2, p3)
         next_gap = (
             self.gap_lags[0] * gap
@@ -139,11 +140,20 @@ class RudebuschSvensson:
             - self.real_rate_to_gap * (real_rate - self.neutral_real_rate)
             + shocks.demand
         )
+        # Percent of a quarter's output, at an annual rate.
         growth = self.potential_growth + 4 * (next_gap - gap)
         unemployment = state.unemployment - self.okun * (next_gap - gap)
         factor = exp(growth / 400) if abs(growth) < _MAX_GROWTH else inf
         value = state.total_economic_value * factor
-        _check_outcome(inflation, next_gap, value, unemployment)
+        numbers = (inflation, next_gap, value)
+        if not (all(map(isfinite, numbers)) and 0 <= unemployment <= 100):
+            raise EconomyError(
+                f"the next quarter would have unemployment {unemployment:.4g} percent (limits 0 "
+                f"and 100), output gap {next_gap:.4g} percent, quarterly inflation "
+                f"{inflation:.4g} percent and output {value:.4g}: policy, shocks or the run's "
+                "length have driven the model off its range; answer inflation more than one for "
+                "one, end the run earlier, or use smaller shocks"
+            )
         return GlobalState(
             interest_rate=interest_rate,
             total_economic_value=value,
@@ -237,18 +247,6 @@ def _check(state: GlobalState, interest_rate: float) -> None:
                 f"{name}={level} but the state's lags say {lagged}; change levels with "
                 f"economy.set_levels(state, {name}=...), not with model_copy"
             )
-
-
-def _check_outcome(inflation: float, gap: float, value: float, unemployment: float) -> None:
-    if isfinite(inflation) and isfinite(gap) and isfinite(value) and 0 <= unemployment <= 100:
-        return
-    raise EconomyError(
-        f"the next quarter would have unemployment {unemployment:.4g} percent (limits 0 and 100), "
-        f"output gap {gap:.4g} percent, quarterly inflation {inflation:.4g} percent and output "
-        f"{value:.4g}: policy, shocks or the run's length "
-        "have driven the model off its range; answer inflation more than one for one, end "
-        "the run earlier, or use smaller shocks"
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -362,6 +360,7 @@ class RateLimits:
         here = self._inside(current)
         low = max(self.lower, here - self.max_move)
         high = min(self.upper, here + self.max_move)
+        # The grid is that of the steps from 0, not from here: 4.13 is offered 4.25, not 4.38.
         first = ceil(low / self.step - _TOLERANCE)
         last = floor(high / self.step + _TOLERANCE)
         rates = {round(number * self.step, 6) for number in range(first, last + 1)}

@@ -258,6 +258,7 @@ class EconLLMEngine(LLMEngine):
         ).sourced(_SOURCES, turn=self.current_state.turn, agent=action.agent_name)
 
     def _choices(self, current_state: GlobalState) -> Mapping[str, tuple[Any, ...]]:
+        # Real data and rules leave more digits than the two that the prompt shows.
         return {"new_interest_rate": _rates(self.limits, round(current_state.interest_rate, 2))}
 
     def _problem(self, decision: StateUpdateDecision, current_state: GlobalState) -> str | None:
@@ -283,23 +284,13 @@ class EconLLMEngine(LLMEngine):
 
         A rate within reach at the turn's start, but no longer after another agent's action, is
         replaced by the nearest one within reach; the chain's status is then ``fallback``.
+
+        Raises:
+            ConfigError: the action names a rate that was out of reach when the turn began.
         """
         if action.proposed_rate is None:
             return await super()._decide(action, current_state, turn)
-        decision, status = self.named_rate(action, current_state)
-        return decision, self._chain(decision, self._site(action, turn), status=status)
-
-    def named_rate(
-        self, action: Action, current_state: GlobalState
-    ) -> tuple[StateUpdateDecision, Status]:
-        """Return the decision on an action that names its rate, and that decision's status.
-
-        Raises:
-            ConfigError: the action names none, or one out of reach when the turn began.
-        """
         asked, here = action.proposed_rate, current_state.interest_rate
-        if asked is None:
-            raise ConfigError(f"the action of {action.agent_name!r} names no rate")
         rate = asked
         status: Status = "ok"
         reasoning = f"The action names the rate: {number(asked)}%."
@@ -320,7 +311,7 @@ class EconLLMEngine(LLMEngine):
             confidence=1.0,
             action_applied=action.action_string,
         )
-        return decision, status
+        return decision, self._chain(decision, self._site(action, turn), status=status)
 
 
 @lru_cache(maxsize=1024)  # asked for at every call, and the same for many
@@ -369,6 +360,7 @@ class EconomicEngine(EconLLMEngine):
 
     def _finish_turn(self, state: SimulationState) -> SimulationState:
         start = self.current_state
+        # From the turn's start, not from ``state``: the rates in between were never in force.
         economy = self.macro.advance(
             start.global_state,
             interest_rate=state.global_state.interest_rate,

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 AGAIN = " (again)"
+"""What is added to the reference's name for its second answer."""
 _OTHER_SEEDS = 100_000
 """The distance of the second answers' seeds from the first ones'."""
 
@@ -124,7 +125,7 @@ class AblationConfig(RunConfig):
 
     @property
     def series(self) -> Sequence[Series]:
-        """The distances."""
+        """The distances between answers."""
         return (
             Series(column="change", label="Change of the answer's words", short="change"),
             Series(column="noise", label="Noise", short="noise"),
@@ -176,12 +177,13 @@ class Ablation(Run[Answers, AblationTurn, AblationConfig, _Nothing]):
     Args:
         config: what to compare.
         llm_client: the model.
-        state: for the tape.
+        state: the initial state, which a tape gives; leave it out.
         tape: where to record it.
-        prompts: none; for the tape.
+        prompts: must be empty: every ``Run`` takes it, but here the configuration has the prompts.
 
     Attributes:
-        names: of the two prompts.
+        reference: the name of the first prompt.
+        other: the name of the prompt that is compared with it.
     """
 
     kind = "ablation"
@@ -206,6 +208,7 @@ class Ablation(Run[Answers, AblationTurn, AblationConfig, _Nothing]):
     async def _play(self, before: AblationTurn, planned: Sequence[_Nothing]) -> AblationTurn:
         del planned
         number = before.number + 1
+        # Name of the answer, prompt, and what is added to the sample's seed.
         asked = [
             (self.reference, self.reference, 0),
             (self.other, self.other, 0),
@@ -303,7 +306,7 @@ class Ablation(Run[Answers, AblationTurn, AblationConfig, _Nothing]):
         lost = len(rows) - len(whole)
         failed = f" Samples that failed: {lost}." if lost else ""
         if not whole:
-            return f"No sample {'came off' if lost else 'so far'}.{failed}"
+            return f"No sample {'succeeded' if lost else 'so far'}.{failed}"
         said = (
             f"{self.other} against {self.reference}, samples: {len(whole)}. The answers' words "
             f"differ by {fmean(row['change'] for row in whole):.2f}; two answers to the same "
@@ -353,17 +356,18 @@ def budget_note(arms: Mapping[str, Pieces], *, but: Iterable[str]) -> str:
         return ""
     (one, before), (other, after) = arms.items()
     meant = set(but)
-    came_in, left_out, otherwise = _changes(
-        [piece for piece in before if piece.source not in meant],
-        [piece for piece in after if piece.source not in meant],
+    here, there = (
+        _numbered(piece for piece in pieces if piece.source not in meant)
+        for pieces in (before, after)
     )
-    said = []
-    if came_in:
-        said.append(f"came in: {', '.join(came_in)}")
-    if left_out:
-        said.append(f"left out: {', '.join(left_out)}")
-    if otherwise:
-        said.append(f"otherwise cut: {', '.join(otherwise)}")
+    changes = {
+        "came in": [piece for key, piece in there.items() if key not in here],
+        "left out": [piece for key, piece in here.items() if key not in there],
+        "otherwise cut": [
+            piece for key, piece in here.items() if key in there and piece.cut != there[key].cut
+        ],
+    }
+    said = [f"{what}: {', '.join(map(str, pieces))}" for what, pieces in changes.items() if pieces]
     lines = []
     if said:
         lines.append(
@@ -377,19 +381,8 @@ def budget_note(arms: Mapping[str, Pieces], *, but: Iterable[str]) -> str:
     return " ".join(lines)
 
 
-def _changes(
-    before: Sequence[Piece], after: Sequence[Piece]
-) -> tuple[list[str], list[str], list[str]]:
-    """Return which sections came in, were left out, and are there in both but cut otherwise."""
-    here, there = _numbered(before), _numbered(after)
-    came_in = [str(p) for key, p in there.items() if key not in here]
-    left_out = [str(p) for key, p in here.items() if key not in there]
-    otherwise = [str(p) for key, p in here.items() if key in there and p.cut != there[key].cut]
-    return came_in, left_out, otherwise
-
-
 def _numbered(pieces: Iterable[Piece]) -> dict[tuple[str, str, int], Piece]:
-    """Return the sections that are there; those of one name and source are told apart by place."""
+    """Return the sections that are there by name, source and count of both, which may repeat."""
     found: dict[tuple[str, str, int], Piece] = {}
     seen: Counter[tuple[str, str]] = Counter()
     for piece in pieces:

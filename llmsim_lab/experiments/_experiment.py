@@ -166,7 +166,13 @@ class PromptExperiment:
         shared_seeds: bool = False,
     ) -> None:
         self.shared_seeds = shared_seeds
-        self.simulation = _simulation_of(source, run)
+        if isinstance(source, Simulation):
+            if run is not None:
+                raise ConfigError(f"run={run} is for a tape; a simulation is one run already")
+            self.simulation: Simulation = source
+        else:
+            tape = source if isinstance(source, Tape) else Tape(source, read_only=True)
+            self.simulation = load(tape, run_on(tape, run))
         self.bench = Bench(self.simulation, component, only_component=only_component)
         self.variants = prompts_of(variants, self.bench)
         self.turns = turns_of(turns, self.bench)
@@ -174,7 +180,7 @@ class PromptExperiment:
         client = llm_client or self.simulation.llm_client
         self.config = config_of(self.simulation, client, temperature)
         self.seed = seed_of(seed, self.config)
-        self.llm_client = None if _keeping.asks_nobody(client) else client
+        self.llm_client = None if _keeping.has_no_model(client) else client
         check_rendering(self.variants, self.turns, self.bench)
         self.played: list[tuple[Sample, Turn]] = []
         self.run_id: int | None = None
@@ -388,6 +394,7 @@ class PromptExperiment:
             **settings,
         )
         if llm_client is None:
+            # The experiment may have been asked with other settings than its run.
             experiment.config = _keeping.recorded_config(info)
         experiment.run_id = info.id
         experiment.played = _keeping.played_on(simulation, tape, info.id, experiment.schedule)
@@ -407,14 +414,14 @@ class PromptExperiment:
         tape = self.simulation.tape
         if tape is None or self.run_id is None:
             raise TapeError("this experiment is on no tape; there is nothing to replay")
-        nobody = LLMClient(self.config, NoModel())
+        silent = LLMClient(self.config, NoModel())
         self.played = run_sync(
             _keeping.replayed(
                 self.simulation,
                 tape,
                 self.run_id,
                 self.played,
-                play=partial(self._play, client=nobody),
+                play=partial(self._play, client=silent),
             )
         )
         return self.frame
@@ -538,16 +545,6 @@ class PromptExperiment:
             verdict(d, floors[d.outcome, d.reference], floors[d.outcome, d.variant])
             for d in self.differences
         ]
-
-
-def _simulation_of(source: Simulation | Tape | str | Path, run: int | None) -> Simulation:
-    if isinstance(source, Simulation):
-        if run is not None:
-            raise ConfigError(f"run={run} is for a tape; a simulation is one run already")
-        return source
-    tape = source if isinstance(source, Tape) else Tape(source, read_only=True)
-    simulation: Simulation = load(tape, run_on(tape, run))
-    return simulation
 
 
 def plan_of(bench: Bench, samples: Iterable[Sample], *, done: int, storage: str = "") -> Plan:

@@ -139,7 +139,7 @@ async def replayed(
     return again
 
 
-def asks_nobody(client: LLMClient | None) -> bool:
+def has_no_model(client: LLMClient | None) -> bool:
     """Return True if there is no model: none given, or only the stand-in for a recorded one."""
     return client is None or isinstance(client.backend, NoModel)
 

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import combinations, product
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from llmsim_lab.experiments._bench import Bench, Sample
@@ -25,8 +26,35 @@ UNITS: dict[str, tuple[str, str]] = {
 }
 """Each outcome's name for people, and the unit of its differences."""
 
+_SMALLEST_MOVE = 0.005
+"""Percentage points; a smaller change is not a move, since rates are on a grid of hundredths."""
+
 _ALPHA = 0.05
 """The limit of p-values: 1 minus the intervals' level."""
+
+Place = tuple[str, int, int]
+"""Of a sample: variant, turn, and number."""
+
+COLUMNS = (
+    "variant",
+    "turn",
+    "sample",
+    "seed",
+    "agent",
+    "decision",
+    "reasoning",
+    "confidence",
+    "status",
+    "accepted",
+    "rate_before",
+    "interest_rate",
+    "move",
+    "calls",
+    "tokens",
+    "seconds",
+    "completed",
+    "detail",
+)
 
 
 def verdict(difference: Difference, reference: Noise, variant: Noise) -> str:
@@ -85,28 +113,6 @@ def _p(value: float) -> str:
     return "< 0.001" if value < 0.001 else f"= {value:.3f}"
 
 
-COLUMNS = (
-    "variant",
-    "turn",
-    "sample",
-    "seed",
-    "agent",
-    "decision",
-    "reasoning",
-    "confidence",
-    "status",
-    "accepted",
-    "rate_before",
-    "interest_rate",
-    "move",
-    "calls",
-    "tokens",
-    "seconds",
-    "completed",
-    "detail",
-)
-
-
 def came_off(sample: Sample, played: Turn) -> bool:
     """Return True if a sample was played to its end; after a failure the turn is not made."""
     return played.state.turn == sample.turn
@@ -138,6 +144,7 @@ def _rows(bench: Bench, sample: Sample, played: Turn) -> list[dict[str, Any]]:
     }
     faults = [chain for chain in played.chains if chain.status == "failed"]
     detail = "; ".join(dict.fromkeys(map(_what_failed, faults)))
+    # An engine's sample has all of a turn's actions in one row, others have a row an agent.
     if bench.stage == "engine":
         names = ", ".join(bench.subjects(sample.turn))
         parts: list[tuple[str, list[LLMReasoningChain], Action | None]] = [
@@ -159,6 +166,7 @@ def _rows(bench: Bench, sample: Sample, played: Turn) -> list[dict[str, Any]]:
 
 
 def _what_failed(chain: LLMReasoningChain) -> str:
+    # A failure of the client's begins with the component already.
     named = chain.reasoning.startswith(f"{chain.component}:")
     return chain.reasoning if named else f"{chain.component}: {chain.reasoning}"
 
@@ -175,7 +183,7 @@ def _decision(
     values: dict[str, Any] = {
         "decision": "",
         "reasoning": " ".join(chain.reasoning for chain in said),
-        "confidence": math.fsum(sure) / len(sure) if sure else math.nan,
+        "confidence": fmean(sure) if sure else math.nan,
         "status": _worst([chain.status for chain in own]) if done else "failed",
         "accepted": action.validated if action is not None and judged and done else None,
     }
@@ -214,15 +222,11 @@ def _cost(chains: list[LLMReasoningChain]) -> dict[str, Any]:
     }
 
 
-_TOLERANCE = 0.005
-"""Percentage points; a smaller change is not a move, since rates are on a grid of hundredths."""
-
-
 def direction(move: float) -> str | None:
     """Return which way a rate went: ``raise``, ``hold`` or ``lower``; None where it is NaN."""
     if math.isnan(move):
         return None
-    if abs(move) < _TOLERANCE:
+    if abs(move) < _SMALLEST_MOVE:
         return "hold"
     return "raise" if move > 0 else "lower"
 
@@ -285,9 +289,6 @@ def agreement(frame: pd.DataFrame, variants: Sequence[str]) -> pd.DataFrame:
         of = f"{variant} and itself"
         rows.append({"of": of, "seeds": "different", **_shares(pairs, moves, texts)})
     return pd.DataFrame(rows)
-
-
-Place = tuple[str, int, int]
 
 
 def _shares(

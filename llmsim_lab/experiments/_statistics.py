@@ -236,12 +236,9 @@ def sample_values(frame: pd.DataFrame, outcome: Outcome) -> pd.DataFrame:
     if outcome not in get_args(Outcome):
         raise ConfigError(f"outcome={outcome!r} is not one of {', '.join(get_args(Outcome))}")
     values = frame[["variant", "turn", "sample"]].assign(value=frame[outcome].astype(float))
-    keys = ["variant", "turn", "sample"]
-    return values.groupby(keys, sort=False)["value"].agg(_mean_or_nan).reset_index()
-
-
-def _mean_or_nan(values: pd.Series[float]) -> float:
-    return float(values.mean(skipna=False))
+    groups = values.groupby(["variant", "turn", "sample"], sort=False)["value"]
+    # Not ``groups.mean()``, which would leave out an agent that has no answer.
+    return groups.agg(lambda group: float(group.mean(skipna=False))).reset_index()
 
 
 def differences(frame: pd.DataFrame, outcome: Outcome, variants: Sequence[str]) -> list[Difference]:

@@ -104,7 +104,7 @@ def test_a_sample_that_failed_is_counted_and_left_out() -> None:
 def test_where_every_sample_failed_it_says_so_instead_of_asking_for_more() -> None:
     ablation = make_ablation(lambda _: BackendError("slow", reason="timeout"), turns=2)
     ablation.run()
-    assert ablation.verdict() == "No sample came off. Samples that failed: 2."
+    assert ablation.verdict() == "No sample succeeded. Samples that failed: 2."
     assert ablation.effect.note.startswith("all 2 pairs had a failed sample")
 
 

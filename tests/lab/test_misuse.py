@@ -119,7 +119,7 @@ def test_a_chart_of_a_tape_explains_wrong_arguments(more: dict[str, Any], messag
 
 
 def test_a_chart_of_a_simulation_has_no_run_to_choose() -> None:
-    with pytest.raises(ConfigError, match=r"run=\[1\] is for a tape"):
+    with pytest.raises(ConfigError, match=r"run=\[1\] goes with a tape"):
         RateChart(make_simulation(), run=1)
 
 

@@ -125,7 +125,7 @@ def _known_quarter(quarter: object, first: str) -> str:
     return period
 
 
-@cache
+@cache  # the rows are not changed; ``load_us_macro`` makes a new frame each time
 def _rows() -> dict[str, Row]:
     """Return the file's rows by quarter, read once."""
     with data_path("us_macro_quarterly.csv").open(encoding="utf-8", newline="") as lines:

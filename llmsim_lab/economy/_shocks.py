@@ -86,7 +86,7 @@ class ShockGenerator:
             raise ConfigError(f"turn={turn} must be from 0")
         if self.scale == 0:
             return NO_SHOCKS
-        from numpy.random import Philox
+        from numpy.random import Philox  # here, since numpy takes time to import
 
         supply, demand = Philox(key=self.seed, counter=turn).random_raw(2).tolist()
         return Shocks(

@@ -166,7 +166,7 @@ class Bench:
         if name not in names:
             raise ConfigError(
                 f"the {self.stage} was not asked for {name!r} in turn {turn}, but for: "
-                f"{', '.join(names) or 'nobody'}"
+                f"{', '.join(names) or 'no agent'}"
             )
         # These methods are private but named in the contracts, so any agent or engine has them.
         if self.stage == "agent":
@@ -187,6 +187,7 @@ class Bench:
     def view(self, turns: Sequence[Turn], prompt: Prompt) -> Simulation:
         """Return the run with other turns and another prompt: to look at, without its tape."""
         view = copy.copy(self.simulation)
+        # ``take_over`` counts the validator's actions anew; the run's own counts must stay.
         view.validator = copy.copy(view.validator)
         if self.stage == "agent":
             view.agents = tuple(
@@ -262,6 +263,7 @@ class Bench:
             simulation.engine, prompt=prompt if self.stage == "engine" else None, client=client
         )
         if isinstance(engine, EconomicEngine):
+            # A shock from outside hits on the way to the turn, so it is needed again.
             done = self.turn(turn).interventions
             engine.extra_shocks = {turn: sum((item.shocks for item in done), start=NO_SHOCKS)}
         engine.current_state = before
@@ -305,6 +307,7 @@ def _tested(simulation: Simulation, component: str) -> tuple[Stage, tuple[str, .
     kind, _, name = component.partition(":")
     names = [agent.name for agent in simulation.agents]
     if component == "agent":
+        # If none reads a prompt, all are taken, and the error names one and says why.
         reading = (a for a in simulation.agents if isinstance(getattr(a, "prompt", None), Prompt))
         return "agent", tuple(agent.name for agent in reading) or tuple(names)
     if kind == "agent" and name in names:
@@ -343,6 +346,7 @@ def _failed_chains(
             call=call,
         )
 
+    # By identity: two equal calls, such as two agents', are two.
     known = {id(chain.call) for chain in chains}
     left = [call for call in calls if id(call) not in known]
     found = [
@@ -512,6 +516,7 @@ def config_of(
         )
     recorded = simulation.llm_client.config if simulation.llm_client else None
     asked = client.config if client else LLMConfig()
+    # What was asked stays as recorded (temperature, context size ...), so that samples compare.
     values = (recorded or asked).model_dump()
     values |= {name: getattr(asked, name) for name in _FROM_THE_CLIENT}
     if temperature is not None:

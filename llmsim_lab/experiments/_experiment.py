@@ -226,6 +226,7 @@ class PromptExperiment:
         schedule: list[Sample] = []
         for sample in range(1, self.samples + 1):
             for place, turn in enumerate(self.turns):
+                # All samples 1 come before all samples 2, so that more samples extend the seeds.
                 own = sample if self.shared_seeds else (sample - 1) * len(self.turns) + place + 1
                 schedule += [
                     Sample(

@@ -89,7 +89,7 @@ def _seated(agent: Agent, kind: Literal["taylor", "llm"], client: LLMClient | No
 
 def _asking(part: Any, client: LLMClient | None) -> Any:
     """Return a copy of a part, which asks this model if the part asks one."""
-    new = copy.copy(part)
+    new = copy.copy(part)  # the run that is compared with keeps its own
     if client is not None and hasattr(new, "llm_client"):
         new.llm_client = client
     return new

@@ -156,6 +156,7 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
     async def _play(self, before: Turn, planned: Sequence[Intervention]) -> Turn:
         if isinstance(self.engine, EconomicEngine):
             shocks = sum((item.shocks for item in planned), start=NO_SHOCKS)
+            # Replaced, not added to: a turn that failed may be played again.
             self.engine.extra_shocks = {before.number + 1: shocks}
         seen = before.state
         proposed = await gather_all([agent.decide_action(seen) for agent in self.agents])
@@ -165,6 +166,7 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
         chains = [action.chain for action in actions if action.chain]
         verdicts = [action.validation_result for action in actions if action.validation_result]
         chains += [verdict.chain for verdict in verdicts if verdict.chain]
+        # The engine adds only its own chains; those of agents and validator come first.
         state = state.model_copy(update={"reasoning_chains": (*chains, *state.reasoning_chains)})
         self.engine.current_state = state
         return Turn(

@@ -147,6 +147,7 @@ class LLMValidator(Validator):
         Raises:
             LLMFailureException: the model failed on one of them; then none is counted.
         """
+        # All or none: counts and marks follow only once every verdict is there.
         results = await gather_all([self._judge(action, state) for action in actions])
         return self._mark(actions, results)
 

@@ -109,7 +109,7 @@ def test_many_turns_have_students_interval_too() -> None:
 
 
 def covered(rng: np.random.Generator, *, turns: int, naive: bool = False) -> bool:
-    """Whether the interval holds zero where there is no difference but turns differ among each."""
+    """Return True if the interval contains zero, where turns differ but variants do not."""
     effects = rng.normal(0, 1, turns)
     pairs = {turn: (effects[turn] + rng.normal(0, 0.5, 3)).tolist() for turn in range(turns)}
     if naive:
@@ -121,7 +121,7 @@ def covered(rng: np.random.Generator, *, turns: int, naive: bool = False) -> boo
 
 
 @pytest.mark.parametrize("turns", [3, 8, 24])
-def test_with_no_difference_the_interval_holds_zero_about_95_times_in_100(turns: int) -> None:
+def test_with_no_difference_the_interval_contains_zero_about_95_times_in_100(turns: int) -> None:
     rng = np.random.default_rng(2025)
     share = np.mean([covered(rng, turns=turns) for _ in range(600)])
     assert 0.92 < share < 0.98
@@ -162,7 +162,7 @@ def test_crossed_pairs_without_variation_have_an_interval_without_width() -> Non
     assert (found.low, found.high, found.p_value) == (0.5, 0.5, None)
 
 
-def test_with_lucky_seeds_the_two_way_interval_holds_zero_often_and_the_other_too_seldom() -> None:
+def test_with_lucky_seeds_the_two_way_interval_contains_zero_often_and_the_other_seldom() -> None:
     rng = np.random.default_rng(2025)
     hits = {True: 0, False: 0}
     for _ in range(300):

@@ -56,16 +56,16 @@ OF_ALL_CLASSES = (  # it looks at classes that are there already, so it runs non
 )
 
 EQUIVALENT = {
-    "5077228d": "economy/macro.py, _MAX_GROWTH: only keeps exp from an overflow, far beyond it",
+    "8763dfd4": "economy/_macro.py, _MAX_GROWTH: only keeps exp from an overflow, far beyond it",
     "f4ba7032": "assistant/conversation.py, _work_off: a tool that was run has a result",
     "9ccd00bf": "embedded/wheels.py, _POLL_S: how often it looks whether pip has ended",
     "68320a7e": "embedded/wheels.py, _BATCH_BYTES: how much is fetched at once; same bytes",
-    "eae43c58": "economy/data.py, initial_state: the last of a list of one is its first",
+    "1cc93d72": "economy/_data.py, initial_state: the last of a list of one is its first",
     "5fb95117": "lab/reasoning.py, chain_html: the one caller passes it",
-    "8367d123": "economy/rules.py, slots: frozen raises already; slots save memory",
-    "84816d41": "economy/macro.py, _check: no level is off by the tolerance to the last bit",
+    "a3a17eaa": "economy/_macro.py, slots: frozen raises already; slots save memory",
+    "e1114372": "economy/_macro.py, _check: no level is off by the tolerance to the last bit",
     "02e5ccda": "run_recorder.py, restart_turn: what is asked again replaces what was pending",
-    "fba14c62": "experiments/bench.py, _prompt: the prompts are equal, so the last is the first",
+    "4eb8c3ae": "experiments/_bench.py, _prompt: the prompts are equal, so the last is the first",
     "fd0e19c0": "assistant/decision_log.py, _POLL_S: how often it tries again; same rows",
     "5b173588": "llm/watch.py, _Counts: slots save memory",
     "d0a3db5f": "calls.py, CallSite: slots save memory",

@@ -1,10 +1,13 @@
-"""Agents: who proposes what, by a language model, a person or a rule."""
+"""Agents: a language model, a person or a rule that proposes policy."""
 
-from llmsim_lab.agents.base import Agent
-from llmsim_lab.agents.econ import EconLLMAgent, NationAgent, NationProfile
-from llmsim_lab.agents.human import HumanAgent, RateDecision
-from llmsim_lab.agents.llm_agent import LLMAgent
-from llmsim_lab.agents.taylor import TaylorRuleAgent
+from llmsim_lab.agents._agents import (
+    Agent,
+    EconLLMAgent,
+    LLMAgent,
+    NationAgent,
+    TaylorRuleAgent,
+)
+from llmsim_lab.agents._human import HumanAgent
 
 __all__ = [
     "Agent",
@@ -12,7 +15,5 @@ __all__ = [
     "HumanAgent",
     "LLMAgent",
     "NationAgent",
-    "NationProfile",
-    "RateDecision",
     "TaylorRuleAgent",
 ]

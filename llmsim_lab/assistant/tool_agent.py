@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from llmsim_lab.agents import NationAgent, NationProfile
+from collections.abc import Mapping
+from typing import Any
+
+from llmsim_lab.agents import NationAgent
 from llmsim_lab.assistant.lookup import ToolLookup
 from llmsim_lab.assistant.protocols import ToolExecutor
 from llmsim_lab.calls import CallSite
@@ -23,7 +26,7 @@ class ToolUsingNationAgent(NationAgent):
         llm_client: the model.
         tools: runs the tools.
         max_lookups: most model calls for looking up, each turn.
-        profile: the nation's particulars.
+        profile: as ``NationAgent`` takes it.
         prompt: a prompt with the slots of the shipped ``agent_policy``; that one if not given.
 
     Attributes:
@@ -43,7 +46,7 @@ class ToolUsingNationAgent(NationAgent):
         *,
         tools: ToolExecutor,
         max_lookups: int = 2,
-        profile: NationProfile | None = None,
+        profile: Mapping[str, Any] | None = None,
         prompt: Prompt | None = None,
     ) -> None:
         super().__init__(name, llm_client, profile=profile, prompt=prompt)

@@ -14,7 +14,9 @@ from llmsim_lab.economy import initial_state
 from llmsim_lab.errors import LabError
 from llmsim_lab.files import data_path
 from llmsim_lab.llm import LLMConfig
-from llmsim_lab.simulation import NationConfig, Simulation, SimulationConfig, fork, replay
+from llmsim_lab.runs import fork, replay
+from llmsim_lab.simulation import Simulation, SimulationConfig
+from llmsim_lab.simulation._config import NationConfig
 
 PLAIN: dict[str, Any] = {"markup": False, "highlight": False, "soft_wrap": True}
 

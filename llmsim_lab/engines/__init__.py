@@ -1,7 +1,5 @@
 """Engines: what accepted actions do to the world."""
 
-from llmsim_lab.engines.base import Engine
-from llmsim_lab.engines.econ import EconLLMEngine, EconomicEngine
-from llmsim_lab.engines.llm_engine import EngineConfig, LLMEngine
+from llmsim_lab.engines._engines import EconLLMEngine, EconomicEngine, Engine, LLMEngine
 
-__all__ = ["EconLLMEngine", "EconomicEngine", "Engine", "EngineConfig", "LLMEngine"]
+__all__ = ["EconLLMEngine", "EconomicEngine", "Engine", "LLMEngine"]

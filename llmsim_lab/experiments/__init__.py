@@ -1,28 +1,19 @@
-"""Prompt experiments: variants of a prompt on the same recorded states, and what differs."""
+"""Prompt experiments: variants of a prompt on the same recorded states, and how they differ."""
 
-from llmsim_lab.experiments.ablation import (
+from llmsim_lab.experiments._ablation import (
     Ablation,
     AblationConfig,
     PromptText,
-    word_distance,
+    module_ablation,
 )
-from llmsim_lab.experiments.experiment import PromptExperiment
-from llmsim_lab.experiments.plan import Plan, Progress
-from llmsim_lab.experiments.setup import Variant
-from llmsim_lab.experiments.silencing import module_ablation
-from llmsim_lab.experiments.statistics import Difference, Noise, Outcome
+from llmsim_lab.experiments._experiment import PromptExperiment
+from llmsim_lab.experiments._statistics import paired_interval
 
 __all__ = [
     "Ablation",
     "AblationConfig",
-    "Difference",
-    "Noise",
-    "Outcome",
-    "Plan",
-    "Progress",
     "PromptExperiment",
     "PromptText",
-    "Variant",
     "module_ablation",
-    "word_distance",
+    "paired_interval",
 ]

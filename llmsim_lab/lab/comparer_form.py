@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.experiments import PromptExperiment
-from llmsim_lab.experiments.bench import Sample
+from llmsim_lab.experiments._bench import Sample
 from llmsim_lab.text import clip
 
 __all__ = ["done_text", "draft_schedule", "read_turns", "spread", "turns_text"]

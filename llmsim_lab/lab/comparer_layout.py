@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ipywidgets as w
 
-from llmsim_lab.experiments.bench import Bench
-from llmsim_lab.experiments.setup import source_of
+from llmsim_lab.experiments._bench import Bench, source_of
 from llmsim_lab.lab.choices import checkbox
 from llmsim_lab.lab.inputs import number_box, row
 from llmsim_lab.lab.variant_preview import VariantPreview

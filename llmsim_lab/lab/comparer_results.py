@@ -8,8 +8,7 @@ from markupsafe import Markup
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.experiments import PromptExperiment
-from llmsim_lab.experiments.bench import Bench
-from llmsim_lab.experiments.setup import source_of
+from llmsim_lab.experiments._bench import Bench, source_of
 from llmsim_lab.lab.comparer_layout import ComparerLayout
 from llmsim_lab.lab.comparison_html import answers_html, charts_html, results_html, results_text
 from llmsim_lab.lab.variant_editor import VariantEditor, VariantList

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from llmsim_lab.experiments.results import UNITS, Results
-from llmsim_lab.experiments.statistics import Outcome, sample_values
+from llmsim_lab.experiments import PromptExperiment
+from llmsim_lab.experiments._results import UNITS
+from llmsim_lab.experiments._statistics import Outcome, sample_values
 from llmsim_lab.lab.charts.labels import drawable
 from llmsim_lab.markup import visible
 
@@ -25,7 +26,7 @@ _BLUE, _ORANGE, _GREY = "#0072B2", "#D55E00", "#BBBBBB"
 """From Okabe and Ito's palette; shapes differ too."""
 
 
-def difference_figure(results: Results, outcome: Outcome = "interest_rate") -> Figure:
+def difference_figure(results: PromptExperiment, outcome: Outcome = "interest_rate") -> Figure:
     """Draw how each variant differs from the first in one outcome.
 
     The small points are pairs of samples, the rings turns' means, the thick mark is the mean of
@@ -106,7 +107,7 @@ def _png(figure: Figure) -> bytes:
     return buffer.getvalue()
 
 
-def alt_text(results: Results, outcome: Outcome) -> str:
+def alt_text(results: PromptExperiment, outcome: Outcome) -> str:
     """Return the numbers of the chart as text."""
     parts: Sequence[str] = [
         text
@@ -116,7 +117,7 @@ def alt_text(results: Results, outcome: Outcome) -> str:
     return visible(" ".join(parts))
 
 
-def chart_html(results: Results, outcome: Outcome) -> Markup:
+def chart_html(results: PromptExperiment, outcome: Outcome) -> Markup:
     """Return the chart as an image with its numbers as alternative text."""
     figure = difference_figure(results, outcome)
     image = base64.b64encode(_png(figure)).decode()

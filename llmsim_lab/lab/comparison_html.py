@@ -8,7 +8,7 @@ from typing import Any
 from markupsafe import Markup
 
 from llmsim_lab.experiments import PromptExperiment
-from llmsim_lab.experiments.results import UNITS
+from llmsim_lab.experiments._results import UNITS
 from llmsim_lab.lab.comparison_chart import chart_html
 from llmsim_lab.markup import details, join, safe, table, visible
 from llmsim_lab.text import clip, number

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from llmsim_lab.context import CrisisSimulation
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.experiments import Ablation, module_ablation
-from llmsim_lab.experiments.keeping import asks_nobody
+from llmsim_lab.experiments._keeping import has_no_model
 from llmsim_lab.lab.choices import Choices, checkbox
 from llmsim_lab.lab.inputs import dropdown, number_box, row
 from llmsim_lab.lab.prompt_html import messages_html
@@ -243,7 +243,7 @@ class ContextXRay(LabWidget):
         if not self.silenced:
             raise ConfigError("untick a module first: there is nothing to compare with")
         client = self.llm_client or self.simulation.llm_client
-        if asks_nobody(client):
+        if has_no_model(client):
             raise ConfigError(
                 "there is no model to ask, for a recorded run has none; everything else works. "
                 "To ask: ContextXRay(..., llm_client=connect('auto'))"

@@ -42,7 +42,7 @@ def rate_figure(
     from llmsim_lab.lab.charts.faces import alt_text
     from llmsim_lab.lab.charts.scene import Choice, compose
     from llmsim_lab.lab.charts.tracks import read_runs
-    from llmsim_lab.simulation.frames import SERIES
+    from llmsim_lab.simulation._config import SERIES
 
     known = {series.column: series for series in SERIES}
     choice = Choice(

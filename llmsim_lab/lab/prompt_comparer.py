@@ -10,11 +10,18 @@ from typing import Self
 
 from llmsim_lab.checks import whole_number
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.experiments import Progress, PromptExperiment, Variant
-from llmsim_lab.experiments.bench import Bench
-from llmsim_lab.experiments.keeping import asks_nobody
-from llmsim_lab.experiments.plan import duration, plan_of
-from llmsim_lab.experiments.setup import check_variants, config_of, run_on, seed_of, turn_numbers
+from llmsim_lab.experiments import PromptExperiment
+from llmsim_lab.experiments._bench import (
+    Bench,
+    Variant,
+    check_variants,
+    config_of,
+    run_on,
+    seed_of,
+    turn_numbers,
+)
+from llmsim_lab.experiments._experiment import Progress, duration, plan_of
+from llmsim_lab.experiments._keeping import has_no_model
 from llmsim_lab.lab.comparer_form import (
     done_text,
     draft_schedule,
@@ -185,7 +192,7 @@ class PromptComparer(ComparerResults):
         )
         if not self.worker.busy:
             self.run_button.disabled = bool(fault)
-            self.again_button.disabled = not self._all_played or self._asks_nobody
+            self.again_button.disabled = not self._all_played or self._has_no_model
 
     @property
     def fault(self) -> str:
@@ -196,7 +203,7 @@ class PromptComparer(ComparerResults):
             read_turns(self.turns_box.value, self.bench.turns)
         except ConfigError as error:
             return str(error)
-        if self._asks_nobody:
+        if self._has_no_model:
             return (
                 "there is no model, for a recorded run has none; everything else works. To run: "
                 "PromptComparer(..., llm_client=connect('auto'))"
@@ -206,8 +213,8 @@ class PromptComparer(ComparerResults):
         return ""
 
     @property
-    def _asks_nobody(self) -> bool:
-        return asks_nobody(self.llm_client or self.simulation.llm_client)
+    def _has_no_model(self) -> bool:
+        return has_no_model(self.llm_client or self.simulation.llm_client)
 
     @property
     def plan(self) -> str:

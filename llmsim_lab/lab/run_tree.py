@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from llmsim_lab.checks import whole_number
 from llmsim_lab.errors import ConfigError, TapeError
-from llmsim_lab.experiments.keeping import refuse_experiment
+from llmsim_lab.experiments._keeping import refuse_experiment
 from llmsim_lab.lab.inputs import dropdown, row
 from llmsim_lab.lab.run_compare import chart_html, differences, differences_html
 from llmsim_lab.lab.run_facts import facts, run_html

@@ -16,7 +16,7 @@ from llmsim_lab.lab.source import simulation_of
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.markup import safe, table
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.simulation.counterfactual import people_in, with_seats, world_differs
+from llmsim_lab.simulation._counterfactual import people_in, with_seats, world_differs
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,7 +16,7 @@ from llmsim_lab.lab.widget import LabWidget, button
 from llmsim_lab.llm import LLMClient, OpenQuestion, Person
 from llmsim_lab.runs import Run
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.simulation.counterfactual import people_in
+from llmsim_lab.simulation._counterfactual import people_in
 
 __all__ = ["Player", "SeatLayout", "chosen_people", "people_of"]
 

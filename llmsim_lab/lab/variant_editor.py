@@ -7,9 +7,7 @@ from collections.abc import Callable, Mapping
 import ipywidgets as w
 
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.experiments import Variant
-from llmsim_lab.experiments.bench import Bench
-from llmsim_lab.experiments.setup import prompt_of
+from llmsim_lab.experiments._bench import Bench, Variant, prompt_of
 from llmsim_lab.lab.inputs import row
 from llmsim_lab.lab.texts import word_diff
 from llmsim_lab.lab.variant_preview import show

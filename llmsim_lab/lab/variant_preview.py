@@ -8,7 +8,7 @@ from typing import Any
 import ipywidgets as w
 
 from llmsim_lab.errors import LabError
-from llmsim_lab.experiments.bench import Bench
+from llmsim_lab.experiments._bench import Bench
 from llmsim_lab.lab.choices import checkbox
 from llmsim_lab.lab.inputs import row
 from llmsim_lab.markup import join, pre, safe, visible

@@ -1,28 +1,7 @@
 """The economic simulation: its configuration, its turns, its history as data frames."""
 
-from llmsim_lab.runs import fork, load, replay, rerun, resume, run
-from llmsim_lab.simulation.config import (
-    EconomyConfig,
-    NationConfig,
-    SimulationConfig,
-    ValidatorConfig,
-)
-from llmsim_lab.simulation.interventions import Intervention
-from llmsim_lab.simulation.simulation import Simulation
-from llmsim_lab.simulation.turn import Turn
+from llmsim_lab.simulation._config import Intervention, SimulationConfig
+from llmsim_lab.simulation._counterfactual import with_seats
+from llmsim_lab.simulation._simulation import Simulation, Turn
 
-__all__ = [
-    "EconomyConfig",
-    "Intervention",
-    "NationConfig",
-    "Simulation",
-    "SimulationConfig",
-    "Turn",
-    "ValidatorConfig",
-    "fork",
-    "load",
-    "replay",
-    "rerun",
-    "resume",
-    "run",
-]
+__all__ = ["Intervention", "Simulation", "SimulationConfig", "Turn", "with_seats"]

@@ -1,6 +1,10 @@
 """Validators: which actions an engine may apply."""
 
-from llmsim_lab.validators.base import AlwaysValid, Validator, ValidatorStats
-from llmsim_lab.validators.llm_validator import EconLLMValidator, LLMValidator
+from llmsim_lab.validators._validators import (
+    AlwaysValid,
+    EconLLMValidator,
+    LLMValidator,
+    Validator,
+)
 
-__all__ = ["AlwaysValid", "EconLLMValidator", "LLMValidator", "Validator", "ValidatorStats"]
+__all__ = ["AlwaysValid", "EconLLMValidator", "LLMValidator", "Validator"]

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from builders import make_client, make_state
 
-from llmsim_lab.agents import HumanAgent, NationAgent, NationProfile
+from llmsim_lab.agents import HumanAgent, NationAgent
+from llmsim_lab.agents._agents import NationProfile
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import OpenQuestion
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from builders import make_client, make_state, policy, requests_of
 
-from llmsim_lab.agents import EconLLMAgent, NationAgent, NationProfile
+from llmsim_lab.agents import EconLLMAgent, NationAgent
+from llmsim_lab.agents._agents import NationProfile
 from llmsim_lab.errors import ConfigError, LLMFailureException, PromptError
 from llmsim_lab.models import PolicyDecision
 from llmsim_lab.prompts import Prompt

@@ -7,7 +7,7 @@ from builders import make_state
 
 from llmsim_lab.agents import TaylorRuleAgent
 from llmsim_lab.economy import TaylorRule
-from llmsim_lab.economy.limits import RateLimits
+from llmsim_lab.economy._macro import RateLimits
 
 
 async def test_at_the_steady_state_it_proposes_the_rate_that_is() -> None:

@@ -29,7 +29,8 @@ from llmsim_lab.llm.scope import recording
 from llmsim_lab.llm.tape import LiveRecorder, ReplayRecorder
 from llmsim_lab.models import SimulationState
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.simulation import Simulation, SimulationConfig, fork, load, replay, resume
+from llmsim_lab.runs import fork, load, replay, resume
+from llmsim_lab.simulation import Simulation, SimulationConfig
 
 
 class Series:

@@ -23,7 +23,7 @@ STEPPER = """
 import ipywidgets as w
 from llmsim_lab.files import data_path
 from llmsim_lab.lab import RateChart, TurnStepper
-from llmsim_lab.simulation import replay
+from llmsim_lab.runs import replay
 run = replay(data_path("tapes/first_run.tape"), 1, turns=0)
 stepper, chart = TurnStepper(run), RateChart(run)
 w.VBox([stepper, chart])

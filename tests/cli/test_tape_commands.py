@@ -22,7 +22,8 @@ from llmsim_lab.llm import Tape
 from llmsim_lab.llm.tape import LiveRecorder
 from llmsim_lab.llm.tape.ledger import Ledger
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.simulation import Simulation, SimulationConfig, fork
+from llmsim_lab.runs import fork
+from llmsim_lab.simulation import Simulation, SimulationConfig
 from llmsim_lab.testing import FakeOllama, Fault
 from llmsim_lab.yaml_file import yaml_text
 

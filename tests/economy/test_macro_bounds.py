@@ -8,15 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from llmsim_lab.economy import (
-    STEADY_STATE,
-    MacroModel,
-    RudebuschSvensson,
-    Shocks,
-    StaticEconomy,
-    initial_state,
-    set_levels,
-)
+from llmsim_lab.economy import RudebuschSvensson, initial_state, set_levels
+from llmsim_lab.economy._macro import STEADY_STATE, MacroModel, StaticEconomy
+from llmsim_lab.economy._shocks import Shocks
 from llmsim_lab.errors import ConfigError, EconomyError
 from llmsim_lab.models import GlobalState
 

@@ -12,8 +12,11 @@ import pytest
 from builders import make_action, make_client, make_config, make_state, rate_update, requests_of
 
 from llmsim_lab.calls import ChatRequest
-from llmsim_lab.economy import RudebuschSvensson, ShockGenerator, Shocks, StaticEconomy
-from llmsim_lab.engines import EconLLMEngine, EconomicEngine, EngineConfig, LLMEngine
+from llmsim_lab.economy import RudebuschSvensson, ShockGenerator
+from llmsim_lab.economy._macro import StaticEconomy
+from llmsim_lab.economy._shocks import Shocks
+from llmsim_lab.engines import EconLLMEngine, EconomicEngine, LLMEngine
+from llmsim_lab.engines._engines import EngineConfig
 from llmsim_lab.errors import ConfigError, LLMFailureException, PromptError
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.models import GlobalState, SimulationState
@@ -202,7 +205,7 @@ async def test_an_action_that_names_none_needs_a_model_and_says_so() -> None:
 async def test_a_named_rate_out_of_reach_from_the_start_is_an_error_with_a_way_out(
     rate: float, why: str
 ) -> None:
-    with pytest.raises(ConfigError, match=f"'Aland'.*{why}.*widen EngineConfig"):
+    with pytest.raises(ConfigError, match=f"'Aland'.*{why}.*widen the engine's"):
         await engine_at(4).run_turn([make_action(proposed_rate=rate)])
 
 
@@ -321,7 +324,7 @@ def test_anything_else_as_configuration_is_refused() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"rate_bounds": (5, 1)}, r"\[5.0, 1.0\] hold no range; swap them"),
+        ({"rate_bounds": (5, 1)}, r"\[5.0, 1.0\] are empty; swap them"),
         ({"max_move": 0}, "must be above 0"),
         ({"rate_step": -0.25}, "must be above 0"),
         ({"rate_step": 0.0001}, "raise step"),

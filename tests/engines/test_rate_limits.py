@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from llmsim_lab.economy.limits import RateLimits
+from llmsim_lab.economy._macro import RateLimits
 from llmsim_lab.errors import ConfigError
 
 

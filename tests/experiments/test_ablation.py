@@ -11,14 +11,16 @@ from crisis_kit import crisis_client, make_crisis, said, talking
 from llmsim_lab.calls import ChatRequest
 from llmsim_lab.context import CrisisSimulation
 from llmsim_lab.errors import BackendError, ConfigError
-from llmsim_lab.experiments.ablation import (
+from llmsim_lab.experiments._ablation import (
     Ablation,
     AblationConfig,
+    Piece,
     PromptText,
+    budget_note,
+    module_ablation,
+    pieces_of,
     word_distance,
 )
-from llmsim_lab.experiments.arms import Piece, budget_note, pieces_of
-from llmsim_lab.experiments.silencing import module_ablation
 from llmsim_lab.prompts import Prompt, RenderedPrompt
 from llmsim_lab.runs import find_kind, load, replay, resume
 from llmsim_lab.spans import Cut, Provenance, Span
@@ -58,7 +60,7 @@ def test_a_change_beyond_noise_is_found_with_its_interval() -> None:
     effect = ablation.effect
     assert effect.low is not None
     assert effect.low > 0
-    assert "more than noise" in ablation.verdict()
+    assert ": evidence of a change beyond noise" in ablation.verdict()
     assert list(ablation.to_frame()["change"][1:] > ablation.to_frame()["noise"][1:]) == [True] * 5
 
 
@@ -66,7 +68,7 @@ def test_noise_alone_is_called_noise() -> None:
     replies = iter(["a b", "b c", "c a", "a c", "c b", "b a", "a b", "a b", "b c", "d a"] * 3)
     ablation = make_ablation(lambda request: said(next(replies)), turns=6)
     ablation.run()
-    assert "no more than noise may do" in ablation.verdict()
+    assert "no evidence of a change beyond noise" in ablation.verdict()
 
 
 def test_samples_have_seeds_of_their_own_and_the_two_prompts_share_them() -> None:
@@ -102,7 +104,7 @@ def test_a_sample_that_failed_is_counted_and_left_out() -> None:
 def test_where_every_sample_failed_it_says_so_instead_of_asking_for_more() -> None:
     ablation = make_ablation(lambda _: BackendError("slow", reason="timeout"), turns=2)
     ablation.run()
-    assert ablation.verdict() == "No sample came off. Samples that failed: 2."
+    assert ablation.verdict() == "No sample succeeded. Samples that failed: 2."
     assert ablation.effect.note.startswith("all 2 pairs had a failed sample")
 
 
@@ -170,7 +172,7 @@ def test_the_verdict_names_a_module_that_came_in_under_the_budget() -> None:
     ablation.run()
     said = ablation.verdict()
     assert "Mind the token budget: in without mud, came in: WIND (module wind)." in said
-    assert "cannot be put down to that alone" in said
+    assert "cannot be attributed to that alone" in said
     assert "Cut for want of tokens in as it was: WIND (module wind), left out: budget_to" in said
     assert said.endswith("in without mud: nothing.")
     frame = ablation.arms.set_index(["prompt", "section"])

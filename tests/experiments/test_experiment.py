@@ -24,10 +24,11 @@ from experiment_kit import (
 
 from llmsim_lab.calls import ChatRequest
 from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
-from llmsim_lab.experiments import Progress, PromptExperiment
+from llmsim_lab.experiments import PromptExperiment
+from llmsim_lab.experiments._experiment import Progress
 from llmsim_lab.llm import Tape
-from llmsim_lab.runs import progress
-from llmsim_lab.simulation import Simulation, load
+from llmsim_lab.runs import load, progress
+from llmsim_lab.simulation import Simulation
 
 
 def asked_since(experiment: PromptExperiment, before: int) -> list[ChatRequest]:
@@ -92,7 +93,7 @@ def test_what_is_on_the_tape_beside_economic_runs_is_not_asked_about(tmp_path: P
 
 
 def test_a_run_number_goes_with_a_tape() -> None:
-    assert "run=2 goes with a tape" in refused(run=2)
+    assert "run=2 is for a tape" in refused(run=2)
 
 
 def test_run_is_plain_and_shows_what_it_played() -> None:
@@ -392,7 +393,7 @@ async def test_an_experiment_runs_once_at_a_time() -> None:
 async def test_a_sample_takes_as_long_as_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = itertools.count(100, 2.5)
     monkeypatch.setattr(
-        "llmsim_lab.experiments.bench.time", SimpleNamespace(perf_counter=lambda: next(ticks))
+        "llmsim_lab.experiments._bench.time", SimpleNamespace(perf_counter=lambda: next(ticks))
     )
     experiment = make_experiment(llm_client=seeded_client())
     await experiment.arun()
@@ -485,7 +486,7 @@ def test_a_prompt_that_cannot_be_rendered_on_a_state_is_named_with_the_turn() ->
         ({"temperature": -1}, "temperature=-1"),
         ({"temperature": "a"}, "temperature='a' must be a finite number"),
         ({"temperature": float("nan")}, "temperature=nan must be a finite number"),
-        ({"llm_client": 5}, "llm_client=5 is no LLMClient"),
+        ({"llm_client": 5}, "llm_client=5 is not an LLMClient"),
     ],
 )
 def test_wrong_arguments_are_refused_with_the_way_out(

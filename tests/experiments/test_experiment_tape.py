@@ -14,12 +14,13 @@ from experiment_kit import SEED, hawk_of, make_experiment, make_run, opinions, s
 
 from llmsim_lab.calls import ChatRequest
 from llmsim_lab.errors import BackendError, LLMFailureException, TapeError, TapeMiss
-from llmsim_lab.experiments import Progress, PromptExperiment
-from llmsim_lab.experiments.keeping import storage_of
+from llmsim_lab.experiments import PromptExperiment
+from llmsim_lab.experiments._experiment import Progress
+from llmsim_lab.experiments._keeping import storage_of
 from llmsim_lab.files import data_path
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm.tape import verify
-from llmsim_lab.simulation import fork, load, replay, rerun, resume
+from llmsim_lab.runs import fork, load, replay, rerun, resume
 
 
 async def recorded(path: Path, **arguments: Any) -> PromptExperiment:
@@ -203,7 +204,7 @@ def test_a_tape_without_experiments_says_so(tmp_path: Path) -> None:
     make_run(tape=tmp_path / "x.tape", turns=1)
     with pytest.raises(TapeError, match="holds no prompt experiment"):
         PromptExperiment.load(tmp_path / "x.tape")
-    with pytest.raises(TapeError, match=r"run 1 on .* is no prompt experiment; .* there: none"):
+    with pytest.raises(TapeError, match=r"run 1 on .* is not a prompt experiment; .* there: none"):
         PromptExperiment.load(tmp_path / "x.tape", 1)
 
 

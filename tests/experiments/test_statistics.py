@@ -11,22 +11,24 @@ import pandas as pd
 import pytest
 
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.experiments import intervals
-from llmsim_lab.experiments.answers import agreement
-from llmsim_lab.experiments.intervals import holm
-from llmsim_lab.experiments.statistics import differences, noise, sample_values
+from llmsim_lab.experiments import _statistics
+from llmsim_lab.experiments._results import agreement
+from llmsim_lab.experiments._statistics import differences, holm, noise, sample_values
 
 T_2 = 4.302652729911275  # Student's t, 0.975, two degrees of freedom
 
 
 def paired_interval(by_turn: dict[int, Sequence[float]], *, crossed: bool = False) -> Any:
     """The interval of differences by turn; with seeds of their own, or the same at every turn."""
-    return intervals.paired_interval(
-        [
-            intervals.Pair(turn=turn, seed=place + (0 if crossed else 1_000 * turn), value=value)
-            for turn, values in by_turn.items()
-            for place, value in enumerate(values)
-        ]
+    rows = [
+        (value, turn, place + (0 if crossed else 1_000 * turn))
+        for turn, own in by_turn.items()
+        for place, value in enumerate(own)
+    ]
+    return _statistics.paired_interval(
+        [value for value, _, _ in rows],
+        turns=[turn for _, turn, _ in rows],
+        seeds=[seed for _, _, seed in rows],
     )
 
 
@@ -107,7 +109,7 @@ def test_many_turns_have_students_interval_too() -> None:
 
 
 def covered(rng: np.random.Generator, *, turns: int, naive: bool = False) -> bool:
-    """Whether the interval holds zero where there is no difference but turns differ among each."""
+    """Return True if the interval contains zero, where turns differ but variants do not."""
     effects = rng.normal(0, 1, turns)
     pairs = {turn: (effects[turn] + rng.normal(0, 0.5, 3)).tolist() for turn in range(turns)}
     if naive:
@@ -119,7 +121,7 @@ def covered(rng: np.random.Generator, *, turns: int, naive: bool = False) -> boo
 
 
 @pytest.mark.parametrize("turns", [3, 8, 24])
-def test_with_no_difference_the_interval_holds_zero_about_95_times_in_100(turns: int) -> None:
+def test_with_no_difference_the_interval_contains_zero_about_95_times_in_100(turns: int) -> None:
     rng = np.random.default_rng(2025)
     share = np.mean([covered(rng, turns=turns) for _ in range(600)])
     assert 0.92 < share < 0.98
@@ -160,7 +162,7 @@ def test_crossed_pairs_without_variation_have_an_interval_without_width() -> Non
     assert (found.low, found.high, found.p_value) == (0.5, 0.5, None)
 
 
-def test_with_lucky_seeds_the_two_way_interval_holds_zero_often_and_the_other_too_seldom() -> None:
+def test_with_lucky_seeds_the_two_way_interval_contains_zero_often_and_the_other_seldom() -> None:
     rng = np.random.default_rng(2025)
     hits = {True: 0, False: 0}
     for _ in range(300):

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from experiment_kit import make_experiment
 
-from llmsim_lab.experiments import Difference, Noise
-from llmsim_lab.experiments.plan import duration
-from llmsim_lab.experiments.results import verdict
+from llmsim_lab.experiments._experiment import duration
+from llmsim_lab.experiments._results import verdict
+from llmsim_lab.experiments._statistics import Difference, Noise
 
 
 def make_noise(floor: float | None) -> Noise:

@@ -15,8 +15,9 @@ from builders import make_client
 from llmsim_lab.errors import ConfigError, EconomyError
 from llmsim_lab.files import data_path
 from llmsim_lab.lab import HumanSeat, TurnStepper
-from llmsim_lab.simulation import Simulation, SimulationConfig, load, replay
-from llmsim_lab.simulation.counterfactual import people_in
+from llmsim_lab.runs import load, replay
+from llmsim_lab.simulation import Simulation, SimulationConfig
+from llmsim_lab.simulation._counterfactual import people_in
 
 RAISE: dict[str, Any] = {
     "action": "Raise the policy rate",

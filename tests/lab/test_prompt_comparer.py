@@ -410,7 +410,7 @@ async def test_before_a_run_there_are_no_results_to_ask_for() -> None:
         ({"variants": {}}, "variants={} must be prompts by name"),
         ({"variants": {"a": 5}}, "variant 'a' is int; give a Prompt"),
         ({"variants": {5: None}}, "a variant needs a name that is not empty, not 5"),
-        ({"llm_client": 5}, "llm_client=5 is no LLMClient"),
+        ({"llm_client": 5}, "llm_client=5 is not an LLMClient"),
     ],
 )
 def test_wrong_arguments_are_refused_before_anything_is_shown(

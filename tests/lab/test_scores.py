@@ -12,8 +12,9 @@ from llmsim_lab.economy import QuadraticLoss
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.files import data_path
 from llmsim_lab.lab import leaderboard
-from llmsim_lab.simulation import Simulation, SimulationConfig, load
-from llmsim_lab.simulation.counterfactual import people_in
+from llmsim_lab.runs import load
+from llmsim_lab.simulation import Simulation, SimulationConfig
+from llmsim_lab.simulation._counterfactual import people_in
 
 OIL = {"turn": 4, "shock": {"supply": 4}, "note": "oil"}
 

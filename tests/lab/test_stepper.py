@@ -18,7 +18,8 @@ from llmsim_lab.errors import BackendError, ConfigError, LabError, LLMFailureExc
 from llmsim_lab.files import data_path
 from llmsim_lab.lab import TurnStepper
 from llmsim_lab.llm import Tape
-from llmsim_lab.simulation import Simulation, replay
+from llmsim_lab.runs import replay
+from llmsim_lab.simulation import Simulation
 
 
 def ruled(**config: Any) -> Simulation:

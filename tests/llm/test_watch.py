@@ -15,7 +15,8 @@ from llmsim_lab.errors import LLMFailureException, TapeError
 from llmsim_lab.llm import InFlight, LLMClient, LLMConfig, watching
 from llmsim_lab.llm.scope import scope
 from llmsim_lab.models import PolicyDecision
-from llmsim_lab.simulation import Simulation, replay
+from llmsim_lab.runs import replay
+from llmsim_lab.simulation import Simulation
 
 SITE = CallSite(component="agent", agent="Aland", turn=1)
 

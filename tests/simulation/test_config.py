@@ -180,7 +180,7 @@ def test_an_absolute_prompt_path_stays_as_it_is(tmp_path: Path) -> None:
         ("validator:\n  kind: strict", "Input should be 'llm' or 'always_valid' (it is 'strict')"),
         ("economy: {shock_scale: .nan}", "economy.shock_scale: Input should be a finite number"),
         ("economy: {model: static, shock_scale: 1}", "line 1: economy: shock_scale=1 hits nothing"),
-        ("engine: {rate_bounds: [9, 1]}", "engine: rate bounds [9.0, 1.0] hold no range; swap th"),
+        ("engine: {rate_bounds: [9, 1]}", "engine: rate bounds [9.0, 1.0] are empty; swap th"),
         ("nations: [Aland, Aland]", "nations must have different names; twice: Aland"),
         ("nations: []", "nations is empty; name at least one"),
         ("nations: Aland", "line 1: nations: Input should be a valid tuple (it is 'Aland')"),
@@ -298,5 +298,5 @@ def test_prompts_that_no_part_uses_are_refused() -> None:
 
 
 def test_what_is_no_client_is_refused_with_the_way_to_one() -> None:
-    with pytest.raises(ConfigError, match=r"is no client; make one: connect\('auto'\)"):
+    with pytest.raises(ConfigError, match=r"is not a client; make one: connect\('auto'\)"):
         Simulation(llm_client="auto")  # type: ignore[arg-type]

@@ -15,8 +15,9 @@ from llmsim_lab.engines import EconomicEngine
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm import LLMClient, OpenQuestion, Tape
 from llmsim_lab.models import GlobalState
-from llmsim_lab.simulation import Simulation, SimulationConfig, fork, load, replay, resume
-from llmsim_lab.simulation.counterfactual import people_in, with_seats, world_differs
+from llmsim_lab.runs import fork, load, replay, resume
+from llmsim_lab.simulation import Simulation, SimulationConfig
+from llmsim_lab.simulation._counterfactual import people_in, with_seats, world_differs
 from llmsim_lab.validators import AlwaysValid, EconLLMValidator
 
 
@@ -268,7 +269,7 @@ def test_a_model_elsewhere_in_the_run_must_be_given() -> None:
 
 
 def test_no_model_cannot_take_a_seat() -> None:
-    with pytest.raises(ConfigError, match="no model is there to sit in the seat of 'Aland'"):
+    with pytest.raises(ConfigError, match="the seat of 'Aland' needs a model"):
         with_seats(played(1), "llm")
 
 

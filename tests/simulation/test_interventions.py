@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from builders import make_client, make_config, make_simulation, make_state, requests_of
 
-from llmsim_lab.economy import StaticEconomy
+from llmsim_lab.economy._macro import StaticEconomy
 from llmsim_lab.engines import EconLLMEngine, EconomicEngine
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.models import GlobalState
@@ -195,7 +195,7 @@ def test_growth_and_output_can_be_set_and_leave_the_past_alone() -> None:
 def test_what_is_no_state_is_refused_with_the_way_to_set_a_variable(state: Any) -> None:
     simulation = rules()
     simulation.run(1)
-    with pytest.raises(ConfigError, match=r"is no GlobalState .* fork\(intervene="):
+    with pytest.raises(ConfigError, match=r"is not a GlobalState .* fork\(intervene="):
         simulation.fork(1, state=state)
 
 

@@ -176,7 +176,7 @@ def test_code_that_computes_another_economy_is_found_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_recorded(tmp_path / "x.tape", turns=2)
-    from llmsim_lab.economy.macro import RudebuschSvensson
+    from llmsim_lab.economy._macro import RudebuschSvensson
 
     original = RudebuschSvensson.advance
 

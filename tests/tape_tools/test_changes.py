@@ -11,7 +11,8 @@ from tape_tools_kit import HOSTILE, spoil
 
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm.tape import Changes
-from llmsim_lab.simulation import Simulation, fork, load, rerun
+from llmsim_lab.runs import fork, load, rerun
+from llmsim_lab.simulation import Simulation
 
 
 @pytest.fixture

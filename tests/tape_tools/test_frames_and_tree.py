@@ -10,7 +10,8 @@ from tape_tools_kit import HOSTILE, record, spoil
 
 from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import Tape
-from llmsim_lab.simulation import Simulation, load, replay
+from llmsim_lab.runs import load, replay
+from llmsim_lab.simulation import Simulation
 
 
 @pytest.mark.parametrize("run", [1, 2, 3])

@@ -21,7 +21,8 @@ from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm.tape import LiveRecorder, transfer, verify
 from llmsim_lab.llm.tape import export as export_module
-from llmsim_lab.simulation import Simulation, replay
+from llmsim_lab.runs import replay
+from llmsim_lab.simulation import Simulation
 
 
 @pytest.fixture

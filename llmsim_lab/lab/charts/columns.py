@@ -7,7 +7,7 @@ from numbers import Real
 from typing import Any
 
 from llmsim_lab.runs import Series
-from llmsim_lab.simulation.frames import SERIES
+from llmsim_lab.simulation._config import SERIES
 
 __all__ = ["chartable", "plain_number"]
 

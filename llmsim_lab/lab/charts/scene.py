@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from llmsim_lab.economy import next_quarter
+from llmsim_lab.economy._data import next_quarter
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab.charts.marks import Mark, marks_of
 from llmsim_lab.lab.charts.references import (

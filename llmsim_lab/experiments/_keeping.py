@@ -1,7 +1,7 @@
-"""Experiments on tapes: a run of the verb ``experiment``, whose turns are the samples.
+"""Experiments on tapes: a run of the kind ``prompt experiment``, whose turns are the samples.
 
-It stands below the run whose turns it plays again, one run however many samples there are. Each
-sample is committed whole, like a turn; what an interrupted one was answered is not asked again.
+It is a child of the run whose turns it plays again, one run however many samples there are. Each
+sample is committed whole, like a turn; answers to one that was interrupted are not asked for again.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from llmsim_lab.errors import PromptError, TapeError, TapeMiss
-from llmsim_lab.experiments.bench import Sample
+from llmsim_lab.experiments._bench import Sample
 from llmsim_lab.llm import LLMClient, LLMConfig, Tape
 from llmsim_lab.llm.scope import Recorder
 from llmsim_lab.llm.tape import RunInfo
@@ -19,26 +19,6 @@ from llmsim_lab.runs.forks import NoModel
 from llmsim_lab.runs.records import tape_turn
 from llmsim_lab.runs.taping import Recording, Replaying, load_turns
 from llmsim_lab.simulation import Simulation, Turn
-
-__all__ = [
-    "SETTINGS",
-    "NoModel",
-    "Recording",
-    "Samples",
-    "asks_nobody",
-    "begin",
-    "entries_of",
-    "experiment_on",
-    "go_on",
-    "played_on",
-    "recorded_config",
-    "recorded_settings",
-    "recorded_temperature",
-    "refuse_experiment",
-    "replayed",
-    "storage_of",
-    "variants_of",
-]
 
 Played = tuple[Sample, Turn]
 
@@ -50,21 +30,17 @@ SETTINGS: Mapping[str, type] = {
     "only_component": bool,
     "shared_seeds": bool,
 }
-"""What an experiment is set up with, apart from its variants, as a manifest holds it."""
+"""An experiment's settings in a manifest, apart from its variants, with their types."""
 
 
 class Samples(Simulation):
-    """What a tape calls an experiment: its turns are samples, which no verb plays."""
+    """The class of an experiment on a tape: its turns are samples, which no operation plays."""
 
     kind = "prompt experiment"
 
     @classmethod
     def rebuilt(cls, config: Any, **_: Any) -> NoReturn:
-        """Refuse to make a run of samples.
-
-        Raises:
-            TapeError: always.
-        """
+        """Raise TapeError, since samples do not make a run."""
         del config
         raise TapeError(
             "this is a prompt experiment, whose turns are samples; PromptExperiment.load(tape, "
@@ -73,11 +49,7 @@ class Samples(Simulation):
 
 
 def refuse_experiment(info: RunInfo) -> None:
-    """Refuse a prompt experiment where a run is wanted.
-
-    Raises:
-        TapeError: it is one; the message says what shows it.
-    """
+    """Raise TapeError if a run is a prompt experiment; the message says what shows it."""
     if info.verb == "experiment":
         raise TapeError(
             f"run {info.id} is a prompt experiment, whose turns are samples; "
@@ -88,7 +60,7 @@ def refuse_experiment(info: RunInfo) -> None:
 def begin(
     simulation: Simulation, tape: Tape, *, settings: Mapping[str, Any], config: LLMConfig
 ) -> Recording:
-    """Begin an experiment on the tape that the run is on; returns what records its samples.
+    """Begin an experiment on the tape that the run is on, and return what records its samples.
 
     Args:
         simulation: the run, which is on this tape.
@@ -113,11 +85,6 @@ def begin(
         parent=parent.id,
     )
     return Recording(type(simulation), tape, number)
-
-
-def go_on(simulation: Simulation, tape: Tape, run: int) -> Recording:
-    """Return what records further samples of an experiment."""
-    return Recording(type(simulation), tape, run)
 
 
 def played_on(
@@ -145,7 +112,7 @@ async def replayed(
     *,
     play: Callable[[Sample, Recorder], Awaitable[Turn]],
 ) -> list[Played]:
-    """Return recorded samples played again, each held against its record.
+    """Return recorded samples played again, each compared with its record.
 
     Args:
         simulation: the run that the samples are of.
@@ -167,13 +134,13 @@ async def replayed(
         except TapeMiss:
             if recorded.state.turn == sample.turn:
                 raise
-            turn = recorded  # calls that were cut short when another failed have no answer
+            turn = recorded  # calls cancelled when another one failed have no answer to replay
         again.append((sample, turn))
     return again
 
 
-def asks_nobody(client: LLMClient | None) -> bool:
-    """Say whether there is no model: none given, or only what stands for a recorded one."""
+def has_no_model(client: LLMClient | None) -> bool:
+    """Return True if there is no model: none given, or only the stand-in for a recorded one."""
     return client is None or isinstance(client.backend, NoModel)
 
 
@@ -181,14 +148,14 @@ def experiment_on(tape: Tape, run: int | None) -> RunInfo:
     """Return an experiment on a tape, the latest if none is named.
 
     Raises:
-        TapeError: there is none, or the run is none.
+        TapeError: there is no experiment, or the run is not one.
     """
     if run is not None:
         info = tape.run(run)
         if info.verb != "experiment":
             there = [str(other.id) for other in tape.runs() if other.verb == "experiment"]
             raise TapeError(
-                f"run {run} on {tape.path} is no prompt experiment; experiments there: "
+                f"run {run} on {tape.path} is not a prompt experiment; experiments there: "
                 f"{', '.join(there) or 'none'}"
             )
         return info
@@ -202,7 +169,7 @@ def experiment_on(tape: Tape, run: int | None) -> RunInfo:
 
 
 def entries_of(variants: Mapping[str, Prompt]) -> list[dict[str, Any]]:
-    """Return variants as a manifest holds them: their texts, too."""
+    """Return variants as a manifest has them, with their texts."""
     return [
         {
             "variant": name,
@@ -263,13 +230,8 @@ def recorded_config(info: RunInfo) -> LLMConfig:
         raise TapeError(f"experiment {info.id} on the tape is damaged: {error}") from error
 
 
-def recorded_temperature(info: RunInfo) -> float:
-    """Return the temperature that an experiment was run at."""
-    return recorded_config(info).temperature
-
-
 def storage_of(tape: Tape | None, loaded: int | None, *, total: int) -> str:
-    """Say where an experiment's results are kept.
+    """Return in words where an experiment's results are kept.
 
     Args:
         tape: the one that the run is on, if any.

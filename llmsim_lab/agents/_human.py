@@ -1,22 +1,24 @@
-"""A person as an agent: shown what a model would be shown, held to what a model is held to."""
+"""A person as an agent, who sees the prompt and passes the checks that a model would."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
-from llmsim_lab.agents.econ import NationAgent, NationProfile
+from llmsim_lab.agents._agents import NationAgent, NationProfile
 from llmsim_lab.calls import CallSite
-from llmsim_lab.economy.limits import RateLimits
+from llmsim_lab.economy._macro import RateLimits
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm.human import DAY_S, AskPerson, OpenQuestion, Person, human_client
 from llmsim_lab.models import Action, PolicyDecision, Rate, SimulationState
 from llmsim_lab.prompts import Prompt
 
-__all__ = ["HumanAgent", "RateDecision"]
+_NAMES = {"proposed_rate": "rate"}
+"""The argument of ``answer`` for a field, where it differs from the schema's name."""
 
 
 class RateDecision(PolicyDecision):
-    """What a person in the chair decides: an action, and the interest rate that it means."""
+    """A person's decision: an action, and the interest rate that it means."""
 
     proposed_rate: Rate
     """Percent per year."""
@@ -25,19 +27,20 @@ class RateDecision(PolicyDecision):
 class HumanAgent(NationAgent):
     """A nation's advisor who is a person.
 
-    A turn waits for the person's answer, which goes the way of a model's: it is checked, recorded
+    A turn waits for the person's answer, which is treated like a model's: it is checked, recorded
     on the tape as a call of the model ``human``, and replayed from there. An answer that names
-    nothing of economic policy comes back once, with the complaint.
+    nothing of economic policy is sent back once, with a complaint.
 
     Args:
         name: the nation's name, unique in a run.
-        profile: the nation's particulars.
+        profile: as ``NationAgent`` takes it.
         prompt: a prompt with the slots of the shipped ``agent_policy``; that one if not given.
-        limits: how far one action may move the rate; the engine's defaults if not given.
-        names_rate: whether the person chooses the new rate, too, so that the engine needs no model;
-            if not, the answer has just the fields of a model's.
-        ask: puts a question to the person and returns the answer as a mapping, for example with
-            ``input``; without it, somebody calls ``answer``, such as ``HumanSeat`` does.
+        limits: how far one action may move the rate, such as a configuration's ``engine.limits``;
+            the engine's defaults if not given.
+        names_rate: whether the person also chooses the new rate, so that the engine needs no model;
+            if not, the answer has only the fields of a model's.
+        ask: asks the person a question and returns the answer as a mapping, for example with
+            ``input``; without it, something else calls ``answer``, as ``HumanSeat`` does.
         timeout_s: how long each answer is waited for, seconds.
 
     Example:
@@ -53,13 +56,13 @@ class HumanAgent(NationAgent):
     """
 
     own_client: ClassVar[bool] = True
-    """A fork with another model leaves this agent's client alone: it is a person."""
+    """A fork with another model leaves this agent's client as it is, since that is a person."""
 
     def __init__(
         self,
         name: str,
         *,
-        profile: NationProfile | None = None,
+        profile: NationProfile | Mapping[str, Any] | None = None,
         prompt: Prompt | None = None,
         limits: RateLimits | None = None,
         names_rate: bool = True,
@@ -73,7 +76,7 @@ class HumanAgent(NationAgent):
 
     @property
     def person(self) -> Person:
-        """What asks the person and waits for the answers."""
+        """The backend that asks the person and waits for the answers."""
         backend = self.llm_client.backend
         if not isinstance(backend, Person):
             raise ConfigError(
@@ -84,13 +87,13 @@ class HumanAgent(NationAgent):
 
     @property
     def question(self) -> OpenQuestion | None:
-        """What the person is asked just now, if anything."""
+        """The question that the person is being asked, if any."""
         return next(iter(self.person.questions), None)
 
     def answer(
         self, action: str, *, reasoning: str, confidence: float, rate: float | None = None
     ) -> None:
-        """Answer the question that is waiting; from any thread.
+        """Answer the open question; may be called from any thread.
 
         Args:
             action: one policy action, in words.
@@ -100,7 +103,7 @@ class HumanAgent(NationAgent):
                 agent names rates.
 
         Raises:
-            ConfigError: no question waits, or a field is wrong; nothing was sent then.
+            ConfigError: no question is open, or a field is wrong; then nothing was sent.
         """
         question = self.question
         if question is None:
@@ -121,7 +124,7 @@ class HumanAgent(NationAgent):
         self.person.answer(question, values)
 
     def complaint_about(self, action: str) -> str:
-        """Say what would be wrong with an action's content, or nothing.
+        """Return what would be wrong with an action's content; empty if nothing is.
 
         Args:
             action: in words, not empty.
@@ -133,12 +136,13 @@ class HumanAgent(NationAgent):
         """Let the person propose one action for this state.
 
         Raises:
-            LLMFailureException: nobody answered in time, or twice without the form asked for.
+            LLMFailureException: there was no answer in time, or two answers had a wrong form.
         """
         action = await super().decide_action(state)
         decision = action.policy_decision
         if not isinstance(decision, RateDecision):
             return action
+        # The rate goes into the action; its decision has the fields of any agent's.
         plain = PolicyDecision.model_validate(decision.model_dump())
         if decision.call is not None:
             plain.with_call(decision.call)
@@ -154,33 +158,25 @@ class HumanAgent(NationAgent):
                 prompt=prompt,
                 response_model=RateDecision,
                 choices={"proposed_rate": offered},
-                check=lambda decision: self._wrong_with(decision, state),
+                check=lambda said: self._rate_fault(said, state) or self._check(said),
                 site=site,
             )
         except LLMFailureException as failure:
             if isinstance(failure.rejected, RateDecision) and self._rate_fault(
                 failure.rejected, state
             ):
-                failure.rejected = None  # no engine could apply it, so the turn fails here
+                # No engine could apply such a rate, so the turn fails here.
+                failure.rejected = None
             raise
-
-    def _wrong_with(self, decision: PolicyDecision, state: SimulationState) -> str | None:
-        if isinstance(decision, RateDecision) and (fault := self._rate_fault(decision, state)):
-            return fault
-        return self._check(decision)
 
     def _rate_fault(self, decision: RateDecision, state: SimulationState) -> str | None:
         return self.limits.problem(decision.proposed_rate, current=state.global_state.interest_rate)
 
     def __copy__(self) -> Self:
-        """Return an agent for another run: the same person, with questions of its own."""
+        """Return an agent for another run: the same person, with a separate list of questions."""
         new = object.__new__(type(self))
         new.__dict__.update(self.__dict__)
         new.llm_client = human_client(
             ask=self.person.ask, timeout_s=self.llm_client.config.timeout_s
         )
         return new
-
-
-_NAMES = {"proposed_rate": "rate"}
-"""What ``answer`` calls a field, where it differs from the schema's name."""

@@ -1,8 +1,9 @@
-"""Surprises that hit the economy, drawn so that two policies can meet the very same ones.
+"""Shocks to the economy, drawn so that runs with different policies can have the same ones.
 
-A draw depends on seed and turn alone, not on how often or in which order it was asked for. So runs
+A draw depends on seed and turn only, not on how often or in which order draws are made. So runs
 with one seed share their shocks whatever the policy (common random numbers), and a fork or a
 resumed run needs no generator state.
+
 """
 
 from __future__ import annotations
@@ -12,8 +13,6 @@ from math import isfinite
 from statistics import NormalDist
 
 from llmsim_lab.errors import ConfigError
-
-__all__ = ["NO_SHOCKS", "ShockGenerator", "Shocks"]
 
 _SEED_LIMIT = 2**128
 _NORMAL = NormalDist()
@@ -87,7 +86,7 @@ class ShockGenerator:
             raise ConfigError(f"turn={turn} must be from 0")
         if self.scale == 0:
             return NO_SHOCKS
-        from numpy.random import Philox
+        from numpy.random import Philox  # here, since numpy takes time to import
 
         supply, demand = Philox(key=self.seed, counter=turn).random_raw(2).tolist()
         return Shocks(
@@ -97,5 +96,6 @@ class ShockGenerator:
 
 
 def _standard_normal(raw: int) -> float:
-    """Turn 64 random bits into a standard normal number; the uppermost 52 count."""
+    """Turn 64 random bits, of which the uppermost 52 are used, into a standard normal number."""
+    # Half a unit keeps the probability off 0 and 1, where the inverse is infinite.
     return _NORMAL.inv_cdf(((raw >> 12) + 0.5) * 2.0**-52)

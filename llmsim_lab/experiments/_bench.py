@@ -1,31 +1,35 @@
-"""One turn of a recorded run, played again with another prompt for one of its components.
+"""A turn of a recorded run, played again with another prompt for one of its components.
 
 What comes before the component in the turn is taken from the recording; the component, and what
-comes after it, are asked. So all variants meet the very same state.
+comes after it, are asked. So all variants get the same state. What an experiment is set up with is
+checked here before anything is asked.
 """
 
 from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from llmsim_lab.agents import Agent
-from llmsim_lab.checks import plain_text
+from llmsim_lab.calls import CallRecord, CallSite
+from llmsim_lab.checks import plain_text, real_number, whole_number
 from llmsim_lab.concurrency import gather_all
-from llmsim_lab.economy.shocks import NO_SHOCKS
+from llmsim_lab.economy._shocks import NO_SHOCKS
 from llmsim_lab.engines import EconomicEngine
 from llmsim_lab.errors import ConfigError, FailureReason, LLMFailureException
-from llmsim_lab.experiments.tally import failed_chains
-from llmsim_lab.llm import LLMClient
+from llmsim_lab.llm import LLMClient, LLMConfig, Tape
 from llmsim_lab.llm.scope import CallLog, Recorder, recording
+from llmsim_lab.llm.tape import RunInfo
 from llmsim_lab.models import Action, LLMReasoningChain, SimulationState
 from llmsim_lab.prompts import Prompt, RenderedPrompt
+from llmsim_lab.runs.registry import kind_name
 from llmsim_lab.simulation import Simulation, Turn
+from llmsim_lab.text import clip
 
-__all__ = ["Bench", "Sample", "Stage"]
+Variant = Prompt | str | None
+"""A prompt, a prompt's text, or None for the prompt as the run used it."""
 
 Stage = Literal["agent", "validator", "engine"]
 """The parts of a turn, in the order in which they work."""
@@ -34,6 +38,11 @@ NO_SAMPLE: frozenset[FailureReason] = frozenset(
     ("connection_error", "rate_limited", "server_error", "client_error", "model_not_found")
 )
 """Failures that say nothing about a prompt: the server's, not the model's."""
+
+_FROM_THE_CLIENT = ("model", "timeout_s", "retry_wait_s", "max_concurrency", "keep_alive")
+"""Settings of the client that is given, not of the recorded one: where to ask and how long."""
+_MOST_RUNS = 20
+"""How many runs a message lists."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +65,7 @@ class Sample:
 
 
 class Bench:
-    """A run's turns and parts, ready to be played again.
+    """A run's turns and parts, to be played again.
 
     Args:
         simulation: the run; it is not changed.
@@ -69,7 +78,7 @@ class Bench:
         prompt: the component's prompt as the run used it.
 
     Raises:
-        ConfigError: there is no such component, or it has no prompt.
+        ConfigError: the run has no such component, or the component has no prompt.
     """
 
     def __init__(
@@ -118,7 +127,7 @@ class Bench:
         return self.turn(number - 1).state
 
     def subjects(self, number: int) -> list[str]:
-        """Return whom the component decided for in a turn: agents' names."""
+        """Return the agents that the component decided for in a turn, by name."""
         if self.stage == "agent":
             return list(self.tested)
         actions = self.turn(number).actions
@@ -127,11 +136,7 @@ class Bench:
         return [action.agent_name for action in actions if action.validated]
 
     def check(self, prompt: Prompt, *, name: str) -> None:
-        """Refuse a variant whose slots are not the component's, or that cannot be rendered.
-
-        Raises:
-            ConfigError: it names the slots.
-        """
+        """Raise ConfigError if a variant's slots are not the component's; it names the slots."""
         wanted, has = set(self.prompt.slots), set(prompt.slots)
         faults = []
         if unknown := sorted(has - wanted):
@@ -145,7 +150,7 @@ class Bench:
             )
 
     def render(self, prompt: Prompt, turn: int, *, agent: str | None = None) -> RenderedPrompt:
-        """Return a variant as the model would get it in a turn.
+        """Return a variant rendered for a turn, as the model would get it.
 
         Args:
             prompt: the variant.
@@ -161,9 +166,9 @@ class Bench:
         if name not in names:
             raise ConfigError(
                 f"the {self.stage} was not asked for {name!r} in turn {turn}, but for: "
-                f"{', '.join(names) or 'nobody'}"
+                f"{', '.join(names) or 'no agent'}"
             )
-        # The contracts' own names for how a component writes its prompt.
+        # These methods are private but named in the contracts, so any agent or engine has them.
         if self.stage == "agent":
             part = next(part for part in self._parts if part.name == name)
             text = _with(part, prompt=prompt)._construct_prompt(self.before(turn))
@@ -180,8 +185,9 @@ class Bench:
         return text
 
     def view(self, turns: Sequence[Turn], prompt: Prompt) -> Simulation:
-        """Return the run with other turns and another prompt: to look at, tied to no tape."""
+        """Return the run with other turns and another prompt: to look at, without its tape."""
         view = copy.copy(self.simulation)
+        # ``take_over`` counts the validator's actions anew; the run's own counts must stay.
         view.validator = copy.copy(view.validator)
         if self.stage == "agent":
             view.agents = tuple(
@@ -197,11 +203,11 @@ class Bench:
     ) -> Turn:
         """Play a sample and return what came of it, as a turn with the sample's number.
 
-        Only what was asked now has chains in it. A model that failed leaves a chain of status
-        ``failed`` that says why, and the state as it was before the turn.
+        It has chains only of what was asked now. If the model failed, there is a chain of status
+        ``failed`` that says why, and the state is that from before the turn.
 
         Raises:
-            LLMFailureException: the server failed, so that there is no sample.
+            LLMFailureException: the server failed, which says nothing about the prompt.
         """
         log = CallLog(f"an experiment on {self.simulation.config.name}", sample.turn)
         before = self.before(sample.turn)
@@ -219,7 +225,7 @@ class Bench:
         calls = log.close()
         chains = [*work.chains, *state.reasoning_chains]
         if failed is not None:
-            chains = [*work.chains, *failed_chains(failed, calls, sample.turn, work.chains)]
+            chains = [*work.chains, *_failed_chains(failed, calls, sample.turn, work.chains)]
         return Turn(
             number=sample.number,
             state=state.model_copy(update={"reasoning_chains": tuple(chains)}),
@@ -240,7 +246,7 @@ class Bench:
                 for agent in simulation.agents
                 if agent.name in self.tested
             ]
-            asked = await _proposals(agents, before)
+            asked = await gather_all([agent.decide_action(before) for agent in agents])
             work.put(asked, (action.chain for action in asked))
         elif self.stage == "validator":
             plain = {"validated": False, "validation_result": None}
@@ -257,6 +263,7 @@ class Bench:
             simulation.engine, prompt=prompt if self.stage == "engine" else None, client=client
         )
         if isinstance(engine, EconomicEngine):
+            # A shock from outside hits on the way to the turn, so it is needed again.
             done = self.turn(turn).interventions
             engine.extra_shocks = {turn: sum((item.shocks for item in done), start=NO_SHOCKS)}
         engine.current_state = before
@@ -266,17 +273,13 @@ class Bench:
 
 @dataclass(slots=True)
 class _Work:
-    """What there is of a turn so far."""
+    """What there is of a turn so far; kept apart, since a failure needs it too."""
 
     actions: list[Action]
-    chains: list[LLMReasoningChain]
-
-    def __init__(self, *, actions: list[Action]) -> None:
-        self.actions = actions
-        self.chains = []
+    chains: list[LLMReasoningChain] = field(default_factory=list)
 
     def put(self, changed: Sequence[Action], chains: Iterable[LLMReasoningChain | None]) -> None:
-        """Put actions in the place of the same agents' earlier ones."""
+        """Replace the same agents' earlier actions, and add the chains."""
         new = {action.agent_name: action for action in changed}
         self.actions = [new.get(action.agent_name, action) for action in self.actions]
         self.chains += [chain for chain in chains if chain is not None]
@@ -288,10 +291,6 @@ def _bare(action: Action) -> Action:
     if verdict is not None:
         verdict = verdict.model_copy(update={"chain": None})
     return action.model_copy(update={"chain": None, "validation_result": verdict})
-
-
-async def _proposals(agents: Sequence[Agent], state: SimulationState) -> list[Action]:
-    return await gather_all([agent.decide_action(state) for agent in agents])
 
 
 def _with(part: Any, *, prompt: Prompt | None = None, client: LLMClient | None = None) -> Any:
@@ -308,6 +307,7 @@ def _tested(simulation: Simulation, component: str) -> tuple[Stage, tuple[str, .
     kind, _, name = component.partition(":")
     names = [agent.name for agent in simulation.agents]
     if component == "agent":
+        # If none reads a prompt, all are taken, and the error names one and says why.
         reading = (a for a in simulation.agents if isinstance(getattr(a, "prompt", None), Prompt))
         return "agent", tuple(agent.name for agent in reading) or tuple(names)
     if kind == "agent" and name in names:
@@ -318,3 +318,230 @@ def _tested(simulation: Simulation, component: str) -> tuple[Stage, tuple[str, .
         return "engine", ()
     there = ", ".join(["agent", *(f"agent:{name}" for name in names), "validator", "engine"])
     raise ConfigError(f"component={component!r} is not a part of this run; it has: {there}")
+
+
+def _failed_chains(
+    failure: LLMFailureException,
+    calls: Sequence[CallRecord],
+    turn: int,
+    chains: Sequence[LLMReasoningChain],
+) -> list[LLMReasoningChain]:
+    """Return chains for the calls that have none: those that failed, and those that others ended.
+
+    Args:
+        failure: what ended the sample.
+        calls: what was asked.
+        turn: the turn that was played.
+        chains: those that there are.
+    """
+
+    def chain(site: CallSite | None, why: str, call: CallRecord | None) -> LLMReasoningChain:
+        return LLMReasoningChain(
+            component=site.component if site else "call",
+            agent=(site.agent if site else None) or "",
+            turn=turn,
+            reasoning=why,
+            confidence=0.0,
+            status="failed",
+            call=call,
+        )
+
+    # By identity: two equal calls, such as two agents', are two.
+    known = {id(chain.call) for chain in chains}
+    left = [call for call in calls if id(call) not in known]
+    found = [
+        chain(
+            call.request.site,
+            str(failure) if call.history[-1].reason else "answered, but another call failed",
+            call,
+        )
+        for call in left
+    ]
+    if any(call.history[-1].reason for call in left):
+        return found
+    # The failed call was not noted: a chain without a call still says what went wrong.
+    site = CallSite(component=failure.component or "call", turn=turn)
+    return [*found, chain(site, str(failure), None)]
+
+
+def run_on(tape: Tape, run: int | None) -> int:
+    """Return the number of the run to experiment on.
+
+    Args:
+        tape: the tape.
+        run: the run's number; optional where the tape holds one economic run.
+
+    Raises:
+        ConfigError: there are several, which the message lists, or none.
+        TapeError: there is no run of that number.
+    """
+    if run is not None:
+        return tape.run(run).id
+    infos = {info.id: info for info in tape.runs()}
+    there = [
+        info
+        for info in infos.values()
+        if info.verb != "experiment" and kind_name(info.manifest) == Simulation.kind
+    ]
+    if len(there) == 1:
+        return there[0].id
+    if not there:
+        raise ConfigError(
+            f"{tape.path} holds no run of the kind {Simulation.kind!r}, which a comparison of "
+            "prompts needs; PromptViewer shows the prompts of any"
+        )
+    listed = "; ".join(_in_words(info, infos) for info in there[:_MOST_RUNS])
+    more = f"; and {len(there) - _MOST_RUNS} more" if len(there) > _MOST_RUNS else ""
+    raise ConfigError(
+        f"{tape.path} holds {len(there)} runs, and a comparison of prompts is about one: "
+        f"{listed}{more}"
+    )
+
+
+def _in_words(info: RunInfo, others: Mapping[int, RunInfo]) -> str:
+    words = [f"{info.name!r:.80}", f"turns to {info.turns}"]
+    parent = others.get(info.parent or 0)
+    if parent is not None:
+        at = "" if info.fork_turn is None else f" at turn {info.fork_turn}"
+        mine, theirs = (each.manifest.get("prompts") or {} for each in (info, parent))
+        edited = [place for place in mine if place in theirs and mine[place] != theirs[place]]
+        other = f" with another prompt of {clip(', '.join(edited), 80)}" if edited else ""
+        words.append(f"a {info.verb} of run {parent.id}{at}{other}")
+    return f"run={info.id} ({', '.join(words)})"
+
+
+def source_of(simulation: Simulation) -> str:
+    """Return a run's number, name and tape in words."""
+    name = f"{simulation.config.name!r:.80}"
+    if simulation.tape is None:
+        return f"{name}, which is on no tape"
+    return f"run {simulation.run_id} {name} of {simulation.tape.path.name}"
+
+
+def prompts_of(variants: Mapping[str, Variant], bench: Bench) -> dict[str, Prompt]:
+    """Return the variants as prompts that the component can fill.
+
+    Raises:
+        ConfigError: there are fewer than two, or one is wrong.
+    """
+    check_variants(variants)
+    if len(variants) < 2:
+        raise ConfigError(
+            f"variants={dict(variants)!r:.80}: an experiment compares two or more; "
+            "{'as it was': None, 'mine': prompt.replace('old words', 'new words')}"
+        )
+    prompts = {}
+    for name, variant in variants.items():
+        prompts[name] = prompt_of(name, variant, bench)
+        bench.check(prompts[name], name=name)
+    return prompts
+
+
+def check_variants(variants: object) -> None:
+    """Raise ConfigError if this is not a mapping of names to prompts; it shows one."""
+    if not isinstance(variants, Mapping) or not variants:
+        raise ConfigError(
+            f"variants={variants!r:.80} must be prompts by name, such as "
+            "{'as it was': None, 'mine': prompt.replace('old words', 'new words')}"
+        )
+
+
+def prompt_of(name: str, variant: Variant, bench: Bench) -> Prompt:
+    """Return a variant as a prompt, without checking its slots.
+
+    Raises:
+        ConfigError: the name is empty or not a text, or the variant is not one.
+    """
+    if not isinstance(name, str) or not name.strip():
+        raise ConfigError(f"a variant needs a name that is not empty, not {name!r:.80}")
+    prompt = variant
+    if prompt is None:
+        prompt = bench.prompt
+    elif isinstance(prompt, str):
+        prompt = bench.prompt.edit(prompt)
+    if not isinstance(prompt, Prompt):
+        raise ConfigError(
+            f"variant {name!r} is {type(variant).__name__}; give a Prompt, a prompt's text, or "
+            "None for the prompt as the run used it"
+        )
+    return prompt
+
+
+def turn_numbers(turns: Sequence[int]) -> tuple[int, ...]:
+    """Return the numbers of turns, each once.
+
+    Raises:
+        ConfigError: they are not a sequence of whole numbers.
+    """
+    if isinstance(turns, str) or not isinstance(turns, Iterable):
+        raise ConfigError(f"turns={turns!r:.80} must be the turns' numbers, such as turns=(1, 3)")
+    return tuple(dict.fromkeys(whole_number("turn", turn, least=1) for turn in turns))
+
+
+def turns_of(turns: Sequence[int] | None, bench: Bench) -> tuple[int, ...]:
+    """Return the turns to play again; if not given, all in which the component was asked.
+
+    Raises:
+        ConfigError: they are not whole numbers, or the component was not asked in one of them.
+    """
+    there = bench.turns
+    if not there:
+        raise ConfigError(
+            f"the run has no turn in which the {bench.stage} was asked; play some turns first"
+        )
+    if turns is None:
+        return tuple(there)
+    wanted = turn_numbers(turns)
+    if not wanted:
+        raise ConfigError(f"turns is empty; choose from {', '.join(map(str, there))}")
+    if lost := [turn for turn in wanted if turn not in there]:
+        raise ConfigError(
+            f"turns={list(wanted)}: the {bench.stage} was not asked in turn "
+            f"{', '.join(map(str, lost))}; choose from {', '.join(map(str, there))}"
+        )
+    return wanted
+
+
+def config_of(
+    simulation: Simulation, client: LLMClient | None, temperature: float | None
+) -> LLMConfig:
+    """Return the settings that samples are asked with: the recorded ones, on the given model.
+
+    Raises:
+        ConfigError: the client is not an ``LLMClient``, or the temperature is out of range.
+    """
+    if client is not None and not isinstance(client, LLMClient):
+        raise ConfigError(
+            f"llm_client={client!r:.80} is not an LLMClient; llm_client=connect('auto') is one"
+        )
+    recorded = simulation.llm_client.config if simulation.llm_client else None
+    asked = client.config if client else LLMConfig()
+    # What was asked stays as recorded (temperature, context size ...), so that samples compare.
+    values = (recorded or asked).model_dump()
+    values |= {name: getattr(asked, name) for name in _FROM_THE_CLIENT}
+    if temperature is not None:
+        values["temperature"] = real_number("temperature", temperature)
+    try:
+        return LLMConfig(**values)
+    except ValueError as error:
+        raise ConfigError(f"temperature={temperature!r}: {error}") from error
+
+
+def seed_of(seed: int | None, config: LLMConfig) -> int:
+    """Return the seed from which the samples' seeds count; if not given the client's, or else 0.
+
+    Raises:
+        ConfigError: it is not a whole number, or negative: to servers, -1 means a random seed.
+    """
+    return whole_number("seed", (config.seed or 0) if seed is None else seed, least=0)
+
+
+def check_rendering(variants: Mapping[str, Prompt], turns: Sequence[int], bench: Bench) -> None:
+    """Raise ConfigError if a variant cannot be rendered for one of the turns; it names both."""
+    for name, prompt in variants.items():
+        for turn in turns:
+            for agent in bench.subjects(turn):
+                try:
+                    bench.render(prompt, turn, agent=agent)
+                except ConfigError as error:
+                    raise ConfigError(f"variant {name!r} at turn {turn}: {error}") from error

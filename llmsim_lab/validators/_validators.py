@@ -1,25 +1,93 @@
-"""Validators that ask a language model whether an action belongs to the domain."""
+"""Which actions an engine may apply: validators mark each action, never drop one, and count.
+
+A subclass of ``LLMValidator`` describes its domain; ``EconLLMValidator`` describes economic policy.
+"""
 
 from __future__ import annotations
 
 import logging
-from abc import abstractmethod
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import TypedDict
 
 from llmsim_lab.calls import CallSite
 from llmsim_lab.concurrency import gather_all
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm.chains import chain_of
-from llmsim_lab.models import (
-    Action,
-    SimulationState,
-    ValidationDecision,
-    ValidationResult,
-)
+from llmsim_lab.models import Action, SimulationState, ValidationDecision, ValidationResult
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.validators.base import Validator
 
-__all__ = ["EconLLMValidator", "LLMValidator"]
+
+class ValidatorStats(TypedDict):
+    """How many actions were judged and how; the rate is 0 before the first."""
+
+    total_validated: int
+    accepted: int
+    rejected: int
+    rejection_rate: float
+
+
+class Validator(ABC):
+    """Marks each action as validated or not."""
+
+    def __init__(self) -> None:
+        self._accepted = 0
+        self._rejected = 0
+
+    @abstractmethod
+    async def validate_actions(
+        self, actions: Sequence[Action], state: SimulationState
+    ) -> list[Action]:
+        """Return the actions marked: as many as came in, in the same order."""
+
+    def get_stats(self) -> ValidatorStats:
+        """Return the counts since this validator was made."""
+        total = self._accepted + self._rejected
+        return ValidatorStats(
+            total_validated=total,
+            accepted=self._accepted,
+            rejected=self._rejected,
+            rejection_rate=self._rejected / total if total else 0.0,
+        )
+
+    def recount(self, actions: Iterable[Action]) -> None:
+        """Reset the counts to those of these marked actions, which are all that a run has."""
+        marks = [action.validated for action in actions]
+        self._accepted = sum(marks)
+        self._rejected = len(marks) - self._accepted
+
+    def _mark(self, actions: Sequence[Action], results: Sequence[ValidationResult]) -> list[Action]:
+        """Return marked copies and count them."""
+        marked = [
+            action.model_copy(update={"validated": result.is_valid, "validation_result": result})
+            for action, result in zip(actions, results, strict=True)
+        ]
+        accepted = sum(result.is_valid for result in results)
+        self._accepted += accepted
+        self._rejected += len(results) - accepted
+        return marked
+
+
+class AlwaysValid(Validator):
+    """Accepts everything: for rule-based runs and for measuring what a validator changes."""
+
+    async def validate_actions(
+        self, actions: Sequence[Action], state: SimulationState
+    ) -> list[Action]:
+        """Mark every action as validated."""
+        del state
+        return self._mark(
+            actions,
+            [
+                ValidationResult(
+                    is_valid=True,
+                    reasoning="Every action is accepted.",
+                    action_evaluated=action.action_string,
+                )
+                for action in actions
+            ],
+        )
+
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +105,7 @@ _SOURCES = {
     "rule": "the validator's setting permissive={permissive}",
     "action": "the action that {agent} proposes",
 }
-"""Where what stands in the prompt's slots comes from."""
+"""Where the value of each of the prompt's slots comes from."""
 
 
 class LLMValidator(Validator):
@@ -63,10 +131,10 @@ class LLMValidator(Validator):
 
     @abstractmethod
     def _get_domain_description(self) -> str:
-        """Say in a sentence what belongs to the domain."""
+        """Return a sentence that says what belongs to the domain."""
 
     def _rule(self) -> str:
-        """How strict to be, in words for the model."""
+        """Return how strict to be, in words for the model."""
         return _PERMISSIVE if self.permissive else _STRICT
 
     async def validate_actions(
@@ -77,8 +145,9 @@ class LLMValidator(Validator):
         An action of status ``failed`` is rejected without asking.
 
         Raises:
-            LLMFailureException: the model failed on one of them; nothing is counted then.
+            LLMFailureException: the model failed on one of them; then none is counted.
         """
+        # All or none: counts and marks follow only once every verdict is there.
         results = await gather_all([self._judge(action, state) for action in actions])
         return self._mark(actions, results)
 

@@ -1,4 +1,4 @@
-"""A run's configuration, from Python or from a YAML file."""
+"""What defines a run: its configuration, from Python or YAML, and changes from outside."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BaseModel,
+    ConfigDict,
     Field,
     StringConstraints,
     ValidationError,
@@ -16,19 +17,125 @@ from pydantic import (
     model_validator,
 )
 
-from llmsim_lab.agents import NationProfile
-from llmsim_lab.economy import initial_state
-from llmsim_lab.engines import EngineConfig
+from llmsim_lab.agents._agents import NationProfile
+from llmsim_lab.economy import initial_state, set_levels
+from llmsim_lab.economy._macro import StaticEconomy
+from llmsim_lab.economy._shocks import Shocks
+from llmsim_lab.engines import EconomicEngine
+from llmsim_lab.engines._engines import EngineConfig
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm.human import DAY_S
+from llmsim_lab.models import GlobalState, SimulationState
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.runs import RunConfig, Series
+from llmsim_lab.runs import RunConfig, RunIntervention, Series
 from llmsim_lab.settings import Settings
-from llmsim_lab.simulation.frames import SERIES
-from llmsim_lab.simulation.interventions import Intervention
 from llmsim_lab.text import faults
 
-__all__ = ["EconomyConfig", "NationConfig", "SimulationConfig", "ValidatorConfig"]
+Variable = Literal[
+    "interest_rate",
+    "inflation",
+    "output_gap",
+    "unemployment",
+    "gdp_growth",
+    "total_economic_value",
+]
+ShockName = Literal["supply", "demand"]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+_LEVELS = {"interest_rate", "inflation", "output_gap", "unemployment"}
+"""The variables that ``set_levels`` takes."""
+
+SERIES = (
+    Series(column="interest_rate", label="Policy rate", unit="% per year", short="rate"),
+    Series(column="inflation", label="Inflation", unit="% over four quarters", short="infl."),
+    Series(column="output_gap", label="Output gap", unit="% of potential output"),
+    Series(column="unemployment", label="Unemployment", unit="% of labour force", short="unem."),
+    Series(column="gdp_growth", label="Real growth", unit="% per year"),
+    Series(column="total_economic_value", label="Real output", unit="index"),
+    Series(column="taylor_rate", label="Rate by the Taylor rule", unit="% per year"),
+)
+"""The columns of a run's frame that can be charted."""
+
+
+class Intervention(RunIntervention):
+    """A change from outside at one turn; it is in that turn's state before anyone acts on it.
+
+    Attributes:
+        turn: the number of the state that is changed.
+        set_to: variables and their new values, in their own units. Inflation's last four quarters
+            move together, so that the four-quarter figure is the one given; the interest rate and
+            the output gap change in this quarter only.
+        shock: percentage points added to the quarter's inflation (``supply``) or output gap
+            (``demand``) while the macro model leads to that state.
+        note: why, for the record.
+    """
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    set_to: dict[Variable, Finite] = Field(default_factory=dict, alias="set")
+    shock: dict[ShockName, Finite] = Field(default_factory=dict)
+    note: str = ""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if not self.set_to and not self.shock:
+            raise ValueError(
+                "an intervention needs 'set' or 'shock', for example shock: {supply: 2}"
+            )
+        if self.shock and self.turn == 0:
+            raise ValueError(
+                "a shock at turn 0 would hit before the run begins; use turn 1, or 'set'"
+            )
+        # Values that make no valid state fail here, not in the middle of a run.
+        self.apply(GlobalState())
+        return self
+
+    @property
+    def shocks(self) -> Shocks:
+        """The shock in the macro model's form."""
+        return Shocks(supply=self.shock.get("supply", 0.0), demand=self.shock.get("demand", 0.0))
+
+    def apply(self, economy: GlobalState) -> GlobalState:
+        """Return the economy with the variables set, and its lags to match."""
+        levels = {name: value for name, value in self.set_to.items() if name in _LEVELS}
+        others = {name: value for name, value in self.set_to.items() if name not in _LEVELS}
+        if levels:
+            economy = set_levels(economy, **levels)
+        if others:
+            economy = GlobalState(**dict(economy) | others)
+        return economy
+
+    def applied(self, state: SimulationState, run: Any) -> SimulationState:
+        """Return the state with the variables set; a shock enters earlier, in the macro model."""
+        del run
+        return state.model_copy(update={"global_state": self.apply(state.global_state)})
+
+    def check(self, run: Any) -> None:
+        """Check that a shock can still enter the run.
+
+        Raises:
+            ConfigError: the shock's turn is reached, or the run has no macro model for it; the
+                message says what is possible instead.
+        """
+        if not self.shock:
+            return
+        if self.turn == run.turn_number:
+            raise ConfigError(
+                f"a shock hits on the way to a turn, and turn {self.turn} is reached; use "
+                f"turn={self.turn + 1}, or set=..."
+            )
+        macro = run.engine.macro if isinstance(run.engine, EconomicEngine) else None
+        if macro is None or isinstance(macro, StaticEconomy):
+            raise ConfigError(
+                f"{type(run.engine).__name__} has no economy for a shock to hit; use an "
+                "EconomicEngine with RudebuschSvensson behind it, or set=..."
+            )
+
+    def __str__(self) -> str:
+        parts = [f"{name}={value:g}" for name, value in self.set_to.items()]
+        parts += [f"{name} shock {value:+g}" for name, value in self.shock.items()]
+        note = f" ({self.note})" if self.note else ""
+        return f"turn {self.turn}: {', '.join(parts)}{note}"
 
 
 class NationConfig(NationProfile):
@@ -38,8 +145,8 @@ class NationConfig(NationProfile):
         name: unique in the run.
         kind: ``llm``, a language model; ``taylor``, the Taylor rule; or ``human``, a person.
         prompt: a prompt file instead of the shipped one; not for ``taylor``.
-        names_rate: for ``human``: whether the person chooses the new rate, too; if not, the
-            engine's model makes a rate of the action, as it does of a model's.
+        names_rate: for ``human``: whether the person also chooses the new rate; if not, the
+            engine's model turns the action into a rate, as it does with a model's.
         timeout_s: for ``human``: how long each answer is waited for, seconds.
     """
 
@@ -61,12 +168,12 @@ class NationConfig(NationProfile):
 
     @property
     def profile(self) -> NationProfile:
-        """What the model is told of the nation."""
+        """The nation's part of what its agent is told."""
         return NationProfile(**{key: getattr(self, key) for key in NationProfile.model_fields})
 
 
 class ValidatorConfig(Settings):
-    """Who checks the actions.
+    """How actions are checked.
 
     Attributes:
         kind: ``llm``, a language model, or ``always_valid``.
@@ -90,7 +197,7 @@ class ValidatorConfig(Settings):
 
 
 def _refuse_idle(config: BaseModel, names: Sequence[str], reason: str) -> None:
-    """Refuse settings that would have no effect."""
+    """Raise ValueError if a setting that would have no effect is not at its default."""
     idle = [
         name for name in names if getattr(config, name) != type(config).model_fields[name].default
     ]
@@ -99,7 +206,7 @@ def _refuse_idle(config: BaseModel, names: Sequence[str], reason: str) -> None:
 
 
 class EconomyConfig(Settings):
-    """What answers to the interest rate.
+    """The economy that the interest rate acts on.
 
     Attributes:
         model: ``rudebusch_svensson``, or ``static``, in which only the rate moves.
@@ -120,7 +227,7 @@ class EconomyConfig(Settings):
 
 
 class SimulationConfig(RunConfig):
-    """Everything that defines a run, apart from the model's own whims.
+    """Everything that defines a run, except for what its models answer.
 
     ``seed`` is that of the economy's shocks; a turn is a quarter.
 
@@ -128,10 +235,12 @@ class SimulationConfig(RunConfig):
         start: the quarter whose real data are the initial state, such as ``1979Q3``; None starts
             from the steady state.
         nations: who proposes policy, in the order in which actions are applied.
-        validator: who checks actions.
-        engine: limits of the interest rate.
+        validator: how actions are checked.
+        engine: limits of the interest rate: ``rate_bounds``, lowest and highest, percent per year;
+            ``max_move``, the largest change by one action, percentage points; ``rate_step``, the
+            grid of rates that a model is offered.
         engine_prompt: a prompt file for the engine instead of the shipped one.
-        economy: what answers to the rate.
+        economy: the economy that the rate acts on.
         interventions: what is done from outside, and when.
     """
 
@@ -147,7 +256,7 @@ class SimulationConfig(RunConfig):
     @field_validator("nations", mode="before")
     @classmethod
     def _names_alone(cls, value: Any) -> Any:
-        """Let a nation be given by its name alone."""
+        """Turn a nation given by its name alone into a mapping."""
         if isinstance(value, list | tuple):
             return [{"name": item} if isinstance(item, str) else item for item in value]
         return value
@@ -170,14 +279,14 @@ class SimulationConfig(RunConfig):
     @field_validator("start")
     @classmethod
     def _check_start(cls, value: str | None) -> str | None:
-        """Refuse a quarter that the data do not have."""
+        """Raise an error if the data do not have that quarter."""
         if value is not None:
             initial_state(value)
         return value
 
     @property
     def needs_model(self) -> bool:
-        """Whether a run makes any model call; a person who names the rate needs none."""
+        """Whether a run makes any model call; it makes none for a person who names the rate."""
         asking = (n.kind == "llm" or (n.kind == "human" and not n.names_rate) for n in self.nations)
         return self.validator.kind == "llm" or any(asking)
 
@@ -194,7 +303,7 @@ class SimulationConfig(RunConfig):
         return SERIES
 
     def by_rules(self) -> SimulationConfig:
-        """Return the same with a Taylor rule for each model, so that it needs none.
+        """Return the configuration with a Taylor rule in place of each model.
 
         A rule keeps its nation's name and inflation target. People stay, and name the rate.
         """

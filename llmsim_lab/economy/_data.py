@@ -1,7 +1,8 @@
 """US history by quarter, 1959Q1 to 2009Q3: tables for charts, states to start a run from.
 
-Columns, sources and caveats stand in ``data/README.md``. The short rate is the 3-month Treasury
+See ``data/README.md`` for columns, sources and caveats. The short rate is the 3-month Treasury
 bill, not the federal funds rate; the output gap is an ex-post one.
+
 """
 
 from __future__ import annotations
@@ -17,15 +18,6 @@ from llmsim_lab.models import GlobalState, MacroLags, SimulationState
 
 if TYPE_CHECKING:
     import pandas as pd
-
-__all__ = [
-    "FIRST_START",
-    "LAST_QUARTER",
-    "history",
-    "initial_state",
-    "load_us_macro",
-    "next_quarter",
-]
 
 FIRST_QUARTER = "1959Q1"
 FIRST_START = "1960Q1"
@@ -63,9 +55,9 @@ def load_us_macro() -> pd.DataFrame:
 
 
 def history(start: object, quarters: int) -> pd.DataFrame:
-    """Return what happened from ``start`` on, ``start`` included.
+    """Return the table from ``start`` on, ``start`` included.
 
-    Shorter than ``quarters`` where the data end before (with 2009Q3).
+    It is shorter than ``quarters`` where the data end before (with 2009Q3).
 
     Args:
         start: such as ``"1979Q3"``, or a quarterly ``pandas.Period``; 1959Q1 to 2009Q3.
@@ -80,8 +72,8 @@ def history(start: object, quarters: int) -> pd.DataFrame:
 def initial_state(quarter: object) -> SimulationState:
     """Return the US economy of a quarter as turn 0 of a run, with its real lags and no agents.
 
-    Output is an index of 1000 in that quarter. Growth is that of the data, so the model's identity
-    between growth and the gap holds from turn 1 on.
+    Output is an index, 1000 in that quarter. Growth is that of the data, so the model's identity
+    between growth and the gap holds only from turn 1 on.
 
     Args:
         quarter: such as ``"1979Q3"``, or a quarterly ``pandas.Period``; 1960Q1 to 2009Q3.
@@ -133,7 +125,7 @@ def _known_quarter(quarter: object, first: str) -> str:
     return period
 
 
-@cache
+@cache  # the rows are not changed; ``load_us_macro`` makes a new frame each time
 def _rows() -> dict[str, Row]:
     """Return the file's rows by quarter, read once."""
     with data_path("us_macro_quarterly.csv").open(encoding="utf-8", newline="") as lines:

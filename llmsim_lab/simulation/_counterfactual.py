@@ -1,4 +1,4 @@
-"""What would have happened with somebody else in a person's seat: same start, same shocks."""
+"""What would have happened with a rule or a model in a person's place: same start, same shocks."""
 
 from __future__ import annotations
 
@@ -7,14 +7,11 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from llmsim_lab.agents import Agent, HumanAgent, NationAgent, TaylorRuleAgent
-from llmsim_lab.economy.rules import TaylorRule
+from llmsim_lab.economy import TaylorRule
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.simulation.interventions import Intervention
-from llmsim_lab.simulation.simulation import Simulation
+from llmsim_lab.simulation._simulation import Simulation
 from llmsim_lab.validators import AlwaysValid
-
-__all__ = ["people_in", "with_seats", "world_differs"]
 
 
 def people_in(simulation: Simulation) -> list[HumanAgent]:
@@ -28,12 +25,12 @@ def with_seats(
     *,
     llm_client: LLMClient | None = None,
 ) -> Simulation:
-    """Return a run in which a rule or a model sits where people sit, at its first turn.
+    """Return a run, at its first turn, in which a rule or a model decides where people did.
 
-    It starts from the same state, meets the same shocks and interventions (common random numbers),
-    and lasts as many turns as have been played; nothing of it is recorded. Where only rules are
-    left, nobody checks them, so that no model is needed. A state that a fork put in a turn's place
-    is no intervention, and not among what is done again.
+    It starts from the same state, has the same shocks and interventions (common random numbers),
+    and lasts as many turns as have been played; it is not recorded. Where only rules are left,
+    their actions are not checked, so that no model is needed. A state that a fork set in a turn's
+    place is not an intervention, and is not set again.
 
     Args:
         simulation: a run with people in it.
@@ -54,8 +51,8 @@ def with_seats(
     rules = all(isinstance(agent, TaylorRuleAgent) for agent in agents)
     if llm_client is None and not rules:
         raise ConfigError(
-            "this run needs a model: one of its agents is none of the people and no rule, or the "
-            "model itself is to take the seat; give llm_client=connect('auto')"
+            "this run needs a model, for the people's seats or for another agent that is not a "
+            "rule; give llm_client=connect('auto')"
         )
     swapped: dict[str, Any] = {"validator": AlwaysValid()} if rules else {}
     if "validator" in simulation.given and not rules:
@@ -66,7 +63,10 @@ def with_seats(
         update={
             "name": "Taylor rule" if kind == "taylor" else "language model",
             "turns": simulation.turn_number - simulation.turns[0].number,
-            "interventions": tuple(_done(simulation)),
+            # What was done to the first turn is in its state already.
+            "interventions": tuple(
+                item for turn in simulation.turns[1:] for item in turn.interventions
+            ),
         }
     )
     state = simulation.turns[0].state.model_copy(update={"reasoning_chains": ()})
@@ -82,29 +82,23 @@ def _seated(agent: Agent, kind: Literal["taylor", "llm"], client: LLMClient | No
         return TaylorRuleAgent(agent.name, rule=rule, limits=agent.limits)
     if client is None:
         raise ConfigError(
-            f"no model is there to sit in the seat of {agent.name!r}; give "
-            "llm_client=connect('auto')"
+            f"the seat of {agent.name!r} needs a model; give llm_client=connect('auto')"
         )
     return NationAgent(agent.name, client, profile=agent.profile, prompt=agent.prompt)
 
 
 def _asking(part: Any, client: LLMClient | None) -> Any:
-    """Return a copy of a part that asks this model, if it asks any."""
-    new = copy.copy(part)
+    """Return a copy of a part, which asks this model if the part asks one."""
+    new = copy.copy(part)  # the run that is compared with keeps its own
     if client is not None and hasattr(new, "llm_client"):
         new.llm_client = client
     return new
 
 
-def _done(simulation: Simulation) -> list[Intervention]:
-    """Return what was done from outside after the start; what was done to that is in its state."""
-    return [item for turn in simulation.turns[1:] for item in turn.interventions]
-
-
 def world_differs(simulation: Simulation, other: Simulation) -> str:
-    """Say how the worlds of two runs differ, apart from who decides; nothing if they are the same.
+    """Return how two runs differ, apart from who decides; empty if they do not.
 
-    Compared are start, economy, shocks, the rate's limits and interventions, over the turns that
+    Start, economy, shocks, the rate's limits and interventions are compared, over the turns that
     the first run has played.
 
     Args:
@@ -125,14 +119,14 @@ def world_differs(simulation: Simulation, other: Simulation) -> str:
     if other.turn_number < simulation.turn_number:
         return f"it has {other.turn_number} turns, and {simulation.turn_number} are compared"
     for ours, theirs in zip(simulation.turns[1:], other.turns[1:], strict=False):
-        if _said(ours.interventions) != _said(theirs.interventions):
+        ours_done, theirs_done = (
+            [item.model_dump(exclude={"note"}) for item in turn.interventions]
+            for turn in (ours, theirs)
+        )
+        if ours_done != theirs_done:
             return (
                 f"what was done from outside at turn {ours.number} is another: "
                 f"{'; '.join(map(str, theirs.interventions)) or 'nothing'}, not "
                 f"{'; '.join(map(str, ours.interventions)) or 'nothing'}"
             )
     return ""
-
-
-def _said(interventions: tuple[Intervention, ...]) -> list[Any]:
-    return [item.model_dump(exclude={"note"}) for item in interventions]

@@ -1,0 +1,275 @@
+"""Who proposes policy: any agent, one that asks a language model, and one that follows a rule.
+
+``Agent`` and ``LLMAgent`` know no domain; a subclass of ``LLMAgent`` writes the prompt and says
+which decisions belong to its domain. In ``EconLLMAgent`` and ``NationAgent`` that is economic
+policy.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError
+
+from llmsim_lab.calls import CallSite, Status
+from llmsim_lab.economy import TaylorRule
+from llmsim_lab.economy._macro import RateLimits
+from llmsim_lab.errors import ConfigError, LLMFailureException
+from llmsim_lab.llm import LLMClient
+from llmsim_lab.llm.chains import chain_of
+from llmsim_lab.models import Action, LLMReasoningChain, PolicyDecision, SimulationState
+from llmsim_lab.prompts import Prompt
+from llmsim_lab.settings import Settings
+from llmsim_lab.text import faults, number
+
+logger = logging.getLogger(__name__)
+
+_ECONOMIC_STEMS = (
+    "austerity balance bank bond borrow budget business capital cash credit currenc debt deficit "
+    "demand deregulat devalu econom employ excise export financ fiscal fund gdp growth hike hiring "
+    "import incentive industr inflation infrastructure interest invest job labor labour lend levy "
+    "liquidity loan market mint monet mortgage output pension price product quota rate recession "
+    "reserve salar sanction saving spend stimul subsid suppl surplus tariff tax trade treasury "
+    "unemploy wage welfare"
+)
+_ECONOMIC = re.compile(rf"\b(?:{'|'.join(_ECONOMIC_STEMS.split())})", re.IGNORECASE)
+
+_SOURCES = {
+    "profile": "{agent}'s profile",
+    "gdp_growth": "state.global_state.gdp_growth, turn {turn}",
+    "inflation": "state.global_state.inflation, turn {turn}",
+    "unemployment": "state.global_state.unemployment, turn {turn}",
+    "interest_rate": "state.global_state.interest_rate, turn {turn}",
+}
+"""Where the value of each of the prompt's slots comes from."""
+
+
+class Agent(ABC):
+    """Looks at the state and proposes one action a turn.
+
+    Args:
+        name: unique in a run.
+    """
+
+    def __init__(self, name: str) -> None:
+        if not name.strip():
+            raise ConfigError("an agent needs a name that is not empty")
+        self.name = name.strip()
+
+    @abstractmethod
+    async def decide_action(self, state: SimulationState) -> Action:
+        """Propose one action for this state."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}>"
+
+
+class LLMAgent(Agent):
+    """An agent whose decisions a language model makes.
+
+    A subclass writes the prompt and says which decisions belong to its domain. A decision that
+    does not belong is sent back to the model once with a complaint; if the second one does not
+    belong either, it becomes an action of status ``failed``, which validators reject.
+
+    Args:
+        name: unique in a run.
+        llm_client: the model.
+    """
+
+    def __init__(self, name: str, llm_client: LLMClient) -> None:
+        super().__init__(name)
+        self.llm_client = llm_client
+
+    @abstractmethod
+    def _construct_prompt(self, state: SimulationState) -> str:
+        """Write the whole prompt; a ``RenderedPrompt`` keeps its system part apart."""
+
+    @abstractmethod
+    def _validate_decision(self, decision: PolicyDecision) -> bool:
+        """Return True if the decision belongs to the agent's domain."""
+
+    def _complaint(self) -> str:
+        """What the model is told when its decision does not belong."""
+        return "the action does not belong to this agent's domain"
+
+    async def decide_action(self, state: SimulationState) -> Action:
+        """Let the model propose one action for this state.
+
+        Raises:
+            LLMFailureException: the model could not be reached or gave no valid answer twice.
+        """
+        prompt = self._construct_prompt(state)
+        site = CallSite(component="agent", agent=self.name, turn=state.turn + 1)
+        status: Status | None = None
+        try:
+            decision = await self._ask(prompt, state, site)
+        except LLMFailureException as failure:
+            # Twice the right form with an action outside the domain: rejected, not a failed call.
+            if not isinstance(failure.rejected, PolicyDecision):
+                raise
+            decision, status = failure.rejected, "failed"
+        chain = chain_of(decision, site, logger=logger, prompt=prompt, status=status)
+        return Action(
+            agent_name=self.name,
+            action_string=decision.action,
+            policy_decision=decision,
+            status=chain.status,
+            reasoning_chain_id=f"{chain.turn}/agent/{self.name}",
+            chain=chain,
+        )
+
+    async def _ask(self, prompt: str, state: SimulationState, site: CallSite) -> PolicyDecision:
+        """Put the prompt to the model; a subclass may ask for more, which depends on the state."""
+        del state
+        return await self.llm_client.call_with_retry(
+            prompt=prompt, response_model=PolicyDecision, check=self._check, site=site
+        )
+
+    def _check(self, decision: PolicyDecision) -> str | None:
+        return None if self._validate_decision(decision) else self._complaint()
+
+
+class NationProfile(Settings):
+    """How one nation's advisor differs from another's.
+
+    Attributes:
+        mandate: what the advisor should achieve.
+        inflation_target: percent per year.
+        temperament: a word or two on how the advisor weighs risks.
+    """
+
+    mandate: Annotated[str, Field(min_length=1)] = "stable prices and full employment"
+    inflation_target: Annotated[float, Field(ge=-5, le=50, allow_inf_nan=False)] = 2.0
+    temperament: Annotated[str, Field(min_length=1)] = "pragmatic"
+
+
+class EconLLMAgent(LLMAgent):
+    """Advises on economic policy; knows nothing of its nation but the name.
+
+    Args:
+        name: unique in a run.
+        llm_client: the model.
+        prompt: a prompt with the slots of the shipped ``agent_policy``; that one if not given.
+    """
+
+    def __init__(self, name: str, llm_client: LLMClient, *, prompt: Prompt | None = None) -> None:
+        super().__init__(name, llm_client)
+        self.prompt = prompt or Prompt.load("agent_policy")
+
+    def _profile(self) -> str:
+        return f"You advise {self.name}."
+
+    def _construct_prompt(self, state: SimulationState) -> str:
+        """Show the four indicators, percent, to two decimals."""
+        economy = state.global_state
+        return self.prompt.render(
+            profile=self._profile(),
+            gdp_growth=number(economy.gdp_growth),
+            inflation=number(economy.inflation),
+            unemployment=number(economy.unemployment),
+            interest_rate=number(economy.interest_rate),
+        ).sourced(_SOURCES, agent=self.name, turn=state.turn)
+
+    def _validate_decision(self, decision: PolicyDecision) -> bool:
+        """Return True if the action has a word of economic policy in it."""
+        return _ECONOMIC.search(decision.action) is not None
+
+    def _complaint(self) -> str:
+        return (
+            "the action names nothing of economic policy "
+            "(interest rates, taxes, spending, trade, credit, wages, prices ...)"
+        )
+
+
+class NationAgent(EconLLMAgent):
+    """A nation's advisor, with a mandate, an inflation target and a temperament.
+
+    Args:
+        name: the nation's name, unique in a run.
+        llm_client: the model.
+        profile: how this advisor differs from others, such as ``{"mandate": "low unemployment"}``:
+            ``mandate``, ``inflation_target`` (percent per year) and ``temperament``, each optional.
+        prompt: a prompt with the slots of the shipped ``agent_policy``; that one if not given.
+
+    Raises:
+        ConfigError: the profile has an unknown key or a wrong value.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        llm_client: LLMClient,
+        *,
+        profile: NationProfile | Mapping[str, Any] | None = None,
+        prompt: Prompt | None = None,
+    ) -> None:
+        super().__init__(name, llm_client, prompt=prompt)
+        try:
+            self.profile = NationProfile.model_validate(profile or {})
+        except ValidationError as error:
+            raise ConfigError(f"profile of {name!r}: {faults(error)}") from error
+
+    def _profile(self) -> str:
+        profile = self.profile
+        return (
+            f"You advise {self.name}. Mandate: {profile.mandate}. "
+            f"Inflation target: {number(profile.inflation_target)}%. "
+            f"Temperament: {profile.temperament}."
+        )
+
+
+class TaylorRuleAgent(Agent):
+    """Proposes the allowed rate closest to what the rule asks for.
+
+    Args:
+        name: unique in a run.
+        rule: the rule; Taylor (1993) with its own coefficients if not given.
+        limits: how far one action may move the rate, such as a configuration's ``engine.limits``;
+            the engine's defaults if not given.
+    """
+
+    def __init__(
+        self,
+        name: str = "Taylor rule",
+        *,
+        rule: TaylorRule | None = None,
+        limits: RateLimits | None = None,
+    ) -> None:
+        super().__init__(name)
+        self.rule = rule or TaylorRule()
+        self.limits = limits or RateLimits()
+
+    async def decide_action(self, state: SimulationState) -> Action:
+        """Propose a rate by the rule."""
+        economy = state.global_state
+        asked = self.rule.rate(
+            inflation=economy.inflation,
+            output_gap=economy.output_gap,
+            previous_rate=economy.interest_rate,
+        )
+        rate = self.limits.nearest(asked, current=economy.interest_rate)
+        reasoning = (
+            f"With inflation at {number(economy.inflation)}% and an output gap of "
+            f"{number(economy.output_gap)}% the rule asks for {number(asked)}%."
+        )
+        # Rounding to the grid moves the rate by half a step at most; more means that a limit binds.
+        if abs(rate - asked) > self.limits.step:
+            reasoning += f" One step from {number(economy.interest_rate)}% goes no further."
+        decision = PolicyDecision(
+            action=f"Set the interest rate to {number(rate)}%", reasoning=reasoning, confidence=1.0
+        )
+        turn = state.turn + 1
+        return Action(
+            agent_name=self.name,
+            action_string=decision.action,
+            policy_decision=decision,
+            proposed_rate=rate,
+            reasoning_chain_id=f"{turn}/agent/{self.name}",
+            chain=LLMReasoningChain(
+                component="agent", agent=self.name, turn=turn, reasoning=reasoning
+            ),
+        )

@@ -1,0 +1,475 @@
+"""Macro models, policy rules, the limits of one rate change, and the loss that a policy leads to.
+
+Rates are percent per year, gaps percent of potential output, inflation is over four quarters unless
+it says otherwise; a state is one quarter.
+
+Timing, everywhere: ``interest_rate`` is the rate in force in a state's quarter. What is decided on
+looking at quarter t becomes the rate of quarter t+1, so a decision first touches the output gap in
+quarter t+2 and inflation in t+3. (Rudebusch and Svensson let the bank answer quarter t within it;
+here the data have to be out first, so everything comes one quarter later.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from itertools import pairwise
+from math import ceil, exp, floor, fsum, inf, isfinite, isnan
+from statistics import fmean
+from typing import Protocol
+
+from llmsim_lab.checks import real_number
+from llmsim_lab.economy._shocks import NO_SHOCKS, Shocks
+from llmsim_lab.errors import ConfigError, EconomyError
+from llmsim_lab.models import GlobalState, MacroLags
+
+STEADY_STATE = GlobalState()
+"""Where the default model stays if nothing happens: rate 4, inflation 2, gap 0, growth 2.2."""
+
+_TOLERANCE = 1e-6
+"""Percentage points; smaller differences are rounding."""
+_MAX_GROWTH = 40_000.0
+"""Percent per year; only an economy that has exploded gets near. Far beyond, ``exp`` overflows."""
+
+
+class MacroModel(Protocol):
+    """Any object that moves the economy by one quarter, given the policy rate."""
+
+    def advance(
+        self, state: GlobalState, *, interest_rate: float, shocks: Shocks = NO_SHOCKS
+    ) -> GlobalState:
+        """Return the next quarter.
+
+        Args:
+            state: this quarter.
+            interest_rate: the policy rate of the next quarter, percent per year.
+            shocks: the surprises of the next quarter.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RudebuschSvensson:
+    """The small estimated model of the US economy of Rudebusch and Svensson (1999).
+
+    Quarterly inflation π (annual rate), output gap y and policy rate i follow::
+
+        π[t+1] = 0.70 π[t] - 0.10 π[t-1] + 0.28 π[t-2] + 0.12 π[t-3] + 0.14 y[t] + supply
+        y[t+1] = 1.16 y[t] - 0.25 y[t-1] - 0.10 (ī[t] - π̄[t] - r*) + demand
+
+    with ī and π̄ the means over quarters t to t-3. Source: "Policy rules for inflation targeting",
+    in Taylor (ed.), Monetary Policy Rules, University of Chicago Press and NBER (NBER working paper
+    6512). Checked against:
+
+    - the Macroeconomic Model Data Base (Wieland et al.), model US_RS99, replication file
+      ``US_RS99_rep.mod``: all eight coefficients, both standard errors (1.009 and 0.819), timing;
+    - the rule which that file quotes from the paper's Table 5.4, ``2.34 π̄ + 1.03 y + 0.30 i[t-1]``:
+      up to rounding it is what minimises var π̄ + 0.2 var y + 0.5 var Δi in the equations above (a
+      test computes it: 0.14, 1.16 and -0.25 are pinned well, 0.10 roughly, the lags of π little);
+    - an n-player central-bank game (module ``financial/dynamic_game.py`` of the project moirai),
+      which quotes 0.14, 0.10 and gap lags summing to 0.91 from the paper. Another code, with
+      1.1597, -0.2588, -0.0908 and 1.013, uses a different estimate of these equations; not taken.
+
+    Constants: the paper takes means out of all variables first. Inflation's lags sum to one, so its
+    equation needs no constant and any inflation can last; policy alone decides which one does. In
+    the gap's equation the real rate counts from ``neutral_real_rate``.
+
+    Added here: unemployment by Okun's law in changes, ``u[t+1] = u[t] - 0.5 (y[t+1] - y[t])``. Okun
+    (1962), "Potential GNP: its measurement and significance", has about 0.3; textbooks, and about
+    Ball, Leigh and Loungani (2017), "Okun's law: fit at 50?", Journal of Money, Credit and Banking
+    49(7), 0.4 to 0.5; the data shipped here give 0.42 (unemployment and output, both as deviations
+    from HP trends). Growth at an annual rate is ``potential_growth + 4 (y[t+1] - y[t])``, 2.2 being
+    Taylor's (1993) trend; it is a log rate, so output grows by the factor ``exp(growth / 400)``.
+
+    Not bounded: unemployment that would leave 0 to 100 percent is an ``EconomyError``.
+
+    Attributes:
+        inflation_lags: weights on π[t] to π[t-3]; they sum to 1.
+        gap_to_inflation: percentage points of inflation per percent of gap, a quarter later.
+        gap_lags: weights on y[t] and y[t-1].
+        real_rate_to_gap: percent of gap lost per point of real rate above neutral, a quarter later.
+        neutral_real_rate: percent per year.
+        okun: points of unemployment per percent of gap.
+        potential_growth: percent per year.
+    """
+
+    inflation_lags: tuple[float, float, float, float] = (0.70, -0.10, 0.28, 0.12)
+    gap_to_inflation: float = 0.14
+    gap_lags: tuple[float, float] = (1.16, -0.25)
+    real_rate_to_gap: float = 0.10
+    neutral_real_rate: float = 2.0
+    okun: float = 0.5
+    potential_growth: float = 2.2
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            numbers = value if isinstance(value, tuple) else (value,)
+            if not all(isfinite(number) for number in numbers):
+                raise ConfigError(f"{field.name}={value} must hold finite numbers")
+        if abs((total := fsum(self.inflation_lags)) - 1) > _TOLERANCE:
+            raise ConfigError(
+                f"inflation_lags={self.inflation_lags} sum to {total:g}, not to 1: the model has "
+                "no constant to which inflation would return"
+            )
+
+    def advance(
+        self, state: GlobalState, *, interest_rate: float, shocks: Shocks = NO_SHOCKS
+    ) -> GlobalState:
+        """Return the next quarter; see the class for the equations, the module for the timing."""
+        _check(state, interest_rate)
+        lags = state.lags
+        p0, p1, p2, p3 = lags.inflation
+        gap, gap_before = lags.output_gap
+        i0, i1, i2, i3 = lags.interest_rate
+        # With weights summing to 1 this is the published sum, and exactly p0 if nothing moves.
+        _, w1, w2, w3 = self.inflation_lags
+        inflation = (
+            p0
+            + w1 * (p1 - p0)
+            + w2 * (p2 - p0)
+            + w3 * (p3 - p0)
+            + self.gap_to_inflation * gap
+            + shocks.supply
+        )
+        # As in the paper: four-quarter means of both, so the real rate looks back, not ahead.
+        real_rate = _mean(i0, i1, i2, i3) - _mean(p0, p1, p2, p3)
+        next_gap = (
+            self.gap_lags[0] * gap
+            + self.gap_lags[1] * gap_before
+            - self.real_rate_to_gap * (real_rate - self.neutral_real_rate)
+            + shocks.demand
+        )
+        # Percent of a quarter's output, at an annual rate.
+        growth = self.potential_growth + 4 * (next_gap - gap)
+        unemployment = state.unemployment - self.okun * (next_gap - gap)
+        factor = exp(growth / 400) if abs(growth) < _MAX_GROWTH else inf
+        value = state.total_economic_value * factor
+        numbers = (inflation, next_gap, value)
+        if not (all(map(isfinite, numbers)) and 0 <= unemployment <= 100):
+            raise EconomyError(
+                f"the next quarter would have unemployment {unemployment:.4g} percent (limits 0 "
+                f"and 100), output gap {next_gap:.4g} percent, quarterly inflation "
+                f"{inflation:.4g} percent and output {value:.4g}: policy, shocks or the run's "
+                "length have driven the model off its range; answer inflation more than one for "
+                "one, end the run earlier, or use smaller shocks"
+            )
+        return GlobalState(
+            interest_rate=interest_rate,
+            total_economic_value=value,
+            gdp_growth=growth,
+            inflation=_mean(inflation, p0, p1, p2),
+            unemployment=unemployment,
+            output_gap=next_gap,
+            lags=MacroLags((inflation, p0, p1, p2), (next_gap, gap), (interest_rate, i0, i1, i2)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StaticEconomy:
+    """An economy in which only the rate moves, for studies of agents and engines alone.
+
+    No equation has shocks in it, so any but zero raise a ``ConfigError``.
+    """
+
+    def advance(
+        self, state: GlobalState, *, interest_rate: float, shocks: Shocks = NO_SHOCKS
+    ) -> GlobalState:
+        """Return the same quarter with another rate; the lags move on by one quarter."""
+        if shocks != NO_SHOCKS:
+            raise ConfigError(f"StaticEconomy cannot take {shocks}; use shocks of scale 0 with it")
+        _check(state, interest_rate)
+        inflation, gap, rates = (
+            state.lags.inflation,
+            state.lags.output_gap,
+            state.lags.interest_rate,
+        )
+        return GlobalState(
+            interest_rate=interest_rate,
+            total_economic_value=state.total_economic_value,
+            gdp_growth=state.gdp_growth,
+            inflation=state.inflation,
+            unemployment=state.unemployment,
+            output_gap=state.output_gap,
+            lags=MacroLags(inflation, (gap[0], gap[0]), (interest_rate, *rates[:3])),
+        )
+
+
+def set_levels(
+    state: GlobalState,
+    *,
+    interest_rate: float | None = None,
+    inflation: float | None = None,
+    output_gap: float | None = None,
+    unemployment: float | None = None,
+) -> GlobalState:
+    """Return the state with some of its levels changed, and its lags to match.
+
+    ``state.model_copy(update={"inflation": 9})`` would leave the old lags, from which a model
+    computes the next quarter. Here all four quarters of inflation move by the same amount, the rate
+    and the gap change in the current quarter only, and what is not given stays the same.
+    """
+    lags, given = state.lags, state.model_dump(exclude={"lags"})
+    quarters, gaps, rates = lags.inflation, lags.output_gap, lags.interest_rate
+    if inflation is not None:
+        p0, p1, p2, p3 = (quarter + inflation - state.inflation for quarter in quarters)
+        quarters = (p0, p1, p2, p3)
+    if output_gap is not None:
+        gaps = (output_gap, gaps[1])
+    if interest_rate is not None:
+        rates = (interest_rate, *rates[1:])
+    changes = {
+        "interest_rate": interest_rate,
+        "inflation": inflation,
+        "output_gap": output_gap,
+        "unemployment": unemployment,
+    }
+    given |= {name: value for name, value in changes.items() if value is not None}
+    return GlobalState(**given, lags=MacroLags(quarters, gaps, rates))
+
+
+def _mean(a: float, b: float, c: float, d: float) -> float:
+    return ((a + b) + (c + d)) / 4  # exactly a if all four are a
+
+
+def _check(state: GlobalState, interest_rate: float) -> None:
+    """Raise ConfigError if the rate is not finite, or the levels disagree with the lags."""
+    if not isfinite(interest_rate):
+        raise ConfigError(f"interest_rate={interest_rate} must be a finite number")
+    lags = state.lags
+    for name, level, lagged in (
+        ("interest_rate", state.interest_rate, lags.interest_rate[0]),
+        ("output_gap", state.output_gap, lags.output_gap[0]),
+        ("inflation", state.inflation, _mean(*lags.inflation)),
+    ):
+        if not abs(level - lagged) <= _TOLERANCE:
+            raise ConfigError(
+                f"{name}={level} but the state's lags say {lagged}; change levels with "
+                f"economy.set_levels(state, {name}=...), not with model_copy"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaylorRule:
+    """The 1993 rule; ``output_gap_weight=1.0`` gives the variant that Taylor (1999) discusses.
+
+    Source: Taylor (1993), "Discretion versus policy rules in practice", Carnegie-Rochester
+    Conference Series on Public Policy 39, pp. 195-214, where the federal funds rate is
+    ``p + 0.5 y + 0.5 (p - 2) + 2`` with ``p`` inflation over four quarters and ``y`` the output
+    gap. Differs from the source: the response to inflation is one number, ``inflation_weight``, the
+    total of the 1993 rule's one for one plus one half; and there are a lower bound and inertia. A
+    weight below 1 is allowed, to show what it does: the real rate then falls when inflation rises,
+    and inflation runs away.
+
+    Attributes:
+        neutral_real_rate: real rate at which output stays at potential, percent per year.
+        inflation_target: four-quarter inflation aimed at, percent.
+        inflation_weight: percentage points of the rate per point of inflation, in total.
+        output_gap_weight: percentage points of the rate per percent of output gap.
+        lower_bound: the rate never goes below it, percent per year; ``-math.inf`` switches it off.
+        inertia: weight on the previous rate, from 0 to below 1.
+    """
+
+    neutral_real_rate: float = 2.0
+    inflation_target: float = 2.0
+    inflation_weight: float = 1.5
+    output_gap_weight: float = 0.5
+    lower_bound: float = 0.0
+    inertia: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in (
+            "neutral_real_rate",
+            "inflation_target",
+            "inflation_weight",
+            "output_gap_weight",
+        ):
+            if not isfinite(value := getattr(self, name)):
+                raise ConfigError(f"{name}={value} must be a finite number")
+        if isnan(self.lower_bound) or self.lower_bound == inf:
+            raise ConfigError(
+                f"lower_bound={self.lower_bound} must be a number, or -inf for no bound"
+            )
+        if not 0 <= self.inertia < 1:
+            raise ConfigError(f"inertia={self.inertia} must be from 0 to below 1")
+
+    def rate(self, *, inflation: float, output_gap: float, previous_rate: float) -> float:
+        """Return the rate the rule asks for, percent per year.
+
+        Args:
+            inflation: over four quarters, percent.
+            output_gap: percent of potential output.
+            previous_rate: the rate now in force, percent per year; matters only with inertia.
+        """
+        target = (
+            self.neutral_real_rate
+            + self.inflation_target
+            + self.inflation_weight * (inflation - self.inflation_target)
+            + self.output_gap_weight * output_gap
+        )
+        rate = self.inertia * previous_rate + (1 - self.inertia) * target
+        if not isfinite(rate):
+            raise ConfigError(
+                f"no rate follows from {inflation=}, {output_gap=}, {previous_rate=}: "
+                "all three must be finite numbers"
+            )
+        return max(self.lower_bound, rate)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateLimits:
+    """Bounds of the policy rate and of its change by one action; percent (points) per year.
+
+    Attributes:
+        lower: effective lower bound.
+        upper: highest rate accepted.
+        max_move: largest change by one action, percentage points.
+        step: the grid of rates offered to a model, percentage points; central banks move in quarter
+            points.
+    """
+
+    lower: float = 0.0
+    upper: float = 25.0
+    max_move: float = 2.0
+    step: float = 0.25
+
+    def __post_init__(self) -> None:
+        numbers = (self.lower, self.upper, self.max_move, self.step)
+        if not all(map(isfinite, numbers)):
+            raise ConfigError(f"rate limits must be finite numbers, not {numbers}")
+        if self.lower >= self.upper:
+            raise ConfigError(f"rate bounds [{self.lower}, {self.upper}] are empty; swap them?")
+        if self.max_move <= 0 or self.step <= 0:
+            raise ConfigError(
+                f"max_move={self.max_move} and step={self.step} must be above 0; to keep the rate "
+                "still, set both bounds close to it"
+            )
+        if self.max_move / self.step > 1000:
+            raise ConfigError(
+                f"step={self.step} cuts max_move={self.max_move} into more than 1000 rates; "
+                "a model cannot choose among so many: raise step"
+            )
+
+    def choices(self, current: float) -> list[float]:
+        """Return the rates a model may choose from, lowest first; the current one is among them.
+
+        Args:
+            current: the rate before the action, percent per year. Where something else has put it
+                outside the bounds, the closest bound is used instead.
+        """
+        here = self._inside(current)
+        low = max(self.lower, here - self.max_move)
+        high = min(self.upper, here + self.max_move)
+        # The grid is that of the steps from 0, not from here: 4.13 is offered 4.25, not 4.38.
+        first = ceil(low / self.step - _TOLERANCE)
+        last = floor(high / self.step + _TOLERANCE)
+        rates = {round(number * self.step, 6) for number in range(first, last + 1)}
+        return sorted(rates | {round(here, 6)})
+
+    def problem(self, rate: float, *, current: float) -> str | None:
+        """Return what is wrong with a new rate, or None.
+
+        A rate between the grid's points is accepted: the grid only limits what a model is offered.
+        """
+        if not isfinite(rate):
+            return f"the new interest rate {rate} is not a finite number"
+        if not self.lower - _TOLERANCE <= rate <= self.upper + _TOLERANCE:
+            return (
+                f"the new interest rate {rate:g}% is outside the bounds "
+                f"{self.lower:g}% to {self.upper:g}%"
+            )
+        here = self._inside(current)
+        move = abs(rate - here)
+        if move > self.max_move + _TOLERANCE:
+            where = "the current" if here == current else "the bound at"
+            return (
+                f"the new interest rate {rate:g}% is {move:g} percentage points from {where} "
+                f"{here:g}%; one action may move it by {self.max_move:g} at most"
+            )
+        return None
+
+    def _inside(self, rate: float) -> float:
+        return min(max(rate, self.lower), self.upper)
+
+    def nearest(self, rate: float, *, current: float) -> float:
+        """Return the offered rate closest to the one asked for; the lower of two equally close."""
+        return min(self.choices(current), key=lambda choice: (abs(choice - rate), choice))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossParts:
+    """A loss and its parts; percentage points squared, before the weights are applied.
+
+    Attributes:
+        inflation: mean squared distance of inflation from its target.
+        output_gap: mean squared output gap.
+        rate_change: mean squared change of the policy rate from quarter to quarter.
+        total: the weighted sum; 0 is best.
+    """
+
+    inflation: float
+    output_gap: float
+    rate_change: float
+    total: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuadraticLoss:
+    """The mean of Rudebusch and Svensson's period loss over a run; central banks' studies use it.
+
+    Source: Rudebusch & Svensson (1999), "Policy rules for inflation targeting", in Taylor (ed.),
+    *Monetary Policy Rules*, University of Chicago Press, whose period loss is
+    ``p² + λ y² + μ (i - i₋₁)²`` with ``p`` four-quarter inflation as a deviation from its target,
+    ``y`` the output gap and ``i`` the policy rate; their benchmark has λ = 1 and μ = 0.5 (the
+    letter nu in theirs). Differs from the source: a mean over the quarters of one run, where they
+    take the expectation; and levels with a target, where they take deviations from means.
+
+    Attributes:
+        inflation_target: percent.
+        gap_weight: λ, the weight of the squared output gap, where that of inflation is 1.
+        rate_change_weight: μ, the weight of the squared change of the rate.
+    """
+
+    inflation_target: float = 2.0
+    gap_weight: float = 1.0
+    rate_change_weight: float = 0.5
+
+    def __post_init__(self) -> None:
+        real_number("inflation_target", self.inflation_target)
+        for name in ("gap_weight", "rate_change_weight"):
+            real_number(name, getattr(self, name), least=0)
+
+    def of(
+        self,
+        *,
+        inflation: Sequence[float],
+        output_gap: Sequence[float],
+        interest_rate: Sequence[float],
+    ) -> LossParts:
+        """Return the loss of a run; the first quarter, from which it starts, does not count.
+
+        Args:
+            inflation: over four quarters, percent, one value a quarter.
+            output_gap: percent of potential.
+            interest_rate: percent per year.
+
+        Raises:
+            ConfigError: fewer than two quarters, or series of different lengths.
+        """
+        prices, gaps, rates = list(inflation), list(output_gap), list(interest_rate)
+        if not len(prices) == len(gaps) == len(rates):
+            raise ConfigError(
+                f"the series must be of one length, not {len(prices)}, {len(gaps)} and {len(rates)}"
+            )
+        if len(rates) < 2:
+            raise ConfigError(
+                f"a loss needs the quarter a run starts from and at least one more, not "
+                f"{len(rates)}; play a turn first"
+            )
+        of_inflation = fmean((value - self.inflation_target) ** 2 for value in prices[1:])
+        of_gap = fmean(value**2 for value in gaps[1:])
+        of_change = fmean((now - before) ** 2 for before, now in pairwise(rates))
+        total = of_inflation + self.gap_weight * of_gap + self.rate_change_weight * of_change
+        return LossParts(
+            inflation=of_inflation, output_gap=of_gap, rate_change=of_change, total=total
+        )

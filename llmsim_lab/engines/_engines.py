@@ -1,0 +1,370 @@
+"""What accepted actions do to the world: apply them in order, all of a turn's or none.
+
+``Engine`` and ``LLMEngine`` know no domain. ``EconLLMEngine`` moves the interest rate;
+``EconomicEngine`` then lets a macro model lead the economy into the next quarter.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Annotated, Any, Protocol
+
+from pydantic import Field
+
+from llmsim_lab.calls import CallSite, Status
+from llmsim_lab.economy._data import next_quarter
+from llmsim_lab.economy._macro import MacroModel, RateLimits, RudebuschSvensson
+from llmsim_lab.economy._shocks import ShockGenerator, Shocks
+from llmsim_lab.errors import ConfigError, LLMFailureException
+from llmsim_lab.llm import LLMClient
+from llmsim_lab.llm.chains import chain_of
+from llmsim_lab.models import (
+    Action,
+    GlobalState,
+    LLMReasoningChain,
+    SimulationState,
+    StateUpdateDecision,
+)
+from llmsim_lab.prompts import Prompt
+from llmsim_lab.settings import Settings
+from llmsim_lab.text import number
+
+logger = logging.getLogger(__name__)
+
+_SOURCES = {
+    "lowest_rate": "the engine's rate_bounds",
+    "highest_rate": "the engine's rate_bounds",
+    "max_move": "the engine's max_move",
+    "rate_step": "the engine's rate_step",
+    "current_rate": "state.global_state.interest_rate, turn {turn}, and earlier actions",
+    "inflation": "state.global_state.inflation, turn {turn}",
+    "gdp": "state.global_state.gdp_growth, turn {turn}",
+    "action_string": "the accepted action of {agent}",
+}
+"""Where the value of each of the prompt's slots comes from."""
+
+
+class Engine(ABC):
+    """Moves the world one turn at a time.
+
+    Attributes:
+        current_state: the state the next turn starts from. The caller sets it; ``run_turn`` does
+            not change it.
+    """
+
+    def __init__(self, initial_state: SimulationState | None = None) -> None:
+        self.current_state = initial_state or SimulationState()
+
+    @abstractmethod
+    async def run_turn(self, validated_actions: Sequence[Action]) -> SimulationState:
+        """Apply the actions to the current state and return the next one."""
+
+
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class EngineConfig(Settings):
+    """Limits of the interest rate in a run; percent per year and percentage points.
+
+    Attributes:
+        rate_bounds: lowest and highest rate; beyond them a reply is invalid, never clamped.
+        max_move: largest change by one action.
+        rate_step: the grid of rates a model is offered.
+    """
+
+    rate_bounds: tuple[Finite, Finite] = (0.0, 25.0)
+    max_move: Finite = 2.0
+    rate_step: Finite = 0.25
+
+    def model_post_init(self, _context: Any, /) -> None:
+        """Check that the limits make sense together."""
+        _ = self.limits
+
+    @property
+    def limits(self) -> RateLimits:
+        """The same as one value."""
+        lower, upper = self.rate_bounds
+        return RateLimits(lower=lower, upper=upper, max_move=self.max_move, step=self.rate_step)
+
+
+class HasEngineConfig(Protocol):
+    """A larger configuration, such as a simulation's, that holds an engine's."""
+
+    @property
+    def engine(self) -> EngineConfig:
+        """The engine's part."""
+        ...
+
+
+class LLMEngine(Engine):
+    """An engine that asks a language model what each accepted action does.
+
+    Actions are applied in order, each to the state that the one before left. Unvalidated actions
+    are skipped. The current state does not change, whether the model fails or not.
+
+    Args:
+        config: the engine's limits, or a whole simulation's configuration.
+        llm_client: the model.
+        initial_state: the state to start from.
+    """
+
+    def __init__(
+        self,
+        config: EngineConfig | HasEngineConfig | None = None,
+        llm_client: LLMClient | None = None,
+        *,
+        initial_state: SimulationState | None = None,
+    ) -> None:
+        super().__init__(initial_state)
+        own = EngineConfig() if config is None else getattr(config, "engine", config)
+        if not isinstance(own, EngineConfig):
+            raise ConfigError(
+                f"config must be an EngineConfig or a SimulationConfig, not {type(config).__name__}"
+            )
+        self.config = own
+        self.llm_client = llm_client
+
+    @abstractmethod
+    def _construct_state_update_prompt(self, action: Action, current_state: GlobalState) -> str:
+        """Write the prompt about one action."""
+
+    @abstractmethod
+    def _apply_state_update(
+        self, decision: StateUpdateDecision, current_state: SimulationState
+    ) -> SimulationState:
+        """Return the state after one action."""
+
+    def _choices(self, current_state: GlobalState) -> Mapping[str, tuple[Any, ...]] | None:
+        """Return the only values allowed for some fields of the decision in this state."""
+        del current_state
+        return None
+
+    def _problem(self, decision: StateUpdateDecision, current_state: GlobalState) -> str | None:
+        """Return what is wrong with a decision in this state, or None."""
+        del decision, current_state
+        return None
+
+    def _finish_turn(self, state: SimulationState) -> SimulationState:
+        """Return the state after whatever happens at a turn's end, whatever was decided."""
+        return state
+
+    async def run_turn(self, validated_actions: Sequence[Action]) -> SimulationState:
+        """Apply the validated actions in order and return the next state.
+
+        Raises:
+            LLMFailureException: the model failed.
+        """
+        start = self.current_state
+        state = start
+        chains: list[LLMReasoningChain] = []
+        for action in validated_actions:
+            if not action.validated:
+                logger.info("SKIPPED Agent [%s] due to unvalidated Action", action.agent_name)
+                continue
+            decision, chain = await self._decide(action, state.global_state, start.turn + 1)
+            chains.append(chain)
+            state = self._apply_state_update(decision, state)
+        state = self._finish_turn(state)
+        return state.model_copy(update={"turn": start.turn + 1, "reasoning_chains": tuple(chains)})
+
+    async def _decide(
+        self, action: Action, current_state: GlobalState, turn: int
+    ) -> tuple[StateUpdateDecision, LLMReasoningChain]:
+        if self.llm_client is None:
+            raise ConfigError(
+                f"the engine has no model and the action of {action.agent_name!r}, "
+                f"{action.action_string!r}, names no rate; give the engine an llm_client, or use "
+                "agents that propose a rate, such as TaylorRuleAgent"
+            )
+        prompt = self._construct_state_update_prompt(action, current_state)
+        site = self._site(action, turn)
+
+        def check(decision: StateUpdateDecision) -> str | None:
+            return self._problem(decision, current_state)
+
+        decision = await self.llm_client.call_with_retry(
+            prompt=prompt,
+            response_model=StateUpdateDecision,
+            choices=self._choices(current_state),
+            check=check,
+            site=site,
+        )
+        # A client of the user's own need not run the check, and leaves no call.
+        if decision.call is None and (problem := check(decision)):
+            raise LLMFailureException("invalid_response", 1, None, "engine", detail=problem)
+        return decision, self._chain(decision, site, prompt=prompt)
+
+    @staticmethod
+    def _chain(
+        decision: StateUpdateDecision,
+        site: CallSite,
+        *,
+        prompt: str = "",
+        status: Status | None = None,
+    ) -> LLMReasoningChain:
+        return chain_of(
+            decision,
+            site,
+            logger=logger,
+            prompt=prompt,
+            status=status,
+            new_interest_rate=decision.new_interest_rate,
+        )
+
+    @staticmethod
+    def _site(action: Action, turn: int) -> CallSite:
+        return CallSite(component="engine", agent=action.agent_name, turn=turn)
+
+
+class EconLLMEngine(LLMEngine):
+    """Moves the interest rate, and nothing else.
+
+    The schema offers the model a grid of rates around the current one; a rate outside the bounds or
+    too far away is an invalid response.
+
+    Args:
+        config: the engine's limits, or a whole simulation's configuration.
+        llm_client: the model; None if every action names its rate.
+        prompt: a prompt with the slots of the shipped ``engine_interest_rate``.
+        initial_state: the state to start from.
+    """
+
+    def __init__(
+        self,
+        config: EngineConfig | HasEngineConfig | None = None,
+        llm_client: LLMClient | None = None,
+        *,
+        prompt: Prompt | None = None,
+        initial_state: SimulationState | None = None,
+    ) -> None:
+        super().__init__(config, llm_client, initial_state=initial_state)
+        self.prompt = prompt or Prompt.load("engine_interest_rate")
+        self.limits = self.config.limits
+
+    def _construct_state_update_prompt(self, action: Action, current_state: GlobalState) -> str:
+        limits = self.limits
+        return self.prompt.render(
+            lowest_rate=number(limits.lower),
+            highest_rate=number(limits.upper),
+            max_move=number(limits.max_move),
+            rate_step=number(limits.step),
+            current_rate=number(current_state.interest_rate),
+            inflation=number(current_state.inflation),
+            gdp=number(current_state.gdp_growth),
+            action_string=action.action_string,
+        ).sourced(_SOURCES, turn=self.current_state.turn, agent=action.agent_name)
+
+    def _choices(self, current_state: GlobalState) -> Mapping[str, tuple[Any, ...]]:
+        # Real data and rules leave more digits than the two that the prompt shows.
+        return {"new_interest_rate": _rates(self.limits, round(current_state.interest_rate, 2))}
+
+    def _problem(self, decision: StateUpdateDecision, current_state: GlobalState) -> str | None:
+        return self.limits.problem(
+            decision.new_interest_rate, current=round(current_state.interest_rate, 2)
+        )
+
+    def _apply_state_update(
+        self, decision: StateUpdateDecision, current_state: SimulationState
+    ) -> SimulationState:
+        """Set the rate and count the turn; the past that macro models read stays as it is."""
+        economy = current_state.global_state.model_copy(
+            update={"interest_rate": decision.new_interest_rate}
+        )
+        return current_state.model_copy(
+            update={"global_state": economy, "turn": self.current_state.turn + 1}
+        )
+
+    async def _decide(
+        self, action: Action, current_state: GlobalState, turn: int
+    ) -> tuple[StateUpdateDecision, LLMReasoningChain]:
+        """Apply the rate that an action names; ask the model about an action that names none.
+
+        A rate within reach at the turn's start, but no longer after another agent's action, is
+        replaced by the nearest one within reach; the chain's status is then ``fallback``.
+
+        Raises:
+            ConfigError: the action names a rate that was out of reach when the turn began.
+        """
+        if action.proposed_rate is None:
+            return await super()._decide(action, current_state, turn)
+        asked, here = action.proposed_rate, current_state.interest_rate
+        rate = asked
+        status: Status = "ok"
+        reasoning = f"The action names the rate: {number(asked)}%."
+        if problem := self.limits.problem(asked, current=here):
+            if self.limits.problem(asked, current=self.current_state.global_state.interest_rate):
+                raise ConfigError(
+                    f"action of {action.agent_name!r}: {problem}; propose a rate within the "
+                    "limits, or widen the engine's rate_bounds or max_move"
+                )
+            rate, status = self.limits.nearest(asked, current=here), "fallback"
+            reasoning += (
+                f" Actions before it moved the rate to {number(here)}%, from where one action "
+                f"reaches {number(rate)}%."
+            )
+        decision = StateUpdateDecision(
+            new_interest_rate=rate,
+            reasoning=reasoning,
+            confidence=1.0,
+            action_applied=action.action_string,
+        )
+        return decision, self._chain(decision, self._site(action, turn), status=status)
+
+
+@lru_cache(maxsize=1024)  # asked for at every call, and the same for many
+def _rates(limits: RateLimits, current_rate: float) -> tuple[float, ...]:
+    return tuple(limits.choices(current_rate))
+
+
+class EconomicEngine(EconLLMEngine):
+    """Moves the interest rate, then lets the economy answer: one turn is one quarter.
+
+    The actions of several nations move one common rate, in order. At the end of the turn the macro
+    model leads the economy from the quarter the agents saw to the next, which has the new rate.
+
+    Args:
+        config: the engine's limits, or a whole simulation's configuration.
+        llm_client: the model; None if every action names its rate.
+        macro: the model of the economy; Rudebusch and Svensson's if not given.
+        shocks: what hits the economy each quarter; nothing if not given.
+        prompt: a prompt with the slots of the shipped ``engine_interest_rate``.
+        initial_state: the state to start from.
+
+    Attributes:
+        extra_shocks: shocks by turn, on top of the generated ones.
+    """
+
+    def __init__(
+        self,
+        config: EngineConfig | HasEngineConfig | None = None,
+        llm_client: LLMClient | None = None,
+        *,
+        macro: MacroModel | None = None,
+        shocks: ShockGenerator | None = None,
+        prompt: Prompt | None = None,
+        initial_state: SimulationState | None = None,
+    ) -> None:
+        super().__init__(config, llm_client, prompt=prompt, initial_state=initial_state)
+        self.macro = macro or RudebuschSvensson()
+        self.shocks = shocks
+        self.extra_shocks: dict[int, Shocks] = {}
+
+    def shocks_at(self, turn: int) -> Shocks:
+        """Return what hits the economy in the quarter that a turn leads to."""
+        shocks = self.shocks.at(turn) if self.shocks else Shocks()
+        extra = self.extra_shocks.get(turn)
+        return shocks + extra if extra else shocks
+
+    def _finish_turn(self, state: SimulationState) -> SimulationState:
+        start = self.current_state
+        # From the turn's start, not from ``state``: the rates in between were never in force.
+        economy = self.macro.advance(
+            start.global_state,
+            interest_rate=state.global_state.interest_rate,
+            shocks=self.shocks_at(start.turn + 1),
+        )
+        period = next_quarter(state.period) if state.period else None
+        return state.model_copy(update={"global_state": economy, "period": period})

@@ -1,0 +1,343 @@
+"""The economic simulation: agents propose at once, the validator marks, the engine applies."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from llmsim_lab.agents import Agent, HumanAgent, NationAgent, TaylorRuleAgent
+from llmsim_lab.concurrency import gather_all
+from llmsim_lab.economy import RudebuschSvensson, ShockGenerator, TaylorRule, initial_state
+from llmsim_lab.economy._macro import MacroModel, StaticEconomy
+from llmsim_lab.economy._shocks import NO_SHOCKS
+from llmsim_lab.engines import EconLLMEngine, EconomicEngine, Engine
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.llm import LLMClient, Tape
+from llmsim_lab.llm.extract import InvalidReply, parse_reply
+from llmsim_lab.models import (
+    Action,
+    AgentState,
+    FrozenDict,
+    GlobalState,
+    LLMReasoningChain,
+    SimulationState,
+    StateUpdateDecision,
+)
+from llmsim_lab.prompts import Prompt
+from llmsim_lab.runs import Run, RunTurn
+from llmsim_lab.simulation._config import Intervention, NationConfig, SimulationConfig
+from llmsim_lab.validators import AlwaysValid, EconLLMValidator, Validator
+
+_ECONOMY = (
+    "interest_rate",
+    "inflation",
+    "output_gap",
+    "unemployment",
+    "gdp_growth",
+    "total_economic_value",
+)
+"""The economy's variables, as columns of a run's frame."""
+
+Prompts = Mapping[str, Prompt]
+"""Prompts by the part that uses them: ``agent:NAME``, ``validator``, ``engine``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn(RunTurn[SimulationState, Intervention]):
+    """What happened in a turn, and the state it led to, which also has the turn's chains.
+
+    Attributes:
+        actions: what was proposed, as the validator marked it, in the agents' order.
+    """
+
+    actions: tuple[Action, ...] = ()
+
+    def own_columns(self) -> dict[str, Any]:
+        """Return what the turn's row of the frame says of the economy.
+
+        Columns: ``period``; the economy's variables in their units; ``taylor_rate``, the rate that
+        the rule asks for on that row's data, percent; ``actions`` and ``accepted``, how many.
+        """
+        economy = self.state.global_state
+        row: dict[str, Any] = {"period": self.state.period}
+        row |= {name: getattr(economy, name) for name in _ECONOMY}
+        row["taylor_rate"] = TaylorRule().rate(
+            inflation=economy.inflation,
+            output_gap=economy.output_gap,
+            previous_rate=economy.interest_rate,
+        )
+        row["actions"] = len(self.actions)
+        row["accepted"] = sum(action.validated for action in self.actions)
+        return row
+
+    def in_words(self) -> Sequence[str]:
+        """Return the economy's main figures, and each action with its verdict."""
+        economy = self.state.global_state
+        lines = [
+            f"it led to: interest rate {economy.interest_rate:.2f}, "
+            f"inflation {economy.inflation:.2f}, unemployment {economy.unemployment:.2f}, "
+            f"output gap {economy.output_gap:.2f}"
+        ]
+        for action in self.actions:
+            accepted = "accepted" if action.validated else "REJECTED"
+            lines.append(f"{action.agent_name} proposed ({accepted}): {action.action_string}")
+        return lines
+
+
+class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
+    """A run of the economic simulation, one quarter a turn.
+
+    A turn that fails changes nothing: the turns before it stay, and ``step`` may be called again.
+
+    Args:
+        config: what to run; the defaults need a model.
+        llm_client: the model, where the configuration calls for one.
+        agents: instead of those the configuration describes.
+        validator: instead of the configured one.
+        engine: instead of the configured one.
+        tape: where to record the run: a tape, or the path of one, which is made if need be.
+        prompts: prompts instead of the configured ones, by the part that uses them:
+            ``agent:NAME``, ``validator``, ``engine``.
+        state: the initial state; if not given, the one ``config.start`` names, else that of the
+            engine given.
+
+    Example:
+        >>> from llmsim_lab.simulation import Simulation, SimulationConfig
+        >>> config = SimulationConfig(
+        ...     nations=[{"name": "Rule", "kind": "taylor"}], validator={"kind": "always_valid"}
+        ... )
+        >>> Simulation(config).run(4).interest_rate.tolist()
+        [4.0, 4.0, 4.0, 4.0, 4.0]
+    """
+
+    kind = "economic"
+    part_names = ("validator", "engine", "agents")
+
+    def __init__(
+        self,
+        config: SimulationConfig | None = None,
+        *,
+        llm_client: LLMClient | None = None,
+        agents: Sequence[Agent] | None = None,
+        validator: Validator | None = None,
+        engine: Engine | None = None,
+        state: SimulationState | None = None,
+        tape: Tape | str | Path | None = None,
+        prompts: Mapping[str, Prompt] | None = None,
+    ) -> None:
+        config = config or SimulationConfig()
+        parts = {"agents": agents, "validator": validator, "engine": engine}
+        given = {name for name, part in parts.items() if part is not None}
+        prompts = prompts or {}
+        _check_prompts(prompts, config, given)
+        if agents is None:
+            agents = [_agent_for(nation, config, llm_client, prompts) for nation in config.nations]
+        self.agents = tuple(agents)
+        counts = Counter(agent.name for agent in self.agents)
+        if twice := sorted(name for name, count in counts.items() if count > 1):
+            raise ConfigError(f"agents must have different names; twice: {', '.join(twice)}")
+        self.validator = validator or _validator_for(config, llm_client, prompts)
+        self.engine = engine or _engine_for(config, llm_client, prompts)
+        if state is None and engine is not None and config.start is None:
+            state = engine.current_state
+        elif state is None:
+            state = SimulationState() if config.start is None else initial_state(config.start)
+        state = self._with_agents(state)
+        state = state.model_copy(update={"reasoning_chains": ()})  # another run's
+        first = Turn(number=state.turn, state=state)
+        super().__init__(config, first=first, llm_client=llm_client, given=given, tape=tape)
+
+    # --- a turn ------------------------------------------------------------------------------
+
+    async def _play(self, before: Turn, planned: Sequence[Intervention]) -> Turn:
+        if isinstance(self.engine, EconomicEngine):
+            shocks = sum((item.shocks for item in planned), start=NO_SHOCKS)
+            # Replaced, not added to: a turn that failed may be played again.
+            self.engine.extra_shocks = {before.number + 1: shocks}
+        seen = before.state
+        proposed = await gather_all([agent.decide_action(seen) for agent in self.agents])
+        actions = await self.validator.validate_actions(proposed, seen)
+        self.engine.current_state = seen
+        state = await self.engine.run_turn(actions)
+        chains = [action.chain for action in actions if action.chain]
+        verdicts = [action.validation_result for action in actions if action.validation_result]
+        chains += [verdict.chain for verdict in verdicts if verdict.chain]
+        # The engine adds only its own chains; those of agents and validator come first.
+        state = state.model_copy(update={"reasoning_chains": (*chains, *state.reasoning_chains)})
+        self.engine.current_state = state
+        return Turn(
+            number=state.turn,
+            state=state,
+            chains=state.reasoning_chains,
+            actions=tuple(actions),
+        )
+
+    def _recount(self) -> None:
+        self.validator.recount(action for turn in self.turns for action in turn.actions)
+
+    def state_at(self, turn: Turn, state: GlobalState | SimulationState) -> SimulationState:
+        """Return another state for a turn, which keeps its number, period and chains.
+
+        Raises:
+            ConfigError: it is not a state.
+        """
+        economy = state.global_state if isinstance(state, SimulationState) else state
+        if not isinstance(economy, GlobalState):
+            raise ConfigError(
+                f"state={state!r:.80} is not a GlobalState or SimulationState; to set single "
+                "variables: fork(intervene=[{'turn': ..., 'set': {'inflation': 9}}])"
+            )
+        agents = state.agents if isinstance(state, SimulationState) else turn.state.agents
+        own = turn.state.model_copy(update={"global_state": economy, "agents": agents})
+        return self._with_agents(own)
+
+    def _with_agents(self, state: SimulationState) -> SimulationState:
+        """Return the state with an entry for each agent."""
+        names = [agent.name for agent in self.agents if agent.name not in state.agents]
+        if not names:
+            return state
+        missing = {name: AgentState(name=name) for name in names}
+        return state.model_copy(update={"agents": FrozenDict({**state.agents, **missing})})
+
+    def _about(self) -> str:
+        names = ", ".join(agent.name for agent in self.agents[:3])
+        more = f" and {len(self.agents) - 3} more" if len(self.agents) > 3 else ""
+        where = f" ({self.state.period})" if self.state.period else ""
+        rate = self.state.global_state.interest_rate
+        return f"{where}, rate {rate:.2f}%, agents {names}{more}"
+
+    def outcomes(
+        self, turn: Turn, chains: Sequence[LLMReasoningChain]
+    ) -> Sequence[Mapping[str, Any]]:
+        """Return ``accepted``, ``applied`` and ``new_rate`` of each decision's action.
+
+        ``new_rate`` is the rate right after the engine applied the action, percent per year; the
+        actions of other agents may have moved it on. ``applied`` is None where the engine leaves no
+        record of what it did. An action that no model put in words is under ``action``.
+        """
+        before = self.turns[turn.number - self.turns[0].number - 1]
+        actions = {action.agent_name: action for action in turn.actions}
+        rate: float | None = before.state.global_state.interest_rate
+        rates: dict[str, float | None] = {}
+        for chain in chains:
+            if chain.component == "engine":
+                rate = self._rate_after(chain, actions.get(chain.agent), rate)
+                rates[chain.agent] = rate
+        found = []
+        for chain in chains:
+            action = actions.get(chain.agent)
+            accepted = action is not None and action.validated
+            # An engine of the user's own need not leave chains: then nothing is known of it.
+            applied = chain.agent in rates if rates or not accepted else None
+            outcome: dict[str, Any] = {
+                "accepted": accepted,
+                "applied": applied,
+                "new_rate": rates.get(chain.agent),
+            }
+            if action is not None and chain.component == "agent" and chain.call is None:
+                outcome["action"] = action.action_string
+            found.append(outcome)
+        return found
+
+    def _rate_after(
+        self, chain: LLMReasoningChain, action: Action | None, rate: float | None
+    ) -> float | None:
+        """Return the rate that an engine's decision set; None where its record does not say."""
+        if chain.call is not None:
+            with suppress(InvalidReply):
+                reply = chain.call.reply.text if chain.call.reply else ""
+                return parse_reply(reply, StateUpdateDecision).new_interest_rate
+            return None
+        asked = action.proposed_rate if action else None
+        if asked is None or chain.status == "ok" or rate is None:
+            return asked
+        # A fallback went as far from the rate then in force as one action may go.
+        engine = self.engine
+        return (
+            engine.limits.nearest(asked, current=rate)
+            if isinstance(engine, EconLLMEngine)
+            else None
+        )
+
+
+def _agent_for(
+    nation: NationConfig, config: SimulationConfig, llm_client: LLMClient | None, prompts: Prompts
+) -> Agent:
+    if nation.kind == "taylor":
+        return TaylorRuleAgent(
+            nation.name,
+            rule=TaylorRule(inflation_target=nation.inflation_target),
+            limits=config.engine.limits,
+        )
+    prompt = prompts.get(f"agent:{nation.name}") or _prompt_at(nation.prompt)
+    if nation.kind == "human":
+        if not nation.names_rate:
+            _needed(llm_client, f"the engine, for nation {nation.name!r} (names_rate: false)")
+        return HumanAgent(
+            nation.name,
+            profile=nation.profile,
+            prompt=prompt,
+            limits=config.engine.limits,
+            names_rate=nation.names_rate,
+            timeout_s=nation.timeout_s,
+        )
+    client = _needed(llm_client, f"nation {nation.name!r} (kind: llm)")
+    return NationAgent(nation.name, client, profile=nation.profile, prompt=prompt)
+
+
+def _validator_for(
+    config: SimulationConfig, llm_client: LLMClient | None, prompts: Prompts
+) -> Validator:
+    if config.validator.kind == "always_valid":
+        return AlwaysValid()
+    return EconLLMValidator(
+        _needed(llm_client, "the validator (kind: llm)"),
+        config.validator.domain,
+        permissive=config.validator.permissive,
+        prompt=prompts.get("validator") or _prompt_at(config.validator.prompt),
+    )
+
+
+def _engine_for(
+    config: SimulationConfig, llm_client: LLMClient | None, prompts: Prompts
+) -> EconomicEngine:
+    macro: MacroModel = StaticEconomy() if config.economy.model == "static" else RudebuschSvensson()
+    scale = config.economy.shock_scale
+    return EconomicEngine(
+        config,
+        llm_client,
+        macro=macro,
+        shocks=ShockGenerator(config.seed, scale=scale) if scale else None,
+        prompt=prompts.get("engine") or _prompt_at(config.engine_prompt),
+    )
+
+
+def _prompt_at(path: Path | None) -> Prompt | None:
+    return Prompt.load(path) if path else None
+
+
+def _needed(llm_client: LLMClient | None, who: str) -> LLMClient:
+    if llm_client is None:
+        raise ConfigError(
+            f"{who} needs a model: Simulation(config, llm_client=connect('auto')). For a run "
+            "without one: nations of kind 'taylor' or 'human' and validator kind 'always_valid'"
+        )
+    if not hasattr(llm_client, "call_with_retry"):
+        raise ConfigError(f"llm_client={llm_client!r} is not a client; make one: connect('auto')")
+    return llm_client
+
+
+def _check_prompts(prompts: Prompts, config: SimulationConfig, given: Collection[str]) -> None:
+    """Raise ConfigError if a prompt would not be used by any of the parts built here."""
+    places = {"validator", "engine"} - set(given)
+    if "agents" not in given:
+        places |= {f"agent:{nation.name}" for nation in config.nations}
+    if idle := sorted(prompts.keys() - places):
+        raise ConfigError(
+            f"prompts for {', '.join(idle)} would not be used; the parts built here are "
+            f"{', '.join(sorted(places)) or 'none'} (a part of your own brings its own prompt)"
+        )

@@ -67,7 +67,7 @@ EQUIVALENT = {
     "02e5ccda": "run_recorder.py, restart_turn: what is asked again replaces what was pending",
     "fba14c62": "experiments/bench.py, _prompt: the prompts are equal, so the last is the first",
     "fd0e19c0": "assistant/decision_log.py, _POLL_S: how often it tries again; same rows",
-    "5b173588": "llm/watch.py, _Counts: slots save memory",
+    "5b173588": "llm/_scope.py, _Counts: slots save memory",
     "d0a3db5f": "calls.py, CallSite: slots save memory",
     "0ae6052d": "charts/screen.py, _place: two pixels hold the frame's line as three do",
     "f312dae6": "runs/turn.py, RunTurn: slots save memory",

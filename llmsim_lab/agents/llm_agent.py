@@ -9,7 +9,7 @@ from llmsim_lab.agents.base import Agent
 from llmsim_lab.calls import CallSite, Status
 from llmsim_lab.errors import LLMFailureException
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.llm.chains import chain_of
+from llmsim_lab.llm._chains import chain_of
 from llmsim_lab.models import Action, PolicyDecision, SimulationState
 
 __all__ = ["LLMAgent"]

@@ -9,7 +9,7 @@ from typing import Any
 from llmsim_lab.cli.output import console
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import OpenQuestion
-from llmsim_lab.llm.human import schema_words
+from llmsim_lab.llm._human import schema_words
 from llmsim_lab.runs import Run
 from llmsim_lab.text import printable
 

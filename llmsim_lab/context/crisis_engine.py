@@ -12,7 +12,7 @@ from llmsim_lab.context.engine_prompt import engine_slots
 from llmsim_lab.context.game_engine import GameEngine
 from llmsim_lab.context.scenario import CrisisScenario
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.llm.chains import chain_of
+from llmsim_lab.llm._chains import chain_of
 from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.prompts import Prompt, RenderedPrompt
 

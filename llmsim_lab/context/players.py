@@ -11,8 +11,7 @@ from llmsim_lab.context.crisis_state import CrisisAction
 from llmsim_lab.context.reply import AgentReply, reply_model
 from llmsim_lab.errors import FailureReason, LLMFailureException
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.llm.chains import chain_of
-from llmsim_lab.llm.lookup import LOOKING_UP, LooksUp
+from llmsim_lab.llm._chains import LOOKING_UP, LooksUp, chain_of
 from llmsim_lab.logs import log_event
 from llmsim_lab.models import LLMReasoningChain
 

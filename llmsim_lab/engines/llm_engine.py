@@ -14,7 +14,7 @@ from llmsim_lab.economy.limits import RateLimits
 from llmsim_lab.engines.base import Engine
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.llm.chains import chain_of
+from llmsim_lab.llm._chains import chain_of
 from llmsim_lab.models import (
     Action,
     GlobalState,

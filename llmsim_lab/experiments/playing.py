@@ -9,7 +9,7 @@ from llmsim_lab.experiments.bench import Sample
 from llmsim_lab.experiments.plan import Progress
 from llmsim_lab.experiments.rows import came_off
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.llm.scope import Recorder
+from llmsim_lab.llm._scope import Recorder
 from llmsim_lab.runs.taping import Recording
 from llmsim_lab.simulation import Turn
 

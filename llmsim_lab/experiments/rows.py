@@ -130,7 +130,7 @@ def _decision(
 
 def _named_rate(chain: LLMReasoningChain) -> str:
     """Return the rate that an engine's reply names, as far as it can be read."""
-    from llmsim_lab.llm.extract import InvalidReply, parse_reply
+    from llmsim_lab.llm._extract import InvalidReply, parse_reply
     from llmsim_lab.models import StateUpdateDecision
 
     reply = chain.call.reply if chain.call else None

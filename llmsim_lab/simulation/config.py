@@ -20,7 +20,7 @@ from llmsim_lab.agents import NationProfile
 from llmsim_lab.economy import initial_state
 from llmsim_lab.engines import EngineConfig
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.llm.human import DAY_S
+from llmsim_lab.llm._human import DAY_S
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.runs import RunConfig, Series
 from llmsim_lab.settings import Settings

@@ -8,7 +8,7 @@ from typing import Any
 
 from llmsim_lab.economy.rules import TaylorRule
 from llmsim_lab.engines import EconLLMEngine, Engine
-from llmsim_lab.llm.extract import InvalidReply, parse_reply
+from llmsim_lab.llm._extract import InvalidReply, parse_reply
 from llmsim_lab.models import (
     Action,
     GlobalState,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from llmsim_lab.calls import CallSite
 from llmsim_lab.concurrency import gather_all
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.llm.chains import chain_of
+from llmsim_lab.llm._chains import chain_of
 from llmsim_lab.models import (
     Action,
     SimulationState,

@@ -8,7 +8,7 @@ from context_kit import make_variables
 from pydantic import ValidationError
 
 from llmsim_lab.context import EngineOutput, GameEngine, engine_output_for, engine_output_schema
-from llmsim_lab.llm.embedded.grammar import bounded
+from llmsim_lab.llm._embedded.wire import bounded
 
 
 def make_engine() -> GameEngine:

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from llmsim_lab.errors import LabError
-from llmsim_lab.llm.ollama import OllamaBackend, OllamaProbe, parse_host, probe
-from llmsim_lab.llm.ollama.models import full_name
+from llmsim_lab.llm._ollama.backend import OllamaBackend, OllamaProbe, full_name, probe
+from llmsim_lab.llm._ollama.wire import parse_host
 
 HERE = Path(__file__).parent
 

@@ -13,7 +13,7 @@ from builders import policy
 from llmsim_lab.calls import CallSite, ChatRequest, Message
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient, OpenQuestion, Person
-from llmsim_lab.llm.human import human_client
+from llmsim_lab.llm._human import human_client
 from llmsim_lab.models import PolicyDecision
 
 GOOD = {"action": "Hold the rate", "reasoning": "All is calm.", "confidence": 0.8}

@@ -17,7 +17,7 @@ import pytest
 
 from llmsim_lab.calls import ChatBackend, ChatReply, ChatRequest, Message, ToolCall
 from llmsim_lab.errors import BackendError, ConfigError, FailureReason
-from llmsim_lab.llm.ollama import OllamaBackend, probe
+from llmsim_lab.llm._ollama.backend import OllamaBackend, probe
 from llmsim_lab.testing.fake_ollama import FakeModel, FakeOllama, Fault
 
 TEXT = "The capital of France is Paris."

@@ -12,9 +12,9 @@ import psutil
 import pytest
 
 from llmsim_lab.errors import ConfigError, ModelFileError
-from llmsim_lab.llm.embedded import partial as partial_module
-from llmsim_lab.llm.embedded import wheels as wheels_module
-from llmsim_lab.llm.embedded.fetch import fetch_model, get_model, rich_progress
+from llmsim_lab.llm._embedded import fetch as partial_module
+from llmsim_lab.llm._embedded import fetch as wheels_module
+from llmsim_lab.llm._embedded.fetch import fetch_model, get_model, rich_progress
 
 from .conftest import CONTENT, PART, FileServer, MakeModel, MakeWheels
 
@@ -443,7 +443,7 @@ def test_waiting_for_another_process_is_said(
                 assert other.stdin is not None
                 other.stdin.close()
 
-        logger = logging.getLogger("llmsim_lab.llm.embedded.fetch")
+        logger = logging.getLogger("llmsim_lab.llm._embedded.fetch")
         handler = LetGo()
         logger.addHandler(handler)
         try:

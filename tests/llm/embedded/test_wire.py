@@ -10,7 +10,7 @@ import pytest
 
 from llmsim_lab.calls import ChatReply, ChatRequest, Message
 from llmsim_lab.errors import BackendError
-from llmsim_lab.llm.embedded.wire import collect, outgoing, raise_error
+from llmsim_lab.llm._embedded.wire import collect, outgoing, raise_error
 
 
 def request(**changes: Any) -> ChatRequest:

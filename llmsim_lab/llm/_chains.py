@@ -1,4 +1,4 @@
-"""Make a reasoning chain of a decision, and log it."""
+"""What components that ask a model share: their reasoning chain, and what they look up first."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import logging
 from typing import Protocol
 
 from llmsim_lab.calls import CallRecord, CallSite, Status
+from llmsim_lab.llm._client import LLMClient
 from llmsim_lab.logs import log_event
 from llmsim_lab.models import LLMReasoningChain
 
-__all__ = ["Reasoned", "chain_of"]
+LOOKING_UP = "in looking things up, before the decision was asked for: "
+"""What a failure's detail begins with where it was not the decision that failed."""
 
 
 class Reasoned(Protocol):
@@ -74,3 +76,17 @@ def chain_of(
         call=call,
         prompt_text="" if call else str(prompt),
     )
+
+
+class LooksUp(Protocol):
+    """Finds out, with the model, what a question calls for; ``ToolLookup`` does so with tools."""
+
+    async def look_up(self, prompt: str, client: LLMClient, site: CallSite) -> str:
+        """Return a prompt with what was found at its end; as it is where nothing was.
+
+        Args:
+            prompt: the question.
+            client: the model.
+            site: who asks, and when.
+        """
+        ...

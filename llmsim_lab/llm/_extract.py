@@ -12,15 +12,6 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from llmsim_lab.values import WIRE
 
-__all__ = [
-    "InvalidReply",
-    "Repetition",
-    "parse_reply",
-    "repeated_end",
-    "reply_fields",
-    "without_thinking",
-]
-
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 _THINKING = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)

@@ -13,8 +13,6 @@ from pydantic import BaseModel
 from llmsim_lab.calls import ChatReply, ChatRequest, ModelInfo
 from llmsim_lab.errors import ConfigError
 
-__all__ = ["ScriptedBackend"]
-
 Reply = str | Mapping[str, Any] | BaseModel | ChatReply | BaseException | type[BaseException]
 
 

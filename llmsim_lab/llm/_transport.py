@@ -18,20 +18,6 @@ from pydantic_core import from_json
 from llmsim_lab.errors import BackendError
 from llmsim_lab.text import clip, printable
 
-__all__ = [
-    "MAX_ERROR_BYTES",
-    "MAX_REPLY_BYTES",
-    "MAX_STREAM_BYTES",
-    "MAX_TEXT_CHARS",
-    "MAX_TOKENS",
-    "MAX_VALUES",
-    "STREAMED",
-    "GuardedTransport",
-    "count",
-    "error_text",
-    "read_json",
-]
-
 MAX_REPLY_BYTES = 2**20
 """Of one document, and of one line of a stream: more than models write."""
 MAX_STREAM_BYTES = 16 * 2**20

@@ -20,23 +20,28 @@ import httpx
 
 from llmsim_lab.calls import ChatReply, ChatRequest, ModelInfo
 from llmsim_lab.errors import BackendError, ConfigError, ModelFileError
-from llmsim_lab.llm.embedded.catalogue import CatalogueModel, find_model
-from llmsim_lab.llm.embedded.gguf import read_header
-from llmsim_lab.llm.embedded.grammar import MARKER, probe_of, shape_of
-from llmsim_lab.llm.embedded.machine import usable_cores
-from llmsim_lab.llm.embedded.process import ChildProcess, ChildSettings
-from llmsim_lab.llm.embedded.server import ModelServer, lease, release
-from llmsim_lab.llm.embedded.store import (
+from llmsim_lab.llm._embedded.machine import read_header, usable_cores
+from llmsim_lab.llm._embedded.server import ChildProcess, ChildSettings, ModelServer, lease, release
+from llmsim_lab.llm._embedded.store import (
+    CatalogueModel,
     default_model,
     file_sha256,
+    find_model,
     models_folder,
     verified_path,
 )
-from llmsim_lab.llm.embedded.tools import read_tool_reply
-from llmsim_lab.llm.embedded.wire import Outgoing, collect, context_overflow, outgoing, raise_error
-from llmsim_lab.llm.transport import STREAMED, GuardedTransport, read_json
-
-__all__ = ["EmbeddedBackend", "runtime_installed"]
+from llmsim_lab.llm._embedded.wire import (
+    MARKER,
+    Outgoing,
+    collect,
+    context_overflow,
+    outgoing,
+    probe_of,
+    raise_error,
+    read_tool_reply,
+    shape_of,
+)
+from llmsim_lab.llm._transport import STREAMED, GuardedTransport, read_json
 
 _RUNTIME = "xllamacpp"
 _CACHE_RAM_MIB = 512

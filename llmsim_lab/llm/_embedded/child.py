@@ -14,8 +14,6 @@ import signal
 import sys
 from typing import Any, NoReturn, TextIO
 
-__all__ = ["main"]
-
 _PR_SET_PDEATHSIG = 1
 _PROBE = {"type": "boolean"}
 _LOG_WARNINGS = 2

@@ -20,20 +20,9 @@ from pydantic import BaseModel
 
 from llmsim_lab.calls import ChatReply, ChatRequest, ModelInfo
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.llm.client import LLMClient
-from llmsim_lab.llm.config import LLMConfig
+from llmsim_lab.llm._client import LLMClient, LLMConfig
 from llmsim_lab.logs import log_event
 from llmsim_lab.text import clip, number
-
-__all__ = [
-    "DAY_S",
-    "AskPerson",
-    "OpenQuestion",
-    "Person",
-    "human_client",
-    "same_choice",
-    "schema_words",
-]
 
 logger = logging.getLogger(__name__)
 

@@ -10,23 +10,19 @@ from pydantic import ValidationError
 
 from llmsim_lab.calls import ChatBackend
 from llmsim_lab.errors import BackendError, ConfigError, ModelFileError
-from llmsim_lab.llm.client import LLMClient
-from llmsim_lab.llm.config import LLMConfig
-from llmsim_lab.llm.embedded import (
-    EmbeddedBackend,
-    default_model,
-    get_model,
-    installed_models,
-    rich_progress,
-    runtime_installed,
+from llmsim_lab.llm._client import LLMClient, LLMConfig
+from llmsim_lab.llm._embedded.backend import EmbeddedBackend, runtime_installed
+from llmsim_lab.llm._embedded.fetch import get_model, rich_progress
+from llmsim_lab.llm._embedded.store import default_model, find_model, installed_models
+from llmsim_lab.llm._ollama.backend import (
+    SUGGESTED_MODEL,
+    OllamaBackend,
+    OllamaProbe,
+    full_name,
+    look,
 )
-from llmsim_lab.llm.embedded.catalogue import find_model
-from llmsim_lab.llm.ollama import OllamaBackend
-from llmsim_lab.llm.ollama.models import SUGGESTED_MODEL, OllamaProbe, full_name, look
-from llmsim_lab.llm.ollama.wire import without_password
+from llmsim_lab.llm._ollama.wire import without_password
 from llmsim_lab.text import faults
-
-__all__ = ["connect"]
 
 _SPECS = (
     "'auto', 'ollama', 'ollama:NAME', 'embedded', 'embedded:NAME' or 'embedded:/path/to/model.gguf'"

@@ -14,20 +14,9 @@ import ollama
 
 from llmsim_lab.calls import ChatReply
 from llmsim_lab.errors import BackendError
-from llmsim_lab.llm.extract import repeated_end
-from llmsim_lab.llm.transport import error_text, read_json
+from llmsim_lab.llm._extract import repeated_end
+from llmsim_lab.llm._transport import error_text, read_json
 from llmsim_lab.text import clip
-
-__all__ = [
-    "context_overflow",
-    "fault_of",
-    "is_overflow",
-    "lost_connection",
-    "no_thinking",
-    "not_understood",
-    "stopped",
-    "translated",
-]
 
 _WRONG_REQUEST = re.compile(
     r"option \".*\" must be of type|option \".*\" must be of an array|invalid format:"

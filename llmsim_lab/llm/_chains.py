@@ -15,7 +15,7 @@ LOOKING_UP = "in looking things up, before the decision was asked for: "
 
 
 class Reasoned(Protocol):
-    """A decision that says why, and how sure the model is."""
+    """A decision with its reasoning, and how sure the model is."""
 
     @property
     def reasoning(self) -> str:
@@ -40,7 +40,7 @@ def chain_of(
     logger: logging.Logger,
     prompt: str = "",
     status: Status | None = None,
-    **said: object,
+    **fields: object,
 ) -> LLMReasoningChain:
     """Return why a component decided as it did, after logging it at DEBUG.
 
@@ -49,8 +49,8 @@ def chain_of(
         site: who decided, about whom, and in which turn.
         logger: the component's own.
         prompt: the prompt, kept where no call holds it.
-        status: how the decision came about, where the call does not tell.
-        said: what else of the decision goes into the log line.
+        status: how the decision came about; by default the call's.
+        fields: what else of the decision goes into the log line.
     """
     call = decision.call
     status = status or (call.status if call else "ok")
@@ -62,7 +62,7 @@ def chain_of(
         agent_id=site.agent,
         turn=site.turn,
         status=status,
-        **said,
+        **fields,
         reasoning=decision.reasoning,
         confidence=decision.confidence,
     )
@@ -79,7 +79,7 @@ def chain_of(
 
 
 class LooksUp(Protocol):
-    """Finds out, with the model, what a question calls for; ``ToolLookup`` does so with tools."""
+    """Looks up, with the model, what a question calls for; ``ToolLookup`` does so with tools."""
 
     async def look_up(self, prompt: str, client: LLMClient, site: CallSite) -> str:
         """Return a prompt with what was found at its end; as it is where nothing was.

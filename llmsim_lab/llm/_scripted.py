@@ -78,11 +78,11 @@ class ScriptedBackend:
         return _as_reply(reply)
 
     async def model_info(self) -> ModelInfo:
-        """Say that a script answers."""
+        """Return that a script answers."""
         return ModelInfo(name=self._name, backend="scripted", capabilities=("completion", "tools"))
 
     async def aclose(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: there is nothing to close."""
 
     def __repr__(self) -> str:
         length = "one for all" if self._script is None else str(self._length or "several")

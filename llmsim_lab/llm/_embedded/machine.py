@@ -54,7 +54,7 @@ def available_memory_bytes(*, cgroup: Path = _CGROUP) -> int:
 
 
 def check_memory(needed_bytes: int, *, model: str, free_bytes: int | None = None) -> None:
-    """Refuse a model that does not fit.
+    """Check that a model fits.
 
     Raises:
         ModelFileError: less memory is free than the model needs.
@@ -84,7 +84,7 @@ def usable_cores(*, cgroup: Path = _CGROUP) -> int:
 
 
 def check_processor(*, processors: Path = _PROCESSORS, machine: str | None = None) -> None:
-    """Refuse an x86 processor on which the runtime would crash, where that can be told.
+    """Check that the runtime would not crash on this x86 processor, where that can be known.
 
     Raises:
         ConfigError: it has no AVX2.
@@ -130,7 +130,7 @@ def read_header(path: Path) -> GGUFHeader:
     """Read the head of a model file.
 
     Raises:
-        ModelFileError: the file cannot be read, is no GGUF file, or is damaged at its head.
+        ModelFileError: the file cannot be read, is not a GGUF file, or its head is damaged.
     """
     try:
         with path.open("rb") as file:

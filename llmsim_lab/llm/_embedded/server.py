@@ -50,8 +50,8 @@ class ModelServer:
     Attributes:
         gate: whoever talks to the child holds it.
         understood: shapes of schemas that the child's runtime was seen to understand.
-        suspect_since: when a request was given up of which it is open whether the child noticed,
-            by ``time.monotonic``; None if there is none.
+        suspect_since: when a request was given up, by ``time.monotonic``, until it is known that
+            the child noticed; else None.
     """
 
     def __init__(self, settings: ChildSettings, *, command: Sequence[str] | None = None) -> None:
@@ -131,7 +131,7 @@ class ModelServer:
 
     def stop(self) -> None:
         """End the child for good."""
-        self._closed = True
+        self._closed = True  # before the lock, which a start may hold for a minute: it looks then
         with self._lock:
             child, self._child = self._child, None
             if child is not None:
@@ -189,7 +189,7 @@ def lease(settings: ChildSettings, *, command: Sequence[str] | None = None) -> M
     """Return the server of a model, made by its first user with that one's settings.
 
     Args:
-        settings: a later user's larger ``num_ctx`` is heeded, another number of threads is not.
+        settings: a later user's larger ``num_ctx`` is respected, another number of threads is not.
         command: runs instead of our child; for tests.
     """
     global _owner
@@ -216,7 +216,7 @@ def lease(settings: ChildSettings, *, command: Sequence[str] | None = None) -> M
 
 
 def release(server: ModelServer) -> None:
-    """Let go of a server; the last user's going ends it."""
+    """Release a server; the last user's release ends it."""
     with _entries_lock:
         entry = _entries.get(server.settings.model)
         if entry is None or entry.server is not server:
@@ -253,16 +253,16 @@ class Gate:
             if self._open:
                 self._open = False
                 return
-            turn: asyncio.Future[None] = loop.create_future()
-            self._waiters.append((loop, turn))
+            admitted: asyncio.Future[None] = loop.create_future()
+            self._waiters.append((loop, admitted))
         try:
-            await turn
+            await admitted
         except BaseException:
             with self._lock:
-                waiting = (loop, turn) in self._waiters
+                waiting = (loop, admitted) in self._waiters
                 if waiting:
-                    self._waiters.remove((loop, turn))
-            if not waiting:  # it was our turn just then
+                    self._waiters.remove((loop, admitted))
+            if not waiting:  # cancelled just as it was admitted: the gate is ours to pass on
                 self._pass_on()
             raise
 
@@ -275,26 +275,26 @@ class Gate:
         self._pass_on()
 
     def _pass_on(self) -> None:
-        """Give the turn to the next one in the queue whose loop still runs."""
+        """Admit the next one in the queue whose loop still runs."""
         with self._lock:
             while self._waiters:
-                loop, turn = self._waiters.popleft()
+                loop, admitted = self._waiters.popleft()
                 try:
-                    loop.call_soon_threadsafe(_grant, turn)
+                    loop.call_soon_threadsafe(_admit, admitted)
                 except RuntimeError:
                     continue  # that loop was closed with the request waiting
                 return
             self._open = True
 
 
-def _grant(turn: asyncio.Future[None]) -> None:
-    if not turn.done():
-        turn.set_result(None)
+def _admit(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildSettings:
-    """What the child is told.
+    """The settings that the child gets.
 
     Attributes:
         model: the weights.
@@ -329,7 +329,7 @@ class ChildProcess:
 
     Attributes:
         address: where it listens.
-        api_key: what it wants to see.
+        api_key: it answers only requests that carry this.
         version: of the runtime.
         load_seconds: from the start until it was ready.
 
@@ -344,7 +344,7 @@ class ChildProcess:
         self.settings = settings
         self.api_key = secrets.token_urlsafe(24)
         self._lines: deque[str] = deque(maxlen=_LAST_LINES)
-        self._said: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._process = _on_lasting_thread(lambda: _start(command or child_command()))
         self._readers = [
             _thread(self._read_stdout, self._process.stdout),
@@ -353,7 +353,7 @@ class ChildProcess:
         try:
             self._instruct()
             ready = self._await_ready()
-        except BaseException:
+        except BaseException:  # also an interrupt while it loads: nobody else would end it
             self.stop()
             raise
         self.address = str(ready["ready"])
@@ -389,12 +389,12 @@ class ChildProcess:
                     continue  # what was still to be written has no reader any more
 
     def complaint(self, sign: str) -> str:
-        """Return the last line the runtime printed that holds a sign, or that there is none."""
+        """Return the last line the runtime printed that contains a sign, or that none does."""
         found = [line for line in self._lines if sign in line]
         return found[-1] if found else "the runtime does not say why"
 
     def ending(self) -> str:
-        """Say how the child ended, and what it printed last."""
+        """Return how the child ended, and what it printed last."""
         try:
             code = self._process.wait(timeout=2)
         except subprocess.TimeoutExpired:
@@ -408,7 +408,8 @@ class ChildProcess:
         return f"{how}{_HINTS.get(code, '')}{printed}"
 
     def _instruct(self) -> None:
-        told: dict[str, Any] = {
+        # Through its standard input, since other users can read a command line.
+        settings: dict[str, Any] = {
             "parent": os.getpid(),
             "model": str(self.settings.model),
             "num_ctx": self.settings.num_ctx,
@@ -419,7 +420,7 @@ class ChildProcess:
         stdin = self._process.stdin
         assert stdin is not None
         try:
-            stdin.write(json.dumps(told) + "\n")
+            stdin.write(json.dumps(settings) + "\n")
             stdin.flush()
         except BrokenPipeError:
             return  # it has ended already; waiting for it says how
@@ -427,7 +428,7 @@ class ChildProcess:
     def _await_ready(self) -> dict[str, Any]:
         limit = self.settings.startup_timeout_s
         try:
-            line = self._said.get(timeout=limit)
+            line = self._answers.get(timeout=limit)
         except queue.Empty:
             raise BackendError(
                 f"the embedded model was not ready within {limit:g} s; raise startup_timeout_s, "
@@ -475,7 +476,8 @@ class ChildProcess:
         return f"; it printed last: {self.last_lines}" if self._lines else ""
 
     def _read_stdout(self, pipe: IO[str]) -> None:
-        self._said.put(pipe.readline() or None)
+        # Read to the end, line by line: a full pipe would block the child.
+        self._answers.put(pipe.readline() or None)
         self._read_stderr(pipe)
 
     def _read_stderr(self, pipe: IO[str]) -> None:

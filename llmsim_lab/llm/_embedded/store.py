@@ -93,7 +93,7 @@ def find_model(name: str) -> CatalogueModel:
     """Return the model of that name.
 
     Raises:
-        ConfigError: there is none; the message lists the names.
+        ConfigError: no model has that name; the message lists the names.
     """
     for model in CATALOGUE:
         if model.name == name:
@@ -217,7 +217,7 @@ def verified_path(model: CatalogueModel) -> Path | None:
 
 
 def is_verified(model: CatalogueModel) -> bool:
-    """Say whether the model's file is here and unchanged since its hash was found right."""
+    """Return True if the model's file is here and unchanged since its hash was checked."""
     path = models_folder() / model.file_name
     try:
         note = json.loads(_note_path(path).read_text(encoding="utf-8"))
@@ -231,6 +231,7 @@ def note_verified(model: CatalogueModel) -> None:
     """Note beside the model's file that its hash is right."""
     path = models_folder() / model.file_name
     note = json.dumps(_note(model, path.stat()))
+    # Written aside and moved into place: another process may be reading the note.
     fresh = _note_path(path).with_suffix(f".{os.getpid()}")
     fresh.write_text(note, encoding="utf-8")
     fresh.replace(_note_path(path))

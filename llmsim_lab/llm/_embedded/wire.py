@@ -149,7 +149,7 @@ def _require(good: bool, name: str, value: Any, kind: str) -> None:
 
 @dataclass(slots=True)
 class _Parts:
-    """What has come of a reply so far."""
+    """The parts of a reply that have arrived so far."""
 
     text: list[str] = field(default_factory=list)
     thinking: list[str] = field(default_factory=list)
@@ -181,7 +181,7 @@ async def collect(lines: AsyncIterator[str], *, trained: int | None = None) -> C
         try:
             _take(event, parts)
         except (ValueError, TypeError, AttributeError) as error:
-            raise _no_event(content) from error
+            raise _not_an_event(content) from error
     if parts.done_reason is None:
         raise BackendError(
             "the embedded model's reply broke off", reason="connection_error", retry=True
@@ -201,13 +201,13 @@ def _decoded(content: str) -> dict[str, Any]:
     except ValueError:
         event = None
     if not isinstance(event, dict):
-        raise _no_event(content)
+        raise _not_an_event(content)
     return event
 
 
-def _no_event(content: str) -> BackendError:
+def _not_an_event(content: str) -> BackendError:
     return BackendError(
-        f"the embedded model's process sent {content[:200]!r}, which is no event",
+        f"the embedded model's process sent {content[:200]!r}, which is not an event",
         reason="server_error",
         retry=True,
     )
@@ -351,13 +351,13 @@ def tools_as_text(message: Message) -> tuple[str, str]:
 def read_tool_reply(reply: ChatReply) -> ChatReply:
     """Return the reply with the call, or the answer, that its text stands for."""
     try:
-        said = read_json(reply.text)
+        value = read_json(reply.text)
     except ValueError:
         return reply  # mostly cut off at the token limit, as its done_reason says
-    if _ANSWER in said:
-        answer = said[_ANSWER]
+    if _ANSWER in value:
+        answer = value[_ANSWER]
         return replace(reply, text=answer if isinstance(answer, str) else json.dumps(answer))
-    call = ToolCall(name=said["name"], arguments=said["arguments"])
+    call = ToolCall(name=value["name"], arguments=value["arguments"])
     return replace(reply, text="", tool_calls=(call,))
 
 
@@ -393,8 +393,8 @@ def grammar_of(schema: Mapping[str, Any]) -> str:
 def probe_of(schema: Mapping[str, Any]) -> str:
     """Return a grammar that makes the model say ``MARKER`` first.
 
-    A schema that the runtime does not understand leaves the reply unconstrained and is no error
-    there. Only if the marker comes was it understood.
+    A schema that the runtime does not understand leaves the reply unconstrained and raises
+    nothing there. Only if the marker comes was it understood.
     """
     return f"%llguidance {{}}\nstart: {json.dumps(MARKER)} body\nbody: {_rule(schema)}"
 

@@ -106,6 +106,7 @@ class OllamaBackend:
         try:
             reply = await self._exchange(model, request, think)
         except _NoThinkingError:
+            # Remembered, so that each later request of the run is made once and not twice.
             self._thinkless.add(full_name(model))
             log_event(
                 logger,
@@ -114,7 +115,7 @@ class OllamaBackend:
                 model=model,
                 host=self.host,
                 asked=request.think,
-                detail="going on without",
+                detail="continuing without",
             )
             reply = await self._exchange(model, request, None)
         if reply.prompt_tokens is not None:
@@ -125,7 +126,7 @@ class OllamaBackend:
         return reply
 
     async def model_info(self) -> ModelInfo:
-        """Say which model answers: digest, context length, capabilities, the server's version.
+        """Return which model answers: digest, context length, capabilities, the server's version.
 
         Raises:
             BackendError: the server cannot be reached, or lacks the model.
@@ -133,7 +134,7 @@ class OllamaBackend:
         name = await self._resolve("")
         with translated(name, host=self.host):
             clients = await clients_for(self.host, self)
-            shown = await self._show(name)
+            details = await self._show(name)
             listing = await clients.chat.list()
             known = {full_name(model.name): model for model in installed(listing)}
             found = known.get(full_name(name))
@@ -141,8 +142,8 @@ class OllamaBackend:
                 name=name,
                 backend="ollama",
                 digest=found.digest if found else None,
-                context_length=context_length(shown),
-                capabilities=tuple(map(printable, shown.capabilities or ())),
+                context_length=context_length(details),
+                capabilities=tuple(map(printable, details.capabilities or ())),
                 version=await version_of(clients),
             )
 
@@ -219,6 +220,8 @@ class OllamaBackend:
         except (ConnectionError, httpx.TransportError) as error:
             raise lost_connection(error, host=self.host) from error
         except (ValueError, TypeError, AttributeError) as error:
+            # Requests that cannot be written and answers that cannot be read raise the same
+            # exceptions; whether the request has left tells which of the two it was.
             if extra.sent:
                 raise not_understood(error, host=self.host) from error
             raise BackendError(
@@ -257,7 +260,7 @@ class OllamaBackend:
     async def _overflow(
         self, model: str, prompt: str, num_ctx: int, *, what: str = ""
     ) -> BackendError:
-        """Return the failure of a prompt that does not fit, with advice for this model."""
+        """Return the failure of a prompt that does not fit this model."""
         trained = await self._trained_length(model)
         return context_overflow(prompt, num_ctx, trained=trained, what=what)
 
@@ -375,7 +378,7 @@ def texts_read(messages: Iterable[Message]) -> list[str]:
 
 
 class PromptGauge:
-    """Knows how tightly one model's tokenizer has packed text so far."""
+    """How tightly one model's tokenizer has packed text so far."""
 
     def __init__(self) -> None:
         self._highest: float | None = None
@@ -396,12 +399,12 @@ class PromptGauge:
 
     @staticmethod
     def surely_fits(texts: list[str], *, num_ctx: int) -> bool:
-        """Whether not even a token a byte, with room for the chat template, fills the window."""
+        """Return True if even a token for each byte, with the chat template, fits the window."""
         size = sum(len(text) if text.isascii() else len(text.encode()) for text in texts)
         return size + _TEMPLATE_TOKENS + _TEMPLATE_TOKENS_PER_MESSAGE * len(texts) < num_ctx
 
     def learn(self, texts: list[str], tokens: int) -> None:
-        """Take note of a prompt that was read whole."""
+        """Learn from a prompt that was read whole."""
         highest = self._highest or 0.0
         if tokens < _LEAST_TOKENS or sum(map(len, texts)) <= highest * tokens:
             return
@@ -476,13 +479,13 @@ async def in_use(clients: Clients, models: Iterable[InstalledModel]) -> str | No
     return None
 
 
-def context_length(shown: ollama.ShowResponse) -> int | None:
+def context_length(details: ollama.ShowResponse) -> int | None:
     """Return the longest context a model was trained for, tokens, where the server tells.
 
     Raises:
         ValueError: it is not a number of tokens.
     """
-    for key, value in (shown.modelinfo or {}).items():
+    for key, value in (details.modelinfo or {}).items():
         if key.endswith(".context_length"):
             return count(value, key)
     return None
@@ -528,20 +531,3 @@ async def _look(url: str, timeout_s: float) -> OllamaProbe:
         await clients.aclose()
     known = tuple(model.name for model in models)
     return OllamaProbe(host=url, version=version, models=known, model=chosen)
-
-
-def probe(host: str | None = None, *, timeout_s: float = 1.0) -> OllamaProbe | None:
-    """Look whether an Ollama server answers, and what it has; None if none does.
-
-    Args:
-        host: the server; by default ``$OLLAMA_HOST``, else the usual local one.
-        timeout_s: how long each of the few requests may take, seconds.
-
-    Raises:
-        ConfigError: the host's name makes no sense.
-    """
-    try:
-        return look(host, timeout_s=timeout_s)
-    except BackendError as error:
-        log_event(logger, logging.DEBUG, "ollama_probe", found=False, detail=str(error))
-        return None

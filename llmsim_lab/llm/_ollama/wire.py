@@ -118,7 +118,7 @@ def _connectable(text: str) -> str:
 
 
 def is_loopback(url: str) -> bool:
-    """Whether the URL is this machine's own; no proxy is asked for those."""
+    """Return True if the URL is this machine's own; those need no proxy."""
     host = httpx.URL(url).host
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -128,13 +128,14 @@ def is_loopback(url: str) -> bool:
 
 @dataclass(slots=True)
 class Outgoing:
-    """A chat request's further fields, and what the client does not tell of it and its response.
+    """A chat request's further fields, and what the client leaves out of its response.
 
     Attributes:
         fields: added to the request.
         sent: whether it has left.
         retry_after_s: how long the server asks to wait, seconds.
-        framed: whether the response says where it ends; a broken connection is no end then.
+        framed: whether the response says where it ends; only without that is a closed
+            connection its end.
     """
 
     fields: Mapping[str, Any]
@@ -160,21 +161,21 @@ class FieldsTransport(httpx.AsyncBaseTransport):
             extra.sent = True
             body = json.loads(await request.aread()) | extra.fields
             content = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
-            headers = [pair for pair in request.headers.raw if pair[0].lower() != b"content-length"]
+            kept = [pair for pair in request.headers.raw if pair[0].lower() != b"content-length"]
             request = httpx.Request(
                 request.method,
                 request.url,
-                headers=headers,
+                headers=kept,
                 content=content,
                 extensions=request.extensions | (STREAMED if body.get("stream") else {}),
             )
         response = await self._inner.handle_async_request(request)
         if extra is not None:
-            told = response.headers
-            extra.framed = "content-length" in told or "transfer-encoding" in told
+            headers = response.headers
+            extra.framed = "content-length" in headers or "transfer-encoding" in headers
             if response.is_error:
                 # The official client's errors leave the headers out.
-                extra.retry_after_s = retry_after_s(told.get("retry-after"))
+                extra.retry_after_s = retry_after_s(headers.get("retry-after"))
         return response
 
     async def aclose(self) -> None:
@@ -183,7 +184,7 @@ class FieldsTransport(httpx.AsyncBaseTransport):
 
 
 class CheckedTransport(httpx.AsyncBaseTransport):
-    """Hands on answers whose JSON is sound; an error's text is made harmless.
+    """Passes on answers whose JSON is valid; an error's text is made harmless.
 
     Args:
         inner: makes the requests and bounds the answers, as ``GuardedTransport`` does.
@@ -196,7 +197,7 @@ class CheckedTransport(httpx.AsyncBaseTransport):
         """Make a request.
 
         Raises:
-            ValueError: the answer is not sound JSON, or a count in it is not a count.
+            ValueError: the answer is not valid JSON, or a count in it is not a count.
         """
         response = await self._inner.handle_async_request(request)
         if response.is_error:
@@ -227,7 +228,7 @@ class _Document(httpx.Response):
         self._value = value
 
     def json(self, **_: Any) -> Any:
-        """Return what the answer says."""
+        """Return the value that was read."""
         return self._value
 
 

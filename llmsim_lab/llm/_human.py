@@ -287,14 +287,17 @@ class Person:
             answer: the fields, or the reply's text as it is.
 
         Raises:
-            ConfigError: nobody waits for this answer any more.
+            ConfigError: nobody waits for this answer any more, or it is of a wrong kind.
         """
+        text = _as_text(
+            answer
+        )  # first, since an answer of a wrong kind must leave the question open
         with self._lock:
             waiting = self._waiting.pop(question, None)
         try:
             if waiting is None:
                 raise InvalidStateError
-            waiting.set_result(_as_text(answer))
+            waiting.set_result(text)
         except InvalidStateError:
             raise ConfigError(
                 f"the question to {question.agent or 'nobody'} of turn {question.turn} waits for "

@@ -240,6 +240,18 @@ async def test_an_answer_of_a_wrong_kind_is_refused() -> None:
         await ask(human_client(ask=lambda _: 7))
 
 
+async def test_after_an_answer_of_a_wrong_kind_the_question_is_still_open() -> None:
+    client = human_client()
+    task = ask(client)
+    person = person_of(client)
+    question = await person.asked()
+    with pytest.raises(ConfigError, match="a mapping, a pydantic model or a text, not 7"):
+        person.answer(question, 7)  # type: ignore[arg-type]
+    assert person.questions == (question,)
+    person.answer(question, GOOD)
+    assert (await task).action == "Hold the rate"
+
+
 async def test_a_function_that_answers_after_the_stop_does_no_harm() -> None:
     asked, go_on, ended = asyncio.Event(), threading.Event(), threading.Event()
     loop = asyncio.get_running_loop()

@@ -194,15 +194,13 @@ def _fetch(partial: PartialFile, sources: tuple[str, ...]) -> Path:
                 )
     raise ModelFileError(
         f"{model.name} could not be fetched. {'; '.join(faults)}. What has arrived is kept and "
-        "gone on with next time. If you have the file "
+        "continued next time. If you have the file "
         f"(from {model.url}): 'llmsim-lab model get {model.name} --source file --file PATH'"
     )
 
 
 def _copy(path: Path, partial: PartialFile) -> Path:
     """Take the bytes of a file."""
-    partial.restart()
-    partial.check_space()
     if not path.is_file():
         raise ModelFileError(f"there is no file {path}")
     if (size := path.stat().st_size) != partial.model.size_bytes:
@@ -210,6 +208,8 @@ def _copy(path: Path, partial: PartialFile) -> Path:
             f"{path} has {size:,} bytes but {partial.model.name} has "
             f"{partial.model.size_bytes:,}; to use another model take its path: 'embedded:{path}'"
         )
+    partial.restart()  # only now: what was fetched so far is kept until there is something better
+    partial.check_space()
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK_BYTES):
             partial.write(chunk)

@@ -425,6 +425,7 @@ class LLMClient:
             if around.watch is not None:
                 around.watch.ended(request, known, taped=True)
         else:
+            # Charged only here: what a tape answers costs nothing.
             purse = around.log.purse if around.log is not None else None
             if purse is not None:
                 purse.begin()
@@ -432,6 +433,7 @@ class LLMClient:
             attempt, fault = await make(request, asked_wait)
             if purse is not None:
                 purse.end(attempt)
+        # A recorded reply is parsed again, an invalid one too: a replay takes the same path.
         if attempt.reply is None or attempt.reason not in (None, "invalid_response"):
             outcome = fault or recorded_fault(attempt)
         else:
@@ -445,6 +447,7 @@ class LLMClient:
                         attempt, reason=outcome.reason, detail=str(outcome), retry=True
                     )
         if recorder is not None and known is None:
+            # Before anybody acts on it: what a run has seen must be on its tape.
             attempt = await recorder.keep(attempt)
         history.append(attempt)
         return outcome
@@ -487,7 +490,7 @@ class LLMClient:
                 seconds = time.perf_counter() - began
                 attempt = Attempt(request=request, reply=reply, seconds=seconds)
                 return attempt, None
-            except Exception as error:
+            except Exception as error:  # not a cancellation, which leaves nothing to record
                 fault = as_backend_error(error, timeout_s=request.timeout_s)
                 if fault is None:
                     raise
@@ -511,6 +514,7 @@ class LLMClient:
         """Wait before the retry, at least so many seconds."""
         import tenacity  # here, since few runs need it and it takes long to import
 
+        # Jittered, so that agents who failed together do not all come back at the same moment.
         shortest, longest = self.config.retry_wait_s
         wait = tenacity.wait_random_exponential(multiplier=longest, min=shortest, max=longest)
         drawn = wait(tenacity.RetryCallState(tenacity.AsyncRetrying(), None, (), {}))
@@ -523,6 +527,7 @@ class LLMClient:
         lane = self._lanes.get(loop)
         if lane is None:
             with self._lock:
+                # Scripts may use a loop for each run; the lanes of closed ones would pile up.
                 for other in [other for other in self._lanes if other.is_closed()]:
                     del self._lanes[other]
                 lane = self._lanes.setdefault(loop, _Lane(self._concurrency))

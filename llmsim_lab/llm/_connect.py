@@ -109,7 +109,7 @@ def _auto(host: str | None, config: LLMConfig, *, download: bool) -> tuple[str, 
     try:
         found = look(host)
     except BackendError as error:
-        why = str(error)
+        why = str(error)  # told only if nothing else is found either
     else:
         if found.model:
             return _ollama(found.model, host, "it answers and has a model", found)

@@ -124,6 +124,7 @@ def _search(text: str, response_model: type[ModelT], first_error: ValidationErro
     if not text.strip():
         raise InvalidReply("the reply is empty")
     spoken = without_thinking(text)
+    # No early return: the last that fits counts, since models that think aloud give drafts first.
     found: ModelT | None = None
     complaint = ""
     for value in _json_values(spoken):

@@ -134,6 +134,7 @@ def both_faults(first: BackendError, second: BackendError, *, repaired: bool) ->
         second: of the second attempt.
         repaired: whether the second one was shown the first fault, which made it longer.
     """
+    # That the repair did not fit is our doing; what the user can act on is the first fault.
     if repaired and second.reason == "context_overflow":
         both = BackendError(
             f"{first} (asking again with this fault shown did not fit into the context window)",

@@ -80,11 +80,13 @@ class CallLog:
                 "a task was left running. Await every task in the turn that starts it, as in "
                 "await asyncio.gather(...)"
             )
+        # By identity: two equal questions are two calls.
         self._under_way[id(request)] = request
 
     def end(self, request: ChatRequest, call: CallRecord | None) -> None:
         """Record the outcome of a call that began; None if nothing was answered."""
         self._under_way.pop(id(request), None)
+        # What ends after the turn does not belong to it any more; ``close`` has raised for it.
         if call is not None and not self.closed:
             self._calls.append(call)
 

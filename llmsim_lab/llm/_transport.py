@@ -44,6 +44,7 @@ def read_json(text: str | bytes) -> Any:
             than ``MAX_VALUES`` values, or a number that needs more than 64 bits.
     """
     value = from_json(text, allow_inf_nan=False)
+    # No recursion: how deep it goes is the server's choice.
     waiting, values = [value], 1
     while waiting:
         item = waiting.pop()
@@ -101,6 +102,7 @@ class GuardedTransport(httpx.AsyncBaseTransport):
         Raises:
             BackendError: the answer redirects, is compressed, or is too large.
         """
+        # Unpacking could turn a small answer into gigabytes, so none may come packed.
         request.headers["Accept-Encoding"] = "identity"
         response = await self._inner.handle_async_request(request)
         try:

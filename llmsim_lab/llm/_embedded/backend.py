@@ -210,7 +210,7 @@ class EmbeddedBackend:
                 "the embedded model's runtime is not installed: pip install 'llmsim-lab[embedded]'"
             )
         began = time.perf_counter()
-        if self._known is not None:
+        if self._known is not None:  # hashing a gigabyte takes seconds, and so does loading it
             await asyncio.to_thread(verified_path, self._known)
         child = await asyncio.to_thread(server.start, num_ctx)
         return child, time.perf_counter() - began

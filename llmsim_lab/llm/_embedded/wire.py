@@ -402,7 +402,7 @@ def probe_of(schema: Mapping[str, Any]) -> str:
 def shape_of(schema: Mapping[str, Any]) -> str:
     """Return a text that schemas share if one is understood exactly when the other is.
 
-    They may differ in the values of an enum: the rates allowed change from turn to turn.
+    They may differ in the values of an enum: those allowed change from turn to turn.
     """
     return json.dumps(_without_values(schema), sort_keys=True)
 

@@ -119,6 +119,7 @@ class OllamaBackend:
             )
             reply = await self._exchange(model, request, None)
         if reply.prompt_tokens is not None:
+            # Tools are put into the prompt by a template that is not known here.
             fits = not request.tools and gauge.surely_fits(texts, num_ctx=num_ctx or 0)
             if num_ctx is not None and not fits:
                 await self._check_whole(model, reply.prompt_tokens, gauge, texts, num_ctx)
@@ -193,6 +194,7 @@ class OllamaBackend:
         self, model: str, request: ChatRequest, think: bool | str | None
     ) -> ChatReply:
         """Make one request over the wire."""
+        # Else an overlong prompt is cut, and a full window drops its beginning, without a word.
         fields: dict[str, Any] = {"truncate": False, "shift": False}
         if request.tools:
             fields["tools"] = [dict(tool) for tool in request.tools]

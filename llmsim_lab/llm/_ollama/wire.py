@@ -392,5 +392,6 @@ async def release(url: str, user: object) -> None:
         if loop is here:
             await lease.lifetime.aclose()
         elif loop.is_running():
+            # Connections belong to their loop and are closed on it.
             closing = asyncio.run_coroutine_threadsafe(lease.lifetime.aclose(), loop)
             await asyncio.wrap_future(closing)

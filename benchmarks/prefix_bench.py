@@ -23,7 +23,7 @@ from llmsim_lab.calls import ChatRequest
 from llmsim_lab.context import CrisisConfig, CrisisSimulation
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, connect
-from llmsim_lab.llm.embedded import wire
+from llmsim_lab.llm._embedded import wire
 
 __all__ = ["FULL", "QUICK", "Plan", "main", "measure", "requests_of"]
 

@@ -173,7 +173,7 @@ import shutil
 import sys
 
 from llmsim_lab.errors import LabError
-from llmsim_lab.llm.embedded import get_model, rich_progress
+from llmsim_lab.llm._embedded.fetch import get_model, rich_progress
 
 try:
     with rich_progress() as progress:

@@ -11,7 +11,7 @@ from typing import Any
 from llmsim_lab.calls import CallSite, ChatRequest
 from llmsim_lab.concurrency import gather_all
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
-from llmsim_lab.llm.chains import chain_of
+from llmsim_lab.llm._chains import chain_of
 from llmsim_lab.models import Decision
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.runs import Run, RunConfig, RunIntervention, RunTurn, Series

@@ -18,8 +18,8 @@ from llmsim_lab.assistant.evaluation import evaluate
 from llmsim_lab.calls import ChatRequest, Message
 from llmsim_lab.lab.playing import Playing
 from llmsim_lab.llm import Tape
-from llmsim_lab.llm.ollama import OllamaBackend
-from llmsim_lab.llm.scope import recording
+from llmsim_lab.llm._ollama.backend import OllamaBackend
+from llmsim_lab.llm._scope import recording
 from llmsim_lab.llm.tape import LiveRecorder
 from llmsim_lab.testing import FakeOllama
 
@@ -31,7 +31,7 @@ def clock(monkeypatch: pytest.MonkeyPatch, module: str, *moments: float) -> None
 
 
 async def test_the_attempts_of_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock(monkeypatch, "llmsim_lab.llm.client", 100.0, 101.5, 200.0, 204.0)
+    clock(monkeypatch, "llmsim_lab.llm._client", 100.0, 101.5, 200.0, 204.0)
     _, record = await make_client([TimeoutError(), "Hi"]).converse([Message("user", "Hi")])
     assert [attempt.seconds for attempt in record.history] == [1.5, 4.0]
     assert record.seconds == 5.5
@@ -39,7 +39,7 @@ async def test_the_attempts_of_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_reply_of_ollama(monkeypatch: pytest.MonkeyPatch, stream: bool) -> None:
-    clock(monkeypatch, "llmsim_lab.llm.ollama.backend", 100.0, 102.5)
+    clock(monkeypatch, "llmsim_lab.llm._ollama.backend", 100.0, 102.5)
     with FakeOllama() as server:
         backend = OllamaBackend(host=server.host, stream=stream)
         asked = ChatRequest(model="llama3.2", messages=(Message("user", "Hi"),))

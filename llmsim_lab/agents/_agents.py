@@ -20,7 +20,7 @@ from llmsim_lab.economy import TaylorRule
 from llmsim_lab.economy._macro import RateLimits
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.llm.chains import chain_of
+from llmsim_lab.llm._chains import chain_of
 from llmsim_lab.models import Action, LLMReasoningChain, PolicyDecision, SimulationState
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.settings import Settings

@@ -9,7 +9,7 @@ from llmsim_lab.agents._agents import NationAgent, NationProfile
 from llmsim_lab.calls import CallSite
 from llmsim_lab.economy._macro import RateLimits
 from llmsim_lab.errors import ConfigError, LLMFailureException
-from llmsim_lab.llm.human import DAY_S, AskPerson, OpenQuestion, Person, human_client
+from llmsim_lab.llm._human import DAY_S, AskPerson, OpenQuestion, Person, human_client
 from llmsim_lab.models import Action, PolicyDecision, Rate, SimulationState
 from llmsim_lab.prompts import Prompt
 

@@ -24,8 +24,8 @@ from llmsim_lab.assistant.protocols import (
 from llmsim_lab.calls import CallSite, ChatReply, Message, Role, ToolCall
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.llm.embedded.tools import RESPOND, describe_tools, tool_schema, tools_as_text
-from llmsim_lab.llm.scope import Recorder, scope
+from llmsim_lab.llm._embedded.wire import RESPOND, describe_tools, tool_schema, tools_as_text
+from llmsim_lab.llm._scope import Recorder, scope
 from llmsim_lab.logs import log_event
 from llmsim_lab.text import faults
 from llmsim_lab.values import Text

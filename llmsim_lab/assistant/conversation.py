@@ -36,7 +36,7 @@ from llmsim_lab.assistant.types import (
     ToolErrorCode,
     ToolResult,
 )
-from llmsim_lab.llm.scope import scope, time_limit
+from llmsim_lab.llm._scope import scope, time_limit
 from llmsim_lab.logs import log_event
 
 __all__ = ["Conversation", "answered"]

@@ -22,7 +22,7 @@ from llmsim_lab.assistant.toolbox import make_ready
 from llmsim_lab.assistant.types import ToolResult
 from llmsim_lab.calls import Attempt, CallSite, ChatReply, ChatRequest, Message
 from llmsim_lab.errors import TapeError
-from llmsim_lab.llm.scope import Recorder, scope, scoped
+from llmsim_lab.llm._scope import Recorder, scope, scoped
 from llmsim_lab.llm.tape import ReplayRecorder
 
 __all__ = ["RecordedTools", "asked_by"]

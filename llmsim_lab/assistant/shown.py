@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import get_args
 
 from llmsim_lab.assistant.types import ToolErrorCode
-from llmsim_lab.llm.extract import without_thinking
+from llmsim_lab.llm._extract import without_thinking
 from llmsim_lab.text import printable
 
 __all__ = ["for_user", "in_words"]

@@ -14,9 +14,10 @@ from rich.table import Table
 from llmsim_lab.concurrency import run_sync
 from llmsim_lab.errors import BackendError, ConfigError, LabError
 from llmsim_lab.llm import LLMClient, LLMConfig, connect
-from llmsim_lab.llm.embedded import installed_models, runtime_installed
-from llmsim_lab.llm.ollama.models import SUGGESTED_MODEL, look
-from llmsim_lab.llm.ollama.wire import parse_host
+from llmsim_lab.llm._embedded.backend import runtime_installed
+from llmsim_lab.llm._embedded.store import installed_models
+from llmsim_lab.llm._ollama.backend import SUGGESTED_MODEL, look
+from llmsim_lab.llm._ollama.wire import parse_host
 from llmsim_lab.models import PolicyDecision
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.text import clip

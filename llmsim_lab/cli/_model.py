@@ -10,15 +10,9 @@ from rich.table import Table
 
 from llmsim_lab.cli._output import console, literal
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.llm.embedded import (
-    default_model,
-    get_model,
-    list_models,
-    remove_model,
-    rich_progress,
-)
-from llmsim_lab.llm.embedded.catalogue import CATALOGUE
-from llmsim_lab.llm.ollama.models import SUGGESTED_MODEL
+from llmsim_lab.llm._embedded.fetch import get_model, rich_progress
+from llmsim_lab.llm._embedded.store import CATALOGUE, default_model, list_models, remove_model
+from llmsim_lab.llm._ollama.backend import SUGGESTED_MODEL
 
 app = typer.Typer(help="List, fetch and remove embedded models.", no_args_is_help=True)
 

@@ -18,7 +18,7 @@ from llmsim_lab.cli._output import console
 from llmsim_lab.concurrency import run_sync
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.llm import LLMClient, OpenQuestion, connect
-from llmsim_lab.llm.human import schema_words
+from llmsim_lab.llm._human import schema_words
 from llmsim_lab.runs import Run
 from llmsim_lab.text import closest, printable
 

@@ -28,7 +28,7 @@ from llmsim_lab.context._variables import Variable, value_text
 from llmsim_lab.context._world import GameEngine, UpdateRecord, apply_deterministic_updates, plain
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.llm.chains import chain_of
+from llmsim_lab.llm._chains import chain_of
 from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.prompts import Prompt, RenderedPrompt
 from llmsim_lab.text import rounded

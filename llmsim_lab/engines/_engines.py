@@ -20,7 +20,7 @@ from llmsim_lab.economy._macro import MacroModel, RateLimits, RudebuschSvensson
 from llmsim_lab.economy._shocks import ShockGenerator, Shocks
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.llm.chains import chain_of
+from llmsim_lab.llm._chains import chain_of
 from llmsim_lab.models import (
     Action,
     GlobalState,

@@ -20,7 +20,7 @@ from llmsim_lab.economy._shocks import NO_SHOCKS
 from llmsim_lab.engines import EconomicEngine
 from llmsim_lab.errors import ConfigError, FailureReason, LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig, Tape
-from llmsim_lab.llm.scope import CallLog, Recorder, recording
+from llmsim_lab.llm._scope import CallLog, Recorder, recording
 from llmsim_lab.llm.tape import RunInfo
 from llmsim_lab.models import Action, LLMReasoningChain, SimulationState
 from llmsim_lab.prompts import Prompt, RenderedPrompt

@@ -40,7 +40,7 @@ from llmsim_lab.experiments._results import (
 )
 from llmsim_lab.experiments._statistics import Difference, Noise, Outcome, differences, noise
 from llmsim_lab.llm import LLMClient, Tape
-from llmsim_lab.llm.scope import Recorder
+from llmsim_lab.llm._scope import Recorder
 from llmsim_lab.logs import log_event
 from llmsim_lab.runs import load
 from llmsim_lab.runs.forks import NoModel

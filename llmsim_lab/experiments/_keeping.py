@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from llmsim_lab.errors import PromptError, TapeError, TapeMiss
 from llmsim_lab.experiments._bench import Sample
 from llmsim_lab.llm import LLMClient, LLMConfig, Tape
-from llmsim_lab.llm.scope import Recorder
+from llmsim_lab.llm._scope import Recorder
 from llmsim_lab.llm.tape import RunInfo
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.runs.forks import NoModel

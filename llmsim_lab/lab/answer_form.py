@@ -12,7 +12,7 @@ from markupsafe import Markup
 from llmsim_lab.checks import plain_text, real_number
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab.widget import button
-from llmsim_lab.llm.human import OpenQuestion, same_choice, schema_words
+from llmsim_lab.llm._human import OpenQuestion, same_choice, schema_words
 from llmsim_lab.markup import safe
 from llmsim_lab.models import PolicyDecision, reply_schema
 from llmsim_lab.text import number

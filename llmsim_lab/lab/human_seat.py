@@ -29,7 +29,7 @@ from llmsim_lab.lab.seat_views import (
 )
 from llmsim_lab.lab.sending import Sendings
 from llmsim_lab.llm import LLMClient, Tape
-from llmsim_lab.llm.human import OpenQuestion
+from llmsim_lab.llm._human import OpenQuestion
 from llmsim_lab.markup import safe
 from llmsim_lab.runs import Run
 from llmsim_lab.simulation import Simulation

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from llmsim_lab.llm import InFlight, watching
+from llmsim_lab.llm._scope import InFlight, watching
 from llmsim_lab.text import clip, printable
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from markupsafe import Markup, escape
 
 from llmsim_lab.calls import Attempt, ChatReply, Message
 from llmsim_lab.lab.texts import block, prose
-from llmsim_lab.llm.extract import InvalidReply, reply_fields
+from llmsim_lab.llm._extract import InvalidReply, reply_fields
 from llmsim_lab.markup import badge, details, join, pairs, pre, safe, table, visible
 from llmsim_lab.spans import Provenance, Span
 from llmsim_lab.text import clip

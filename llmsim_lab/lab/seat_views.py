@@ -9,7 +9,7 @@ from markupsafe import Markup
 from llmsim_lab.agents import HumanAgent
 from llmsim_lab.lab.seat_layout import Player
 from llmsim_lab.lab.turn_facts import decisions_of
-from llmsim_lab.llm.human import OpenQuestion
+from llmsim_lab.llm._human import OpenQuestion
 from llmsim_lab.markup import badge, details, join, pairs, pre, safe, table
 from llmsim_lab.models import Action, LLMReasoningChain, SimulationState
 from llmsim_lab.runs import Run

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from llmsim_lab.llm.extract import InvalidReply, reply_fields
+from llmsim_lab.llm._extract import InvalidReply, reply_fields
 from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.runs.turn import WorldTurn, answer_in_words, every_chain
 from llmsim_lab.text import number

@@ -1,49 +1,57 @@
-"""Talking to models: one client, several backends, and the tape that records every call."""
+"""Talking to models: one client, several backends, and the tape that records every call.
 
-from llmsim_lab.calls import (
-    Attempt,
-    CallRecord,
-    CallSite,
-    ChatBackend,
-    ChatReply,
-    ChatRequest,
-    Message,
-    ModelInfo,
-    ToolCall,
-)
-from llmsim_lab.llm.budget import Budget
-from llmsim_lab.llm.client import LLMClient
-from llmsim_lab.llm.config import LLMConfig
-from llmsim_lab.llm.connect import connect
-from llmsim_lab.llm.embedded import EmbeddedBackend
-from llmsim_lab.llm.human import OpenQuestion, Person, human_client
-from llmsim_lab.llm.ollama import OllamaBackend
-from llmsim_lab.llm.scripted import ScriptedBackend
+``connect`` and the backends for servers are imported when they are first used: they load HTTP
+clients, which a run on a script or a tape does not need.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from llmsim_lab.calls import CallRecord, ChatBackend, ChatReply, ChatRequest
+from llmsim_lab.llm._client import LLMClient, LLMConfig
+from llmsim_lab.llm._human import OpenQuestion, Person
+from llmsim_lab.llm._scope import Budget
+from llmsim_lab.llm._scripted import ScriptedBackend
 from llmsim_lab.llm.tape import Tape
-from llmsim_lab.llm.watch import InFlight, Watch, watching
+
+if TYPE_CHECKING:
+    from llmsim_lab.llm._connect import connect
+    from llmsim_lab.llm._embedded.backend import EmbeddedBackend
+    from llmsim_lab.llm._ollama.backend import OllamaBackend
 
 __all__ = [
-    "Attempt",
     "Budget",
     "CallRecord",
-    "CallSite",
     "ChatBackend",
     "ChatReply",
     "ChatRequest",
     "EmbeddedBackend",
-    "InFlight",
     "LLMClient",
     "LLMConfig",
-    "Message",
-    "ModelInfo",
     "OllamaBackend",
     "OpenQuestion",
     "Person",
     "ScriptedBackend",
     "Tape",
-    "ToolCall",
-    "Watch",
     "connect",
-    "human_client",
-    "watching",
 ]
+
+_LATE = {
+    "EmbeddedBackend": "_embedded.backend",
+    "OllamaBackend": "_ollama.backend",
+    "connect": "_connect",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(f"{__name__}.{_LATE[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -25,9 +25,9 @@ from typing_extensions import TypeVar
 from llmsim_lab.calls import CallRecord, Status
 from llmsim_lab.concurrency import run_sync
 from llmsim_lab.errors import BudgetReached, ConfigError, TapeError
-from llmsim_lab.llm import LLMClient, LLMConfig, Person, Tape, human_client
-from llmsim_lab.llm.budget import Budget, Purse
-from llmsim_lab.llm.scope import CallLog, recording
+from llmsim_lab.llm import LLMClient, LLMConfig, Person, Tape
+from llmsim_lab.llm._human import human_client
+from llmsim_lab.llm._scope import Budget, CallLog, Purse, recording
 from llmsim_lab.logs import log_event
 from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.prompts import Prompt

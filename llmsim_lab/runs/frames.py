@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from llmsim_lab.calls import Status
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.llm.extract import InvalidReply, reply_fields
+from llmsim_lab.llm._extract import InvalidReply, reply_fields
 from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.runs.turn import RunTurn, every_chain
 from llmsim_lab.tables import plain_frame

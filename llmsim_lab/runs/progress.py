@@ -18,8 +18,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from llmsim_lab.calls import Attempt, ChatRequest
-from llmsim_lab.llm.scope import scope, scoped
-from llmsim_lab.llm.watch import InFlight, watching
+from llmsim_lab.llm._scope import InFlight, scope, scoped, watching
 from llmsim_lab.logs import log_event
 from llmsim_lab.text import clip, printable
 

@@ -11,7 +11,7 @@ from typing import Any, Generic
 from typing_extensions import TypeVar
 
 from llmsim_lab.calls import CallRecord, Status
-from llmsim_lab.llm.extract import InvalidReply, reply_fields
+from llmsim_lab.llm._extract import InvalidReply, reply_fields
 from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.runs.faces import turn_html
 from llmsim_lab.runs.state import State, columns_in

@@ -24,7 +24,7 @@ from llmsim_lab.economy._shocks import Shocks
 from llmsim_lab.engines import EconomicEngine
 from llmsim_lab.engines._engines import EngineConfig
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.llm.human import DAY_S
+from llmsim_lab.llm._human import DAY_S
 from llmsim_lab.models import GlobalState, SimulationState
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.runs import RunConfig, RunIntervention, Series

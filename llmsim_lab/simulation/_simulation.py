@@ -17,7 +17,7 @@ from llmsim_lab.economy._shocks import NO_SHOCKS
 from llmsim_lab.engines import EconLLMEngine, EconomicEngine, Engine
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient, Tape
-from llmsim_lab.llm.extract import InvalidReply, parse_reply
+from llmsim_lab.llm._extract import InvalidReply, parse_reply
 from llmsim_lab.models import (
     Action,
     AgentState,

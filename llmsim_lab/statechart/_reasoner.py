@@ -24,8 +24,7 @@ from llmsim_lab.calls import CallSite, Status
 from llmsim_lab.concurrency import gather_all
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.llm.chains import chain_of
-from llmsim_lab.llm.lookup import LOOKING_UP, LooksUp
+from llmsim_lab.llm._chains import LOOKING_UP, LooksUp, chain_of
 from llmsim_lab.logs import log_event
 from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.prompts import Prompt, RenderedPrompt

@@ -24,8 +24,8 @@ from llmsim_lab.assistant import (
 from llmsim_lab.calls import CallSite, ChatReply, ChatRequest, ToolCall
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.llm import LLMClient, LLMConfig, OllamaBackend, ScriptedBackend, Tape
-from llmsim_lab.llm.ollama.wire import FieldsTransport, Outgoing
-from llmsim_lab.llm.scope import recording, scoped
+from llmsim_lab.llm._ollama.wire import FieldsTransport, Outgoing
+from llmsim_lab.llm._scope import recording, scoped
 from llmsim_lab.llm.tape import LiveRecorder
 from llmsim_lab.testing import FakeModel, FakeOllama
 

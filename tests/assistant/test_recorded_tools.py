@@ -24,8 +24,8 @@ from llmsim_lab.assistant import (
 )
 from llmsim_lab.calls import ChatReply, ChatRequest, ToolCall
 from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException, TapeError, TapeMiss
-from llmsim_lab.llm import InFlight, LLMClient, LLMConfig, ScriptedBackend, Tape, watching
-from llmsim_lab.llm.scope import recording
+from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
+from llmsim_lab.llm._scope import InFlight, recording, watching
 from llmsim_lab.llm.tape import LiveRecorder, ReplayRecorder
 from llmsim_lab.models import SimulationState
 from llmsim_lab.prompts import Prompt

@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.llm.embedded import wire
+from llmsim_lab.llm._embedded import wire
 
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "prefix_bench.py"
 

@@ -11,7 +11,7 @@ import pytest
 from cli_kit import Run, reply
 
 from llmsim_lab.files import data_path
-from llmsim_lab.llm.embedded import list_models
+from llmsim_lab.llm._embedded.store import list_models
 from llmsim_lab.testing import FakeOllama, Fault
 from llmsim_lab.yaml_file import yaml_text
 

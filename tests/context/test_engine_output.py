@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from llmsim_lab.context import EngineOutput, GameEngine
 from llmsim_lab.context._engine import engine_output_for, engine_output_schema
-from llmsim_lab.llm.embedded.grammar import bounded
+from llmsim_lab.llm._embedded.wire import bounded
 
 
 def make_engine() -> GameEngine:

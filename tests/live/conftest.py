@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from llmsim_lab.errors import LabError
-from llmsim_lab.llm.ollama import OllamaBackend, OllamaProbe, parse_host, probe
-from llmsim_lab.llm.ollama.models import full_name
+from llmsim_lab.llm._ollama.backend import OllamaBackend, OllamaProbe, full_name, look
+from llmsim_lab.llm._ollama.wire import parse_host
 
 HERE = Path(__file__).parent
 
@@ -41,12 +41,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def find(host: str) -> OllamaProbe | str:
     """Look once for a server; returns what is amiss where there is none."""
     try:
-        found = probe(host, timeout_s=5)
+        return look(host, timeout_s=5)
     except LabError as error:
         return str(error)
-    return (
-        found or f"no Ollama server answers at {host}; start one (ollama serve), or set OLLAMA_HOST"
-    )
 
 
 @pytest.fixture

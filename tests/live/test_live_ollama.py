@@ -15,7 +15,7 @@ from llmsim_lab import connect
 from llmsim_lab.calls import ChatRequest, Message
 from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig
-from llmsim_lab.llm.ollama import OllamaBackend
+from llmsim_lab.llm._ollama.backend import OllamaBackend
 from llmsim_lab.models import PolicyDecision
 from llmsim_lab.values import Decision
 from tests.live.conftest import Live

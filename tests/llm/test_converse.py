@@ -10,7 +10,7 @@ import pytest
 from llmsim_lab.calls import CallSite, ChatReply, Message, ToolCall
 from llmsim_lab.errors import LLMFailureException, TapeMiss
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
-from llmsim_lab.llm.scope import recording
+from llmsim_lab.llm._scope import recording
 from llmsim_lab.llm.tape import LiveRecorder, ReplayRecorder
 
 TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}

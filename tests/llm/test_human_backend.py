@@ -13,7 +13,7 @@ from builders import policy
 from llmsim_lab.calls import CallSite, ChatRequest, Message
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient, OpenQuestion, Person
-from llmsim_lab.llm.human import human_client
+from llmsim_lab.llm._human import human_client
 from llmsim_lab.models import PolicyDecision
 
 GOOD = {"action": "Hold the rate", "reasoning": "All is calm.", "confidence": 0.8}
@@ -238,6 +238,18 @@ async def test_what_the_asking_function_raises_is_raised_by_the_call() -> None:
 async def test_an_answer_of_a_wrong_kind_is_refused() -> None:
     with pytest.raises(ConfigError, match="a mapping, a pydantic model or a text, not 7"):
         await ask(human_client(ask=lambda _: 7))
+
+
+async def test_after_an_answer_of_a_wrong_kind_the_question_is_still_open() -> None:
+    client = human_client()
+    task = ask(client)
+    person = person_of(client)
+    question = await person.asked()
+    with pytest.raises(ConfigError, match="a mapping, a pydantic model or a text, not 7"):
+        person.answer(question, 7)  # type: ignore[arg-type]
+    assert person.questions == (question,)
+    person.answer(question, GOOD)
+    assert (await task).action == "Hold the rate"
 
 
 async def test_a_function_that_answers_after_the_stop_does_no_harm() -> None:

@@ -18,7 +18,7 @@ from ollama_rules import refusal
 
 from llmsim_lab.calls import ChatBackend, ChatReply, ChatRequest, Message, ToolCall
 from llmsim_lab.errors import BackendError, ConfigError, FailureReason
-from llmsim_lab.llm.ollama import OllamaBackend, probe
+from llmsim_lab.llm._ollama.backend import OllamaBackend, look
 from llmsim_lab.testing._fake_ollama import FakeModel, FakeOllama, Fault
 
 TEXT = "The capital of France is Paris."
@@ -506,17 +506,17 @@ class TestModels:
             with pytest.raises(BackendError, match="not valid JSON of Ollama's form"):
                 await backend.list_models()
             assert (await failure(backend)).reason == "server_error"
-            assert await asyncio.to_thread(probe, host) is None
+            with pytest.raises(BackendError, match="not valid JSON of Ollama's form"):
+                await asyncio.to_thread(look, host)
             await backend.aclose()
 
 
-class TestProbe:
+class TestLook:
     @pytest.mark.parametrize("version", ["0.32.15", "0.24.0"])
     def test_a_server_is_found_with_its_models(self, version: str) -> None:
         models: list[str | FakeModel] = [EMBEDDER, "phi4"]
         with FakeOllama(models, version=version) as server:
-            found = probe(server.host)
-        assert found
+            found = look(server.host)
         assert (found.host, found.version, found.model) == (
             server_url(found),
             version,
@@ -526,20 +526,20 @@ class TestProbe:
 
     def test_a_server_without_models_is_found_too(self) -> None:
         with FakeOllama([]) as server:
-            found = probe(server.host)
-        assert found
+            found = look(server.host)
         assert (found.models, found.model) == ((), None)
 
-    def test_no_server_is_none(self) -> None:
+    def test_no_server_is_an_error(self) -> None:
         with FakeOllama() as server:
             host = server.host
-        assert probe(host, timeout_s=0.5) is None
+        with pytest.raises(BackendError) as caught:
+            look(host, timeout_s=0.5)
+        assert caught.value.reason == "connection_error"
 
     def test_the_environment_names_the_server(self, monkeypatch: pytest.MonkeyPatch) -> None:
         with FakeOllama() as server:
             monkeypatch.setenv("OLLAMA_HOST", server.host.removeprefix("http://"))
-            found = probe()
-        assert found
+            found = look()
         assert found.model == "llama3.2:latest"
 
 

@@ -12,8 +12,7 @@ import pytest
 
 from llmsim_lab.calls import ChatReply, ChatRequest, Message
 from llmsim_lab.errors import BackendError
-from llmsim_lab.llm.ollama import OllamaBackend
-from llmsim_lab.llm.ollama.context import PromptGauge, countable, texts_read
+from llmsim_lab.llm._ollama.backend import OllamaBackend, PromptGauge, countable, texts_read
 from llmsim_lab.testing._fake_ollama import FakeModel, FakeOllama
 
 ENGLISH = (

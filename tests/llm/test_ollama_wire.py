@@ -13,8 +13,8 @@ import pytest
 from llmsim_lab.calls import ChatRequest, Message
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.llm import connect
-from llmsim_lab.llm.ollama import OllamaBackend
-from llmsim_lab.llm.ollama.wire import (
+from llmsim_lab.llm._ollama.backend import OllamaBackend
+from llmsim_lab.llm._ollama.wire import (
     Clients,
     FieldsTransport,
     Outgoing,
@@ -22,7 +22,7 @@ from llmsim_lab.llm.ollama.wire import (
     is_loopback,
     parse_host,
 )
-from llmsim_lab.llm.scope import scoped
+from llmsim_lab.llm._scope import scoped
 from llmsim_lab.testing._fake_ollama import FakeOllama
 
 

@@ -12,9 +12,9 @@ from builders import make_client, requests_of
 from llmsim_lab.calls import CallRecord, ChatRequest, Message
 from llmsim_lab.errors import BackendError, LLMFailureException
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.llm.faults import retry_after_s
-from llmsim_lab.llm.ollama import OllamaBackend
-from llmsim_lab.llm.scope import time_limit
+from llmsim_lab.llm._ollama.backend import OllamaBackend
+from llmsim_lab.llm._retry import retry_after_s
+from llmsim_lab.llm._scope import time_limit
 from llmsim_lab.testing import FakeOllama, Fault
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -111,7 +111,7 @@ async def test_a_header_of_another_client_counts_as_well(waits: list[float]) -> 
 async def test_who_will_not_wait_that_long_is_told_at_once(
     waits: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("llmsim_lab.llm.client.seconds_left", lambda: 20.0)
+    monkeypatch.setattr("llmsim_lab.llm._client.seconds_left", lambda: 20.0)
     client = make_client([busy(30.0), "Hi"])
     with pytest.raises(LLMFailureException) as caught:
         await talk(client)

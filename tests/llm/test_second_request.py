@@ -10,8 +10,8 @@ import pytest
 from llmsim_lab.calls import Attempt, CallRecord, ChatReply, ChatRequest, Message
 from llmsim_lab.errors import BackendError, LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
-from llmsim_lab.llm.extract import Repetition, repeated_end
-from llmsim_lab.llm.requests import second_request
+from llmsim_lab.llm._extract import Repetition, repeated_end
+from llmsim_lab.llm._retry import second_request
 from llmsim_lab.models import PolicyDecision
 
 GOOD = {"action": "Raise the rate", "reasoning": "Prices rise.", "confidence": 0.8}

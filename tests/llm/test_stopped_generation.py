@@ -12,8 +12,8 @@ import pytest
 from llmsim_lab.calls import CallSite, ChatReply, Message
 from llmsim_lab.errors import BackendError, LLMFailureException, TapeMiss
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
-from llmsim_lab.llm.ollama import OllamaBackend
-from llmsim_lab.llm.scope import recording
+from llmsim_lab.llm._ollama.backend import OllamaBackend
+from llmsim_lab.llm._scope import recording
 from llmsim_lab.llm.tape import LiveRecorder, ReplayRecorder
 from llmsim_lab.models import PolicyDecision
 from llmsim_lab.testing import FakeOllama, Fault

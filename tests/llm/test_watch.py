@@ -12,8 +12,8 @@ from builders import answer, make_client, make_simulation, policy
 
 from llmsim_lab.calls import Attempt, CallSite, ChatReply, ChatRequest
 from llmsim_lab.errors import LLMFailureException, TapeError
-from llmsim_lab.llm import InFlight, LLMClient, LLMConfig, watching
-from llmsim_lab.llm.scope import scope
+from llmsim_lab.llm import LLMClient, LLMConfig
+from llmsim_lab.llm._scope import InFlight, scope, watching
 from llmsim_lab.models import PolicyDecision
 from llmsim_lab.runs import replay
 from llmsim_lab.simulation import Simulation
@@ -25,10 +25,11 @@ async def ask(client: LLMClient, site: CallSite | None = SITE) -> PolicyDecision
     return await client.call_with_retry(prompt="?", response_model=PolicyDecision, site=site)
 
 
-class Log:
+class Log(InFlight):
     """Notes all that it is told."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.began_with: list[ChatRequest] = []
         self.ended_with: list[tuple[ChatRequest, Attempt | None, bool]] = []
 

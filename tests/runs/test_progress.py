@@ -18,7 +18,7 @@ from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import start_new_kernel
 
 from llmsim_lab.calls import CallSite, ChatRequest, Message
-from llmsim_lab.llm import InFlight, watching
+from llmsim_lab.llm._scope import InFlight, watching
 from llmsim_lab.runs import progress
 from llmsim_lab.runs.progress import ProgressLine
 from llmsim_lab.simulation import Simulation, SimulationConfig

@@ -14,7 +14,8 @@ PACKAGE = Path(llmsim_lab.__file__).parent
 MODULES = {
     ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): path
     for path in sorted(PACKAGE.rglob("*.py"))
-    if path.name == "__init__.py" or not path.name.startswith("_")
+    if not any(part.startswith("_") for part in path.relative_to(PACKAGE).parts[:-1])
+    and (path.name == "__init__.py" or not path.name.startswith("_"))
 }
 PACKAGES = [name for name, path in MODULES.items() if path.name == "__init__.py"]
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from llmsim_lab.llm.embedded import get_model
-from llmsim_lab.llm.embedded.catalogue import CatalogueModel
+from llmsim_lab.llm._embedded.fetch import get_model
+from llmsim_lab.llm._embedded.store import CatalogueModel
 
 CONTENT = bytes(range(256)) * 40
 PART = 4096

@@ -19,9 +19,10 @@ import pytest
 
 from llmsim_lab.calls import ChatReply, ChatRequest, Message
 from llmsim_lab.errors import BackendError, ConfigError, ModelFileError
-from llmsim_lab.llm import transport
-from llmsim_lab.llm.embedded import EmbeddedBackend, backend, runtime_installed, server
-from llmsim_lab.llm.embedded.catalogue import find_model
+from llmsim_lab.llm import _transport
+from llmsim_lab.llm._embedded import backend, server
+from llmsim_lab.llm._embedded.backend import EmbeddedBackend, runtime_installed
+from llmsim_lab.llm._embedded.store import find_model
 
 pytestmark = [pytest.mark.embedded, pytest.mark.process]
 
@@ -279,7 +280,7 @@ async def test_an_answer_is_held_to_the_limits_of_every_server(
     embedded: EmbeddedBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await embedded.chat(request())
-    monkeypatch.setattr(transport, "MAX_STREAM_BYTES", 400)
+    monkeypatch.setattr(_transport, "MAX_STREAM_BYTES", 400)
     with pytest.raises(BackendError, match="the embedded model's process sent more than 400 bytes"):
         await embedded.chat(request("Tell a long story."))
 

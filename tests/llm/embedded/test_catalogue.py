@@ -7,8 +7,8 @@ import re
 import pytest
 
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.llm.embedded.catalogue import CATALOGUE, CatalogueModel, find_model
-from llmsim_lab.llm.embedded.wheels import read_parts
+from llmsim_lab.llm._embedded.fetch import read_parts
+from llmsim_lab.llm._embedded.store import CATALOGUE, CatalogueModel, find_model
 
 every_model = pytest.mark.parametrize("model", CATALOGUE, ids=lambda model: model.name)
 

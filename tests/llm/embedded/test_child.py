@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from llmsim_lab.errors import ConfigError, ModelFileError
-from llmsim_lab.llm.embedded.child import _parameters
-from llmsim_lab.llm.embedded.process import ChildProcess, ChildSettings
+from llmsim_lab.llm._embedded.child import _parameters
+from llmsim_lab.llm._embedded.server import ChildProcess, ChildSettings
 
 GRAMMAR = """
 import json

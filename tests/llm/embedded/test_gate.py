@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from llmsim_lab.llm.embedded.gate import Gate
+from llmsim_lab.llm._embedded.server import Gate
 
 
 async def settle() -> None:

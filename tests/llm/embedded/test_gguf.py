@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from llmsim_lab.errors import ModelFileError
-from llmsim_lab.llm.embedded.gguf import read_header
+from llmsim_lab.llm._embedded.machine import read_header
 
 from .conftest import LLAMA, gguf_bytes
 

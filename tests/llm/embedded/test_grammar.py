@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from llmsim_lab.llm.embedded.grammar import MARKER, bounded, grammar_of, probe_of, shape_of
+from llmsim_lab.llm._embedded.wire import MARKER, bounded, grammar_of, probe_of, shape_of
 
 
 def schema_in(grammar: str) -> dict[str, Any]:

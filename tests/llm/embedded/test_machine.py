@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from llmsim_lab.errors import ConfigError, ModelFileError
-from llmsim_lab.llm.embedded.machine import (
+from llmsim_lab.llm._embedded.machine import (
     available_memory_bytes,
     check_memory,
     check_processor,

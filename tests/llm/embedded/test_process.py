@@ -14,8 +14,15 @@ import psutil
 import pytest
 
 from llmsim_lab.errors import BackendError, ConfigError, ModelFileError
-from llmsim_lab.llm.embedded.process import ChildProcess, ChildSettings, child_command
-from llmsim_lab.llm.embedded.server import ModelServer, _stop_all, lease, release
+from llmsim_lab.llm._embedded.server import (
+    ChildProcess,
+    ChildSettings,
+    ModelServer,
+    _stop_all,
+    child_command,
+    lease,
+    release,
+)
 
 READY = 'print(json.dumps({"ready": "http://127.0.0.1:1", "version": "1"}), flush=True)'
 Launch = Callable[..., ChildProcess]
@@ -129,7 +136,7 @@ def test_without_a_python_to_run_there_is_a_clear_error(monkeypatch: pytest.Monk
 PARENT = """
 import sys, time
 from pathlib import Path
-from llmsim_lab.llm.embedded.process import ChildProcess, ChildSettings
+from llmsim_lab.llm._embedded.server import ChildProcess, ChildSettings
 child = ChildProcess(ChildSettings(model=Path(sys.argv[1]), num_ctx=64, threads=1,
                                    cache_ram_mib=16, startup_timeout_s=60))
 print(child.pid, flush=True)
@@ -249,8 +256,8 @@ def test_all_children_end_with_the_process_that_started_them(
 FORK = """
 import os, sys
 from pathlib import Path
-from llmsim_lab.llm.embedded.process import ChildSettings
-from llmsim_lab.llm.embedded.server import lease
+from llmsim_lab.llm._embedded.server import ChildSettings
+from llmsim_lab.llm._embedded.server import lease
 code = sys.argv[2]
 told = ChildSettings(model=Path(sys.argv[1]), num_ctx=64, threads=1, cache_ram_mib=16,
                      startup_timeout_s=30)

@@ -9,9 +9,9 @@ import platformdirs
 import pytest
 
 from llmsim_lab.errors import ConfigError, ModelFileError
-from llmsim_lab.llm.embedded import EmbeddedBackend, backend, store
-from llmsim_lab.llm.embedded import catalogue as catalogue_module
-from llmsim_lab.llm.embedded.store import (
+from llmsim_lab.llm._embedded import backend, store
+from llmsim_lab.llm._embedded.backend import EmbeddedBackend
+from llmsim_lab.llm._embedded.store import (
     default_model,
     file_sha256,
     installed_models,
@@ -35,9 +35,7 @@ def catalogue(
     """A catalogue of a better and a small model, and the folder for them."""
     best = make_model(name="best", file_name="best.gguf", memory_bytes=2 * GB)
     small = make_model(name="small", file_name="small.gguf", note="plumbing")
-    for module in (store, "llmsim_lab.llm.embedded.catalogue"):
-        name = module if isinstance(module, str) else module.__name__
-        monkeypatch.setattr(f"{name}.CATALOGUE", (best, small))
+    monkeypatch.setattr(store, "CATALOGUE", (best, small))
     models.mkdir()
     return best.name, small.name
 
@@ -45,7 +43,7 @@ def catalogue(
 def install(models: Path, name: str) -> Path:
     path = models / f"{name}.gguf"
     path.write_bytes(CONTENT)
-    note_verified(next(model for model in catalogue_module.CATALOGUE if model.name == name))
+    note_verified(next(model for model in store.CATALOGUE if model.name == name))
     return path
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from llmsim_lab.calls import ChatReply, Message, ToolCall
 from llmsim_lab.errors import BackendError
-from llmsim_lab.llm.embedded.tools import (
+from llmsim_lab.llm._embedded.wire import (
     describe_tools,
     read_tool_reply,
     tool_schema,

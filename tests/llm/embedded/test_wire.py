@@ -10,7 +10,7 @@ import pytest
 
 from llmsim_lab.calls import ChatReply, ChatRequest, Message
 from llmsim_lab.errors import BackendError
-from llmsim_lab.llm.embedded.wire import collect, outgoing, raise_error
+from llmsim_lab.llm._embedded.wire import collect, outgoing, raise_error
 
 
 def request(**changes: Any) -> ChatRequest:
@@ -154,7 +154,7 @@ async def test_an_error_in_the_stream_is_an_error(line: str) -> None:
 
 @pytest.mark.parametrize("line", ["data: {", "data: 3"])
 async def test_what_is_no_event_is_shown(line: str) -> None:
-    with pytest.raises(BackendError, match="which is no event"):
+    with pytest.raises(BackendError, match="which is not an event"):
         await collect(stream(line))
 
 
@@ -171,7 +171,7 @@ async def test_what_is_no_event_is_shown(line: str) -> None:
     ],
 )
 async def test_an_event_that_makes_no_sense_is_shown_and_no_other_kind_of_error(line: str) -> None:
-    with pytest.raises(BackendError, match="which is no event") as caught:
+    with pytest.raises(BackendError, match="which is not an event") as caught:
         await collect(stream(line))
     assert (caught.value.reason, len(str(caught.value)) < 300) == ("server_error", True)
 

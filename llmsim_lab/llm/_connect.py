@@ -1,4 +1,4 @@
-"""Choose a model and say which one it is, and why."""
+"""Choose a model, and report which one and why."""
 
 from __future__ import annotations
 
@@ -10,23 +10,19 @@ from pydantic import ValidationError
 
 from llmsim_lab.calls import ChatBackend
 from llmsim_lab.errors import BackendError, ConfigError, ModelFileError
-from llmsim_lab.llm.client import LLMClient
-from llmsim_lab.llm.config import LLMConfig
-from llmsim_lab.llm.embedded import (
-    EmbeddedBackend,
-    default_model,
-    get_model,
-    installed_models,
-    rich_progress,
-    runtime_installed,
+from llmsim_lab.llm._client import LLMClient, LLMConfig
+from llmsim_lab.llm._embedded.backend import EmbeddedBackend, runtime_installed
+from llmsim_lab.llm._embedded.fetch import get_model, rich_progress
+from llmsim_lab.llm._embedded.store import default_model, find_model, installed_models
+from llmsim_lab.llm._ollama.backend import (
+    SUGGESTED_MODEL,
+    OllamaBackend,
+    OllamaProbe,
+    full_name,
+    look,
 )
-from llmsim_lab.llm.embedded.catalogue import find_model
-from llmsim_lab.llm.ollama import OllamaBackend
-from llmsim_lab.llm.ollama.models import SUGGESTED_MODEL, OllamaProbe, full_name, look
-from llmsim_lab.llm.ollama.wire import without_password
+from llmsim_lab.llm._ollama.wire import without_password
 from llmsim_lab.text import faults
-
-__all__ = ["connect"]
 
 _SPECS = (
     "'auto', 'ollama', 'ollama:NAME', 'embedded', 'embedded:NAME' or 'embedded:/path/to/model.gguf'"
@@ -42,7 +38,7 @@ def connect(
     quiet: bool = False,
     **settings: Any,
 ) -> LLMClient:
-    """Return a client for a model; says in one line on standard error what was chosen and why.
+    """Return a client for a model; one line on standard error says what was chosen and why.
 
     ``auto`` takes ``$LLMSIM_MODEL`` if it is set; else Ollama, if it answers and has a model; else
     the embedded model, if its runtime is installed and its weights are here.
@@ -52,7 +48,7 @@ def connect(
             that suits this machine), ``embedded:NAME``, or ``embedded:/path/to/model.gguf``. The
             embedded models are for trying the tool, not for findings.
         host: Ollama's address; ``$OLLAMA_HOST`` if not given, else this machine.
-        config: further settings; its own ``model`` is not looked at.
+        config: further settings; its own ``model`` is ignored.
         download: whether to fetch an embedded model that is not here yet, with a progress bar.
         quiet: whether to leave the line out; it is the client's ``chosen`` in any case.
         settings: single settings of ``LLMConfig``, for example ``temperature=0, seed=7``.
@@ -66,7 +62,7 @@ def connect(
     name, backend, chosen = _choose(model, host, config, download=download)
     settled: dict[str, Any] = {"model": name}
     if isinstance(backend, EmbeddedBackend) and config.max_concurrency is None:
-        # It answers one request at a time; waiting for one's turn must not count as waiting for it.
+        # It answers one request at a time, and time in its queue must not be charged to the model.
         settled["max_concurrency"] = 1
     client = LLMClient(config.model_copy(update=settled), backend, chosen=chosen)
     if not quiet:
@@ -79,9 +75,7 @@ def _settings(config: LLMConfig | None, settings: dict[str, Any]) -> LLMConfig:
     try:
         return LLMConfig(**values)
     except ValidationError as error:
-        raise ConfigError(f"connect(): {faults(error)}; see LLMConfig for what there is") from (
-            error
-        )
+        raise ConfigError(f"connect(): {faults(error)}; see LLMConfig for what there is") from error
 
 
 def _choose(
@@ -115,7 +109,7 @@ def _auto(host: str | None, config: LLMConfig, *, download: bool) -> tuple[str, 
     try:
         found = look(host)
     except BackendError as error:
-        why = str(error)
+        why = str(error)  # told only if nothing else is found either
     else:
         if found.model:
             return _ollama(found.model, host, "it answers and has a model", found)
@@ -156,11 +150,8 @@ def _ollama(
             f"'ollama pull {name}' gets it"
         )
     reason = f": {why}" if why else ""
-    return (
-        name,
-        OllamaBackend(name, host=host),
-        (f"Using {name} on Ollama {found.version} at {where}{reason}."),
-    )
+    chosen = f"Using {name} on Ollama {found.version} at {where}{reason}."
+    return name, OllamaBackend(name, host=host), chosen
 
 
 def _embedded(

@@ -1,19 +1,26 @@
-"""The head of a GGUF file: enough to tell what a model is and how much memory it takes.
+"""Whether a model fits this machine: what its file says, and what memory and processor there are.
 
-Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md, versions 2 and 3, little-endian.
+Of a GGUF file only the head is read, in well under a millisecond, with a limit on every length:
+the file may be anybody's. Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md,
+versions 2 and 3, little-endian. llama.cpp's own reader (the package ``gguf``) makes an array of
+every token of the vocabulary, which takes seconds, and has no limits.
 """
 
 from __future__ import annotations
 
+import os
+import platform
 import struct
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from llmsim_lab.errors import ModelFileError
+from llmsim_lab.errors import ConfigError, ModelFileError
 
-__all__ = ["GGUFHeader", "read_header"]
+_CGROUP = Path("/sys/fs/cgroup")
+_PROCESSORS = Path("/proc/cpuinfo")
 
 _NUMBERS: Mapping[int, str] = {
     0: "<B",
@@ -33,6 +40,73 @@ _LONGEST_TEXT = 1 << 24
 _LONGEST_ARRAY = 1 << 20
 _BYTES_PER_NUMBER = 2
 """Keys and values are kept as 16-bit floats."""
+
+
+def available_memory_bytes(*, cgroup: Path = _CGROUP) -> int:
+    """Return how much memory a new process can have; a container's own limit counts."""
+    import psutil
+
+    free = int(psutil.virtual_memory().available)  # of the host, also inside a container
+    limit, used = _number(cgroup / "memory.max"), _number(cgroup / "memory.current")
+    if limit is not None and used is not None:
+        free = min(free, max(0, limit - used))
+    return free
+
+
+def check_memory(needed_bytes: int, *, model: str, free_bytes: int | None = None) -> None:
+    """Check that a model fits.
+
+    Raises:
+        ModelFileError: less memory is free than the model needs.
+    """
+    free = available_memory_bytes() if free_bytes is None else free_bytes
+    if needed_bytes > free:
+        raise ModelFileError(
+            f"{model} needs about {needed_bytes / 1e9:.1f} GB of memory but "
+            f"{free / 1e9:.1f} GB is free; close other programs, lower num_ctx, or take a "
+            "smaller model ('llmsim-lab model ls')"
+        )
+
+
+def usable_cores(*, cgroup: Path = _CGROUP) -> int:
+    """Return how many cores this process may use: physical ones, within the limits set for it."""
+    import psutil
+
+    counts = [psutil.cpu_count(logical=False), os.cpu_count()]
+    if hasattr(os, "sched_getaffinity"):
+        counts.append(len(os.sched_getaffinity(0)))
+    try:
+        quota, _, period = (cgroup / "cpu.max").read_text().partition(" ")
+        counts.append(int(quota) // int(period))
+    except (OSError, ValueError):
+        counts.append(None)  # no limit there, or no such file
+    return max(1, min(count for count in counts if count is not None))
+
+
+def check_processor(*, processors: Path = _PROCESSORS, machine: str | None = None) -> None:
+    """Check that the runtime would not crash on this x86 processor, where that can be known.
+
+    Raises:
+        ConfigError: it has no AVX2.
+    """
+    if (machine or platform.machine()).lower() not in ("x86_64", "amd64"):
+        return
+    if not sys.platform.startswith("linux") or not processors.exists():
+        return
+    text = processors.read_text(errors="replace")
+    flags = next((line for line in text.splitlines() if line.startswith("flags")), None)
+    if flags is not None and "avx2" not in flags.split():
+        raise ConfigError(
+            "the embedded model's runtime needs a processor with AVX2, and this one has none; "
+            "run Ollama, here or on another machine, and connect('ollama', host=...)"
+        )
+
+
+def _number(path: Path) -> int | None:
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):
+        return None  # "max", or no such file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +130,7 @@ def read_header(path: Path) -> GGUFHeader:
     """Read the head of a model file.
 
     Raises:
-        ModelFileError: the file cannot be read, is no GGUF file, or is damaged at its head.
+        ModelFileError: the file cannot be read, is not a GGUF file, or its head is damaged.
     """
     try:
         with path.open("rb") as file:

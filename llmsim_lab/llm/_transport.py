@@ -1,6 +1,6 @@
 """What every server's answer must keep to before a client reads it.
 
-A prompt goes only where its user sent it, so no redirect is followed. Nothing is inflated, and
+A prompt goes only where its user sent it, so no redirect is followed. Nothing is unpacked, and
 nothing is read beyond a limit. The limits are also what bounds the time that reading an answer
 takes away from the event loop: parsing in a thread would not, since the parsers keep Python's
 lock for a whole document.
@@ -17,20 +17,6 @@ from pydantic_core import from_json
 
 from llmsim_lab.errors import BackendError
 from llmsim_lab.text import clip, printable
-
-__all__ = [
-    "MAX_ERROR_BYTES",
-    "MAX_REPLY_BYTES",
-    "MAX_STREAM_BYTES",
-    "MAX_TEXT_CHARS",
-    "MAX_TOKENS",
-    "MAX_VALUES",
-    "STREAMED",
-    "GuardedTransport",
-    "count",
-    "error_text",
-    "read_json",
-]
 
 MAX_REPLY_BYTES = 2**20
 """Of one document, and of one line of a stream: more than models write."""
@@ -51,13 +37,14 @@ _LEAST_INTEGER, _LARGEST_INTEGER = -(2**63), 2**64 - 1
 
 
 def read_json(text: str | bytes) -> Any:
-    """Return what a JSON text of a server's means.
+    """Return the value of a server's JSON text.
 
     Raises:
         ValueError: it is not JSON (``NaN`` is not either), is nested more than 200 deep, has more
             than ``MAX_VALUES`` values, or a number that needs more than 64 bits.
     """
     value = from_json(text, allow_inf_nan=False)
+    # No recursion: how deep it goes is the server's choice.
     waiting, values = [value], 1
     while waiting:
         item = waiting.pop()
@@ -90,7 +77,7 @@ def count(value: object, name: str, *, most: int = MAX_TOKENS) -> int | None:
 
 
 def error_text(text: str) -> str:
-    """Return a server's explanation without anything that a terminal or a page might obey."""
+    """Return a server's explanation without characters that control a terminal."""
     return printable(text[:MAX_ERROR_BYTES], keep="\n").strip()
 
 
@@ -115,6 +102,7 @@ class GuardedTransport(httpx.AsyncBaseTransport):
         Raises:
             BackendError: the answer redirects, is compressed, or is too large.
         """
+        # Unpacking could turn a small answer into gigabytes, so none may come packed.
         request.headers["Accept-Encoding"] = "identity"
         response = await self._inner.handle_async_request(request)
         try:
@@ -167,7 +155,7 @@ class GuardedTransport(httpx.AsyncBaseTransport):
 
 
 class _Lines(httpx.AsyncByteStream):
-    """An answer's body in blocks of whole lines, as far as the limits go."""
+    """An answer's body in blocks of whole lines, within the limits."""
 
     def __init__(self, response: httpx.Response, who: str) -> None:
         self._response = response

@@ -14,8 +14,6 @@ import signal
 import sys
 from typing import Any, NoReturn, TextIO
 
-__all__ = ["main"]
-
 _PR_SET_PDEATHSIG = 1
 _PROBE = {"type": "boolean"}
 _LOG_WARNINGS = 2
@@ -40,12 +38,12 @@ def main() -> NoReturn:  # pragma: no cover - only ever runs in a process of its
         _fail(out, "grammar", grammar)
     try:
         server = xllamacpp.Server(_parameters(xllamacpp, settings))
-    except Exception as error:  # noqa: BLE001 - whatever it is, the parent has to hear of it
+    except Exception as error:  # noqa: BLE001 - whatever it is, the parent reports it
         _fail(out, "load", str(error))
     ready = {"ready": server.listening_address, "version": xllamacpp.__version__}
     out.write(json.dumps(ready) + "\n")
     out.flush()
-    sys.stdin.read()
+    sys.stdin.read()  # returns when the parent has ended or closed it
     os._exit(0)  # a destructor would wait for a generation that nobody waits for any more
 
 
@@ -77,7 +75,7 @@ def _take_stdout() -> TextIO:  # pragma: no cover - as main
 
 
 def _end_with_parent(parent: int) -> None:  # pragma: no cover - as main
-    """Have the system kill this process when its parent ends; Linux only, the rest reads on."""
+    """Let Linux kill this process when its parent ends; elsewhere the end of stdin does it."""
     if not sys.platform.startswith("linux"):
         return
     import ctypes

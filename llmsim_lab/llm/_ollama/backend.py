@@ -1,12 +1,23 @@
-"""The backend for Ollama servers, through the official client."""
+"""The backend for Ollama servers, through the official client.
+
+Here is also which models a server has, and whether a prompt fits the context window, judged
+without a tokenizer. Servers that do not know ``truncate`` cut an overlong prompt silently, and
+then report fewer tokens than the prompt can possibly have. That least number comes from its
+characters: no tokenizer packs ordinary text tighter than a few characters a token, and what one
+model has shown so far, with a margin, narrows that down.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, cast
 
 import httpx
@@ -14,9 +25,8 @@ import ollama
 
 from llmsim_lab.calls import ChatReply, ChatRequest, Message, ModelInfo, ToolCall
 from llmsim_lab.errors import BackendError
-from llmsim_lab.llm import transport
-from llmsim_lab.llm.ollama.context import PromptGauge, texts_read
-from llmsim_lab.llm.ollama.faults import (
+from llmsim_lab.llm import _transport
+from llmsim_lab.llm._ollama.faults import (
     context_overflow,
     fault_of,
     is_overflow,
@@ -26,28 +36,30 @@ from llmsim_lab.llm.ollama.faults import (
     stopped,
     translated,
 )
-from llmsim_lab.llm.ollama.models import (
-    SUGGESTED_MODEL,
-    InstalledModel,
-    OllamaProbe,
-    context_length,
-    full_name,
-    in_use,
-    installed,
-    probe,
-    version_of,
-)
-from llmsim_lab.llm.ollama.wire import Outgoing, clients_for, parse_host, release
-from llmsim_lab.llm.scope import scoped
+from llmsim_lab.llm._ollama.wire import Clients, Outgoing, clients_for, parse_host, release
+from llmsim_lab.llm._scope import scoped
+from llmsim_lab.llm._transport import count
 from llmsim_lab.logs import log_event
-from llmsim_lab.text import printable
-
-__all__ = ["InstalledModel", "OllamaBackend", "OllamaProbe", "probe"]
+from llmsim_lab.text import clip, printable
 
 logger = logging.getLogger(__name__)
 
+SUGGESTED_MODEL = "llama3.1:8b"
+"""What to pull where there is no model, or only a very small one; 4.9 GB."""
 _LIST_TIMEOUT_S = 2.0
 _UNNAMED = ("", "auto")
+
+_START, _FLOOR, _MARGIN = 8.0, 6.0, 1.3
+"""Characters per token: at first, and at the least once some were seen (a model that has been shown
+Chinese or JSON will be shown English), and the factor of safety on top."""
+_LEAST_TOKENS = 64
+"""Shorter prompts say little: they are mostly the chat template."""
+_TEMPLATE_TOKENS, _TEMPLATE_TOKENS_PER_MESSAGE = 128, 16
+"""Generous: what chat templates and their default system messages add."""
+
+_SPACES = re.compile(r"\s+")
+_RUNS = re.compile(r"(\S)\1{3,}")
+_THOUGHTS = re.compile(r"<think>.*?</think>", re.DOTALL)
 
 
 class OllamaBackend:
@@ -94,6 +106,7 @@ class OllamaBackend:
         try:
             reply = await self._exchange(model, request, think)
         except _NoThinkingError:
+            # Remembered, so that each later request of the run is made once and not twice.
             self._thinkless.add(full_name(model))
             log_event(
                 logger,
@@ -102,10 +115,11 @@ class OllamaBackend:
                 model=model,
                 host=self.host,
                 asked=request.think,
-                detail="going on without",
+                detail="continuing without",
             )
             reply = await self._exchange(model, request, None)
         if reply.prompt_tokens is not None:
+            # Tools are put into the prompt by a template that is not known here.
             fits = not request.tools and gauge.surely_fits(texts, num_ctx=num_ctx or 0)
             if num_ctx is not None and not fits:
                 await self._check_whole(model, reply.prompt_tokens, gauge, texts, num_ctx)
@@ -113,7 +127,7 @@ class OllamaBackend:
         return reply
 
     async def model_info(self) -> ModelInfo:
-        """Say which model answers: digest, context length, capabilities, the server's version.
+        """Return which model answers: digest, context length, capabilities, the server's version.
 
         Raises:
             BackendError: the server cannot be reached, or lacks the model.
@@ -121,7 +135,7 @@ class OllamaBackend:
         name = await self._resolve("")
         with translated(name, host=self.host):
             clients = await clients_for(self.host, self)
-            shown = await self._show(name)
+            details = await self._show(name)
             listing = await clients.chat.list()
             known = {full_name(model.name): model for model in installed(listing)}
             found = known.get(full_name(name))
@@ -129,8 +143,8 @@ class OllamaBackend:
                 name=name,
                 backend="ollama",
                 digest=found.digest if found else None,
-                context_length=context_length(shown),
-                capabilities=tuple(map(printable, shown.capabilities or ())),
+                context_length=context_length(details),
+                capabilities=tuple(map(printable, details.capabilities or ())),
                 version=await version_of(clients),
             )
 
@@ -180,6 +194,7 @@ class OllamaBackend:
         self, model: str, request: ChatRequest, think: bool | str | None
     ) -> ChatReply:
         """Make one request over the wire."""
+        # Else an overlong prompt is cut, and a full window drops its beginning, without a word.
         fields: dict[str, Any] = {"truncate": False, "shift": False}
         if request.tools:
             fields["tools"] = [dict(tool) for tool in request.tools]
@@ -207,6 +222,8 @@ class OllamaBackend:
         except (ConnectionError, httpx.TransportError) as error:
             raise lost_connection(error, host=self.host) from error
         except (ValueError, TypeError, AttributeError) as error:
+            # Requests that cannot be written and answers that cannot be read raise the same
+            # exceptions; whether the request has left tells which of the two it was.
             if extra.sent:
                 raise not_understood(error, host=self.host) from error
             raise BackendError(
@@ -245,7 +262,7 @@ class OllamaBackend:
     async def _overflow(
         self, model: str, prompt: str, num_ctx: int, *, what: str = ""
     ) -> BackendError:
-        """Return the failure of a prompt that does not fit, with advice for this model."""
+        """Return the failure of a prompt that does not fit this model."""
         trained = await self._trained_length(model)
         return context_overflow(prompt, num_ctx, trained=trained, what=what)
 
@@ -320,10 +337,10 @@ def _joined(
         )
     messages = [part.message for part in parts]
     chars = sum(len(said.content or "") + len(said.thinking or "") for said in messages)
-    if chars > transport.MAX_TEXT_CHARS:
+    if chars > _transport.MAX_TEXT_CHARS:
         raise BackendError(
             f"the model of Ollama at {host} said {chars:,} characters; "
-            f"{transport.MAX_TEXT_CHARS:,} are the most that is read of a reply: lower max_tokens",
+            f"{_transport.MAX_TEXT_CHARS:,} are the most that is read of a reply: lower max_tokens",
             reason="server_error",
             status_code=200,
         )
@@ -346,3 +363,173 @@ def _joined(
 def _tool_call(name: str, arguments: Mapping[str, Any]) -> ToolCall:
     """Return a call the model wants made; the official client does not hand on its id."""
     return ToolCall(name=name, arguments=dict(arguments))
+
+
+def countable(text: str) -> int:
+    """Count a text's characters, runs of white space and of one character as a single one."""
+    return len(_RUNS.sub(r"\1", _SPACES.sub(" ", text)))
+
+
+def texts_read(messages: Iterable[Message]) -> list[str]:
+    """Return what every chat template shows the model: not tool results, nor earlier thoughts."""
+    return [
+        _THOUGHTS.sub("", message.content) if message.role == "assistant" else message.content
+        for message in messages
+        if message.role != "tool"
+    ]
+
+
+class PromptGauge:
+    """How tightly one model's tokenizer has packed text so far."""
+
+    def __init__(self) -> None:
+        self._highest: float | None = None
+
+    @property
+    def chars_per_token(self) -> float:
+        """The most characters per token that ordinary text is taken to have."""
+        ratio = _START if self._highest is None else min(_START, max(_FLOOR, self._highest))
+        return _MARGIN * ratio
+
+    def least_tokens(self, texts: list[str], *, limit: int) -> int:
+        """Return how many tokens the texts have at least; rough where below ``limit``."""
+        per_token = self.chars_per_token
+        rough = int(sum(map(len, texts)) / per_token)
+        if rough <= limit:
+            return rough
+        return int(sum(map(countable, texts)) / per_token)
+
+    @staticmethod
+    def surely_fits(texts: list[str], *, num_ctx: int) -> bool:
+        """Return True if even a token for each byte, with the chat template, fits the window."""
+        size = sum(len(text) if text.isascii() else len(text.encode()) for text in texts)
+        return size + _TEMPLATE_TOKENS + _TEMPLATE_TOKENS_PER_MESSAGE * len(texts) < num_ctx
+
+    def learn(self, texts: list[str], tokens: int) -> None:
+        """Learn from a prompt that was read whole."""
+        highest = self._highest or 0.0
+        if tokens < _LEAST_TOKENS or sum(map(len, texts)) <= highest * tokens:
+            return
+        self._highest = max(highest, sum(map(countable, texts)) / tokens)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstalledModel:
+    """A model on the server.
+
+    Attributes:
+        name: with its tag.
+        digest: hash of its manifest.
+        size_bytes: on the server's disk.
+        modified_at: when it was pulled or made; None where the server does not tell.
+    """
+
+    name: str
+    digest: str | None
+    size_bytes: int
+    modified_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OllamaProbe:
+    """What a quick look at a server found.
+
+    Attributes:
+        host: its URL.
+        version: its version.
+        models: the names of all models, the one pulled last first.
+        model: the one that is taken where none is named, or None if none can chat.
+    """
+
+    host: str
+    version: str
+    models: tuple[str, ...]
+    model: str | None
+
+
+def full_name(name: str) -> str:
+    """Return a model's name for comparing: lower case, with its tag."""
+    name = name.lower()
+    return name if ":" in name.rpartition("/")[2] else f"{name}:latest"
+
+
+def installed(response: ollama.ListResponse) -> list[InstalledModel]:
+    """Return the models of a listing, the one pulled last first."""
+    oldest = datetime.min.replace(tzinfo=UTC)
+    models = [
+        InstalledModel(
+            name=printable(model.model or ""),
+            digest=printable(model.digest) if model.digest else None,
+            size_bytes=int(model.size or 0),
+            modified_at=model.modified_at,
+        )
+        for model in response.models
+    ]
+    return sorted(models, key=lambda model: model.modified_at or oldest, reverse=True)
+
+
+async def in_use(clients: Clients, models: Iterable[InstalledModel]) -> str | None:
+    """Return the model to take where none is named: a loaded one, else the one pulled last.
+
+    None where no model completes text; one without a list of capabilities is taken to.
+    """
+    loaded = [printable(model.model or "") for model in (await clients.chat.ps()).models]
+    for name in dict.fromkeys(loaded + [model.name for model in models]):
+        capabilities = (await clients.chat.show(name)).capabilities
+        if capabilities is None or "completion" in capabilities:
+            return name
+    return None
+
+
+def context_length(details: ollama.ShowResponse) -> int | None:
+    """Return the longest context a model was trained for, tokens, where the server tells.
+
+    Raises:
+        ValueError: it is not a number of tokens.
+    """
+    for key, value in (details.modelinfo or {}).items():
+        if key.endswith(".context_length"):
+            return count(value, key)
+    return None
+
+
+async def version_of(clients: Clients) -> str:
+    """Return the server's version.
+
+    Raises:
+        ValueError: the server names none.
+    """
+    version = (await clients.http.get("/api/version")).json().get("version")
+    if not isinstance(version, str):
+        raise ValueError(f"the version is {clip(repr(version), 60)}")
+    return clip(printable(version), 40)
+
+
+def look(host: str | None = None, *, timeout_s: float = 1.0) -> OllamaProbe:
+    """Return what an Ollama server has.
+
+    Args:
+        host: the server; by default ``$OLLAMA_HOST``, else the usual local one.
+        timeout_s: how long each of the few requests may take, seconds.
+
+    Raises:
+        ConfigError: the host's name makes no sense.
+        BackendError: no server answers there, or not in Ollama's form; the message says which.
+    """
+    url = parse_host(host)
+    # In a thread of its own, since the caller's may be running an event loop already.
+    with ThreadPoolExecutor(1, thread_name_prefix="llmsim-lab-look") as thread:
+        return thread.submit(asyncio.run, _look(url, timeout_s)).result()
+
+
+async def _look(url: str, timeout_s: float) -> OllamaProbe:
+    clients = Clients.open(url, timeout_s=timeout_s)
+    try:
+        with translated("", host=url):
+            version = await version_of(clients)
+            models = installed(await clients.chat.list())
+            chosen = await in_use(clients, models)
+    finally:
+        await clients.aclose()
+    known = tuple(model.name for model in models)
+    return OllamaProbe(host=url, version=version, models=known, model=chosen)

@@ -1,6 +1,6 @@
 """The one way to ask a model: bounded, retried once, validated, recorded.
 
-What ``call_with_retry`` promises: the reply fits the response model, or an ``LLMFailureException``
+``call_with_retry`` promises that the reply fits the response model, or an ``LLMFailureException``
 says why not. One retry, after a jittered wait, where it may help: after a timeout, a lost
 connection, status 429 or 5xx, and after an invalid reply, which the model is then shown together
 with the complaint, if both fit into the context window. Never after another 4xx, nor where the
@@ -16,15 +16,18 @@ longer than ``timeout_s``. Where the caller will not wait that long, there is no
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import Context
 from dataclasses import replace
-from typing import Any, TypeVar
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Annotated, Any, Self, TypeVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field, model_validator
 
 from llmsim_lab.calls import (
     Attempt,
@@ -37,28 +40,121 @@ from llmsim_lab.calls import (
     ModelInfo,
 )
 from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
-from llmsim_lab.llm.config import LLMConfig
-from llmsim_lab.llm.extract import InvalidReply, parse_reply
-from llmsim_lab.llm.faults import as_backend_error
-from llmsim_lab.llm.outcomes import (
-    both_told,
+from llmsim_lab.llm._extract import InvalidReply, parse_reply
+from llmsim_lab.llm._retry import (
+    as_backend_error,
+    both_faults,
     failure_of,
     invalid_fault,
     no_time_to_retry,
     out_of_time,
     recorded_fault,
+    second_request,
 )
-from llmsim_lab.llm.requests import first_request, second_request
-from llmsim_lab.llm.scope import CallLog, scope, seconds_left
-from llmsim_lab.models import Decision
-
-__all__ = ["LLMClient"]
+from llmsim_lab.llm._scope import CallLog, scope, seconds_left
+from llmsim_lab.models import Decision, reply_schema
+from llmsim_lab.prompts import RenderedPrompt
+from llmsim_lab.settings import Settings
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 T = TypeVar("T")
 
 _LEAST_CHARS_PER_CONTEXT_TOKEN = 16
 """Far above what any tokenizer packs into a token on average: beyond it nothing can fit."""
+
+_RESERVED = {"temperature", "seed", "num_ctx", "num_predict"}
+_BOUNDS = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}
+
+
+class LLMConfig(Settings):
+    """How to talk to a model.
+
+    Attributes:
+        model: the model's name, as the backend knows it; in a run's file also a ``connect`` text
+            such as ``auto`` or ``ollama:llama3.2``.
+        temperature: 0 gives the likeliest answer each time.
+        seed: for the server's sampler; None draws anew. It repeats an answer only on the same
+            machine, server, model and load; a recording is what reproduces a run.
+        num_ctx: context window asked of the server, tokens; prompt and reply must fit.
+        max_tokens: longest reply, tokens.
+        max_text_chars: longest text in a structured reply, characters; part of the schema the model
+            is held to. None leaves it unbounded.
+        timeout_s: longest wait for one reply, seconds.
+        retry_wait_s: shortest and longest wait before the retry, seconds; one number is both. A
+            server that asks for more (``Retry-After``) is given it, up to ``timeout_s``.
+        max_concurrency: requests in flight; None takes ``OLLAMA_NUM_PARALLEL``, else 4.
+        keep_alive: how long a server keeps the model loaded, seconds or text such as ``"10m"``.
+        think: whether a reasoning model thinks before it answers (its thinking costs tokens).
+        options: further sampling options by Ollama's names, for example ``{"top_p": 0.9}``.
+    """
+
+    model: Annotated[str, Field(min_length=1)] = "auto"
+    temperature: Annotated[float, Field(ge=0, le=5, allow_inf_nan=False)] = 0.7
+    seed: int | None = None
+    num_ctx: Annotated[int, Field(ge=128)] = 4096
+    max_tokens: Annotated[int, Field(ge=1)] = 512
+    max_text_chars: Annotated[int, Field(ge=20)] | None = 400
+    timeout_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 60.0
+    retry_wait_s: tuple[float, float] = (1.0, 5.0)
+    max_concurrency: Annotated[int, Field(ge=1)] | None = None
+    keep_alive: float | str | None = None
+    think: bool | str = False
+    options: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_wait_is_both(cls, values: Any) -> Any:
+        if isinstance(values, dict):
+            wait = values.get("retry_wait_s")
+            if isinstance(wait, int | float) and not isinstance(wait, bool):
+                return {**values, "retry_wait_s": (wait, wait)}
+        return values
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        shortest, longest = self.retry_wait_s
+        if not 0 <= shortest <= longest < float("inf"):
+            raise ValueError(
+                f"retry_wait_s={self.retry_wait_s} must be two times in seconds, "
+                "0 <= shortest <= longest"
+            )
+        if self.max_tokens >= self.num_ctx:
+            raise ValueError(
+                f"max_tokens={self.max_tokens} leaves no room for a prompt in "
+                f"num_ctx={self.num_ctx}; lower the one or raise the other"
+            )
+        if clash := _RESERVED & self.options.keys():
+            raise ValueError(
+                f"options must not name {', '.join(sorted(clash))}: "
+                "these are LLMConfig's own fields (num_predict is max_tokens)"
+            )
+        return self
+
+    @property
+    def sampling(self) -> MappingProxyType[str, Any]:
+        """The options of every request, by Ollama's names."""
+        options: dict[str, Any] = {"temperature": self.temperature}
+        if self.seed is not None:
+            options["seed"] = self.seed
+        options |= {"num_ctx": self.num_ctx, "num_predict": self.max_tokens}
+        return MappingProxyType(options | self.options)
+
+    @property
+    def concurrency(self) -> int:
+        """Requests in flight at most.
+
+        Raises:
+            ConfigError: ``OLLAMA_NUM_PARALLEL`` is needed and not a whole number.
+        """
+        if self.max_concurrency is not None:
+            return self.max_concurrency
+        text = os.environ.get("OLLAMA_NUM_PARALLEL", "").strip() or "4"
+        if not text.isdecimal():
+            raise ConfigError(
+                f"OLLAMA_NUM_PARALLEL={text!r} is not a whole number; "
+                "set it right or give LLMConfig.max_concurrency"
+            )
+        return int(text) or 4
 
 
 class LLMClient:
@@ -82,7 +178,7 @@ class LLMClient:
     ) -> None:
         self.config = config or LLMConfig()
         if backend is None:
-            from llmsim_lab.llm.ollama import OllamaBackend
+            from llmsim_lab.llm._ollama.backend import OllamaBackend
 
             backend = OllamaBackend(None if self.config.model == "auto" else self.config.model)
         self.backend = backend
@@ -114,15 +210,15 @@ class LLMClient:
             choices: for some fields of the response model, the only values allowed here; they
                 go into the schema the model is held to, and are not checked again.
             limits: likewise the lowest and highest value of some fields.
-            check: says what is wrong with the content of a well-formed reply, or None; a complaint
-                makes the reply invalid.
+            check: returns what is wrong with the content of a well-formed reply, or None; a
+                complaint makes the reply invalid.
             site: where in the run the call is made.
 
         Raises:
             LLMFailureException: the call failed for good.
         """
         self._check_size(prompt, site)
-        request = first_request(
+        request = _first_request(
             prompt,
             response_model,
             choices,
@@ -148,14 +244,14 @@ class LLMClient:
         check: Callable[[ChatReply], str | None] | None = None,
         site: CallSite | None = None,
     ) -> tuple[ChatReply, CallRecord]:
-        """Go on with a conversation, in which the model may ask for tools to be called.
+        """Continue a conversation, in which the model may ask for tools to be called.
 
         Args:
             messages: oldest first.
             tools: function declarations, as ``ChatRequest.tools`` has them.
             schema: the JSON schema the reply is held to, if any.
             options: sampling options instead of the configured ones, by Ollama's names.
-            check: says what is wrong with a reply, or None; a complaint makes it invalid.
+            check: returns what is wrong with a reply, or None; a complaint makes it invalid.
             site: where the call is made.
 
         Returns:
@@ -187,12 +283,12 @@ class LLMClient:
     async def _ask_twice(
         self, request: ChatRequest, read: Callable[[ChatReply], T], site: CallSite | None
     ) -> tuple[T, CallRecord]:
-        """Make a request, once more where that may help; ``read`` says what a reply means."""
-        log, began, history = scope().log, request, list[Attempt]()
+        """Make a request, once more where that may help; ``read`` parses a reply."""
+        log, first_request, history = scope().log, request, list[Attempt]()
         if log is None:
-            self._check_known()
+            self._check_not_lost()
         else:
-            log.begin(began)
+            log.begin(first_request)
         call = None
         try:
             outcome = await self._attempt(request, read, history)
@@ -204,7 +300,7 @@ class LLMClient:
                     request, read, history, asked_wait=first.retry_after_s
                 )
                 if isinstance(outcome, BackendError):
-                    outcome = both_told(first, outcome, repaired=repaired)
+                    outcome = both_faults(first, outcome, repaired=repaired)
             if isinstance(outcome, BackendError):
                 raise failure_of(outcome, history, site, model=self.config.model)
             call = CallRecord(history=tuple(history), status="repaired" if repaired else "ok")
@@ -212,15 +308,16 @@ class LLMClient:
             call = failure.call
             raise
         finally:
+            # Also after a cancellation: what was answered before it belongs to the turn.
             if log is not None:
                 if call is None and history:
                     call = CallRecord(history=tuple(history), status="failed")
-                log.end(began, call)
+                log.end(first_request, call)
         return outcome, call
 
     @contextmanager
     def playing(self, log: CallLog) -> Iterator[None]:
-        """Note that a run plays a turn with this client, on the current event loop."""
+        """Register a turn that a run plays with this client, on the current event loop."""
         loop = asyncio.get_running_loop()
         with self._lock:
             self._turns[log] = loop
@@ -230,13 +327,14 @@ class LLMClient:
             with self._lock:
                 self._turns.pop(log, None)
 
-    def _check_known(self) -> None:
-        """Raise ConfigError for a call that a run plays a turn for, but cannot know of."""
+    def _check_not_lost(self) -> None:
+        """Raise ConfigError for a call out of a run's turn that the run cannot see."""
         if not self._turns:
             return
         loop = asyncio.get_running_loop()
-        for log, its in tuple(self._turns.items()):
-            if its is not loop:
+        for log, loop_of_turn in tuple(self._turns.items()):
+            # Context variables do not follow work into a bare thread, so this call has no log.
+            if loop_of_turn is not loop:
                 raise ConfigError(
                     f"a call was made on another thread while turn {log.turn} of {log.run!r} is "
                     "being played with the same client, so the run cannot know of it: hand work "
@@ -245,7 +343,7 @@ class LLMClient:
                 )
 
     async def model_info(self) -> ModelInfo:
-        """Say which model answers.
+        """Return which model answers.
 
         Raises:
             LLMFailureException: the backend cannot be reached, or lacks the model.
@@ -263,7 +361,7 @@ class LLMClient:
             ) from error
 
     async def aclose(self) -> None:
-        """Let go of the backend's connections and processes."""
+        """Release the backend's connections and processes."""
         if hasattr(self.backend, "aclose"):
             await self.backend.aclose()
 
@@ -278,14 +376,17 @@ class LLMClient:
         return f"<LLMClient {self.config.model!r} on {type(self.backend).__name__}{why}>"
 
     def _options_with(self, options: Mapping[str, Any] | None) -> Mapping[str, Any]:
-        """Return the configured options with others; the same object each time, as a tape likes."""
+        """Return the configured options with others.
+
+        The same object each time: a tape writes settings once and recognises them by identity.
+        """
         if not options:
             return self._options
         key = repr(sorted(options.items()))
         return self._variants.setdefault(key, {**self._options, **options})
 
     def _check_size(self, prompt: str, site: CallSite | None) -> None:
-        """Refuse a prompt that cannot fit by any count; backends judge the close cases."""
+        """Raise if the prompt cannot fit by any count; backends judge the close cases."""
         chars = len(prompt)
         limit = self.config.num_ctx * _LEAST_CHARS_PER_CONTEXT_TOKEN
         if chars > limit:
@@ -305,11 +406,11 @@ class LLMClient:
         *,
         asked_wait: float | None = None,
     ) -> T | BackendError:
-        """Make one request, or take it from the tape; what becomes of it goes into the history.
+        """Make one request, or take it from the tape; its outcome goes into the history.
 
         Args:
             request: the request.
-            read: says what a reply means.
+            read: parses a reply.
             history: of the call.
             asked_wait: how long the server asked to wait first, seconds.
         """
@@ -324,6 +425,7 @@ class LLMClient:
             if around.watch is not None:
                 around.watch.ended(request, known, taped=True)
         else:
+            # Charged only here: what a tape answers costs nothing.
             purse = around.log.purse if around.log is not None else None
             if purse is not None:
                 purse.begin()
@@ -331,6 +433,7 @@ class LLMClient:
             attempt, fault = await make(request, asked_wait)
             if purse is not None:
                 purse.end(attempt)
+        # A recorded reply is parsed again, an invalid one too: a replay takes the same path.
         if attempt.reply is None or attempt.reason not in (None, "invalid_response"):
             outcome = fault or recorded_fault(attempt)
         else:
@@ -338,12 +441,13 @@ class LLMClient:
                 outcome = read(attempt.reply)
             except InvalidReply as error:
                 outcome = invalid_fault(attempt.reply, error, options=request.options)
-                outcome.__cause__ = error
+                outcome.__cause__ = error  # the second request shows the model its words
                 if known is None:
                     attempt = replace(
                         attempt, reason=outcome.reason, detail=str(outcome), retry=True
                     )
         if recorder is not None and known is None:
+            # Before anybody acts on it: what a run has seen must be on its tape.
             attempt = await recorder.keep(attempt)
         history.append(attempt)
         return outcome
@@ -351,7 +455,7 @@ class LLMClient:
     async def _make_in_time(
         self, request: ChatRequest, asked_wait: float | None
     ) -> tuple[Attempt, BackendError | None]:
-        """Ask the backend, no longer than the caller is going to wait."""
+        """Ask the backend, for no longer than the caller will wait."""
         left = seconds_left() or 0.0
         limit = asyncio.timeout(left)
         try:
@@ -359,7 +463,7 @@ class LLMClient:
                 return await self._make(request, asked_wait)
         except TimeoutError:
             if not limit.expired():
-                raise
+                raise  # a time limit further out ended this: its owner must see it
             return out_of_time(request, left)
 
     async def _make(
@@ -369,6 +473,7 @@ class LLMClient:
         if request.attempt > 1:
             await self._back_off(min(asked_wait or 0.0, request.timeout_s))
         lane = self._lane()
+        # The time limit begins inside the queue: waiting for a slot is not charged to the model.
         async with lane.slots:
             watch, attempt = scope().watch, None
             if watch is not None:
@@ -385,7 +490,7 @@ class LLMClient:
                 seconds = time.perf_counter() - began
                 attempt = Attempt(request=request, reply=reply, seconds=seconds)
                 return attempt, None
-            except Exception as error:
+            except Exception as error:  # not a cancellation, which leaves nothing to record
                 fault = as_backend_error(error, timeout_s=request.timeout_s)
                 if fault is None:
                     raise
@@ -409,6 +514,7 @@ class LLMClient:
         """Wait before the retry, at least so many seconds."""
         import tenacity  # here, since few runs need it and it takes long to import
 
+        # Jittered, so that agents who failed together do not all come back at the same moment.
         shortest, longest = self.config.retry_wait_s
         wait = tenacity.wait_random_exponential(multiplier=longest, min=shortest, max=longest)
         drawn = wait(tenacity.RetryCallState(tenacity.AsyncRetrying(), None, (), {}))
@@ -421,6 +527,7 @@ class LLMClient:
         lane = self._lanes.get(loop)
         if lane is None:
             with self._lock:
+                # Scripts may use a loop for each run; the lanes of closed ones would pile up.
                 for other in [other for other in self._lanes if other.is_closed()]:
                     del self._lanes[other]
                 lane = self._lanes.setdefault(loop, _Lane(self._concurrency))
@@ -443,7 +550,7 @@ class _Lane:
         self._timer: asyncio.TimerHandle | None = None
 
     def limit(self, seconds: float) -> asyncio.Timeout:
-        """Return what ends the work inside it, which begins now, when it takes too long."""
+        """Return a timeout that is entered now and cancels its work after so many seconds."""
         loop = asyncio.get_running_loop()
         limit, due = asyncio.timeout(None), loop.time() + seconds
         self._limits[limit] = due
@@ -452,13 +559,14 @@ class _Lane:
         return limit
 
     def ended(self, limit: asyncio.Timeout) -> None:
-        """Forget a limit whose work has ended."""
+        """Remove a limit whose work has ended."""
         del self._limits[limit]
 
     def _wake_at(self, due: float, loop: asyncio.AbstractEventLoop) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        # In no context: the timer outlives its first request, and would keep that one's run alive.
+        # In an empty context: the timer outlives its first request, whose context would keep
+        # that one's run alive.
         self._timer = loop.call_at(due, self._end_late_ones, loop, context=Context())
 
     def _end_late_ones(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -471,3 +579,85 @@ class _Lane:
                 limit.reschedule(at)  # which has passed: the work is cancelled at once
         if due:
             self._wake_at(min(due), loop)
+
+
+def _first_request(
+    prompt: str,
+    response_model: type[BaseModel],
+    choices: Mapping[str, tuple[Any, ...]] | None,
+    site: CallSite | None,
+    *,
+    limits: Mapping[str, tuple[float, float]] | None = None,
+    config: LLMConfig,
+    options: Mapping[str, Any],
+) -> ChatRequest:
+    """Return a call's first request; ``LLMClient.call_with_retry`` has the words.
+
+    Args:
+        prompt: a text, or a ``RenderedPrompt``.
+        response_model: what the reply must be.
+        choices: the only values allowed for some fields.
+        site: where in the run the call is made.
+        limits: the lowest and highest value allowed for some fields.
+        config: the client's settings.
+        options: its sampling options, shared by all its requests.
+
+    Raises:
+        ConfigError: the prompt is empty, or a choice is for a field that is not there.
+    """
+    if not prompt.strip():
+        raise ConfigError("the prompt is empty; give the model something to answer")
+    messages: tuple[Message, ...]
+    origin = None
+    if isinstance(prompt, RenderedPrompt):
+        origin = prompt.origin(site)
+        messages = (Message("user", prompt.user),)
+        if prompt.system:
+            messages = (_system_message(prompt.system), *messages)
+    else:
+        messages = (Message("user", str(prompt)),)
+    chosen = tuple(choices.items()) if choices else ()
+    bounds = tuple(limits.items()) if limits else ()
+    return ChatRequest(
+        model=config.model,
+        messages=messages,
+        schema=_schema_of(response_model, config.max_text_chars, chosen, bounds),
+        options=options,
+        think=config.think,
+        keep_alive=config.keep_alive,
+        timeout_s=config.timeout_s,
+        site=site,
+        origin=origin,
+    )
+
+
+@lru_cache(maxsize=1024)
+def _system_message(text: str) -> Message:
+    """One message for all requests of a run that share it."""
+    return Message("system", text)
+
+
+@lru_cache(maxsize=1024)
+def _schema_of(
+    response_model: type[BaseModel],
+    max_text: int | None,
+    choices: tuple[tuple[str, tuple[Any, ...]], ...] = (),
+    limits: tuple[tuple[str, tuple[float, float]], ...] = (),
+) -> Mapping[str, Any]:
+    """The schema a model is held to; shared by all its requests, not to be changed."""
+    if not choices and not limits:
+        return reply_schema(response_model, max_text=max_text)
+    whole = _schema_of(response_model, max_text)
+    fields: dict[str, Any] = dict(whole.get("properties", {}))
+    for field, _ in (*choices, *limits):
+        if field not in fields:
+            raise ConfigError(
+                f"choices or limits name {field!r}, which {response_model.__name__} lacks; "
+                f"its fields are {', '.join(fields)}"
+            )
+    for field, values in choices:
+        fields[field] = {"enum": list(values)}
+    for field, (lowest, highest) in limits:
+        known = {name: fields[field][name] for name in fields[field] if name not in _BOUNDS}
+        fields[field] = {**known, "minimum": lowest, "maximum": highest}
+    return {**whole, "properties": fields}

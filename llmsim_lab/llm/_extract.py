@@ -1,4 +1,4 @@
-"""Find the JSON in a reply and say what is wrong with it in words a model can act on."""
+"""Find the JSON in a reply, or what is wrong with it in words that a model can act on."""
 
 from __future__ import annotations
 
@@ -12,15 +12,6 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from llmsim_lab.values import WIRE
 
-__all__ = [
-    "InvalidReply",
-    "Repetition",
-    "parse_reply",
-    "repeated_end",
-    "reply_fields",
-    "without_thinking",
-]
-
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 _THINKING = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
@@ -31,11 +22,11 @@ _MAX_FAULTS = 5
 _LEAST_REPEATS, _LEAST_REPEATED_CHARS, _MAX_UNIT_CHARS = 4, 30, 300
 
 
-class InvalidReply(ValueError):  # noqa: N818 - it is a finding, shown to the model
+class InvalidReply(ValueError):  # noqa: N818 - shown to the model as it is
     """A reply that is not what was asked for.
 
     Attributes:
-        rejected: the reply as a model instance where only its content was refused.
+        rejected: the reply as a model instance where only its content was wrong.
     """
 
     def __init__(self, complaint: str, rejected: BaseModel | None = None) -> None:
@@ -54,7 +45,7 @@ def parse_reply(
     Args:
         text: the reply.
         response_model: what it must be.
-        check: says what is wrong with the content of a well-formed reply, or None.
+        check: returns what is wrong with the content of a well-formed reply, or None.
 
     Raises:
         InvalidReply: nothing in the text fits.
@@ -76,13 +67,13 @@ def reply_fields(text: str) -> dict[str, Any]:
     """Return the fields of the JSON object in a reply, whatever was asked for.
 
     Raises:
-        InvalidReply: there is none.
+        InvalidReply: it has no JSON object.
     """
     return parse_reply(text, _AnyObject).model_extra or {}
 
 
 def without_thinking(text: str) -> str:
-    """Return what a model says aloud: a text without its thoughts between ``<think>`` tags.
+    """Return a text without a model's thoughts between ``<think>`` tags.
 
     The opening tag may be missing, where the chat template wrote it: then all before the closing
     one is thought. The closing one may be, where the token limit cut it off: then all after the
@@ -133,6 +124,7 @@ def _search(text: str, response_model: type[ModelT], first_error: ValidationErro
     if not text.strip():
         raise InvalidReply("the reply is empty")
     spoken = without_thinking(text)
+    # No early return: the last that fits counts, since models that think aloud give drafts first.
     found: ModelT | None = None
     complaint = ""
     for value in _json_values(spoken):
@@ -151,6 +143,7 @@ def _search(text: str, response_model: type[ModelT], first_error: ValidationErro
 def _json_values(text: str) -> Iterator[dict[str, Any]]:
     """Yield the outermost JSON objects in a text, in order."""
     position = 0
+    # Bounded, since each attempt may read to the end: a text of braces would take quadratic time.
     for _ in range(_MAX_CANDIDATES):
         position = text.find("{", position)
         if position < 0:
@@ -171,6 +164,6 @@ def _describe(error: ValidationError) -> str:
             faults.append(f"{where}: is missing")
         else:
             given = repr(fault["input"])
-            shown = given if len(given) <= 80 else given[:77] + "..."
-            faults.append(f"{where}: {fault['msg']} (it was {shown})")
+            given = given if len(given) <= 80 else given[:77] + "..."
+            faults.append(f"{where}: {fault['msg']} (it was {given})")
     return "; ".join(faults)

@@ -20,20 +20,9 @@ from pydantic import BaseModel
 
 from llmsim_lab.calls import ChatReply, ChatRequest, ModelInfo
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.llm.client import LLMClient
-from llmsim_lab.llm.config import LLMConfig
+from llmsim_lab.llm._client import LLMClient, LLMConfig
 from llmsim_lab.logs import log_event
 from llmsim_lab.text import clip, number
-
-__all__ = [
-    "DAY_S",
-    "AskPerson",
-    "OpenQuestion",
-    "Person",
-    "human_client",
-    "same_choice",
-    "schema_words",
-]
 
 logger = logging.getLogger(__name__)
 
@@ -82,7 +71,7 @@ class OpenQuestion:
         return {name: _resolved(part, known) for name, part in fields.items()}
 
     def value(self, name: str, said: str) -> Any:
-        """Return what somebody typed for a field as a value of its type; the text if it is none.
+        """Return what somebody typed for a field as a value of its type; the text if it is not one.
 
         Args:
             name: the field.
@@ -154,7 +143,7 @@ _TYPES: Mapping[str, tuple[Any, str]] = {
 
 
 def _fault(value: Any, schema: Mapping[str, Any]) -> str:
-    """Say what is wrong with one field's value, or nothing."""
+    """Return what is wrong with one field's value; empty where nothing is."""
     if value is None or (isinstance(value, str) and not value.strip()):
         return "" if value is None and schema.get("optional") else "is missing"
     if choices := schema.get("enum"):
@@ -169,8 +158,8 @@ def _fault(value: Any, schema: Mapping[str, Any]) -> str:
     wanted, what = _TYPES[kind]
     wrong = isinstance(value, bool) and kind in ("integer", "number")
     if wrong or not isinstance(value, wanted):
-        shown = f"{type(value).__name__}" if kind == "string" else f"{value!r:.40}"
-        return f"must be {what}, not {shown}"
+        given = type(value).__name__ if kind == "string" else f"{value!r:.40}"
+        return f"must be {what}, not {given}"
     if kind == "string":
         most = schema.get("maxLength", math.inf)
         return "" if len(value) <= most else f"has {len(value):,} characters; {most:,} at most"
@@ -196,7 +185,7 @@ def _out_of_bounds(value: float, schema: Mapping[str, Any]) -> str:
 
 
 def same_choice(value: Any, choice: Any) -> bool:
-    """Return True if an answer is one of the choices, or all but, for a number."""
+    """Return True if an answer is one of the choices; a number need only be close to it."""
     if isinstance(value, int | float) and isinstance(choice, int | float):
         return math.isclose(value, choice, abs_tol=0.005)
     return bool(value == choice)
@@ -259,18 +248,18 @@ class Person:
         with self._lock:
             return tuple(self._waiting)
 
-    def listen(self, heard: Callable[[], object]) -> Callable[[], None]:
-        """Have something called whenever a question comes or goes; returns what ends that.
+    def listen(self, callback: Callable[[], object]) -> Callable[[], None]:
+        """Register a callback for whenever a question comes or goes; return what removes it.
 
         Args:
-            heard: called in whichever thread it happens; it must be quick.
+            callback: called in whichever thread it happens; it must be quick.
         """
         with self._lock:
-            self._listeners.append(heard)
+            self._listeners.append(callback)
 
         def stop() -> None:
             with self._lock, suppress(ValueError):
-                self._listeners.remove(heard)
+                self._listeners.remove(callback)
 
         return stop
 
@@ -278,14 +267,14 @@ class Person:
         """Wait until there is a question, and return the oldest."""
         arrived: Future[OpenQuestion] = Future()
 
-        def heard() -> None:
+        def look() -> None:
             if questions := self.questions:
                 with suppress(InvalidStateError):
                     arrived.set_result(questions[0])
 
-        stop = self.listen(heard)
+        stop = self.listen(look)
         try:
-            heard()
+            look()  # the question may have come before anybody listened
             return await asyncio.wrap_future(arrived)
         finally:
             stop()
@@ -298,20 +287,23 @@ class Person:
             answer: the fields, or the reply's text as it is.
 
         Raises:
-            ConfigError: nobody waits for this answer any more.
+            ConfigError: nobody waits for this answer any more, or it is of a wrong kind.
         """
+        text = _as_text(
+            answer
+        )  # first, since an answer of a wrong kind must leave the question open
         with self._lock:
             waiting = self._waiting.pop(question, None)
         try:
             if waiting is None:
                 raise InvalidStateError
-            waiting.set_result(_as_text(answer))
+            waiting.set_result(text)
         except InvalidStateError:
             raise ConfigError(
                 f"the question to {question.agent or 'nobody'} of turn {question.turn} waits for "
                 "no answer any more: it was answered, or the step was stopped"
             ) from None
-        self._tell()
+        self._notify()
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         """Wait for a person's answer to one request."""
@@ -319,11 +311,12 @@ class Person:
         answer: Future[str] = Future()
         with self._lock:
             self._waiting[question] = answer
-        self._tell()
+        self._notify()
         try:
             if inspect.iscoroutinefunction(self.ask):
                 return ChatReply(text=_as_text(await self.ask(question)))
             if self.ask is not None:
+                # A daemon: a person who never answers must not keep the process from ending.
                 asking = (self.ask, question, answer)
                 threading.Thread(target=_put, args=asking, daemon=True).start()
             else:
@@ -332,23 +325,23 @@ class Person:
         finally:
             with self._lock:
                 self._waiting.pop(question, None)
-            self._tell()
+            self._notify()
 
     async def model_info(self) -> ModelInfo:
-        """Say that a person answers."""
+        """Return that a person answers."""
         return ModelInfo(name="human", backend="human")
 
     async def aclose(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: there is nothing to close."""
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         with self._lock:
             listeners = tuple(self._listeners)
-        for heard in listeners:
-            heard()
+        for callback in listeners:  # outside the lock, which a callback may need
+            callback()
 
     def _hint(self, question: OpenQuestion) -> None:
-        """Say, once, how to answer, where nobody seems to listen."""
+        """Log, once, how to answer, where nobody seems to listen."""
         if self._listeners or self._hinted:
             return
         self._hinted = True
@@ -368,10 +361,10 @@ class Person:
 
 
 def _put(ask: AskPerson, question: OpenQuestion, answer: Future[str]) -> None:
-    """Put a question with a plain function; what it raises is raised to who awaits the answer."""
+    """Ask with a plain function; what it raises is raised where the answer is awaited."""
     try:
         text = _as_text(ask(question))
-    except BaseException as error:  # noqa: BLE001 - it is passed on whole
+    except BaseException as error:  # noqa: BLE001 - raised by whoever awaits the answer
         with suppress(InvalidStateError):
             answer.set_exception(error)
         return

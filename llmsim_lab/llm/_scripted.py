@@ -13,8 +13,6 @@ from pydantic import BaseModel
 from llmsim_lab.calls import ChatReply, ChatRequest, ModelInfo
 from llmsim_lab.errors import ConfigError
 
-__all__ = ["ScriptedBackend"]
-
 Reply = str | Mapping[str, Any] | BaseModel | ChatReply | BaseException | type[BaseException]
 
 
@@ -80,11 +78,11 @@ class ScriptedBackend:
         return _as_reply(reply)
 
     async def model_info(self) -> ModelInfo:
-        """Say that a script answers."""
+        """Return that a script answers."""
         return ModelInfo(name=self._name, backend="scripted", capabilities=("completion", "tools"))
 
     async def aclose(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: there is nothing to close."""
 
     def __repr__(self) -> str:
         length = "one for all" if self._script is None else str(self._length or "several")

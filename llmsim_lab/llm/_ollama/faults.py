@@ -14,20 +14,9 @@ import ollama
 
 from llmsim_lab.calls import ChatReply
 from llmsim_lab.errors import BackendError
-from llmsim_lab.llm.extract import repeated_end
-from llmsim_lab.llm.transport import error_text, read_json
+from llmsim_lab.llm._extract import repeated_end
+from llmsim_lab.llm._transport import error_text, read_json
 from llmsim_lab.text import clip
-
-__all__ = [
-    "context_overflow",
-    "fault_of",
-    "is_overflow",
-    "lost_connection",
-    "no_thinking",
-    "not_understood",
-    "stopped",
-    "translated",
-]
 
 _WRONG_REQUEST = re.compile(
     r"option \".*\" must be of type|option \".*\" must be of an array|invalid format:"
@@ -40,7 +29,7 @@ _OVERFLOW = re.compile(
     r"|exceed_context_size_error",
     re.IGNORECASE,
 )
-_MAX_TEXT, _MAX_SHOWN, _MAX_UNIT = 500, 120, 40
+_MAX_TEXT, _MAX_EXCERPT, _MAX_UNIT = 500, 120, 40
 
 
 def _unwrap(error: Any) -> tuple[str, dict[str, Any]]:
@@ -61,7 +50,7 @@ def _unwrap(error: Any) -> tuple[str, dict[str, Any]]:
 
 
 def no_thinking(error: ollama.ResponseError) -> bool:
-    """Whether the server refuses ``think`` because the model cannot."""
+    """Return True if the server rejects ``think`` because the model cannot think."""
     return error.status_code == 400 and "does not support thinking" in str(error.error)
 
 
@@ -95,9 +84,9 @@ def context_overflow(
     if trained is not None and num_ctx is not None and num_ctx >= trained:
         window = f"the {trained} tokens of context that the model was trained for"
         way_out = "shorten the prompt, or use a model with a longer context"
-    shown = f" ({what})" if what else ""
+    reason = f" ({what})" if what else ""
     return BackendError(
-        f"the prompt has {prompt}, more than {window}{shown}; {way_out}",
+        f"the prompt has {prompt}, more than {window}{reason}; {way_out}",
         reason="context_overflow",
         status_code=status_code,
     )
@@ -135,7 +124,7 @@ def fault_of(
             prompt, num_ctx or in_force, trained=trained, what=text, status_code=status
         )
     where = f"Ollama at {host}"
-    shown = text or "no explanation"
+    explanation = text or "no explanation"
     if status == 404 and "model" in text:
         return BackendError(
             f"model {model!r} is not on {where}; get it with: ollama pull {model}",
@@ -143,24 +132,24 @@ def fault_of(
             status_code=status,
         )
     if status == 404:
-        shown += "; is this the address of an Ollama server?"
+        explanation += "; is this the address of an Ollama server?"
     if status == 403 and not text:
-        shown = "it refuses this host name or origin; see its setting OLLAMA_ORIGINS"
+        explanation = "it refuses this host name or origin; see its setting OLLAMA_ORIGINS"
     if status == 429:
         return BackendError(
-            f"{where} limits the rate: {shown}",
+            f"{where} limits the rate: {explanation}",
             reason="rate_limited",
             status_code=status,
             retry=True,
         )
     if (status is not None and status < 500) or _WRONG_REQUEST.search(text):
         return BackendError(
-            f"{where} refuses the request for {model!r}: {shown}",
+            f"{where} refuses the request for {model!r}: {explanation}",
             reason="client_error",
             status_code=status,
         )
     return BackendError(
-        f"{where} failed on {model!r}: {shown}",
+        f"{where} failed on {model!r}: {explanation}",
         reason="server_error",
         status_code=status,
         retry=True,
@@ -176,12 +165,14 @@ def stopped(reply: ChatReply, *, host: str) -> BackendError:
     """
     found = repeated_end(reply.text) or repeated_end(reply.thinking)
     if found is None:
-        what = f"ended the reply before the model was done, after {clip(reply.text, _MAX_SHOWN)!r}"
+        what = (
+            f"ended the reply before the model was done, after {clip(reply.text, _MAX_EXCERPT)!r}"
+        )
     else:
         unit = repr(clip(found.unit, _MAX_UNIT)) if found.unit else "white space"
         what = (
             f"stopped the model because it repeated {unit} {found.times} times, at the end of "
-            f"{clip(found.before, _MAX_SHOWN)!r}"
+            f"{clip(found.before, _MAX_EXCERPT)!r}"
         )
     return BackendError(
         f"Ollama at {host} {what}; change the prompt, raise the temperature, or use another model",
@@ -217,7 +208,7 @@ def _plain(host: str) -> str:
 
 
 def _tls_fault(error: BaseException | None) -> ssl.SSLError | None:
-    """Return what went wrong with TLS; the libraries in between put their own errors on top."""
+    """Return what went wrong with TLS, below the errors of the libraries in between."""
     waiting = (ssl.SSLWantReadError, ssl.SSLWantWriteError)  # every read over TLS raises those
     while error is not None:
         if isinstance(error, ssl.SSLError) and not isinstance(error, waiting):

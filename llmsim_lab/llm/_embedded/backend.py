@@ -20,23 +20,28 @@ import httpx
 
 from llmsim_lab.calls import ChatReply, ChatRequest, ModelInfo
 from llmsim_lab.errors import BackendError, ConfigError, ModelFileError
-from llmsim_lab.llm.embedded.catalogue import CatalogueModel, find_model
-from llmsim_lab.llm.embedded.gguf import read_header
-from llmsim_lab.llm.embedded.grammar import MARKER, probe_of, shape_of
-from llmsim_lab.llm.embedded.machine import usable_cores
-from llmsim_lab.llm.embedded.process import ChildProcess, ChildSettings
-from llmsim_lab.llm.embedded.server import ModelServer, lease, release
-from llmsim_lab.llm.embedded.store import (
+from llmsim_lab.llm._embedded.machine import read_header, usable_cores
+from llmsim_lab.llm._embedded.server import ChildProcess, ChildSettings, ModelServer, lease, release
+from llmsim_lab.llm._embedded.store import (
+    CatalogueModel,
     default_model,
     file_sha256,
+    find_model,
     models_folder,
     verified_path,
 )
-from llmsim_lab.llm.embedded.tools import read_tool_reply
-from llmsim_lab.llm.embedded.wire import Outgoing, collect, context_overflow, outgoing, raise_error
-from llmsim_lab.llm.transport import STREAMED, GuardedTransport, read_json
-
-__all__ = ["EmbeddedBackend", "runtime_installed"]
+from llmsim_lab.llm._embedded.wire import (
+    MARKER,
+    Outgoing,
+    collect,
+    context_overflow,
+    outgoing,
+    probe_of,
+    raise_error,
+    read_tool_reply,
+    shape_of,
+)
+from llmsim_lab.llm._transport import STREAMED, GuardedTransport, read_json
 
 _RUNTIME = "xllamacpp"
 _CACHE_RAM_MIB = 512
@@ -46,7 +51,7 @@ _UNNAMED = ("", "auto", "embedded")
 
 
 def runtime_installed() -> bool:
-    """Say whether the runtime is installed, without loading it."""
+    """Return True if the runtime is installed; does not load it."""
     return importlib.util.find_spec(_RUNTIME) is not None
 
 
@@ -63,12 +68,12 @@ class EmbeddedBackend:
             loads it again.
         threads: for the computation; None takes the physical cores this process may use.
         startup_timeout_s: longest wait until the model is loaded.
-        hang_grace_s: how long a given-up request may go on in the child before the child counts
-            as hung.
+        hang_grace_s: how long a given-up request may continue in the child before the child
+            counts as hung.
 
     Raises:
         ConfigError: no model has that name, or a number makes no sense.
-        ModelFileError: the model is not on this machine, or the file is no GGUF file.
+        ModelFileError: the model is not on this machine, or the file is not a GGUF file.
     """
 
     def __init__(
@@ -136,7 +141,7 @@ class EmbeddedBackend:
         return replace(reply, seconds=time.perf_counter() - began)
 
     async def model_info(self) -> ModelInfo:
-        """Say which model answers; does not load it.
+        """Return which model answers; does not load it.
 
         Raises:
             ModelFileError: the file is damaged or was removed.
@@ -153,13 +158,13 @@ class EmbeddedBackend:
         )
 
     async def aclose(self) -> None:
-        """Let go of the model; the last backend that uses it ends its process."""
+        """Release the model; the last backend that uses it ends its process."""
         client = self._clients.pop(asyncio.get_running_loop(), None)
         if client is not None:
             await client.aclose()
         with self._lock:
             finalizer, self._finalizer, self._leased = self._finalizer, None, None
-        if finalizer is not None:
+        if finalizer is not None:  # called or collected, it runs once
             await asyncio.to_thread(finalizer)
 
     def _server(self) -> ModelServer:
@@ -176,7 +181,7 @@ class EmbeddedBackend:
         return file_sha256(self._path)
 
     async def _answer(self, server: ModelServer, sent: Outgoing) -> ChatReply:
-        """Have the child answer; the caller holds the gate."""
+        """Let the child answer; the caller holds the gate."""
         num_ctx, trained = sent.num_ctx or self._settings.num_ctx, self._header.context_length
         child, load_seconds = await self._child(server, num_ctx)
         async with self._talking_to(server, child):
@@ -205,7 +210,7 @@ class EmbeddedBackend:
                 "the embedded model's runtime is not installed: pip install 'llmsim-lab[embedded]'"
             )
         began = time.perf_counter()
-        if self._known is not None:
+        if self._known is not None:  # hashing a gigabyte takes seconds, and so does loading it
             await asyncio.to_thread(verified_path, self._known)
         child = await asyncio.to_thread(server.start, num_ctx)
         return child, time.perf_counter() - began
@@ -233,7 +238,7 @@ class EmbeddedBackend:
     async def _check_understood(
         self, server: ModelServer, child: ChildProcess, sent: Outgoing
     ) -> None:
-        """Refuse a schema that the runtime would silently ignore; asked once per shape."""
+        """Raise if the runtime would silently ignore the schema; asked once per shape."""
         assert sent.schema is not None
         shape = shape_of(sent.schema)
         if shape in server.understood:
@@ -244,8 +249,8 @@ class EmbeddedBackend:
         body = _json_of(response.content)
         if response.status_code != 200 or "content" not in body:
             raise_error(body, response.status_code)
-        said = str(body["content"])
-        if len(said) < 2 or not (said.startswith(MARKER) or MARKER.startswith(said)):
+        text = str(body["content"])
+        if len(text) < 2 or not (text.startswith(MARKER) or MARKER.startswith(text)):
             raise BackendError(
                 "the embedded model cannot be held to this JSON schema; simplify it "
                 f"({child.complaint('llg error')})",
@@ -255,10 +260,11 @@ class EmbeddedBackend:
 
     @asynccontextmanager
     async def _talking_to(self, server: ModelServer, child: ChildProcess) -> AsyncIterator[None]:
-        """Turn a lost connection into an error that says what became of the child."""
+        """Turn a lost connection into an error that says how the child ended."""
         try:
             yield
         except asyncio.CancelledError:
+            # The child may not have noticed yet: the next request checks before it asks.
             server.suspect_since = server.suspect_since or time.monotonic()
             raise
         except httpx.TransportError as error:
@@ -271,11 +277,12 @@ class EmbeddedBackend:
             ) from error
 
     def _client(self) -> httpx.AsyncClient:
-        """Return this event loop's client; it trusts no proxy, since the child is on this host."""
+        """Return this event loop's client; no proxy, since the child is on this host."""
         loop = asyncio.get_running_loop()
         with self._lock:
             client = self._clients.get(loop)
             if client is None:
+                # No connection outlives its request: the child that had it may be gone by then.
                 limits = httpx.Limits(max_keepalive_connections=0)
                 inner = httpx.AsyncHTTPTransport(trust_env=False, verify=False, limits=limits)
                 transport = GuardedTransport(inner, who="the embedded model's process")

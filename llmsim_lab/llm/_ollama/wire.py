@@ -1,8 +1,12 @@
-"""Connections to an Ollama server: its address, fields its client lacks, clients shared per loop.
+"""Connections to an Ollama server: its address, what goes out and comes back, clients per loop.
 
 The official client has no ``truncate`` or ``shift`` parameter in ``chat`` and drops what it does
 not know of a tool's JSON schema. ``FieldsTransport`` therefore adds such fields to the request's
 JSON on its way out: a public httpx transport, given to the client by the keyword it hands on.
+
+It parses answers with no limit of depth or size of numbers, takes ``true`` for a count of 1, and
+puts the server's words into exceptions as they are. ``CheckedTransport`` therefore gives it JSON
+that was read and checked already.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ import re
 import threading
 import urllib.parse
 import urllib.request
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
@@ -24,26 +28,30 @@ import httpx
 import ollama
 
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.llm.faults import retry_after_s
-from llmsim_lab.llm.ollama.answers import CheckedTransport
-from llmsim_lab.llm.scope import scope
-from llmsim_lab.llm.transport import STREAMED, GuardedTransport
-
-__all__ = [
-    "Clients",
-    "FieldsTransport",
-    "Outgoing",
-    "clients_for",
-    "is_loopback",
-    "parse_host",
-    "release",
-    "without_password",
-]
+from llmsim_lab.llm._retry import retry_after_s
+from llmsim_lab.llm._scope import scope
+from llmsim_lab.llm._transport import (
+    MAX_TOKENS,
+    STREAMED,
+    GuardedTransport,
+    count,
+    error_text,
+    read_json,
+)
 
 _DEFAULT_PORT = 11434
 _ADDRESS = re.compile(r"[\d.]+|.*:.*")
 _OF_THE_API = re.compile(r"/(?:api|v1)(?:/(?:chat|generate|tags|chat/completions))?$")
 """What people copy along with an address: the path of Ollama's protocol, or OpenAI's."""
+_MAX_NANOSECONDS = 10**18
+_COUNTS = {
+    "prompt_eval_count": MAX_TOKENS,
+    "eval_count": MAX_TOKENS,
+    "total_duration": _MAX_NANOSECONDS,
+    "load_duration": _MAX_NANOSECONDS,
+    "prompt_eval_duration": _MAX_NANOSECONDS,
+    "eval_duration": _MAX_NANOSECONDS,
+}
 
 
 def parse_host(host: str | None = None) -> str:
@@ -110,7 +118,7 @@ def _connectable(text: str) -> str:
 
 
 def is_loopback(url: str) -> bool:
-    """Whether the URL is this machine's own; no proxy is asked for those."""
+    """Return True if the URL is this machine's own; those need no proxy."""
     host = httpx.URL(url).host
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -120,13 +128,14 @@ def is_loopback(url: str) -> bool:
 
 @dataclass(slots=True)
 class Outgoing:
-    """A chat request's further fields, and what the client does not tell of it and its response.
+    """A chat request's further fields, and what the client leaves out of its response.
 
     Attributes:
         fields: added to the request.
         sent: whether it has left.
         retry_after_s: how long the server asks to wait, seconds.
-        framed: whether the response says where it ends; a broken connection is no end then.
+        framed: whether the response says where it ends; only without that is a closed
+            connection its end.
     """
 
     fields: Mapping[str, Any]
@@ -152,26 +161,125 @@ class FieldsTransport(httpx.AsyncBaseTransport):
             extra.sent = True
             body = json.loads(await request.aread()) | extra.fields
             content = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
-            headers = [pair for pair in request.headers.raw if pair[0].lower() != b"content-length"]
+            kept = [pair for pair in request.headers.raw if pair[0].lower() != b"content-length"]
             request = httpx.Request(
                 request.method,
                 request.url,
-                headers=headers,
+                headers=kept,
                 content=content,
                 extensions=request.extensions | (STREAMED if body.get("stream") else {}),
             )
         response = await self._inner.handle_async_request(request)
         if extra is not None:
-            told = response.headers
-            extra.framed = "content-length" in told or "transfer-encoding" in told
+            headers = response.headers
+            extra.framed = "content-length" in headers or "transfer-encoding" in headers
             if response.is_error:
                 # The official client's errors leave the headers out.
-                extra.retry_after_s = retry_after_s(told.get("retry-after"))
+                extra.retry_after_s = retry_after_s(headers.get("retry-after"))
         return response
 
     async def aclose(self) -> None:
         """Close the connections."""
         await self._inner.aclose()
+
+
+class CheckedTransport(httpx.AsyncBaseTransport):
+    """Passes on answers whose JSON is valid; an error's text is made harmless.
+
+    Args:
+        inner: makes the requests and bounds the answers, as ``GuardedTransport`` does.
+    """
+
+    def __init__(self, inner: httpx.AsyncBaseTransport) -> None:
+        self._inner = inner
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Make a request.
+
+        Raises:
+            ValueError: the answer is not valid JSON, or a count in it is not a count.
+        """
+        response = await self._inner.handle_async_request(request)
+        if response.is_error:
+            return httpx.Response(
+                response.status_code,
+                headers={"Retry-After": response.headers.get("retry-after", "")},
+                json={"error": _explanation(response.content)},
+            )
+        if request.extensions.get("streamed") and response.is_success:
+            return httpx.Response(
+                response.status_code,
+                headers=response.headers,
+                stream=_Lines(response),
+                extensions=response.extensions,
+            )
+        return _Document(response.status_code, _checked(response.content))
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._inner.aclose()
+
+
+class _Document(httpx.Response):
+    """An answer whose JSON was read already."""
+
+    def __init__(self, status_code: int, value: Any) -> None:
+        super().__init__(status_code)
+        self._value = value
+
+    def json(self, **_: Any) -> Any:
+        """Return the value that was read."""
+        return self._value
+
+
+class _Lines(httpx.AsyncByteStream):
+    """A streamed answer, each line read, checked and written anew."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        self._response = response
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        assert isinstance(self._response.stream, httpx.AsyncByteStream)
+        async for block in self._response.stream:
+            lines = [_checked_line(line) for line in block.split(b"\n") if line.strip()]
+            if lines:
+                yield b"\n".join(lines) + b"\n"
+
+    async def aclose(self) -> None:
+        await self._response.aclose()
+
+
+def _checked_line(line: bytes) -> bytes:
+    value = _checked(line)
+    # In ASCII, since the client also ends lines at characters that JSON may hold as they are.
+    as_it_is = line.isascii() and isinstance(value, dict) and "error" not in value
+    return line if as_it_is else json.dumps(value).encode()
+
+
+def _checked(content: bytes) -> Any:
+    value = read_json(content)
+    if not isinstance(value, dict):
+        return value
+    for name in _COUNTS.keys() & value.keys():
+        count(value[name], name, most=_COUNTS[name])
+    if value.get("error"):
+        # The client looks for JSON within the text, so what it finds there is ours.
+        value["error"] = json.dumps({"error": _text(value["error"])})
+    return value
+
+
+def _explanation(content: bytes) -> str:
+    try:
+        value = read_json(content)
+    except ValueError:
+        value = None
+    if isinstance(value, dict) and "error" in value:
+        return _text(value["error"])
+    return error_text(content.decode(errors="replace"))
+
+
+def _text(error: Any) -> str:
+    return error_text(error if isinstance(error, str) else json.dumps(error, ensure_ascii=False))
 
 
 def _env_proxy(url: str) -> str | None:
@@ -284,5 +392,6 @@ async def release(url: str, user: object) -> None:
         if loop is here:
             await lease.lifetime.aclose()
         elif loop.is_running():
+            # Connections belong to their loop and are closed on it.
             closing = asyncio.run_coroutine_threadsafe(lease.lifetime.aclose(), loop)
             await asyncio.wrap_future(closing)

@@ -1,4 +1,4 @@
-"""Make a reasoning chain of a decision, and log it."""
+"""What components that ask a model share: their reasoning chain, and what they look up first."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import logging
 from typing import Protocol
 
 from llmsim_lab.calls import CallRecord, CallSite, Status
+from llmsim_lab.llm._client import LLMClient
 from llmsim_lab.logs import log_event
 from llmsim_lab.models import LLMReasoningChain
 
-__all__ = ["Reasoned", "chain_of"]
+LOOKING_UP = "in looking things up, before the decision was asked for: "
+"""What a failure's detail begins with where it was not the decision that failed."""
 
 
 class Reasoned(Protocol):
-    """A decision that says why, and how sure the model is."""
+    """A decision with its reasoning, and how sure the model is."""
 
     @property
     def reasoning(self) -> str:
@@ -38,7 +40,7 @@ def chain_of(
     logger: logging.Logger,
     prompt: str = "",
     status: Status | None = None,
-    **said: object,
+    **fields: object,
 ) -> LLMReasoningChain:
     """Return why a component decided as it did, after logging it at DEBUG.
 
@@ -47,8 +49,8 @@ def chain_of(
         site: who decided, about whom, and in which turn.
         logger: the component's own.
         prompt: the prompt, kept where no call holds it.
-        status: how the decision came about, where the call does not tell.
-        said: what else of the decision goes into the log line.
+        status: how the decision came about; by default the call's.
+        fields: what else of the decision goes into the log line.
     """
     call = decision.call
     status = status or (call.status if call else "ok")
@@ -60,7 +62,7 @@ def chain_of(
         agent_id=site.agent,
         turn=site.turn,
         status=status,
-        **said,
+        **fields,
         reasoning=decision.reasoning,
         confidence=decision.confidence,
     )
@@ -74,3 +76,17 @@ def chain_of(
         call=call,
         prompt_text="" if call else str(prompt),
     )
+
+
+class LooksUp(Protocol):
+    """Looks up, with the model, what a question calls for; ``ToolLookup`` does so with tools."""
+
+    async def look_up(self, prompt: str, client: LLMClient, site: CallSite) -> str:
+        """Return a prompt with what was found at its end; as it is where nothing was.
+
+        Args:
+            prompt: the question.
+            client: the model.
+            site: who asks, and when.
+        """
+        ...

@@ -1,0 +1,1 @@
+"""Small real models, run on this machine by a child process of ours."""

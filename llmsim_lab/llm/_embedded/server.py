@@ -1,0 +1,534 @@
+"""One running model per file and process, whoever uses it: started, watched, ended.
+
+Backends of any thread and event loop share a ``ModelServer``. It starts its child process when
+first needed, again when that has died, and ends it with the last backend that uses it, or with
+this process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import json
+import logging
+import os
+import queue
+import secrets
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, TypeVar
+
+from llmsim_lab.errors import BackendError, ConfigError, LabError, ModelFileError
+from llmsim_lab.llm._embedded.machine import check_memory, check_processor, read_header
+from llmsim_lab.llm._embedded.store import CATALOGUE
+from llmsim_lab.logs import log_event
+from llmsim_lab.text import printable
+
+T = TypeVar("T")
+_Waiter = tuple[asyncio.AbstractEventLoop, "asyncio.Future[None]"]
+
+logger = logging.getLogger(__name__)
+
+_MEASURED_NUM_CTX = 4096
+_RUNTIME_BYTES = 150_000_000
+_LAST_LINES = 60
+_SHOWN_LINES = 3
+
+
+class ModelServer:
+    """A model's child process, if it runs, and what is known of it.
+
+    Attributes:
+        gate: whoever talks to the child holds it.
+        understood: shapes of schemas that the child's runtime was seen to understand.
+        suspect_since: when a request was given up, by ``time.monotonic``, until it is known that
+            the child noticed; else None.
+    """
+
+    def __init__(self, settings: ChildSettings, *, command: Sequence[str] | None = None) -> None:
+        self.settings = settings
+        self.gate = Gate()
+        self.understood: set[str] = set()
+        self.suspect_since: float | None = None
+        self._command = command
+        self._lock = threading.Lock()
+        self._child: ChildProcess | None = None
+        self._closed = False
+
+    def running(self, num_ctx: int) -> ChildProcess | None:
+        """Return the child if it runs and its context window is large enough."""
+        child = self._child
+        if child is not None and child.alive and child.settings.num_ctx >= num_ctx:
+            return child
+        return None
+
+    def start(self, num_ctx: int) -> ChildProcess:
+        """Return a child with a context window that large; blocks while it starts.
+
+        Raises:
+            ConfigError: the runtime is missing or does not run here, or the model was not trained
+                for such a window.
+            ModelFileError: the file is not a model, or does not fit into memory.
+            BackendError: it was not ready in time.
+        """
+        with self._lock:
+            child = self.running(num_ctx)
+            if child is not None:
+                return child
+            num_ctx = max(num_ctx, self.settings.num_ctx)
+            path = self.settings.model
+            trained = read_header(path).context_length
+            if trained is not None and num_ctx > trained:
+                raise ConfigError(
+                    f"num_ctx={num_ctx} but {path.name} was trained for at most {trained} tokens "
+                    f"of context; take num_ctx={trained} or a model with a longer one"
+                )
+            check_processor()
+            self._end_child(num_ctx)  # before memory is checked: what it held is free then
+            check_memory(memory_needed_bytes(path, num_ctx), model=path.name)
+            self.settings = replace(self.settings, num_ctx=num_ctx)
+            self.suspect_since = None
+            self._child = child = ChildProcess(self.settings, command=self._command)
+            log_event(
+                logger,
+                logging.INFO,
+                "EMBEDDED_READY",
+                model=path.name,
+                pid=child.pid,
+                num_ctx=num_ctx,
+                threads=self.settings.threads,
+                seconds=round(child.load_seconds, 2),
+            )
+            if self._closed:  # while it was starting, the last user left
+                self._end_child(num_ctx)
+            return child
+
+    def discard(self, child: ChildProcess, cause: str) -> None:
+        """End a child that does not answer any more."""
+        with self._lock:
+            if child is self._child:
+                self._child = None
+            child.stop()
+        self.suspect_since = None
+        log_event(
+            logger,
+            logging.WARNING,
+            "EMBEDDED_ENDED",
+            model=self.settings.model.name,
+            pid=child.pid,
+            cause=cause,
+            then="the next request starts it again",
+        )
+
+    def stop(self) -> None:
+        """End the child for good."""
+        self._closed = True  # before the lock, which a start may hold for a minute: it looks then
+        with self._lock:
+            child, self._child = self._child, None
+            if child is not None:
+                child.stop()
+
+    def _end_child(self, num_ctx: int) -> None:
+        """End a child that is dead or too small."""
+        child, self._child = self._child, None
+        if child is None:
+            return
+        if child.alive:
+            log_event(
+                logger,
+                logging.INFO,
+                "EMBEDDED_RELOAD",
+                model=self.settings.model.name,
+                num_ctx=child.settings.num_ctx,
+                wanted=num_ctx,
+            )
+        else:
+            log_event(
+                logger,
+                logging.WARNING,
+                "EMBEDDED_ENDED",
+                model=self.settings.model.name,
+                pid=child.pid,
+                cause=child.ending(),
+                then="starting it again",
+            )
+        child.stop()
+
+
+def memory_needed_bytes(path: Path, num_ctx: int) -> int:
+    """Estimate what a model takes: measured for those of the catalogue, else from its file."""
+    per_token = read_header(path).cache_bytes_per_token or 0
+    for model in CATALOGUE:
+        if path.name == model.file_name:
+            more = max(0, num_ctx - _MEASURED_NUM_CTX) * per_token
+            return model.memory_bytes + more
+    return int(path.stat().st_size * 1.1) + num_ctx * per_token + _RUNTIME_BYTES
+
+
+@dataclass(slots=True)
+class _Entry:
+    server: ModelServer
+    users: int = 0
+
+
+_entries: dict[Path, _Entry] = {}
+_entries_lock = threading.Lock()
+_owner = 0
+
+
+def lease(settings: ChildSettings, *, command: Sequence[str] | None = None) -> ModelServer:
+    """Return the server of a model, made by its first user with that one's settings.
+
+    Args:
+        settings: a later user's larger ``num_ctx`` is respected, another number of threads is not.
+        command: runs instead of our child; for tests.
+    """
+    global _owner
+    with _entries_lock:
+        if _owner != os.getpid():
+            _entries.clear()  # children of the process that we were forked from are not ours
+            _owner = os.getpid()
+            atexit.register(_stop_all, _owner)
+        entry = _entries.get(settings.model)
+        if entry is None:
+            entry = _entries[settings.model] = _Entry(ModelServer(settings, command=command))
+        elif entry.server.settings.threads != settings.threads:
+            log_event(
+                logger,
+                logging.WARNING,
+                "EMBEDDED_THREADS",
+                model=settings.model.name,
+                asked=settings.threads,
+                using=entry.server.settings.threads,
+                why="the model is in use with that number",
+            )
+        entry.users += 1
+        return entry.server
+
+
+def release(server: ModelServer) -> None:
+    """Release a server; the last user's release ends it."""
+    with _entries_lock:
+        entry = _entries.get(server.settings.model)
+        if entry is None or entry.server is not server:
+            return
+        entry.users -= 1
+        if entry.users > 0:
+            return
+        del _entries[server.settings.model]
+    server.stop()
+
+
+def _stop_all(owner: int) -> None:
+    if owner != os.getpid():
+        return
+    for entry in list(_entries.values()):
+        entry.server.stop()
+
+
+class Gate:
+    """A lock for coroutines of different event loops; first come, first served.
+
+    The runtime answers one request at a time anyway. Waiting here and not there makes giving up
+    free, and leaves no doubt about which request a silent process is silent on.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open = True
+        self._waiters: deque[_Waiter] = deque()
+
+    async def __aenter__(self) -> None:
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            if self._open:
+                self._open = False
+                return
+            admitted: asyncio.Future[None] = loop.create_future()
+            self._waiters.append((loop, admitted))
+        try:
+            await admitted
+        except BaseException:
+            with self._lock:
+                waiting = (loop, admitted) in self._waiters
+                if waiting:
+                    self._waiters.remove((loop, admitted))
+            if not waiting:  # cancelled just as it was admitted: the gate is ours to pass on
+                self._pass_on()
+            raise
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        """Admit the next one in the queue whose loop still runs."""
+        with self._lock:
+            while self._waiters:
+                loop, admitted = self._waiters.popleft()
+                try:
+                    loop.call_soon_threadsafe(_admit, admitted)
+                except RuntimeError:
+                    continue  # that loop was closed with the request waiting
+                return
+            self._open = True
+
+
+def _admit(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildSettings:
+    """The settings that the child gets.
+
+    Attributes:
+        model: the weights.
+        num_ctx: context window, tokens.
+        threads: for the computation.
+        cache_ram_mib: most memory for prompts read before.
+        startup_timeout_s: longest wait until it is ready.
+    """
+
+    model: Path
+    num_ctx: int
+    threads: int
+    cache_ram_mib: int
+    startup_timeout_s: float
+
+
+def child_command() -> list[str]:
+    """Return the command line of the child; nothing secret stands in it.
+
+    Raises:
+        ConfigError: there is no Python to run it with.
+    """
+    if not sys.executable:
+        raise ConfigError(
+            "the embedded model runs in a Python process of its own, but sys.executable is empty"
+        )
+    return [sys.executable, "-P", str(Path(__file__).with_name("child.py"))]
+
+
+class ChildProcess:
+    """A running child that is ready to answer.
+
+    Attributes:
+        address: where it listens.
+        api_key: it answers only requests that carry this.
+        version: of the runtime.
+        load_seconds: from the start until it was ready.
+
+    Raises:
+        ConfigError: the runtime is not installed, or does not run on this machine.
+        ModelFileError: the model cannot be loaded.
+        BackendError: it was not ready in time.
+    """
+
+    def __init__(self, settings: ChildSettings, *, command: Sequence[str] | None = None) -> None:
+        began = time.perf_counter()
+        self.settings = settings
+        self.api_key = secrets.token_urlsafe(24)
+        self._lines: deque[str] = deque(maxlen=_LAST_LINES)
+        self._answers: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._process = _on_lasting_thread(lambda: _start(command or child_command()))
+        self._readers = [
+            _thread(self._read_stdout, self._process.stdout),
+            _thread(self._read_stderr, self._process.stderr),
+        ]
+        try:
+            self._instruct()
+            ready = self._await_ready()
+        except BaseException:  # also an interrupt while it loads: nobody else would end it
+            self.stop()
+            raise
+        self.address = str(ready["ready"])
+        self.version = str(ready["version"])
+        self.load_seconds = time.perf_counter() - began
+
+    @property
+    def pid(self) -> int:
+        """The child's process id."""
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still runs."""
+        return self._process.poll() is None
+
+    @property
+    def last_lines(self) -> str:
+        """What the runtime printed last, on one line."""
+        return " | ".join(list(self._lines)[-_SHOWN_LINES:])
+
+    def stop(self) -> None:
+        """End it at once; harmless if it has ended."""
+        self._process.kill()
+        self._process.wait()
+        for reader in self._readers:
+            reader.join(timeout=2)
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if pipe:
+                try:
+                    pipe.close()
+                except BrokenPipeError:
+                    continue  # what was still to be written has no reader any more
+
+    def complaint(self, sign: str) -> str:
+        """Return the last line the runtime printed that contains a sign, or that none does."""
+        found = [line for line in self._lines if sign in line]
+        return found[-1] if found else "the runtime does not say why"
+
+    def ending(self) -> str:
+        """Return how the child ended, and what it printed last."""
+        try:
+            code = self._process.wait(timeout=2)
+        except subprocess.TimeoutExpired:
+            return "it is still running but does not answer"
+        for reader in self._readers:
+            reader.join(timeout=2)
+        how = f"exit status {code}"
+        if code < 0:
+            how = f"signal {signal.Signals(-code).name}" if -code in _SIGNALS else f"signal {-code}"
+        printed = f"; it printed last: {self.last_lines}" if self._lines else ""
+        return f"{how}{_HINTS.get(code, '')}{printed}"
+
+    def _instruct(self) -> None:
+        # Through its standard input, since other users can read a command line.
+        settings: dict[str, Any] = {
+            "parent": os.getpid(),
+            "model": str(self.settings.model),
+            "num_ctx": self.settings.num_ctx,
+            "threads": self.settings.threads,
+            "cache_ram_mib": self.settings.cache_ram_mib,
+            "api_key": self.api_key,
+        }
+        stdin = self._process.stdin
+        assert stdin is not None
+        try:
+            stdin.write(json.dumps(settings) + "\n")
+            stdin.flush()
+        except BrokenPipeError:
+            return  # it has ended already; waiting for it says how
+
+    def _await_ready(self) -> dict[str, Any]:
+        limit = self.settings.startup_timeout_s
+        try:
+            line = self._answers.get(timeout=limit)
+        except queue.Empty:
+            raise BackendError(
+                f"the embedded model was not ready within {limit:g} s; raise startup_timeout_s, "
+                f"or look whether the machine is busy{self._printed()}",
+                reason="timeout",
+                retry=True,
+            ) from None
+        try:
+            said = json.loads(line) if line is not None else {}
+        except ValueError:
+            said = {}
+        if isinstance(said, dict) and "ready" in said:
+            return said
+        raise self._failure(said if isinstance(said, dict) else {})
+
+    def _failure(self, said: dict[str, Any]) -> LabError:
+        what, detail = said.get("error"), str(said.get("detail", ""))
+        if what == "runtime" and "libgomp" in detail:
+            return ConfigError(
+                "the embedded model's runtime needs the system library libgomp.so.1; install it: "
+                f"'apt-get install libgomp1' or 'dnf install libgomp' ({detail})"
+            )
+        if what == "runtime":
+            return ConfigError(
+                "the embedded model's runtime cannot be loaded; install it: "
+                f"pip install 'llmsim-lab[embedded]' ({detail})"
+            )
+        if what == "grammar":
+            return ConfigError(
+                "this build of the embedded model's runtime cannot hold replies to a schema; "
+                f"install another: pip install -U xllamacpp (it made {detail!r})"
+            )
+        if what == "load":
+            self.ending()  # by then all that it printed has been read
+            return ModelFileError(
+                f"{self.settings.model} cannot be loaded with num_ctx={self.settings.num_ctx}: "
+                f"{detail}{self._printed()}; the file may be damaged or too new for the runtime"
+            )
+        return ModelFileError(
+            f"the embedded model's process ended while it was loading {self.settings.model}: "
+            f"{self.ending()}"
+        )
+
+    def _printed(self) -> str:
+        return f"; it printed last: {self.last_lines}" if self._lines else ""
+
+    def _read_stdout(self, pipe: IO[str]) -> None:
+        # Read to the end, line by line: a full pipe would block the child.
+        self._answers.put(pipe.readline() or None)
+        self._read_stderr(pipe)
+
+    def _read_stderr(self, pipe: IO[str]) -> None:
+        for line in pipe:
+            if line.strip():
+                self._lines.append(printable(line).strip())
+
+
+_SIGNALS = {int(number) for number in signal.Signals}
+_HINTS = {
+    -4: " (an illegal instruction: the runtime needs a newer processor, x86 with AVX2)",
+    -9: " (it was killed; if nobody did that, the machine ran out of memory)",
+}
+
+
+def _thread(read: Callable[[IO[str]], None], pipe: IO[str] | None) -> threading.Thread:
+    thread = threading.Thread(target=read, args=(pipe,), name="llmsim-embedded", daemon=True)
+    thread.start()
+    return thread
+
+
+def _start(command: Sequence[str]) -> subprocess.Popen[str]:
+    environment = os.environ | {"PYTHONUTF8": "1"}
+    # Read once, when the runtime is loaded. Spinning threads starve on a busy machine.
+    environment.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
+        encoding="utf-8",
+        errors="replace",
+        start_new_session=True,  # an interrupt of the notebook's kernel is not for the child
+    )
+
+
+_lasting: dict[int, ThreadPoolExecutor] = {}
+_lasting_lock = threading.Lock()
+
+
+def _on_lasting_thread(work: Callable[[], T]) -> T:
+    """Call a function on a thread that lives as long as this process.
+
+    Linux ends the child when the *thread* that started it ends, and worker threads of an event
+    loop end with the loop.
+    """
+    with _lasting_lock:
+        executor = _lasting.get(os.getpid())
+        if executor is None:  # also after a fork, which does not copy threads
+            _lasting.clear()
+            executor = ThreadPoolExecutor(1, thread_name_prefix="llmsim-embedded-start")
+            _lasting[os.getpid()] = executor
+    return executor.submit(work).result()

@@ -1,0 +1,482 @@
+"""The child's HTTP protocol: a request as its fields, its event stream as a reply.
+
+Replies are streamed since that is how the runtime notices that nobody waits for them any more.
+
+Tools: the models were not trained to call them, so they are explained in the system message, and
+a reply is held to a schema with one form for each tool.
+
+Schemas: the runtime's own ``json_schema`` field does not hold numbers to a range; its llguidance
+grammar does. What the grammar leaves open a small model may fill without end, so digits and texts
+get a bound where the schema has none.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NoReturn
+
+from llmsim_lab.calls import ChatReply, ChatRequest, Message, ToolCall
+from llmsim_lab.errors import BackendError
+from llmsim_lab.llm._transport import count, error_text, read_json
+
+_LARGEST_SEED = 2**32 - 1
+"""The runtime takes this one to mean: draw a seed."""
+
+_WHOLE = {
+    "num_predict": "max_tokens",
+    "top_k": "top_k",
+    "repeat_last_n": "repeat_last_n",
+    "mirostat": "mirostat",
+}
+_REAL = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "min_p": "min_p",
+    "typical_p": "typical_p",
+    "repeat_penalty": "repeat_penalty",
+    "presence_penalty": "presence_penalty",
+    "frequency_penalty": "frequency_penalty",
+    "mirostat_tau": "mirostat_tau",
+    "mirostat_eta": "mirostat_eta",
+}
+_OTHER = ("seed", "num_ctx", "stop", "cache_prompt")
+
+RESPOND = "respond"
+"""The tool by which a model answers in words, where a request offers it."""
+_ANSWER = "answer"
+_EXPLAINED = """\
+You may use these tools:
+{tools}
+Reply with one JSON object: {{"name": "TOOL", "arguments": {{...}}}} to use a tool, or \
+{answer} to answer yourself once you need no tool."""
+_ANSWERS = '{"answer": ...}'
+_RESPONDS = f'{{"name": "{RESPOND}", "arguments": {{...}}}}'
+
+MARKER = "~Qz7~"
+"""What a model never says by itself; see ``probe_of``."""
+
+_MOST = 10**12
+_STEP = 0.01
+_LONGEST_TEXT = 1000
+_NESTED = ("properties", "$defs", "definitions", "patternProperties")
+_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
+_SINGLE = ("items", "additionalProperties", "not", "if", "then", "else")
+_FOR_PEOPLE = ("title", "description", "default", "examples", "discriminator", "$schema", "$id")
+_BOUNDS = ("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outgoing:
+    """A request, ready to be sent.
+
+    Attributes:
+        fields: the body.
+        num_ctx: the context window asked for, tokens, or None.
+        schema: what the reply is held to, or None.
+    """
+
+    fields: dict[str, Any]
+    num_ctx: int | None = None
+    schema: Mapping[str, Any] | None = None
+
+
+def outgoing(request: ChatRequest) -> Outgoing:
+    """Translate a request.
+
+    Raises:
+        BackendError: an option is unknown here, or its value is of the wrong type.
+    """
+    messages, schema = request.messages, request.schema
+    if request.tools:
+        messages = describe_tools(messages, request.tools)
+        schema = tool_schema(request.tools, schema)
+    fields: dict[str, Any] = {
+        "messages": [
+            {"role": role, "content": content} for role, content in map(tools_as_text, messages)
+        ],
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "return_progress": True,
+    }
+    for name, value in request.options.items():
+        if value is not None:
+            _set_option(fields, name, value)
+    if schema is not None:
+        fields["grammar"] = grammar_of(schema)
+    if request.think is not None:
+        fields["chat_template_kwargs"] = {"enable_thinking": bool(request.think)}
+    num_ctx = request.options.get("num_ctx")
+    return Outgoing(fields=fields, num_ctx=num_ctx, schema=schema)
+
+
+def _set_option(fields: dict[str, Any], name: str, value: Any) -> None:
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if name in _WHOLE:
+        _require(whole, name, value, "a whole number")
+        # Ollama's -2, fill the context, is what the runtime does at its own -1.
+        fields[_WHOLE[name]] = max(value, -1) if name == "num_predict" else value
+    elif name in _REAL:
+        _require(whole or isinstance(value, float), name, value, "a number")
+        fields[_REAL[name]] = value
+    elif name == "num_ctx":
+        _require(whole and value > 0, name, value, "a whole number above 0")
+    elif name == "seed":
+        _require(whole, name, value, "a whole number")
+        fields["seed"] = value % _LARGEST_SEED
+    elif name == "stop":
+        texts = [value] if isinstance(value, str) else value
+        good = isinstance(texts, list | tuple) and all(isinstance(text, str) for text in texts)
+        _require(good, name, value, "a text or a list of texts")
+        fields["stop"] = list(texts)
+    elif name == "cache_prompt":
+        _require(isinstance(value, bool), name, value, "True or False")
+        fields["cache_prompt"] = value
+    else:
+        known = ", ".join(sorted((*_WHOLE, *_REAL, *_OTHER)))
+        raise BackendError(
+            f"the embedded model has no option {name!r} (given: {value!r}); it has {known}",
+            reason="client_error",
+        )
+
+
+def _require(good: bool, name: str, value: Any, kind: str) -> None:
+    if not good:
+        raise BackendError(f"option {name}={value!r} must be {kind}", reason="client_error")
+
+
+@dataclass(slots=True)
+class _Parts:
+    """The parts of a reply that have arrived so far."""
+
+    text: list[str] = field(default_factory=list)
+    thinking: list[str] = field(default_factory=list)
+    done_reason: str | None = None
+    prompt_tokens: int | None = None
+    reply_tokens: int | None = None
+
+
+async def collect(lines: AsyncIterator[str], *, trained: int | None = None) -> ChatReply:
+    """Put a reply together from the lines of its event stream; times are left out.
+
+    Args:
+        lines: the stream.
+        trained: the longest context the model was trained for, tokens, where known.
+
+    Raises:
+        BackendError: the runtime reports an error, or the stream ends early.
+    """
+    parts = _Parts()
+    async for line in lines:
+        kind, _, content = line.partition(": ")
+        if kind == "error":
+            raise_error({"error": _decoded(content)}, 200, trained=trained)
+        if kind != "data" or content == "[DONE]":
+            continue
+        event = _decoded(content)
+        if "error" in event:
+            raise_error(event, 200, trained=trained)
+        try:
+            _take(event, parts)
+        except (ValueError, TypeError, AttributeError) as error:
+            raise _not_an_event(content) from error
+    if parts.done_reason is None:
+        raise BackendError(
+            "the embedded model's reply broke off", reason="connection_error", retry=True
+        )
+    return ChatReply(
+        text="".join(parts.text),
+        thinking="".join(parts.thinking),
+        done_reason=parts.done_reason,
+        prompt_tokens=parts.prompt_tokens,
+        reply_tokens=parts.reply_tokens,
+    )
+
+
+def _decoded(content: str) -> dict[str, Any]:
+    try:
+        event = read_json(content)
+    except ValueError:
+        event = None
+    if not isinstance(event, dict):
+        raise _not_an_event(content)
+    return event
+
+
+def _not_an_event(content: str) -> BackendError:
+    return BackendError(
+        f"the embedded model's process sent {content[:200]!r}, which is not an event",
+        reason="server_error",
+        retry=True,
+    )
+
+
+def _take(event: dict[str, Any], parts: _Parts) -> None:
+    if usage := event.get("usage"):
+        parts.prompt_tokens = count(usage.get("prompt_tokens"), "prompt_tokens")
+        parts.reply_tokens = count(usage.get("completion_tokens"), "completion_tokens")
+    for choice in event.get("choices") or ():
+        delta = choice.get("delta") or {}
+        parts.text.append(_text(delta, "content"))
+        parts.thinking.append(_text(delta, "reasoning_content"))
+        parts.done_reason = _text(choice, "finish_reason") or parts.done_reason
+
+
+def _text(values: Mapping[str, Any], name: str) -> str:
+    value = values.get(name) or ""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} is not a text")
+    return value
+
+
+def raise_error(body: Mapping[str, Any], status: int, *, trained: int | None = None) -> NoReturn:
+    """Turn the runtime's error into one of ours; it may come with any status, also 200.
+
+    Args:
+        body: the error.
+        status: the HTTP status it came with.
+        trained: the longest context the model was trained for, tokens, where known.
+
+    Raises:
+        BackendError: always.
+    """
+    error = body.get("error")
+    error = error if isinstance(error, Mapping) else {"message": str(error)}
+    message = error_text(str(error.get("message", "it does not say what")))
+    code = error.get("code", status)
+    code = code if isinstance(code, int) and 400 <= code <= 599 else 500
+    read, window = error.get("n_prompt_tokens"), error.get("n_ctx")
+    is_overflow = error.get("type") == "exceed_context_size_error"
+    if is_overflow and isinstance(read, int) and isinstance(window, int):
+        raise context_overflow(read, window, trained=trained)
+    if code < 500:
+        raise BackendError(
+            f"the embedded model refuses the request: {message}",
+            reason="client_error",
+            status_code=code,
+        )
+    raise BackendError(
+        f"the embedded model failed: {message}",
+        reason="server_error",
+        status_code=code,
+        retry=True,
+    )
+
+
+def context_overflow(
+    prompt_tokens: int, num_ctx: int, *, trained: int | None = None
+) -> BackendError:
+    """Return the error of a prompt that is too long.
+
+    Args:
+        prompt_tokens: its length.
+        num_ctx: the window, tokens.
+        trained: the longest window the model was trained for, where known.
+    """
+    most = f", up to {trained}," if trained else ""
+    way_out = f"raise LLMConfig.num_ctx{most} or shorten the prompt"
+    if trained is not None and num_ctx >= trained:
+        way_out = (
+            "the model was trained for no more, so shorten the prompt or use one with a longer "
+            "context"
+        )
+    return BackendError(
+        f"the prompt has {prompt_tokens:,} tokens but num_ctx={num_ctx}; {way_out}",
+        reason="context_overflow",
+    )
+
+
+def tool_schema(
+    tools: Sequence[Mapping[str, Any]], answer: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the schema of a reply: a call of one of the tools, or an answer.
+
+    Args:
+        tools: function declarations, as a ``ChatRequest`` has them. Where ``RESPOND`` is one of
+            them, the model answers with it, and only so.
+        answer: the schema of an answer; a text where it is None.
+
+    Raises:
+        BackendError: a declaration makes no sense.
+    """
+    forms = [
+        _object(
+            name={"const": function["name"]},
+            arguments=function.get("parameters") or {"type": "object", "properties": {}},
+        )
+        for function in map(_function, tools)
+    ]
+    lifted: dict[str, Any] = {}
+    if answer is not None:
+        answer = dict(answer)
+        lifted = {key: answer.pop(key) for key in ("$defs", "definitions") if key in answer}
+    if not _responds(tools):
+        forms.append(_object(answer=answer or {"type": "string"}))
+    return {"anyOf": forms, **lifted}
+
+
+def describe_tools(
+    messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]
+) -> tuple[Message, ...]:
+    """Return the conversation with the tools explained in its system message."""
+    listed = "\n".join(
+        json.dumps(
+            {key: function[key] for key in ("name", "description", "parameters") if key in function}
+        )
+        for function in map(_function, tools)
+    )
+    answer = _RESPONDS if _responds(tools) else _ANSWERS
+    explained = _EXPLAINED.format(tools=listed, answer=answer)
+    first = messages[0] if messages else None
+    if first is not None and first.role == "system":
+        return (replace(first, content=f"{first.content}\n\n{explained}"), *messages[1:])
+    return (Message("system", explained), *messages)
+
+
+def tools_as_text(message: Message) -> tuple[str, str]:
+    """Return role and text of a message in words that every chat template knows."""
+    if message.role == "tool":
+        return "user", f"Result of {message.tool_name or 'the tool'}:\n{message.content}"
+    if message.tool_calls:
+        calls = [
+            json.dumps({"name": call.name, "arguments": dict(call.arguments)})
+            for call in message.tool_calls
+        ]
+        return message.role, "\n".join(filter(None, [message.content, *calls]))
+    return message.role, message.content
+
+
+def read_tool_reply(reply: ChatReply) -> ChatReply:
+    """Return the reply with the call, or the answer, that its text stands for."""
+    try:
+        value = read_json(reply.text)
+    except ValueError:
+        return reply  # mostly cut off at the token limit, as its done_reason says
+    if _ANSWER in value:
+        answer = value[_ANSWER]
+        return replace(reply, text=answer if isinstance(answer, str) else json.dumps(answer))
+    call = ToolCall(name=value["name"], arguments=value["arguments"])
+    return replace(reply, text="", tool_calls=(call,))
+
+
+def _responds(tools: Sequence[Mapping[str, Any]]) -> bool:
+    return any(_function(tool)["name"] == RESPOND for tool in tools)
+
+
+def _object(**properties: Any) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+def _function(tool: Mapping[str, Any]) -> Mapping[str, Any]:
+    function = tool.get("function")
+    if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+        raise BackendError(
+            f"a tool is declared as {dict(tool)!r}; it should be "
+            '{"type": "function", "function": {"name": ..., "parameters": {...}}}',
+            reason="client_error",
+        )
+    return function
+
+
+def grammar_of(schema: Mapping[str, Any]) -> str:
+    """Return the grammar of replies that fit the schema; keys come in the schema's order."""
+    return f"%llguidance {{}}\nstart: {_rule(schema)}"
+
+
+def probe_of(schema: Mapping[str, Any]) -> str:
+    """Return a grammar that makes the model say ``MARKER`` first.
+
+    A schema that the runtime does not understand leaves the reply unconstrained and raises
+    nothing there. Only if the marker comes was it understood.
+    """
+    return f"%llguidance {{}}\nstart: {json.dumps(MARKER)} body\nbody: {_rule(schema)}"
+
+
+def shape_of(schema: Mapping[str, Any]) -> str:
+    """Return a text that schemas share if one is understood exactly when the other is.
+
+    They may differ in the values of an enum: those allowed change from turn to turn.
+    """
+    return json.dumps(_without_values(schema), sort_keys=True)
+
+
+def bounded(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema with a bound on every number and text, closed objects, no prose.
+
+    Args:
+        schema: not changed. What it says itself stays: an ``enum``, a range, a ``multipleOf``, a
+            ``maxLength``, a ``pattern``.
+    """
+    result: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key in _FOR_PEOPLE:
+            continue
+        if key in _NESTED and isinstance(value, Mapping):
+            result[key] = {name: _bounded(child) for name, child in value.items()}
+        elif key in _LISTS and isinstance(value, list | tuple):
+            result[key] = [_bounded(child) for child in value]
+        elif key in _SINGLE:
+            result[key] = _bounded(value)
+        else:
+            result[key] = value
+    if "properties" in result:
+        result.setdefault("additionalProperties", False)
+    if "enum" in result or "const" in result:
+        return result
+    kinds = result.get("type", ())
+    kinds = {kinds} if isinstance(kinds, str) else set(kinds)
+    if kinds & {"number", "integer"}:
+        _bound_number(result, whole="number" not in kinds)
+    if "string" in kinds and not {"pattern", "format"} & set(result):
+        result.setdefault("maxLength", _LONGEST_TEXT)
+    return result
+
+
+def _bounded(value: Any) -> Any:
+    return bounded(value) if isinstance(value, Mapping) else value
+
+
+def _bound_number(schema: dict[str, Any], *, whole: bool) -> None:
+    """Bound the digits before and behind the decimal point."""
+    lowest, highest = (
+        next((schema[key] for key in keys if key in schema), None) for keys in _BOUNDS
+    )
+    if lowest is None:
+        schema["minimum"] = -_MOST if highest is None else min(-_MOST, highest)
+    if highest is None:
+        schema["maximum"] = _MOST if lowest is None else max(_MOST, lowest)
+    if not whole and "multipleOf" not in schema:
+        step = _STEP
+        if lowest is not None and highest is not None and 0 < highest - lowest < 10 * _STEP:
+            digits = 1 - math.floor(math.log10(highest - lowest))
+            step = round(10.0**-digits, digits)
+        schema["multipleOf"] = step
+
+
+def _rule(schema: Mapping[str, Any]) -> str:
+    compact = {"x-guidance": {"whitespace_flexible": False}, **bounded(schema)}
+    return f"%json {json.dumps(compact)}"
+
+
+def _without_values(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {
+            key: len(item) > 0 if key == "enum" and _plain(item) else _without_values(item)
+            for key, item in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_without_values(item) for item in value]
+    return value
+
+
+def _plain(values: Any) -> bool:
+    return isinstance(values, list | tuple) and all(
+        isinstance(value, str | int | float) for value in values
+    )

@@ -1,0 +1,1 @@
+"""Ollama: the backend, the protocol on the wire, and what its errors mean."""

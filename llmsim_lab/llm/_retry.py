@@ -1,0 +1,333 @@
+"""What a failed attempt means, and what is asked after it.
+
+Pure: the client makes the requests, waits and records. A fault is whatever a backend raised, or a
+reply that is not what was asked for, as one ``BackendError``; it says whether trying again may
+help.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from llmsim_lab.calls import Attempt, CallRecord, CallSite, ChatReply, ChatRequest, Message
+from llmsim_lab.errors import BackendError, FailureReason, LLMFailureException
+from llmsim_lab.llm._extract import InvalidReply, repeated_end, without_thinking
+from llmsim_lab.logs import log_event
+from llmsim_lab.models import Decision
+from llmsim_lab.text import clip
+
+logger = logging.getLogger("llmsim_lab.llm")
+"""The package's name, which users know; this module's they do not."""
+
+_MAX_SHOWN_REPLY_CHARS, _MAX_SHOWN_CUT_CHARS = 2_000, 400
+"""Of the model's own reply: of a whole one, and of one that was cut off."""
+_MAX_COMPLAINT_CHARS, _MAX_UNIT_CHARS = 500, 60
+_BYTES_PER_TOKEN = 4
+_TOKENS_PER_MESSAGE = 8
+"""Of the chat template around a message."""
+_LEAST_ROOM_TOKENS = 128
+"""What the second answer needs at least, unless the token limit is lower."""
+_MAX_RETRY_AFTER_S = 86_400.0
+_BY_STATUS: dict[int, FailureReason] = {404: "model_not_found", 429: "rate_limited"}
+
+
+def as_backend_error(error: Exception, *, timeout_s: float) -> BackendError | None:
+    """Return the fault behind an exception, or None if it is a bug and must not be hidden.
+
+    Args:
+        error: what the backend raised.
+        timeout_s: the limit that was in force, for the message.
+    """
+    if isinstance(error, BackendError):
+        return error
+    status = _status_code(error)
+    if status is not None:
+        reason = _BY_STATUS.get(status)
+        if reason is None:
+            reason = "server_error" if status >= 500 else "client_error"
+        retry = status == 429 or status >= 500
+        headers = getattr(getattr(error, "response", None), "headers", {})
+        return BackendError(
+            str(error),
+            reason=reason,
+            status_code=status,
+            retry=retry,
+            retry_after_s=retry_after_s(headers.get("retry-after")),
+        )
+    import httpx  # here, since it takes long to import and runs on a script or a tape need none
+
+    if isinstance(error, TimeoutError | httpx.TimeoutException):
+        message = f"no reply within {timeout_s:g} s; raise timeout_s or use a faster model"
+        return BackendError(message, reason="timeout", retry=True)
+    if isinstance(error, ConnectionError | httpx.TransportError):
+        message = str(error) or type(error).__name__
+        return BackendError(message, reason="connection_error", retry=True)
+    return None
+
+
+def retry_after_s(text: str | None, *, now: datetime | None = None) -> float | None:
+    """Return the seconds a ``Retry-After`` header asks to wait, at most a day; None without one.
+
+    Args:
+        text: the header's value: seconds, or a date.
+        now: what a date is counted from; the present if not given.
+    """
+    text = (text or "").strip()
+    if text.isascii() and text.isdecimal():
+        return min(float(text), _MAX_RETRY_AFTER_S)
+    try:
+        moment = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    seconds = (moment - (now or datetime.now(UTC))).total_seconds()
+    return min(max(0.0, seconds), _MAX_RETRY_AFTER_S)
+
+
+def _status_code(error: Exception) -> int | None:
+    """Return the HTTP status an exception carries, in ollama's, httpx's or openai's way."""
+    response = getattr(error, "response", None)
+    for holder in (error, response):
+        status = getattr(holder, "status_code", None)
+        if isinstance(status, int) and status >= 400:
+            return status
+    return None
+
+
+def invalid_fault(
+    reply: ChatReply, error: InvalidReply, *, options: Mapping[str, Any]
+) -> BackendError:
+    """Return the fault of a reply that is not what was asked for, or was cut off."""
+    detail = str(error)
+    if reply.done_reason == "length":
+        detail = f"the reply was cut off: {_limit_reached(reply, options)} ({detail})"
+    return BackendError(detail, reason="invalid_response", retry=True, rejected=error.rejected)
+
+
+def _limit_reached(reply: ChatReply, options: Mapping[str, Any]) -> str:
+    """Return which limit cut a reply off, and the way out."""
+    num_ctx, max_tokens = options.get("num_ctx"), options.get("num_predict")
+    written = reply.reply_tokens or 0
+    used = (reply.prompt_tokens or 0) + written
+    if num_ctx is not None and used >= num_ctx:
+        return f"prompt and reply filled num_ctx={num_ctx}; raise it, or ask for less"
+    if reply.prompt_tokens and reply.reply_tokens and max_tokens and written < max_tokens:
+        return (
+            f"prompt and reply filled the {used} tokens of context that the model has, which is "
+            f"less than num_ctx={num_ctx}; shorten the prompt, or use a model with a longer context"
+        )
+    return f"max_tokens={max_tokens} was reached; raise it, or ask for less"
+
+
+def both_faults(first: BackendError, second: BackendError, *, repaired: bool) -> BackendError:
+    """Return the fault of a call that failed twice; its message begins with the first one.
+
+    Args:
+        first: of the first attempt.
+        second: of the second attempt.
+        repaired: whether the second one was shown the first fault, which made it longer.
+    """
+    # That the repair did not fit is our doing; what the user can act on is the first fault.
+    if repaired and second.reason == "context_overflow":
+        both = BackendError(
+            f"{first} (asking again with this fault shown did not fit into the context window)",
+            reason=first.reason,
+            status_code=first.status_code,
+            rejected=first.rejected,
+        )
+    elif str(first) == str(second):
+        return second
+    else:
+        alike = first.reason == second.reason
+        was, now = ("", "") if alike else (f" {first.reason}", f" {second.reason}")
+        both = BackendError(
+            f"first{was}: {first}; then{now}: {second}",
+            reason=second.reason,
+            status_code=second.status_code,
+            rejected=second.rejected,
+            retry_after_s=second.retry_after_s,
+        )
+    both.__cause__ = second
+    return both
+
+
+def failure_of(
+    fault: BackendError, history: Sequence[Attempt], site: CallSite | None, *, model: str
+) -> LLMFailureException:
+    """Log the one ERROR line of a failed call; return its exception."""
+    component = site.component if site else None
+    detail = str(fault)
+    call = CallRecord(history=tuple(history), status="failed") if history else None
+    if call is not None and isinstance(fault.rejected, Decision):
+        fault.rejected.with_call(call)
+    log_event(
+        logger,
+        logging.ERROR,
+        "LLM_FAILURE",
+        component=component,
+        agent=site.agent if site else None,
+        turn=site.turn if site else None,
+        reason=fault.reason,
+        attempts=len(history),
+        status_code=fault.status_code,
+        model=model,
+        detail=detail,
+    )
+    failure = LLMFailureException(
+        fault.reason,
+        len(history),
+        fault.status_code,
+        component,
+        detail=detail,
+        rejected=fault.rejected,
+    )
+    failure.__cause__ = fault
+    failure.call = call
+    return failure
+
+
+def out_of_time(request: ChatRequest, seconds: float) -> tuple[Attempt, BackendError]:
+    """Return the attempt and the fault of a request whose caller waits no longer.
+
+    Args:
+        request: the request.
+        seconds: how long it was waited for.
+    """
+    detail = f"no reply within {round(seconds, 2):g} s, and the caller waits no longer"
+    fault = BackendError(detail, reason="timeout")
+    return Attempt(
+        request=request, reply=None, seconds=seconds, reason=fault.reason, detail=detail
+    ), fault
+
+
+def no_time_to_retry(fault: BackendError, *, left: float | None, timeout_s: float) -> BackendError:
+    """Return the fault, without its retry if the server asks for a longer wait than is left.
+
+    Args:
+        fault: of a request.
+        left: how long the caller will still wait, seconds; None without a limit.
+        timeout_s: the longest wait that a server is granted, seconds.
+    """
+    asked = fault.retry_after_s
+    if not fault.retry or not asked or left is None or min(asked, timeout_s) < left:
+        return fault
+    final = BackendError(
+        f"{fault}; it asks to wait {asked:g} s, and the caller waits no longer than {left:.1f} s",
+        reason=fault.reason,
+        status_code=fault.status_code,
+        retry_after_s=asked,
+        reply=fault.reply,
+    )
+    final.__cause__ = fault
+    return final
+
+
+def recorded_fault(attempt: Attempt) -> BackendError:
+    """Return the fault that an attempt on a tape ended with."""
+    return BackendError(
+        attempt.detail,
+        reason=attempt.reason or "connection_error",
+        status_code=attempt.status_code,
+        retry=attempt.retry,
+        reply=attempt.reply,
+    )
+
+
+def second_request(
+    request: ChatRequest, failed: Attempt, fault: BackendError
+) -> tuple[ChatRequest, bool]:
+    """Return a call's second request, and whether it shows the model what was wrong.
+
+    After an invalid answer the model is shown the useful part of it, with a note. Where that does
+    not fit into the context window, the same is asked again. A stopped model is asked with another
+    seed, and so is one that is asked the same again: the same seed would give the same answer.
+
+    Args:
+        request: the first one.
+        failed: its outcome.
+        fault: the same, as an error; its cause says it in words for the model.
+    """
+    request = replace(request, attempt=2)
+    if fault.reason not in ("invalid_response", "generation_stopped"):
+        return request, False
+    repair = _repair_messages(request, failed, fault)
+    fits = _fits(request, failed, repair)
+    if fits:
+        request = replace(request, messages=(*request.messages, *repair))
+    if not fits or fault.reason == "generation_stopped":
+        request = replace(request, options=_with_another_seed(request.options))
+    return request, fits
+
+
+def _repair_messages(
+    request: ChatRequest, failed: Attempt, fault: BackendError
+) -> tuple[Message, Message]:
+    """Return the useful part of a reply, and a note for the model on what was wrong with it."""
+    reply = failed.reply or ChatReply(text="")
+    said = without_thinking(reply.text).lstrip()
+    # A repeating tail is cut from what the model is shown: it would only continue it.
+    loop = repeated_end(said)
+    said = loop.before if loop else said.rstrip()
+    loop = loop or repeated_end(reply.thinking or reply.text)
+    stopped = fault.reason == "generation_stopped"
+    cut = stopped or reply.done_reason == "length"
+    limit = _MAX_SHOWN_CUT_CHARS if cut else _MAX_SHOWN_REPLY_CHARS
+    if len(said) > limit:
+        said = said[:limit].rstrip() + " …"
+    again = "Reply again."
+    if request.schema is not None:
+        again = "Reply again with one complete JSON object of the required form and nothing else."
+    # The fault's own words are for whoever set the limits; its cause's are for the model.
+    complaint = clip(str(fault.__cause__ or fault), _MAX_COMPLAINT_CHARS)
+    if not cut:
+        note = f"That reply was not valid: {complaint}."
+    elif loop is not None:
+        what = f'"{clip(loop.unit, _MAX_UNIT_CHARS)}"' if loop.unit else "white space"
+        note = f"That reply repeated {what} over and over and was stopped. Do not repeat yourself."
+    elif stopped:
+        note = "That reply was stopped before it was complete."
+    else:
+        note = "That reply was too long and was cut off. Be brief."
+    if cut and fault.rejected is not None:
+        note += f" It was not valid either: {complaint}."
+    return Message("assistant", said, reply.tool_calls), Message("user", f"{note}\n{again}")
+
+
+def _fits(request: ChatRequest, failed: Attempt, further: Sequence[Message]) -> bool:
+    """Return True if the window can hold further messages and an answer as long as the last."""
+    num_ctx = request.options.get("num_ctx")
+    if not isinstance(num_ctx, int):
+        return True
+    reply, limit = failed.reply or ChatReply(text=""), request.options.get("num_predict")
+    read, written = reply.prompt_tokens, reply.reply_tokens or 0
+    prompt = _tokens(request.messages) if read is None else read
+    # The second answer is taken to be as long as the first, and no longer than the token limit.
+    room = max(written, _LEAST_ROOM_TOKENS)
+    if isinstance(limit, int) and limit > 0:
+        room = min(room, limit)
+        if read and reply.done_reason == "length" and 0 < written < limit:
+            # Cut before the limit: the model was not trained for a window as large as asked.
+            num_ctx = min(num_ctx, read + written)
+    return prompt + _tokens(further) + room <= num_ctx
+
+
+def _tokens(messages: Sequence[Message]) -> int:
+    """Return about how many tokens messages have."""
+    size = sum(len(message.content.encode("utf-8", "replace")) for message in messages)
+    return size // _BYTES_PER_TOKEN + _TOKENS_PER_MESSAGE * len(messages)
+
+
+def _with_another_seed(options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the options with a seed derived from theirs; unchanged if they draw anew."""
+    seed = options.get("seed")
+    if not isinstance(seed, int) or seed == -1:  # Ollama draws anew at -1 as well
+        return options
+    digest = hashlib.sha256(f"second attempt, seed {seed}".encode()).digest()
+    return {**options, "seed": int.from_bytes(digest[:4], "big") >> 1}

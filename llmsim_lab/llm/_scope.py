@@ -1,0 +1,401 @@
+"""What a model call finds around it: the run it belongs to, who watches, what it may take.
+
+A run sets this for the tasks that it starts; a client finds it, so that agents, validators and
+engines need not hand it on. It is the package's one context variable. Here are the parts as well:
+the log of a turn's calls, the budget that limits them, and ``InFlight``, which progress bars
+read.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Protocol
+
+from pydantic import Field, model_validator
+
+from llmsim_lab.calls import Attempt, CallRecord, CallSite, ChatRequest
+from llmsim_lab.errors import BudgetReached, ConfigError
+from llmsim_lab.settings import Settings
+
+
+class Recorder(Protocol):
+    """What records a run's model calls."""
+
+    def place(self, request: ChatRequest) -> ChatRequest:
+        """Return the request with its turn, which the run knows, whatever its caller says."""
+        ...
+
+    def find(self, request: ChatRequest, previous: Attempt | None = None) -> Attempt | None:
+        """Return the recorded outcome of this very request, or None if it is to be made.
+
+        Args:
+            request: a placed one.
+            previous: for a call's second attempt, the outcome of the first.
+
+        Raises:
+            TapeMiss: it is not recorded, and no request may be made.
+        """
+        ...
+
+    async def keep(self, attempt: Attempt) -> Attempt:
+        """Record the outcome of a request; return it with its number once it is committed."""
+        ...
+
+    def keep_now(self, attempt: Attempt) -> Attempt:
+        """Do the same as ``keep`` from code that cannot await."""
+        ...
+
+
+class CallLog:
+    """The calls of one turn, as the run itself records them, whoever makes them.
+
+    Args:
+        run: the run's name, for messages.
+        turn: the turn being played.
+        purse: what limits its requests, if anything does.
+    """
+
+    def __init__(self, run: str, turn: int, purse: Purse | None = None) -> None:
+        self.run = run
+        self.turn = turn
+        self.purse = purse
+        self.closed = False
+        self._calls: list[CallRecord] = []
+        self._under_way: dict[int, ChatRequest] = {}
+
+    def begin(self, request: ChatRequest) -> None:
+        """Record that a call begins.
+
+        Raises:
+            ConfigError: the turn is over.
+        """
+        if self.closed:
+            raise ConfigError(
+                f"{_who(request)} made a call for turn {self.turn} of {self.run!r}, which is over: "
+                "a task was left running. Await every task in the turn that starts it, as in "
+                "await asyncio.gather(...)"
+            )
+        # By identity: two equal questions are two calls.
+        self._under_way[id(request)] = request
+
+    def end(self, request: ChatRequest, call: CallRecord | None) -> None:
+        """Record the outcome of a call that began; None if nothing was answered."""
+        self._under_way.pop(id(request), None)
+        # What ends after the turn does not belong to it any more; ``close`` has raised for it.
+        if call is not None and not self.closed:
+            self._calls.append(call)
+
+    def close(self) -> tuple[CallRecord, ...]:
+        """End the turn; returns its calls, in the order in which their first answers came.
+
+        Raises:
+            ConfigError: a call is still under way.
+        """
+        self.closed = True
+        if self._under_way:
+            [request, *more] = self._under_way.values()
+            others = f" and {len(more)} more" if more else ""
+            raise ConfigError(
+                f"turn {self.turn} of {self.run!r} ended while a call of {_who(request)}{others} "
+                "is still under way; await every call in the turn that makes it"
+            )
+        # On a tape, attempts are numbered as they arrived; a replay must return its calls in that
+        # order too, although there all answers come at once.
+        return tuple(sorted(self._calls, key=lambda call: call.history[0].number or 0))
+
+
+def _who(request: ChatRequest) -> str:
+    site = request.site
+    if site is None:
+        return "somebody"
+    return f"{site.component} {site.agent}" if site.agent else site.component
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """What the current task's calls belong to.
+
+    Attributes:
+        recorder: records them, on a tape.
+        log: lists them, for the turn.
+        watch: is notified of each request.
+        deadline: when whoever waits gives up, seconds of ``time.monotonic``.
+        asker: for whom tools are looked up.
+        counted: whether a line on the screen counts the work already.
+        outgoing: what a backend's transport adds to the request that is being made.
+    """
+
+    recorder: Recorder | None = None
+    log: CallLog | None = None
+    watch: InFlight | None = None
+    deadline: float | None = None
+    asker: str | None = None
+    counted: bool = False
+    outgoing: Any = None
+
+
+_scope: ContextVar[Scope] = ContextVar("llmsim_lab_scope", default=Scope())  # noqa: B039 - frozen
+
+
+def scope() -> Scope:
+    """Return what the current task's calls belong to."""
+    return _scope.get()
+
+
+@contextmanager
+def scoped(**changes: Any) -> Iterator[None]:
+    """Change values of ``Scope`` for calls made inside, also by tasks started there."""
+    token = _scope.set(replace(_scope.get(), **changes))
+    try:
+        yield
+    finally:
+        _scope.reset(token)
+
+
+@contextmanager
+def recording(recorder: Recorder | None, log: CallLog | None = None) -> Iterator[None]:
+    """Record the model calls made inside, also by tasks started there."""
+    with scoped(recorder=recorder, log=log):
+        yield
+
+
+@contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Limit the calls made inside, their retries included; an earlier limit stays in force.
+
+    A client keeps to it by itself, so that a call given up leaves its mark on the tape like any
+    other that failed. A caller who gives up from outside, by cancelling, leaves nothing there.
+
+    Args:
+        seconds: from now on.
+    """
+    known, own = _scope.get().deadline, time.monotonic() + seconds
+    with scoped(deadline=own if known is None else min(known, own)):
+        yield
+
+
+def seconds_left() -> float | None:
+    """Return how long the present limit leaves, at least 0; None where there is none."""
+    deadline = _scope.get().deadline
+    return None if deadline is None else max(0.0, deadline - time.monotonic())
+
+
+@contextmanager
+def watching(watch: InFlight | None) -> Iterator[None]:
+    """Notify ``watch`` of the requests made inside, also by tasks started there.
+
+    Example:
+        >>> calls = InFlight()
+        >>> with watching(calls):
+        ...     pass  # simulation.run(4)
+        >>> calls.finished
+        0
+    """
+    with scoped(watch=watch):
+        yield
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """A request that is being waited for.
+
+    Attributes:
+        site: who asks, about whom, in which turn; None for a call outside a run.
+        attempt: 1, or 2 for the retry.
+        since: when it began, seconds of ``time.monotonic``.
+    """
+
+    site: CallSite | None
+    attempt: int
+    since: float
+
+    @property
+    def seconds(self) -> float:
+        """How long it has been waited for until now."""
+        return time.monotonic() - self.since
+
+    def __str__(self) -> str:
+        if self.site is None:
+            return "a call"
+        agent = self.site.agent
+        return f"{self.site.component} of {agent}" if agent else self.site.component
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Counts:
+    """How many requests ended how; replaced as a whole, so that readers see one moment."""
+
+    finished: int = 0
+    taped: int = 0
+    faulty: int = 0
+    tokens: int = 0
+
+
+class InFlight:
+    """Lists what is being waited for and counts what is done; may be read from any thread.
+
+    A client calls ``began`` and ``ended`` on the thread and in the task that makes the request. An
+    heir's must be quick, and raise nothing: what they raise ends the call.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: dict[int, Waiting] = {}
+        self._counts = _Counts()
+
+    def began(self, request: ChatRequest) -> None:
+        """Record that the backend is being asked; not called for answers from a tape."""
+        entry = Waiting(site=request.site, attempt=request.attempt, since=time.monotonic())
+        with self._lock:
+            self._waiting[id(request)] = entry
+
+    def ended(self, request: ChatRequest, attempt: Attempt | None, *, taped: bool) -> None:
+        """Record the outcome of a request.
+
+        Args:
+            request: for one that ``began``, the very same object.
+            attempt: the reply or fault; None if the call was cancelled or the backend broke.
+            taped: whether it comes from a tape, without having begun.
+        """
+        reply = attempt.reply if attempt is not None else None
+        tokens = (reply.prompt_tokens or 0) + (reply.reply_tokens or 0) if reply else 0
+        with self._lock:
+            self._waiting.pop(id(request), None)
+            was = self._counts
+            self._counts = _Counts(
+                finished=was.finished + 1,
+                taped=was.taped + taped,
+                faulty=was.faulty + (reply is None),
+                tokens=was.tokens + tokens,
+            )
+
+    @property
+    def waiting(self) -> tuple[Waiting, ...]:
+        """What is being waited for, the longest wait first."""
+        with self._lock:
+            return tuple(self._waiting.values())
+
+    @property
+    def finished(self) -> int:
+        """Requests that came to an end, good or bad, live or from a tape."""
+        return self._counts.finished
+
+    @property
+    def taped(self) -> int:
+        """Those of them that were answered from a tape."""
+        return self._counts.taped
+
+    @property
+    def faulty(self) -> int:
+        """Those of them that got no reply."""
+        return self._counts.faulty
+
+    @property
+    def tokens(self) -> int:
+        """Prompt and reply tokens of all replies, as far as reported."""
+        return self._counts.tokens
+
+    def __repr__(self) -> str:
+        names = ", ".join(map(str, self.waiting)) or "nothing"
+        return f"<InFlight: waiting for {names}; {self.finished} finished, {self.tokens:,} tokens>"
+
+
+class Budget(Settings):
+    """What ``run()`` may spend on live calls before it stops; what a tape answers costs nothing.
+
+    Attributes:
+        calls: requests to a model, repeated ones included.
+        tokens: of prompts and replies together.
+        money: in any currency, the same as ``price``.
+        price: of a million prompt tokens, and of a million reply tokens.
+
+    Raises:
+        ConfigError: nothing is limited, or ``money`` without ``price``.
+    """
+
+    calls: Annotated[int, Field(ge=1)] | None = None
+    tokens: Annotated[int, Field(ge=1)] | None = None
+    money: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    price: tuple[Annotated[float, Field(ge=0)], Annotated[float, Field(ge=0)]] | None = None
+
+    @model_validator(mode="after")
+    def _limits_something(self) -> Budget:
+        if self.calls is None and self.tokens is None and self.money is None:
+            raise ConfigError("a Budget limits something: Budget(calls=500), or tokens=, money=")
+        if self.money is not None and self.price is None:
+            raise ConfigError(
+                f"money={self.money:g} needs the price of a million prompt tokens and of a million "
+                "reply tokens: Budget(money=2, price=(0.15, 0.60))"
+            )
+        return self
+
+
+class Purse:
+    """What is left of a budget while a run spends it.
+
+    Args:
+        budget: what may be spent.
+
+    Attributes:
+        calls: requests begun.
+        tokens: used by those that were answered.
+        money: what these cost.
+        refusal: why a request was not made; a turn that continued without it does not count.
+    """
+
+    def __init__(self, budget: Budget) -> None:
+        self.budget = budget
+        self.calls = 0
+        self.tokens = 0
+        self.money = 0.0
+        self.refusal: BudgetReached | None = None
+        self._lock = threading.Lock()
+
+    def check(self) -> None:
+        """Raise BudgetReached if no further request may be made.
+
+        Tokens are known once an answer is there, so that requests in flight together can pass
+        their limit by what they use.
+        """
+        limits = self.budget
+        for spent, limit, unit in (
+            (self.calls, limits.calls, "calls"),
+            (self.tokens, limits.tokens, "tokens"),
+            (round(self.money, 6), limits.money, "of money"),
+        ):
+            if limit is not None and spent >= limit:
+                raise BudgetReached(
+                    f"the budget of {limit:,} {unit} is spent; resume the run with another budget "
+                    "to continue"
+                )
+
+    def begin(self) -> None:
+        """Count a request that is about to be made.
+
+        Raises:
+            BudgetReached: the budget is spent.
+        """
+        with self._lock:
+            try:
+                self.check()
+            except BudgetReached as refusal:
+                self.refusal = refusal
+                raise
+            self.calls += 1
+
+    def end(self, attempt: Attempt) -> None:
+        """Count what a request used."""
+        reply = attempt.reply
+        if reply is None:
+            return
+        read, written = reply.prompt_tokens or 0, reply.reply_tokens or 0
+        with self._lock:
+            self.tokens += read + written
+            if self.budget.price is not None:
+                per_prompt, per_reply = self.budget.price
+                self.money += (read * per_prompt + written * per_reply) / 1e6

@@ -13,7 +13,7 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient, LLMConfig, connect
 
 if TYPE_CHECKING:
-    from llmsim_lab.assistant.scores import Evaluation, Scored
+    from llmsim_lab.assistant.evaluation import Evaluation, Scored
 
 __all__ = ["check_tools"]
 
@@ -47,8 +47,9 @@ def check_tools(model: str | None, host: str | None, *, whole: bool = False) -> 
 
 
 async def _evaluate(client: LLMClient, *, whole: bool) -> Evaluation:
-    from llmsim_lab.assistant import AgentEngineConfig, evaluate
-    from llmsim_lab.assistant.cases import load_cases
+    from llmsim_lab.assistant import evaluate
+    from llmsim_lab.assistant.evaluation import load_cases
+    from llmsim_lab.assistant.types import AgentEngineConfig
 
     cases = load_cases()
     chosen = cases if whole else cases.one_of_each_kind()

@@ -13,15 +13,9 @@ from assistant_kit import CONSTITUTION, TASK_TOOLS, MemoryTasks, context
 from builders import policy, rate_update, second_by_second, verdict
 
 from llmsim_lab.agents import Agent
-from llmsim_lab.assistant import (
-    FunctionTools,
-    LLMAgentEngine,
-    OllamaAdapter,
-    RecordedTools,
-    ToolDeclaration,
-    ToolResult,
-    ToolUsingNationAgent,
-)
+from llmsim_lab.assistant import FunctionTools, LLMAgentEngine, OllamaAdapter
+from llmsim_lab.assistant.recorded_tools import RecordedTools, ToolUsingNationAgent
+from llmsim_lab.assistant.types import ToolDeclaration, ToolResult
 from llmsim_lab.calls import ChatReply, ChatRequest, ToolCall
 from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException, TapeError, TapeMiss
 from llmsim_lab.llm import InFlight, LLMClient, LLMConfig, ScriptedBackend, Tape, watching
@@ -488,7 +482,7 @@ async def test_a_damaged_result_on_a_tape_is_said_to_be_one(tmp_path: Path, text
         connection.execute("UPDATE calls SET reply = ?", [json.dumps({"text": text})])
     replaying = ReplayRecorder(tape, run)
     replaying.begin_turn(1)
-    with recording(replaying), pytest.raises(TapeError, match="is no tool's result"):
+    with recording(replaying), pytest.raises(TapeError, match="is not a tool's result"):
         await RecordedTools(NoTools()).execute("list_tasks", {}, "ann")
 
 

@@ -21,17 +21,19 @@ from builders import second_by_second
 
 from llmsim_lab.assistant import (
     AgentDecision,
-    AgentEngineConfig,
     DecisionContext,
     DecisionType,
     LLMAgentEngine,
+    ToolExecutor,
+)
+from llmsim_lab.assistant.types import (
+    AgentEngineConfig,
     LLMError,
     LLMMessage,
     LLMResponse,
     Message,
     PendingAction,
     RateLimitError,
-    ToolExecutor,
     ToolResult,
 )
 from llmsim_lab.errors import TapeMiss

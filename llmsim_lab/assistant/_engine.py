@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from llmsim_lab.assistant import _answers as answers
@@ -154,7 +155,7 @@ class LLMAgentEngine:
             return answers.dropped(pending) if settle(pending) else answers.answered_before(pending)
         try:
             return await _Deciding(
-                context,
+                context=context,
                 adapter=self.llm_adapter,
                 executor=self.tool_executor,
                 toolbox=await self._tools.now(self.tool_executor, self.llm_adapter),
@@ -180,10 +181,11 @@ class LLMAgentEngine:
         return f"<{type(self).__name__} on {self.llm_adapter!r}, tools by {self.tool_executor!r}>"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Deciding:
     """One message on its way to a decision: ask the model, run what it wants, until there is one.
 
-    Args:
+    Attributes:
         context: the message.
         adapter: talks to the model.
         executor: runs the tools.
@@ -194,26 +196,14 @@ class _Deciding:
         executed: gets the calls that were made, also where this fails.
     """
 
-    def __init__(
-        self,
-        context: DecisionContext,
-        *,
-        adapter: LLMAdapter,
-        executor: ToolExecutor,
-        toolbox: Toolbox,
-        constitution: str,
-        config: AgentEngineConfig,
-        entry: DecisionEntry,
-        executed: list[ToolCall],
-    ) -> None:
-        self._context = context
-        self._adapter = adapter
-        self._executor = executor
-        self._toolbox = toolbox
-        self._constitution = constitution
-        self._config = config
-        self._entry = entry
-        self._executed = executed
+    context: DecisionContext
+    adapter: LLMAdapter
+    executor: ToolExecutor
+    toolbox: Toolbox
+    constitution: str
+    config: AgentEngineConfig
+    entry: DecisionEntry
+    executed: list[ToolCall]
 
     async def outcome(self) -> Outcome:
         """Return the decision; a pending action counts as confirmed.
@@ -221,26 +211,18 @@ class _Deciding:
         Raises:
             Exception: whatever the adapter raises.
         """
-        if (pending := self._context.pending_confirmation) is not None:
+        if (pending := self.context.pending_confirmation) is not None:
             return await self._confirmed(pending)
-        # What never changes stands first, for the server's prefix cache.
-        count = self._config.include_history_messages
-        history = self._context.message_history[-count:] if count else []
-        messages = [
-            LLMMessage("system", self._constitution),
-            *(LLMMessage(message.role, message.content) for message in history),
-            LLMMessage("user", self._context.message),
-        ]
+        messages = self._opening()
         # A text that claims work nobody did goes back to the model once. If the model then fails,
         # that text with its note is still an answer: the spare one.
         objected, spare = False, None
-        for iteration in range(1, self._config.max_iterations + 1):
+        for iteration in range(1, self.config.max_iterations + 1):
             try:
                 response = await self._ask(messages)
                 calls = tuple(response.function_calls or ())
-                text = (
-                    "" if calls else answers.for_user(response.content or "", self._toolbox.names)
-                )
+                names = self.toolbox.names
+                text = "" if calls else answers.for_user(response.content or "", names)
                 if not calls and not text:
                     raise InvalidResponseError("the model answered with nothing")
             except Exception as error:
@@ -249,11 +231,11 @@ class _Deciding:
                 fault = as_llm_error(error)
                 log_event(logger, logging.WARNING, "objection_unanswered", detail=fault.message)
                 return spare
-            is_last = iteration == self._config.max_iterations
+            is_last = iteration == self.config.max_iterations
             if not calls:
                 kind = getattr(response, "kind", None)  # a user's own adapter may not have it
                 unfounded = self._unfounded(getattr(response, "claims", ()))
-                final = answers.said(text, self._executed, kind=kind, unfounded=unfounded)
+                final = answers.said(text, self.executed, kind=kind, unfounded=unfounded)
                 if not unfounded or is_last or objected:
                     return final
                 objected, spare = True, final
@@ -269,27 +251,37 @@ class _Deciding:
             question = await self._make_calls(calls, messages)
             if question is not None:
                 return question
-        return answers.too_complex(self._executed)
+        return answers.too_complex(self.executed)
 
     async def _confirmed(self, pending: PendingAction) -> Outcome:
         """Make the call that the user has said yes to."""
-        checked = self._toolbox.check(FunctionCall(pending.tool_name, pending.parameters))
+        checked = self.toolbox.check(FunctionCall(pending.tool_name, pending.parameters))
         if isinstance(checked, BadCall):
             return answers.gone(pending, checked)
         if not settle(pending):  # after the check, so that a yes to a missing tool is not used up
             return answers.answered_before(pending)
         return answers.confirmed(pending, await self._run(checked))
 
+    def _opening(self) -> list[LLMMessage]:
+        """Return the first messages; what never changes leads, for the server's prefix cache."""
+        count = self.config.include_history_messages
+        history = self.context.message_history[-count:] if count else []
+        return [
+            LLMMessage("system", self.constitution),
+            *(LLMMessage(message.role, message.content) for message in history),
+            LLMMessage("user", self.context.message),
+        ]
+
     async def _ask(self, messages: list[LLMMessage]) -> LLMResponse:
-        limit = self._config.timeout_seconds
+        limit = self.config.timeout_seconds
         grace = _GRACE_S if scope().recorder is None else _GRACE_ON_TAPE_S
         with time_limit(limit), own_cancellation_fails("the model's adapter"):
             async with asyncio.timeout(limit + grace):
-                response = await self._adapter.generate(
+                response = await self.adapter.generate(
                     tuple(messages),
-                    self._toolbox.declarations,
-                    temperature=self._config.temperature,
-                    max_tokens=self._config.max_tokens,
+                    self.toolbox.declarations,
+                    temperature=self.config.temperature,
+                    max_tokens=self.config.max_tokens,
                 )
         if isinstance(response.error, LLMError):
             raise response.error
@@ -300,8 +292,8 @@ class _Deciding:
     def _only_question(self, calls: tuple[FunctionCall, ...]) -> tuple[FunctionCall, ...]:
         """Return the calls from the first on that the user is asked about."""
         for place, call in enumerate(calls):
-            checked = self._toolbox.check(call)
-            if isinstance(checked, GoodCall) and self._toolbox.needs_yes(checked.name):
+            checked = self.toolbox.check(call)
+            if isinstance(checked, GoodCall) and self.toolbox.needs_yes(checked.name):
                 return calls[place:]
         return ()
 
@@ -309,20 +301,20 @@ class _Deciding:
         self, calls: tuple[FunctionCall, ...], messages: list[LLMMessage]
     ) -> Outcome | None:
         """Make calls in order and add their results; stop at one that needs a yes."""
-        most = self._config.max_calls
+        most = self.config.max_calls
         for place, call in enumerate(calls, 1):
-            checked = self._toolbox.check(call)
+            checked = self.toolbox.check(call)
             if place > most:
                 told = beyond_limit_text(most)
             elif isinstance(checked, BadCall):
                 told = f"error {checked.code}: {checked.complaint}"
-            elif self._toolbox.needs_yes(checked.name):
+            elif self.toolbox.needs_yes(checked.name):
                 left = len(calls) - place
-                call_id = f"{self._entry.decision_id}-{place}"
-                return answers.wants_yes(checked, self._executed, call_id=call_id, left=left)
+                call_id = f"{self.entry.decision_id}-{place}"
+                return answers.wants_yes(checked, self.executed, call_id=call_id, left=left)
             else:
                 result = (await self._run(checked)).result or ToolResult(success=False)
-                told = result_text(result, max_chars=self._config.max_result_chars)
+                told = result_text(result, max_chars=self.config.max_result_chars)
             messages.append(LLMMessage("tool", told, tool_name=checked.name))
         return None
 
@@ -330,11 +322,11 @@ class _Deciding:
         """Run a tool for the context's user, and log it."""
         began = time.perf_counter()
         result = await run_tool(
-            self._executor,
+            self.executor,
             call.name,
             call.parameters,
-            self._context.user_id,
-            timeout_s=self._config.timeout_seconds,
+            self.context.user_id,
+            timeout_s=self.config.timeout_seconds,
         )
         milliseconds = (time.perf_counter() - began) * 1000
         done = ToolCall(
@@ -343,18 +335,18 @@ class _Deciding:
             result=result,
             duration_ms=milliseconds,
         )
-        self._executed.append(done)
-        await self._entry.tool_ran(done)
+        self.executed.append(done)
+        await self.entry.tool_ran(done)
         return done
 
     def _unfounded(self, claims: Sequence[str] | None) -> list[str]:
         """Return the tools whose work a text reports although no call of them can have worked."""
-        if not self._config.check_claims:
+        if not self.config.check_claims:
             return []
         # After a timeout, say, a tool may have done its work all the same: its claim stands.
         done = {
             call.tool_name
-            for call in self._executed
+            for call in self.executed
             if (result := call.result) is not None
             and (result.success or result.error_code not in _NOTHING_DONE)
         }

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
 from llmsim_lab.agents import NationAgent, NationProfile
@@ -115,23 +115,32 @@ class RecordedTools:
             TapeMiss: a replay has no such call.
         """
 
-        async def run() -> dict[str, Any]:
-            result = await run_tool(
+        async def run() -> ToolResult:
+            return await run_tool(
                 self.executor, tool_name, parameters, user_id, timeout_s=self.timeout_s
             )
-            return result.model_dump()
+
+        async def run_as_json() -> str:
+            result = await run()
+            try:
+                return _dumps(result.model_dump())
+            except ValueError as error:
+                return _dumps(_failed(f"its result is not ready for JSON: {error}", "RESULT"))
 
         recorder = scope().recorder
         if recorder is None:
-            return ToolResult.model_validate(await run())
-        asked = f"{tool_name}({json.dumps(parameters, default=str)})"
+            return await run()
+        try:
+            asked = f"{tool_name}({_dumps(parameters)})"
+        except ValueError as error:
+            return ToolResult.model_validate(_failed(f"the arguments: {error}", "PARAMETERS"))
 
         def deletes() -> bool:
             declared = self._ask_executor()["declared"]
             return any(tool[0] == tool_name and tool[3] for tool in declared)
 
         return ToolResult.model_validate(
-            await _through(recorder, asked, user_id, run, once=deletes)
+            await _through(recorder, asked, user_id, run_as_json, once=deletes)
         )
 
     def _listing(self) -> dict[str, Any]:
@@ -178,7 +187,7 @@ async def _through(
     recorder: Recorder,
     asked: str,
     user_id: str,
-    run: Callable[[], Awaitable[dict[str, Any]]],
+    run: Callable[[], Awaitable[str]],
     *,
     once: Callable[[], bool],
 ) -> dict[str, Any]:
@@ -188,7 +197,7 @@ async def _through(
         recorder: the run's.
         asked: the call, as the tape has it.
         user_id: who the tool acts for.
-        run: runs the tool.
+        run: runs the tool and returns its result as JSON.
         once: returns True if the call must not be made twice. If such a call is cancelled halfway,
             nobody knows how far it came: that is recorded, and a resumed run does not repeat it.
     """
@@ -202,7 +211,7 @@ async def _through(
         watch.began(request)
     attempt, began = None, time.perf_counter()
     try:
-        reply = ChatReply(text=_dumps(await run()))
+        reply = ChatReply(text=await run())
         attempt = Attempt(request=request, reply=reply, seconds=time.perf_counter() - began)
     except asyncio.CancelledError:
         if once():
@@ -239,7 +248,19 @@ def _reply_of(attempt: Attempt) -> dict[str, Any]:
 
 
 def _dumps(value: Any) -> str:
-    return json.dumps(value, default=str)
+    """Return a value as JSON.
+
+    Raises:
+        ValueError: it has odd keys, contains itself, or is nested too deeply.
+    """
+    try:
+        return json.dumps(value, default=str)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"no JSON can be made of it: {error}") from error
+
+
+def _failed(error: str, invalid: Literal["PARAMETERS", "RESULT"]) -> dict[str, Any]:
+    return {"success": False, "error": error, "error_code": f"INVALID_{invalid}"}
 
 
 # --- looking things up before a decision ----------------------------------------------------------

@@ -19,6 +19,7 @@ from assistant_kit import (
 )
 from builders import second_by_second
 
+import llmsim_lab.assistant
 from llmsim_lab.assistant import (
     AgentDecision,
     DecisionContext,
@@ -41,6 +42,17 @@ from llmsim_lab.errors import TapeMiss
 TROUBLE = "I'm having trouble processing your request. Please try again."
 RATE_LIMITED = "I'm receiving too many requests. Please wait a moment."
 TOO_COMPLEX = "That request is too complex. Could you break it into smaller steps?"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("AgentDecision", "AgentEngineConfig", "DecisionContext", "DecisionType", "LLMAdapter"),
+        *("LLMAgentEngine", "Message", "PendingAction", "ToolCall", "ToolExecutor", "ToolResult"),
+    ],
+)
+def test_the_contracts_names_are_the_packages(name: str) -> None:
+    assert getattr(llmsim_lab.assistant, name).__name__ == name
 
 
 def test_the_engine_is_made_of_adapter_executor_constitution_and_at_most_five_calls() -> None:

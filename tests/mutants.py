@@ -57,7 +57,7 @@ OF_ALL_CLASSES = (  # it looks at classes that are there already, so it runs non
 
 EQUIVALENT = {
     "5077228d": "economy/macro.py, _MAX_GROWTH: only keeps exp from an overflow, far beyond it",
-    "f4ba7032": "assistant/_engine.py, _work_off: a tool that was run has a result",
+    "b98392e5": "assistant/_engine.py, _make_calls: a tool that was run has a result",
     "9ccd00bf": "embedded/wheels.py, _POLL_S: how often it looks whether pip has ended",
     "68320a7e": "embedded/wheels.py, _BATCH_BYTES: how much is fetched at once; same bytes",
     "eae43c58": "economy/data.py, initial_state: the last of a list of one is its first",
@@ -66,7 +66,7 @@ EQUIVALENT = {
     "84816d41": "economy/macro.py, _check: no level is off by the tolerance to the last bit",
     "02e5ccda": "run_recorder.py, restart_turn: what is asked again replaces what was pending",
     "fba14c62": "experiments/bench.py, _prompt: the prompts are equal, so the last is the first",
-    "fd0e19c0": "assistant/_decision_log.py, _POLL_S: how often it tries again; same rows",
+    "1a38dbeb": "assistant/_decision_log.py, _POLL_S: how often it tries again; same rows",
     "5b173588": "llm/watch.py, _Counts: slots save memory",
     "d0a3db5f": "calls.py, CallSite: slots save memory",
     "0ae6052d": "charts/screen.py, _place: two pixels hold the frame's line as three do",

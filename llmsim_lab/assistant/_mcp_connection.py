@@ -261,7 +261,7 @@ class Connection:
         self._start = anyio.CancelScope()
         self._client: Client
         self._question: asyncio.Task[None] | None = None
-        self._garbage = self._under_way = self._changes = self._changes_known = 0
+        self._bad_lines = self._under_way = self._changes = self._changes_known = 0
         self._incoming: MemoryObjectReceiveStream[Any] | None = None
         self._stderr: FileIO | None = None
         self._reading = threading.Lock()
@@ -311,7 +311,7 @@ class Connection:
             ValueError: there was only output that is not a message.
             MCPError, RuntimeError: as the ``mcp`` library raises them.
         """
-        garbage = self._garbage
+        before = self._bad_lines
         self._under_way += 1
         try:
             async with asyncio.timeout(timeout_s):
@@ -319,8 +319,8 @@ class Connection:
         except TimeoutError:
             # The tool may be slow, or the server hang: the next caller asks it before a call.
             self.doubtful = True
-            if lines := self._garbage - garbage:
-                raise ValueError(f"the server wrote {lines} lines that are no messages") from None
+            if lines := self._bad_lines - before:
+                raise ValueError(f"the server wrote {lines} lines that are not messages") from None
             raise
         except asyncio.CancelledError:
             self.doubtful = True  # this may end before ``caller_left`` looks
@@ -435,7 +435,7 @@ class Connection:
 
     async def _on_message(self, message: object) -> None:
         if isinstance(message, Exception):
-            self._garbage += 1
+            self._bad_lines += 1
         elif isinstance(message, ToolListChangedNotification):
             self._changes += 1
 

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from llmsim_lab.agents import NationAgent, NationProfile
@@ -32,6 +32,7 @@ from llmsim_lab.assistant.types import (
     FunctionCall,
     LLMMessage,
     ToolDeclaration,
+    ToolErrorCode,
     ToolExecutor,
     ToolResult,
 )
@@ -125,7 +126,8 @@ class RecordedTools:
             try:
                 return _dumps(result.model_dump())
             except ValueError as error:
-                return _dumps(_failed(f"its result is not ready for JSON: {error}", "RESULT"))
+                what = f"its result is not ready for JSON: {error}"
+                return _dumps(_failed(what, "INVALID_RESULT").model_dump())
 
         recorder = scope().recorder
         if recorder is None:
@@ -133,7 +135,7 @@ class RecordedTools:
         try:
             asked = f"{tool_name}({_dumps(parameters)})"
         except ValueError as error:
-            return ToolResult.model_validate(_failed(f"the arguments: {error}", "PARAMETERS"))
+            return _failed(f"the arguments: {error}", "INVALID_PARAMETERS")
 
         def deletes() -> bool:
             declared = self._ask_executor()["declared"]
@@ -152,13 +154,12 @@ class RecordedTools:
         request = recorder.place(_request(_LIST, asker))
         latest = listings.get(asker)
         if latest is None or _is_listed_anew(recorder, request, latest):
-            known = recorder.find(request) or recorder.keep_now(self._listed_now(request))
+            known = recorder.find(request)
+            if known is None:
+                reply = ChatReply(text=_dumps(self._ask_executor()))
+                known = recorder.keep_now(Attempt(request=request, reply=reply, seconds=0.0))
             latest = listings[asker] = _Listing(_turn_of(request), _reply_of(known))
         return latest.tools
-
-    def _listed_now(self, request: ChatRequest) -> Attempt:
-        reply = ChatReply(text=_dumps(self._ask_executor()))
-        return Attempt(request=request, reply=reply, seconds=0.0)
 
     def _ask_executor(self) -> dict[str, Any]:
         names = list(self.executor.get_available_tools())
@@ -259,8 +260,8 @@ def _dumps(value: Any) -> str:
         raise ValueError(f"no JSON can be made of it: {error}") from error
 
 
-def _failed(error: str, invalid: Literal["PARAMETERS", "RESULT"]) -> dict[str, Any]:
-    return {"success": False, "error": error, "error_code": f"INVALID_{invalid}"}
+def _failed(error: str, code: ToolErrorCode) -> ToolResult:
+    return ToolResult(success=False, error=error, error_code=code)
 
 
 # --- looking things up before a decision ----------------------------------------------------------

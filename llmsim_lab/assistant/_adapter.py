@@ -89,8 +89,8 @@ class OllamaAdapter:
         self.tools = tuple(tools)
         self.site = site
         self._calling = tool_calling
-        self._has_none = False
-        self._has_none_in: WeakKeyDictionary[Recorder, set[str | None]] = WeakKeyDictionary()
+        self._without_tools = False
+        self._without_tools_in: WeakKeyDictionary[Recorder, set[str | None]] = WeakKeyDictionary()
         self._wired: tuple[tuple[tuple[ToolDeclaration, ...], bool], _Wire] = (((), False), ())
         self._wire(self.tools, responds=True)
         self._schema: tuple[_Wire, Mapping[str, Any]] | None = None
@@ -155,13 +155,13 @@ class OllamaAdapter:
         ask = partial(self._converse, list(map(_message, messages)), wire, options, site)
         if not wire or self._calling == "native":
             return await ask()
-        if self._calling == "auto" and not self._knows_none(site):
+        if self._calling == "auto" and not self._lacks_tool_calls(site):
             try:
                 return await ask()
             except LLMFailureException as failure:
                 if _NO_TOOLS not in failure.detail:
                     raise
-            self._note_it_knows_none(site)
+            self._note_no_tool_calls(site)
             log_event(
                 logger,
                 logging.INFO,
@@ -200,21 +200,21 @@ class OllamaAdapter:
         )
         return _read(reply, as_json=by_schema)
 
-    def _knows_none(self, site: CallSite) -> bool:
+    def _lacks_tool_calls(self, site: CallSite) -> bool:
         """Return True if the model was found to have no tool calls: in this run, by this agent."""
         # A replay would not know what an earlier run found out, nor which of several agents found
         # it out first, which depends on whose answer comes first.
         recorder = scope().recorder
         if recorder is None:
-            return self._has_none
-        return site.agent in self._has_none_in.get(recorder, ())
+            return self._without_tools
+        return site.agent in self._without_tools_in.get(recorder, ())
 
-    def _note_it_knows_none(self, site: CallSite) -> None:
+    def _note_no_tool_calls(self, site: CallSite) -> None:
         recorder = scope().recorder
         if recorder is None:
-            self._has_none = True
+            self._without_tools = True
         else:
-            self._has_none_in.setdefault(recorder, set()).add(site.agent)
+            self._without_tools_in.setdefault(recorder, set()).add(site.agent)
 
     def get_tool_declarations(self, names: Sequence[str]) -> list[ToolDeclaration]:
         """Return the declarations of these tools, as far as the adapter was given them."""

@@ -104,6 +104,7 @@ def _read(path: Path) -> Prompt:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise PromptError(f"cannot read the constitution {path}: {error}") from error
+    # A prompt file has a user's part; any other text is all system message, whatever its headings.
     if _PROMPT_HEADING.search(text):
         return Prompt.parse(text, name=path.stem)
     return Prompt("{{ message }}", system=text.strip(), name=path.stem)

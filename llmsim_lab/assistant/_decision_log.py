@@ -291,6 +291,7 @@ def _opened(path: Path) -> sqlite3.Connection:
         DataError: it is something else, or of another version.
         sqlite3.Error: it is not an SQLite file, or cannot be written.
     """
+    # Without transactions of Python's own, so that each row is written when its execute returns.
     db = sqlite3.connect(path, timeout=_WAIT_S, check_same_thread=False, isolation_level=None)
     try:
         [version] = db.execute("PRAGMA user_version").fetchone()
@@ -583,6 +584,7 @@ class Redactor:
         if depth >= _MAX_DEPTH:
             return _TOO_DEEP
         if isinstance(value, Mapping):
+            # In {"name": "password", "value": …} the name of the secret is itself a value.
             named = any(self._names_secret(value.get(key)) for key in _NAMES_A_VALUE)
             return {
                 str(key): _HIDDEN
@@ -590,6 +592,7 @@ class Redactor:
                 else self._value(item, depth + 1)
                 for key, item in value.items()
             }
+        # So does a pair, as headers and environment variables often come: ["token", …].
         if len(value) == 2 and self._names_secret(value[0]):
             return [value[0], _HIDDEN]
         return [self._value(item, depth + 1) for item in value]
@@ -607,7 +610,7 @@ class Redactor:
                     return json.dumps(redacted, ensure_ascii=False)
         kept, at = [], 0
         for found in self._in_text.finditer(text):
-            if found.start() < at:
+            if found.start() < at:  # inside a value that is hidden already
                 continue
             if (end := self._end_of_secret(text, found)) > found.end():
                 kept += [text[at : found.end()], _HIDDEN]

@@ -68,6 +68,7 @@ _WORDS: dict[str, Literal["yes", "no"]] = {
     **dict.fromkeys(("是", "是的", "好", "好的", "确认"), "yes"),
     **dict.fromkeys(("不", "不是", "不要", "否", "取消"), "no"),
 }
+# Without a question mark: "yes?" is not a yes.
 _AROUND = " \t\r\n.,!'\"*\u3002\uff01\uff0c\u2018\u2019\u201c\u201d\u201e\u00ab\u00bb"
 _settled: set[str] = set()
 _settling = threading.Lock()

@@ -97,6 +97,7 @@ class FunctionTools:
             arguments = tool.arguments_of(parameters, user_id)
         except ValidationError as error:
             return _failed(faults(error), "INVALID_PARAMETERS")
+        # Validators of a user's own types run in here too.
         except (Exception, SystemExit) as error:  # noqa: BLE001 - users' functions raise anything
             return _broken(tool_name, error)
         try:
@@ -213,6 +214,7 @@ async def _called(function: Callable[..., Any], arguments: dict[str, Any]) -> An
     if inspect.iscoroutinefunction(function):
         return await function(**arguments)
     value = await _in_thread(lambda: function(**arguments))
+    # A decorated async function may look like a plain one and return what has to be awaited.
     return await value if inspect.isawaitable(value) else value
 
 
@@ -220,7 +222,7 @@ async def _in_thread(work: Callable[[], Any]) -> Any:
     """Run work in a thread that does not keep the program from ending."""
     loop = asyncio.get_running_loop()
     outcome: asyncio.Future[Any] = loop.create_future()
-    context = contextvars.copy_context()
+    context = contextvars.copy_context()  # a tool may look at its run, which is a context variable
 
     def settle(value: Any, error: BaseException | None) -> None:
         if outcome.done():  # the caller was cancelled meanwhile

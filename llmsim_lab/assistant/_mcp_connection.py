@@ -334,7 +334,7 @@ class Connection:
         Raises:
             ToolServerError: it does not list them.
         """
-        changes = self._changes  # before asking, so that a change meanwhile is not missed
+        changes = self._changes  # read before asking, or a change meanwhile would be missed
         self._under_way += 1
         try:
             async with asyncio.timeout(self._start_timeout_s):
@@ -460,6 +460,7 @@ async def _all_tools(client: Client) -> list[Tool]:
     found: list[Tool] = []
     cursor: str | None = None
     for _ in range(_MAX_PAGES):
+        # Past the library's cache, which would hide that the tools have changed.
         page = await client.list_tools(cursor=cursor, cache_mode="bypass")
         found += page.tools
         if not (cursor := page.next_cursor):

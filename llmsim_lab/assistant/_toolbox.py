@@ -40,6 +40,7 @@ USER_KEY = "llmsim-lab/user_id"
 ERROR_KEY = "llmsim-lab/error_code"
 """The ``ServerErrorCode`` in the metadata of a failed result of an MCP server's."""
 
+# Of verbs only the forms that order something: "deleted" and "removed" describe what is there.
 _DESTRUCTIVE = re.compile(
     r"\b(?:(?:erase|purge|clear|destroy|drop|wipe|trash|discard|expunge|truncate|unlink|del|rm)s?\b"
     r"|remov(?:e(?!d)|al|ing))|delet(?:e(?!d)|ion|ing)"
@@ -146,7 +147,7 @@ class Toolbox:
         if odd := _oddity(arguments):
             return _wrong(call.name, odd)
         parameters: dict[str, Any] = _with_whole_numbers(without_user(arguments))
-        if parameters != arguments:
+        if parameters != arguments:  # 1.0 == 1, so only an identity that was taken out differs
             log_event(logger, logging.WARNING, "identity_ignored", tool=call.name)
         if faults := self._faults(call.name, parameters):
             return _wrong(call.name, faults)
@@ -172,7 +173,7 @@ def _wrong(name: str, what: str) -> BadCall:
 
 def _oddity(arguments: Any) -> str:
     """Return what is wrong with arguments: NaN, infinity or too many levels; empty if nothing."""
-    level = [arguments]
+    level = [arguments]  # level by level, since recursion could not survive what is looked for
     for _ in range(_MAX_DEPTH):
         for value in level:
             if isinstance(value, float) and not math.isfinite(value):
@@ -222,7 +223,7 @@ class KnownTools:
             declared = tuple(await declared_tools(names, adapter, executor))
         except ConfigError as error:
             raise LLMError(f"the tools cannot be listed: {error}", "NO_TOOLS") from error
-        known = self._latest
+        known = self._latest  # building the validators takes longer than comparing declarations
         if known is None or known.names != names or known.source != declared:
             known = self._latest = Toolbox(names, declared, confirm=self._confirm)
             if bare := [tool.name for tool in declared if tool == ToolDeclaration(tool.name)]:

@@ -352,9 +352,11 @@ class Chat(Run[ChatState, ChatTurn, ChatConfig, Said]):
         with self._alone("another message is under way; wait for its answer, or stop it"):
             self._plan_next(message)
             turn = await self.step(progress=False)
-        assert turn.decision is not None
+        assert turn.decision is not None  # only the first turn, which nobody plays, has none
         return turn.decision
 
+    # A widget and a cell may send at the same time, from different threads; step() only sees the
+    # second one when it plays, after its message was planned.
     @contextmanager
     def _alone(self, complaint: str) -> Iterator[None]:
         if self._stepping or not self._lock.acquire(blocking=False):
@@ -405,7 +407,7 @@ class Chat(Run[ChatState, ChatTurn, ChatConfig, Said]):
                 pending_confirmation=asked,
             )
         )
-        if self.tape is not None:
+        if self.tape is not None:  # a live turn must equal its replay
             decision = _as_json(decision)
         decision = _numbered(decision, number, asked, state.pending)
         said = (*state.said, *_said(message, decision))
@@ -560,6 +562,7 @@ def _numbered(
     pending = decision.pending_action
     if pending is None:
         return decision
+    # An engine's ids are random. One that is asked again keeps its number.
     same = asked is not None and was is not None and pending.call_id == asked.call_id
     call_id = was.call_id if same and was is not None else str(number)
     named = pending.model_copy(update={"call_id": call_id})

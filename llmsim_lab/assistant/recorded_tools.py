@@ -304,6 +304,7 @@ class ToolLookup:
         self.tools = tools if isinstance(tools, RecordedTools) else RecordedTools(tools)
         self.max_lookups = max_lookups
         self._known = KnownTools(confirm)
+        # Kept by client, since an adapter learns whether its model has tool calls.
         self._adapters: WeakKeyDictionary[LLMClient, OllamaAdapter] = WeakKeyDictionary()
 
     async def look_up(self, prompt: str, client: LLMClient, site: CallSite) -> str:

@@ -161,6 +161,7 @@ class _StrictServer(MCPServer[Any]):
             cause = error.__cause__
             if isinstance(cause, TaskError):
                 return _failed(str(cause), cause.code)
+            # Unexpected: raised by the tool's own code, which is not the model's fault.
             if isinstance(cause, ValidationError) and not isinstance(error, UnexpectedToolError):
                 text = _complaint(name, self._schemas[name], cause)
                 return _failed(text, "INVALID_PARAMETERS")

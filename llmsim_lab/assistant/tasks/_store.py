@@ -25,6 +25,7 @@ MAX_TASKS = 500
 _WAIT_S = 10.0
 """How long to wait for another process that writes to the same file, seconds."""
 
+# users.last_number survives deletions, so that no task's number is ever given again.
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS users (
     user_id TEXT PRIMARY KEY,
@@ -195,6 +196,7 @@ class TaskStore:
     def _writing(self) -> Iterator[sqlite3.Connection]:
         """Lock the file for one change, which is made whole or not at all."""
         with self._lock, _plain_errors(), self._db:  # which commits, or rolls back
+            # Takes the lock before reading, or two processes could both count, and both add.
             self._db.execute("BEGIN IMMEDIATE")
             yield self._db
 

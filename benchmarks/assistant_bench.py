@@ -26,16 +26,18 @@ from rich.table import Table
 from llmsim_lab.assistant import (
     DecisionContext,
     DecisionLog,
-    FunctionCall,
     FunctionTools,
     LLMAgentEngine,
+    OllamaAdapter,
+    load_constitution,
+)
+from llmsim_lab.assistant.types import (
+    FunctionCall,
     LLMMessage,
     LLMResponse,
     Message,
-    OllamaAdapter,
     PendingAction,
     ToolDeclaration,
-    load_constitution,
 )
 from llmsim_lab.calls import ChatReply, ChatRequest, ToolCall
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend

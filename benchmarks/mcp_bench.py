@@ -25,9 +25,10 @@ import psutil
 from command import command
 from rich.table import Table
 
-from llmsim_lab.assistant import MCPToolExecutor, ToolResult
+from llmsim_lab.assistant import MCPToolExecutor
 from llmsim_lab.assistant.tasks import TaskStore
-from llmsim_lab.assistant.tasks.server import task_server
+from llmsim_lab.assistant.tasks._server import task_server
+from llmsim_lab.assistant.types import ToolResult
 
 __all__ = ["FULL", "QUICK", "Plan", "main", "measure"]
 

@@ -6,12 +6,10 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from llmsim_lab.assistant import (
-    AgentDecision,
+from llmsim_lab.assistant import AgentDecision, DecisionContext, LLMAgentEngine
+from llmsim_lab.assistant.types import (
     AgentEngineConfig,
-    DecisionContext,
     FunctionCall,
-    LLMAgentEngine,
     LLMMessage,
     LLMResponse,
     ToolDeclaration,

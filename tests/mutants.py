@@ -57,7 +57,7 @@ OF_ALL_CLASSES = (  # it looks at classes that are there already, so it runs non
 
 EQUIVALENT = {
     "8763dfd4": "economy/_macro.py, _MAX_GROWTH: only keeps exp from an overflow, far beyond it",
-    "f4ba7032": "assistant/conversation.py, _work_off: a tool that was run has a result",
+    "b98392e5": "assistant/_engine.py, _make_calls: a tool that was run has a result",
     "6eea7612": "_embedded/fetch.py, _POLL_S: how often it looks whether pip has ended",
     "ac5e465f": "_embedded/fetch.py, _BATCH_BYTES: how much is fetched at once; same bytes",
     "1cc93d72": "economy/_data.py, initial_state: the last of a list of one is its first",
@@ -66,7 +66,7 @@ EQUIVALENT = {
     "e1114372": "economy/_macro.py, _check: no level is off by the tolerance to the last bit",
     "02e5ccda": "run_recorder.py, restart_turn: what is asked again replaces what was pending",
     "4eb8c3ae": "experiments/_bench.py, _prompt: the prompts are equal, so the last is the first",
-    "fd0e19c0": "assistant/decision_log.py, _POLL_S: how often it tries again; same rows",
+    "1a38dbeb": "assistant/_decision_log.py, _POLL_S: how often it tries again; same rows",
     "633f21bc": "llm/_scope.py, _Counts: slots save memory",
     "d0a3db5f": "calls.py, CallSite: slots save memory",
     "0ae6052d": "charts/screen.py, _place: two pixels hold the frame's line as three do",

@@ -12,9 +12,9 @@ import pytest
 from assistant_kit import ListLog, MemoryTasks, ScriptedAdapter, call, context, engine
 from builders import make_client, make_simulation
 
-from llmsim_lab.assistant import FunctionTools, RecordedTools
-from llmsim_lab.assistant.cases import Cases
-from llmsim_lab.assistant.evaluation import evaluate
+from llmsim_lab.assistant import FunctionTools
+from llmsim_lab.assistant.evaluation import Cases, evaluate
+from llmsim_lab.assistant.recorded_tools import RecordedTools
 from llmsim_lab.calls import ChatRequest, Message
 from llmsim_lab.lab.playing import Playing
 from llmsim_lab.llm import Tape
@@ -61,8 +61,8 @@ async def test_turns_that_are_being_played(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 async def test_a_decision_and_its_tool(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock(monkeypatch, "llmsim_lab.assistant.book", 100.0, 100.25)
-    clock(monkeypatch, "llmsim_lab.assistant.conversation", 200.0, 200.5)
+    clock(monkeypatch, "llmsim_lab.assistant._decision_log", 100.0, 100.25)
+    clock(monkeypatch, "llmsim_lab.assistant._engine", 200.0, 200.5)
     log = ListLog()
     made = engine(call("add_task", title="Milk"), "Added.", log=log)
     await made.process_message(context("Add milk"))
@@ -71,7 +71,7 @@ async def test_a_decision_and_its_tool(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_decision_that_was_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock(monkeypatch, "llmsim_lab.assistant.book", 100.0, 100.75)
+    clock(monkeypatch, "llmsim_lab.assistant._decision_log", 100.0, 100.75)
     log, tools, begun = ListLog(), MemoryTasks(), asyncio.Event()
 
     async def hang() -> None:

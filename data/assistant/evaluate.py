@@ -11,10 +11,8 @@ import sys
 from pathlib import Path
 
 from llmsim_lab import LLMConfig, connect
-from llmsim_lab.assistant import AgentEngineConfig
-from llmsim_lab.assistant.cases import load_cases
-from llmsim_lab.assistant.evaluation import evaluate
-from llmsim_lab.assistant.scores import Evaluation, Scored
+from llmsim_lab.assistant.evaluation import Evaluation, Scored, evaluate, load_cases
+from llmsim_lab.assistant.types import AgentEngineConfig
 from llmsim_lab.concurrency import run_sync
 
 ENGINE = AgentEngineConfig(timeout_seconds=600, max_tokens=200)

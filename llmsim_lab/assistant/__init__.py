@@ -1,107 +1,62 @@
-"""The decision engine: a message becomes an answer, tool calls, a question or a confirmation."""
+"""The decision engine: a message becomes an answer, tool calls, a question or a confirmation.
+
+Beside these names: ``types`` has what goes in and out, for those who write an adapter or a tool
+executor; ``chat`` the configuration of conversations; ``recorded_tools`` tools in a run;
+``evaluation`` messages with known right decisions, and scores; ``tasks`` a task list served over
+MCP.
+"""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from llmsim_lab.assistant.adapter import OllamaAdapter, ToolCalling
-from llmsim_lab.assistant.constitution import load_constitution
-from llmsim_lab.assistant.decision_log import DecisionLog
-from llmsim_lab.assistant.engine import LLMAgentEngine
-from llmsim_lab.assistant.errors import (
-    InvalidResponseError,
-    LLMError,
-    RateLimitError,
-    ToolNotFoundError,
-    ToolServerError,
-)
-from llmsim_lab.assistant.function_tools import FunctionTools
-from llmsim_lab.assistant.lookup import ToolLookup
-from llmsim_lab.assistant.protocols import (
-    DecisionLogger,
-    DeclaresTools,
-    FunctionCall,
-    LLMAdapter,
-    LLMMessage,
-    LLMResponse,
-    StartsFirst,
-    ToolDeclaration,
-    ToolExecutor,
-)
-from llmsim_lab.assistant.recorded_tools import RecordedTools
-from llmsim_lab.assistant.tool_agent import ToolUsingNationAgent
+from llmsim_lab.assistant._adapter import OllamaAdapter
+from llmsim_lab.assistant._constitution import load_constitution
+from llmsim_lab.assistant._decision_log import DecisionLog
+from llmsim_lab.assistant._engine import LLMAgentEngine
+from llmsim_lab.assistant._function_tools import FunctionTools
+from llmsim_lab.assistant.recorded_tools import ToolLookup
 from llmsim_lab.assistant.types import (
     AgentDecision,
-    AgentEngineConfig,
     DecisionContext,
     DecisionType,
-    Message,
-    PendingAction,
-    ToolCall,
-    ToolResult,
+    LLMAdapter,
+    ToolExecutor,
 )
 
 if TYPE_CHECKING:
-    from llmsim_lab.assistant.cases import load_cases
-    from llmsim_lab.assistant.chat import Chat, ChatConfig, record_chat, replay_chat
+    from llmsim_lab.assistant._mcp_executor import MCPToolExecutor
+    from llmsim_lab.assistant.chat import Chat
     from llmsim_lab.assistant.evaluation import evaluate
-    from llmsim_lab.assistant.mcp_executor import MCPToolExecutor
-    from llmsim_lab.assistant.scores import Evaluation
 
 __all__ = [
     "AgentDecision",
-    "AgentEngineConfig",
     "Chat",
-    "ChatConfig",
     "DecisionContext",
     "DecisionLog",
-    "DecisionLogger",
     "DecisionType",
-    "DeclaresTools",
-    "Evaluation",
-    "FunctionCall",
     "FunctionTools",
-    "InvalidResponseError",
     "LLMAdapter",
     "LLMAgentEngine",
-    "LLMError",
-    "LLMMessage",
-    "LLMResponse",
     "MCPToolExecutor",
-    "Message",
     "OllamaAdapter",
-    "PendingAction",
-    "RateLimitError",
-    "RecordedTools",
-    "StartsFirst",
-    "ToolCall",
-    "ToolCalling",
-    "ToolDeclaration",
     "ToolExecutor",
     "ToolLookup",
-    "ToolNotFoundError",
-    "ToolResult",
-    "ToolServerError",
-    "ToolUsingNationAgent",
     "evaluate",
-    "load_cases",
     "load_constitution",
-    "record_chat",
-    "replay_chat",
 ]
 
 _HOME = {
     "Chat": "chat",
-    "ChatConfig": "chat",
-    "Evaluation": "scores",
-    "MCPToolExecutor": "mcp_executor",
+    "MCPToolExecutor": "_mcp_executor",
     "evaluate": "evaluation",
-    "load_cases": "cases",
-    "record_chat": "chat",
-    "replay_chat": "chat",
+    # The contract's other names, for which it gives no module.
+    **dict.fromkeys(
+        ("AgentEngineConfig", "Message", "PendingAction", "ToolCall", "ToolResult"), "types"
+    ),
 }
-"""The modules of names that load late; two of them need the ``mcp`` library."""
+"""The modules of names that are loaded late; two of them need the ``mcp`` library."""
 
 
 def __getattr__(name: str) -> Any:

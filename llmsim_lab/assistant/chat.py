@@ -1,11 +1,13 @@
 """A conversation with the assistant: a run whose turns are messages.
 
-What the user says is done from outside, as an intervention is elsewhere: so a tape holds it, and a
-conversation is replayed, resumed, forked and run again like any run.
+What the user says comes from outside, like an intervention in other runs. So a tape holds it, and a
+conversation is replayed, resumed, forked and run again like any run. Shown as text and HTML, all
+that people, models and tools say is escaped.
 """
 
 from __future__ import annotations
 
+import json
 import threading
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,11 +19,9 @@ from typing import Annotated, Any, NoReturn, Self
 from markupsafe import Markup
 from pydantic import Field, field_validator
 
-from llmsim_lab.assistant.adapter import OllamaAdapter
-from llmsim_lab.assistant.chat_html import chat_html, exchange_text
-from llmsim_lab.assistant.engine import LLMAgentEngine
-from llmsim_lab.assistant.function_tools import FunctionTools
-from llmsim_lab.assistant.protocols import ToolDeclaration, ToolExecutor
+from llmsim_lab.assistant._adapter import OllamaAdapter
+from llmsim_lab.assistant._engine import LLMAgentEngine
+from llmsim_lab.assistant._function_tools import FunctionTools
 from llmsim_lab.assistant.recorded_tools import RecordedTools
 from llmsim_lab.assistant.types import (
     AgentDecision,
@@ -29,10 +29,14 @@ from llmsim_lab.assistant.types import (
     DecisionContext,
     Message,
     PendingAction,
+    ToolCall,
+    ToolDeclaration,
+    ToolExecutor,
     ToolResult,
 )
 from llmsim_lab.errors import ConfigError, TapeMiss
 from llmsim_lab.llm import LLMClient, Tape
+from llmsim_lab.markup import details, join, pairs, pre, safe, visible
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.runs import Run, RunConfig, RunIntervention, RunTurn, State
 from llmsim_lab.runs.taping import Replaying
@@ -51,8 +55,22 @@ __all__ = [
 ]
 
 _TOOL_SHARE = 0.8
-"""A tool is given up before the engine does so, since the tape would lack its result then."""
+"""A tool times out before the engine gives it up, since the tape would lack its result then."""
 _CONSTITUTION = "constitution"
+_MAX_CHARS = 4_000
+_MAX_SHOWN = 50
+"""How many of the latest messages are shown, so that a long conversation is displayed quickly."""
+
+_EXCHANGE = (
+    '<div style="display:flex;flex-wrap:wrap;gap:4px 16px;padding:4px 0;'
+    'border-top:1px solid var(--jp-border-color2, #ccc)">'
+    '<div style="flex:3 1 320px;min-width:0">{said}</div>'
+    '<div style="flex:2 1 240px;min-width:0">{done}</div></div>'
+)
+_SPEECH = (
+    '<div style="line-height:1.4"><strong>{who}</strong>'
+    '<div dir="auto" style="white-space:pre-wrap;overflow-wrap:anywhere">{text}</div></div>'
+)
 
 
 class Said(RunIntervention):
@@ -92,11 +110,11 @@ class ChatConfig(RunConfig):
 
     Attributes:
         name: the conversation's.
-        turns: most messages that ``run()`` answers; it ends where nothing more is to be said.
+        turns: most messages that ``run()`` answers; it ends when none is left to be said.
         user_id: who writes, as authenticated.
         constitution: the system prompt; ``load_constitution()`` has the shipped one.
         engine: the engine's settings.
-        interventions: what is said, and when, as far as it is known before.
+        interventions: what the user says, and when, as far as it is known before.
     """
 
     name: Annotated[str, Field(min_length=1)] = "chat"
@@ -108,11 +126,11 @@ class ChatConfig(RunConfig):
 
 
 class ChatState(State):
-    """What a conversation goes on from.
+    """What a conversation continues from.
 
     Attributes:
         said: the messages of both, oldest first: the latest ones, as many as the configured engine
-            shows its model; all of them where an engine was given.
+            shows its model; all of them if an engine was given.
         pending: what waits for a yes.
     """
 
@@ -122,11 +140,11 @@ class ChatState(State):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatTurn(RunTurn[ChatState, Said]):
-    """A message and what the assistant made of it.
+    """A message and what was decided about it.
 
     Attributes:
-        decision: what was decided; None in the first turn. What of it decides how things go on is
-            in the state and the row of the frame, by which turns are compared.
+        decision: the decision; None in the first turn. Turns are compared without it, by the state
+            and the row of the frame, which have all of it that later turns depend on.
     """
 
     decision: AgentDecision | None = field(default=None, compare=False)
@@ -151,11 +169,11 @@ class ChatTurn(RunTurn[ChatState, Said]):
         """Return what was said and done."""
         if self.decision is None:
             return ["nothing was said yet"]
-        return exchange_text(self.message, self.decision).splitlines()
+        return _exchange_text(self.message, self.decision).splitlines()
 
 
 class Exchange(Value):
-    """A message and what the assistant made of it.
+    """A message and what was decided about it.
 
     Attributes:
         number: its place in the conversation, from 1.
@@ -172,16 +190,17 @@ class Chat(Run[ChatState, ChatTurn, ChatConfig, Said]):
     """A conversation: keeps what was said, which the engine itself does not, one message a turn.
 
     A replay answers the recorded messages only, in their order. ``send`` says the next one;
-    ``run`` goes through those that are known already: recorded ones, those of a fork's origin, and
-    those planned with ``intervene(turn, message="...")``. The tools' results are on the tape like
-    the model's replies, so a replay runs none; what goes on live is given ``tools`` again.
+    ``run`` answers those that are known already: recorded ones, those of a fork's origin, and those
+    planned with ``intervene(turn, message="...")``. The tools' results are on the tape like the
+    model's replies, so a replay runs no tool; a conversation that continues live needs ``tools``
+    again.
 
     Args:
-        config: what to run; or who decides, an engine or its ``process_message``, for a
+        config: what to run; or what decides, an engine or its ``process_message``, for a
             conversation of ``user_id``.
-        user_id: who writes, as authenticated, where an engine is given.
-        conversation_id: the conversation's name, likewise.
-        llm_client: the model, for an engine of the configuration's own.
+        user_id: who writes, as authenticated, if an engine is given.
+        conversation_id: the conversation's name, if an engine is given.
+        llm_client: the model, for an engine made from the configuration.
         tools: runs the tools of that engine; none if not given.
         engine: decides, instead of the configured one. No tape can hold it, nor what its tools
             return, unless it runs them through ``RecordedTools``.
@@ -190,7 +209,7 @@ class Chat(Run[ChatState, ChatTurn, ChatConfig, Said]):
         prompts: recorded ones: ``constitution``.
 
     Raises:
-        ConfigError: nobody writes, or nobody decides.
+        ConfigError: there is no ``user_id``, or neither a model nor an engine.
 
     Example:
         >>> chat = Chat(engine, user_id="ann")
@@ -252,24 +271,15 @@ class Chat(Run[ChatState, ChatTurn, ChatConfig, Said]):
         text = f"## System\n\n{config.constitution}\n\n## User\n\n{{{{ message }}}}\n"
         own = Prompt.parse(text, name=_CONSTITUTION)
         prompt = prompts.get(_CONSTITUTION, own)
-        # The configuration's own goes out as it is; a prompt's text is without the space around it.
+        # A prompt strips the space around its text: the configuration's own is sent as it is.
         system = config.constitution if prompt.digest == own.digest else prompt.system
         adapter = OllamaAdapter(client)
         return LLMAgentEngine(adapter, self.tools, system, config=config.engine), prompt
 
     @classmethod
-    def rebuilt(
-        cls,
-        config: ChatConfig,
-        *,
-        llm_client: LLMClient | None,
-        state: ChatState,
-        prompts: Mapping[str, Prompt],
-        parts: Mapping[str, Any],
-    ) -> Self:
+    def rebuilt(cls, config: ChatConfig, *, parts: Mapping[str, Any], **recorded: Any) -> Self:
         """Return a conversation made of recorded things; without ``tools`` it can be replayed."""
-        parts = {"tools": _NotHere(), **parts}
-        return cls(config, llm_client=llm_client, state=state, prompts=prompts, **parts)
+        return super().rebuilt(config, parts={"tools": _MissingTools(), **parts}, **recorded)
 
     @property
     def prompts(self) -> dict[str, Prompt]:
@@ -277,7 +287,7 @@ class Chat(Run[ChatState, ChatTurn, ChatConfig, Said]):
         own = {} if self._constitution is None else {_CONSTITUTION: self._constitution}
         return {**super().prompts, **own}
 
-    # --- what was said -----------------------------------------------------------------------
+    # --- what was said ------------------------------------------------------------------------
 
     @property
     def user_id(self) -> str:
@@ -328,9 +338,9 @@ class Chat(Run[ChatState, ChatTurn, ChatConfig, Said]):
     # --- a message ---------------------------------------------------------------------------
 
     async def send(self, message: str) -> AgentDecision:
-        """Send a message and wait for what is decided.
+        """Send a message and wait for the decision.
 
-        One that failed, or was stopped, stays planned: the next one takes its place, and
+        A message that failed, or was stopped, stays planned: the next one replaces it, and
         ``run(1)`` asks it again.
 
         Raises:
@@ -342,9 +352,11 @@ class Chat(Run[ChatState, ChatTurn, ChatConfig, Said]):
         with self._alone("another message is under way; wait for its answer, or stop it"):
             self._plan_next(message)
             turn = await self.step(progress=False)
-        assert turn.decision is not None
+        assert turn.decision is not None  # only the first turn, which nobody plays, has none
         return turn.decision
 
+    # A widget and a cell may send at the same time, from different threads; step() only sees the
+    # second one when it plays, after its message was planned.
     @contextmanager
     def _alone(self, complaint: str) -> Iterator[None]:
         if self._stepping or not self._lock.acquire(blocking=False):
@@ -365,12 +377,12 @@ class Chat(Run[ChatState, ChatTurn, ChatConfig, Said]):
                     f"a replay answers what was recorded: message {number} of run {self.run_id} is "
                     f"{known[0]!r:.200}, not {message!r:.200}; fork the run to say something else"
                 )
-            return  # the end of the tape, which says so itself
+            return  # the end of the tape, where the step raises by itself
         before = self._planned.pop(number, None)
         try:
             self.intervene(number, message=message)
         except BaseException:
-            if before is not None:
+            if before is not None:  # a failed message stays planned
                 self._planned[number] = before
             raise
 
@@ -379,10 +391,12 @@ class Chat(Run[ChatState, ChatTurn, ChatConfig, Said]):
         if not planned:
             raise ConfigError(f"nothing is said at turn {number}; send(message) says something")
         is_live = not isinstance(self._taping, Replaying)
-        if is_live and self.engine is None and isinstance(self.tools.executor, _NotHere):
+        if is_live and self.engine is None and isinstance(self.tools.executor, _MissingTools):
             self.tools.executor.refuse()
         message, asked = planned[-1].message, state.pending
-        if asked is not None:  # what one run has answered is open in another
+        # An engine answers each call_id once in a process. A replay or a fork asks the same again,
+        # so the id that the engine sees is this run's own.
+        if asked is not None:
             asked = asked.model_copy(update={"call_id": f"{self._answered_as}-{asked.call_id}"})
         decision: AgentDecision = await self._decide(
             DecisionContext(
@@ -393,32 +407,34 @@ class Chat(Run[ChatState, ChatTurn, ChatConfig, Said]):
                 pending_confirmation=asked,
             )
         )
-        if self.tape is not None:
+        if self.tape is not None:  # a live turn must equal its replay
             decision = _as_json(decision)
         decision = _numbered(decision, number, asked, state.pending)
         said = (*state.said, *_said(message, decision))
-        if self.engine is None:  # else a tape would grow by the whole conversation each turn
+        if self.engine is None:  # or each turn on the tape would hold the whole conversation
             said = said[max(0, len(said) - self.config.engine.include_history_messages) :]
         after = ChatState(said=said, pending=decision.pending_action)
         return ChatTurn(number=number, state=after, decision=decision)
 
     def done(self, state: ChatState) -> bool:
-        """Return True if nothing more is known that is to be said."""
+        """Return True if no further message is known."""
         del state
         return self.turn_number + 1 not in self._planned
 
     def _recount(self) -> None:
-        """Let what was answered in a failed turn be open again, where the tape knows what ran."""
+        """Let a confirmation of a failed turn be answered again, if the run is on a tape."""
+        # The tape knows which tools ran, so that a second yes takes their results from there.
         if self.tape is not None:
             self._answered_as = uuid.uuid4().hex
 
     def clear(self) -> None:
-        """Begin anew; what was said before is forgotten, and nothing waits for a yes.
+        """Start again; what was said before is forgotten, and nothing waits for a yes.
 
         A replay goes back to its beginning.
 
         Raises:
-            ConfigError: a message is under way; or it is a recording, which holds one conversation.
+            ConfigError: a message is under way; or this is a recording, which holds one
+                conversation.
         """
         with self._alone("a message is under way; wait for its answer, or stop it, first"):
             if isinstance(self._taping, Replaying):
@@ -439,14 +455,14 @@ class Chat(Run[ChatState, ChatTurn, ChatConfig, Said]):
             self.turns, self._planned = self.turns[:1], {}
 
     def close(self) -> None:
-        """End a recording; the file alone holds it then."""
+        """End a recording; afterwards only the file holds it."""
         self._ended("done")
         super().close()
 
     def __repr__(self) -> str:
         lost = f", NOT RECORDED: {self.unrecorded}" if self.unrecorded else ""
         lines = [f"A conversation of {self.user_id}, {len(self.exchanges)} messages{lost}"]
-        lines += [exchange_text(x.message, x.decision) for x in self.exchanges]
+        lines += [_exchange_text(x.message, x.decision) for x in self.exchanges]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -454,7 +470,7 @@ class Chat(Run[ChatState, ChatTurn, ChatConfig, Said]):
 
     def html(self) -> Markup:
         """Return the conversation, with the tool calls folded beside it."""
-        return chat_html([(x.message, x.decision) for x in self.exchanges])
+        return _chat_html([(x.message, x.decision) for x in self.exchanges])
 
 
 async def record_chat(
@@ -491,16 +507,16 @@ async def record_chat(
 
 
 def replay_chat(tape: Tape | str | Path, run: int | None = None) -> Chat:
-    """Return a recorded conversation at its beginning, to be held again message by message.
+    """Return a recorded conversation at its beginning, to be replayed message by message.
 
-    No model is asked, no tool runs. ``Chat.replay`` goes through all of it.
+    No model is asked, no tool runs. ``Chat.replay`` replays all of it.
 
     Args:
         tape: the tape, or its file.
         run: which run on it; the latest if not given.
 
     Raises:
-        TapeError: there is no such run, or it is no conversation.
+        TapeError: there is no such run, or it is not a conversation.
     """
     return _at_start(Chat, tape if isinstance(tape, Tape) else Tape(tape, read_only=True), run)
 
@@ -509,8 +525,8 @@ def _at_start(kind: type[Chat], tape: Tape, run: int | None, **parts: Any) -> Ch
     return kind.replay(tape, run, turns=tape.run(run).fork_turn or 0, **parts)
 
 
-class _NotHere:
-    """In the place of a recorded conversation's tools."""
+class _MissingTools:
+    """Stands for a recorded conversation's tools, which no tape can hold."""
 
     def refuse(self) -> NoReturn:
         raise ConfigError(
@@ -534,7 +550,7 @@ def _said(message: str, decision: AgentDecision) -> tuple[Message, Message]:
 
 
 def _as_json(decision: AgentDecision) -> AgentDecision:
-    """Return a decision as a tape gives it back: a tool may have returned NaN, or an object."""
+    """Return a decision as a tape gives it back: a tool may have returned NaN, or any object."""
     text = decision.model_dump_json(fallback=str)
     return AgentDecision.model_validate_json(text)
 
@@ -542,11 +558,75 @@ def _as_json(decision: AgentDecision) -> AgentDecision:
 def _numbered(
     decision: AgentDecision, number: int, asked: PendingAction | None, was: PendingAction | None
 ) -> AgentDecision:
-    """Return a decision that a replay can equal: what waits for a yes is named after its turn."""
+    """Return a decision that a replay can equal: the pending action's id is its turn's number."""
     pending = decision.pending_action
     if pending is None:
         return decision
+    # An engine's ids are random. One that is asked again keeps its number.
     same = asked is not None and was is not None and pending.call_id == asked.call_id
     call_id = was.call_id if same and was is not None else str(number)
     named = pending.model_copy(update={"call_id": call_id})
     return decision.model_copy(update={"pending_action": named})
+
+
+# --- text and HTML --------------------------------------------------------------------------------
+
+
+def _chat_html(exchanges: Sequence[tuple[str, AgentDecision]]) -> Markup:
+    """Return a conversation, of a long one the latest part, from messages and decisions."""
+    if not exchanges:
+        return Markup("<p>Nothing was said yet.</p>")
+    left_out = len(exchanges) - _MAX_SHOWN
+    head = Markup("<p><em>{} earlier messages are not shown.</em></p>").format(left_out)
+    shown = join(_exchange_html(message, decision) for message, decision in exchanges[-_MAX_SHOWN:])
+    return (head if left_out > 0 else Markup()) + shown
+
+
+def _exchange_html(message: str, decision: AgentDecision) -> Markup:
+    """Return one message, its answer, and beside them what was done."""
+    said = join([_speech("You", message), _speech("Assistant", decision.text)])
+    calls = join(_call(call) for call in decision.tool_calls or ())
+    kind = Markup("<div><small>{}</small></div>").format(_kind(decision))
+    return Markup(_EXCHANGE).format(said=said, done=kind + calls)
+
+
+def _speech(who: str, text: str) -> Markup:
+    return Markup(_SPEECH).format(who=who, text=safe(text, limit=_MAX_CHARS))
+
+
+def _call(call: ToolCall) -> Markup:
+    result = call.result
+    rows = [("asked for", pre(_json(call.parameters), limit=_MAX_CHARS))]
+    if result is not None:
+        outcome = _json(result.data) if result.success else f"{result.error_code}: {result.error}"
+        rows.append(("result", pre(outcome, limit=_MAX_CHARS)))
+    return details(f"{call.tool_name}: {_mark(call)}", pairs(rows))
+
+
+def _exchange_text(message: str, decision: AgentDecision) -> str:
+    """Return one exchange as plain lines."""
+    lines = [f"You: {_line(message)}"]
+    for call in decision.tool_calls or ():
+        arguments = ", ".join(f"{name}={value!r}" for name, value in call.parameters.items())
+        lines.append(f"  [{_line(call.tool_name)}({_line(arguments)}): {_mark(call)}]")
+    lines.append(f"Assistant ({_kind(decision)}): {_line(decision.text)}")
+    return "\n".join(lines)
+
+
+def _kind(decision: AgentDecision) -> str:
+    return str(decision.decision_type).replace("_", " ").lower()
+
+
+def _mark(call: ToolCall) -> str:
+    return "done" if call.worked else "failed"
+
+
+def _json(value: object) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, indent=1, default=str)
+    except (TypeError, ValueError, RecursionError):  # odd keys, cycles
+        return repr(value)
+
+
+def _line(text: str) -> str:
+    return visible(clip(text, _MAX_CHARS)).replace("\n", " ")

@@ -1,47 +1,74 @@
-"""Tools whose results go on a run's tape, like a model's replies, and are replayed from there."""
+"""Tools in a run: results go on its tape, and agents look things up before they decide.
+
+What a tool returns is an input from outside, as a model's reply is: so it is recorded like one, and
+a replay runs no tool.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from llmsim_lab.assistant.guard import run_tool
-from llmsim_lab.assistant.protocols import (
-    DeclaresTools,
-    ToolDeclaration,
-    ToolExecutor,
+from llmsim_lab.agents import NationAgent
+from llmsim_lab.agents._agents import NationProfile
+from llmsim_lab.assistant._adapter import OllamaAdapter
+from llmsim_lab.assistant._toolbox import (
+    BadCall,
+    KnownTools,
+    Toolbox,
+    beyond_limit_text,
+    make_ready,
+    result_text,
+    run_tool,
 )
-from llmsim_lab.assistant.toolbox import make_ready
-from llmsim_lab.assistant.types import ToolResult
+from llmsim_lab.assistant.types import (
+    DeclaresTools,
+    FunctionCall,
+    LLMMessage,
+    ToolDeclaration,
+    ToolErrorCode,
+    ToolExecutor,
+    ToolResult,
+)
 from llmsim_lab.calls import Attempt, CallSite, ChatReply, ChatRequest, Message
+from llmsim_lab.checks import whole_number
 from llmsim_lab.errors import TapeError
+from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._scope import Recorder, scope, scoped
 from llmsim_lab.llm.tape import ReplayRecorder
+from llmsim_lab.models import PolicyDecision, SimulationState
+from llmsim_lab.prompts import Prompt, RenderedPrompt
+from llmsim_lab.spans import Span
+from llmsim_lab.text import clip
 
-__all__ = ["RecordedTools", "asked_by"]
+__all__ = ["RecordedTools", "ToolLookup", "ToolUsingNationAgent"]
 
 _COMPONENT = "tool"
 _LIST = "(which tools are there)"
 _NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
-
-
-@contextmanager
-def asked_by(agent: str | None) -> Iterator[None]:
-    """Say who asks for the tools inside: agents of one run may have different ones."""
-    with scoped(asker=agent):
-        yield
+_STOPPED = {
+    "success": False,
+    "error": "it was stopped before it answered, so it may have been done or not; look before "
+    "you ask for it again",
+    "error_code": "STOPPED",
+}
+_FINDINGS = "What you looked up:"
+_MAX_RESULT_CHARS = 1500
+_MAX_ARGUMENT_CHARS = 300
+_MAX_FINDINGS_CHARS = 6_000
+_NOBODY = "somebody"
 
 
 @dataclass(frozen=True, slots=True)
 class _Listing:
-    """Which tools there are, and since which turn."""
+    """Which tools exist, and since which turn."""
 
     turn: int | None
     tools: dict[str, Any]
@@ -50,15 +77,15 @@ class _Listing:
 class RecordedTools:
     """Runs another executor's tools; within a recorded run, their results are on the tape.
 
-    What a tool returns is an input from outside, as a model's reply is. So a live run keeps it, as
-    a call of the component ``tool``; a replay answers from there and runs nothing, and neither
-    does a resumed run for what its broken turn had done. Outside a run it only hands on. Which
-    tools there are is kept once for each agent that asks, and again where a run was resumed.
+    A live run records a tool's result as a call of the component ``tool``. A replay answers from
+    there and runs nothing, and so does a resumed run for what its broken turn had done. Outside a
+    run, calls are only passed on. The list of tools is recorded once for each agent that asks, and
+    again if a run was resumed.
 
     Args:
         executor: runs the tools; not asked for anything in a replay.
         timeout_s: longest wait for one tool, seconds; below that of whoever waits for this, since
-            what is given up from outside leaves nothing on the tape.
+            a call that is cancelled from outside leaves nothing on the tape.
     """
 
     def __init__(self, executor: ToolExecutor, *, timeout_s: float = 25.0) -> None:
@@ -67,7 +94,7 @@ class RecordedTools:
         self._listed: WeakKeyDictionary[Recorder, dict[str | None, _Listing]] = WeakKeyDictionary()
 
     async def ready(self) -> None:
-        """Make sure that the tools are known, which may take a start; never in a replay."""
+        """Start the executor if its tools are not known yet; never in a replay."""
         recorder = scope().recorder
         known = isinstance(recorder, ReplayRecorder) or (
             recorder is not None and scope().asker in self._listed.get(recorder, ())
@@ -76,7 +103,7 @@ class RecordedTools:
             await make_ready(self.executor)
 
     def get_available_tools(self) -> list[str]:
-        """Return the tools' names; within a run, those at its start."""
+        """Return the tools' names; within a run, those it started with."""
         return list(self._listing()["names"])
 
     def get_tool_declarations(self, names: Sequence[str]) -> list[ToolDeclaration]:
@@ -91,23 +118,33 @@ class RecordedTools:
             TapeMiss: a replay has no such call.
         """
 
-        async def run() -> dict[str, Any]:
-            result = await run_tool(
+        async def run() -> ToolResult:
+            return await run_tool(
                 self.executor, tool_name, parameters, user_id, timeout_s=self.timeout_s
             )
-            return result.model_dump()
+
+        async def run_as_json() -> str:
+            result = await run()
+            try:
+                return _dumps(result.model_dump())
+            except ValueError as error:
+                what = f"its result is not ready for JSON: {error}"
+                return _dumps(_failed(what, "INVALID_RESULT").model_dump())
 
         recorder = scope().recorder
         if recorder is None:
-            return ToolResult.model_validate(await run())
-        asked = f"{tool_name}({json.dumps(parameters, default=str)})"
+            return await run()
+        try:
+            asked = f"{tool_name}({_dumps(parameters)})"
+        except ValueError as error:
+            return _failed(f"the arguments: {error}", "INVALID_PARAMETERS")
 
         def deletes() -> bool:
             declared = self._ask_executor()["declared"]
             return any(tool[0] == tool_name and tool[3] for tool in declared)
 
         return ToolResult.model_validate(
-            await _through(recorder, asked, user_id, run, once=deletes)
+            await _through(recorder, asked, user_id, run_as_json, once=deletes)
         )
 
     def _listing(self) -> dict[str, Any]:
@@ -119,13 +156,12 @@ class RecordedTools:
         request = recorder.place(_request(_LIST, asker))
         latest = listings.get(asker)
         if latest is None or _is_listed_anew(recorder, request, latest):
-            known = recorder.find(request) or recorder.keep_now(self._listed_now(request))
+            known = recorder.find(request)
+            if known is None:
+                reply = ChatReply(text=_dumps(self._ask_executor()))
+                known = recorder.keep_now(Attempt(request=request, reply=reply, seconds=0.0))
             latest = listings[asker] = _Listing(_turn_of(request), _reply_of(known))
         return latest.tools
-
-    def _listed_now(self, request: ChatRequest) -> Attempt:
-        reply = ChatReply(text=_dumps(self._ask_executor()))
-        return Attempt(request=request, reply=reply, seconds=0.0)
 
     def _ask_executor(self) -> dict[str, Any]:
         names = list(self.executor.get_available_tools())
@@ -140,7 +176,7 @@ class RecordedTools:
 
 
 def _is_listed_anew(recorder: Recorder, request: ChatRequest, latest: _Listing) -> bool:
-    """Say whether a run that is replayed was resumed in this turn, and listed its tools again."""
+    """Return True if the replayed run was resumed in this turn, and so listed its tools again."""
     if not isinstance(recorder, ReplayRecorder) or latest.turn == _turn_of(request):
         return False
     return recorder.knows(request)
@@ -150,26 +186,23 @@ def _turn_of(request: ChatRequest) -> int | None:
     return request.site.turn if request.site is not None else None
 
 
-_STOPPED = {
-    "success": False,
-    "error": "it was stopped before it answered, so it may have been done or not; look before "
-    "you ask for it again",
-    "error_code": "STOPPED",
-}
-
-
 async def _through(
     recorder: Recorder,
     asked: str,
     user_id: str,
-    run: Callable[[], Awaitable[dict[str, Any]]],
+    run: Callable[[], Awaitable[str]],
     *,
     once: Callable[[], bool],
 ) -> dict[str, Any]:
-    """Answer from the tape, or run and keep what comes of it.
+    """Answer from the tape, or run and record the result.
 
-    What may be done but ``once``, which it says, is not done again after it was stopped halfway:
-    nobody knows how far it came.
+    Args:
+        recorder: the run's.
+        asked: the call, as the tape has it.
+        user_id: who the tool acts for.
+        run: runs the tool and returns its result as JSON.
+        once: returns True if the call must not be made twice. If such a call is cancelled halfway,
+            nobody knows how far it came: that is recorded, and a resumed run does not repeat it.
     """
     request = recorder.place(_request(asked, user_id))
     known, watch = recorder.find(request), scope().watch
@@ -181,7 +214,7 @@ async def _through(
         watch.began(request)
     attempt, began = None, time.perf_counter()
     try:
-        reply = ChatReply(text=_dumps(await run()))
+        reply = ChatReply(text=await run())
         attempt = Attempt(request=request, reply=reply, seconds=time.perf_counter() - began)
     except asyncio.CancelledError:
         if once():
@@ -192,7 +225,7 @@ async def _through(
     finally:
         if watch is not None:
             watch.ended(request, attempt, taped=False)
-    # Read back also where it was just made, so that a live run sees what its replay will see.
+    # Read back even if it was just made, so that a live run sees what its replay will see.
     return _reply_of(await recorder.keep(attempt))
 
 
@@ -209,13 +242,220 @@ def _reply_of(attempt: Attempt) -> dict[str, Any]:
     try:
         value = json.loads(attempt.reply.text if attempt.reply else "")
         if not isinstance(value, dict):
-            raise TypeError("it is no object")
+            raise TypeError("it is not an object")
     except (ValueError, TypeError, RecursionError) as error:
         raise TapeError(
-            f"call {attempt.number} on the tape is no tool's result: {error}"
+            f"call {attempt.number} on the tape is not a tool's result: {error}"
         ) from error
     return value
 
 
 def _dumps(value: Any) -> str:
-    return json.dumps(value, default=str)
+    """Return a value as JSON.
+
+    Raises:
+        ValueError: it has odd keys, contains itself, or is nested too deeply.
+    """
+    try:
+        return json.dumps(value, default=str)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"no JSON can be made of it: {error}") from error
+
+
+def _failed(error: str, code: ToolErrorCode) -> ToolResult:
+    return ToolResult(success=False, error=error, error_code=code)
+
+
+# --- looking things up before a decision ----------------------------------------------------------
+
+
+class ToolLookup:
+    """Lets a model look things up before it decides; what it found is added to its prompt.
+
+    Looking up is a conversation of its own, of at most ``max_lookups`` model calls. The decision is
+    then made as without tools, with the findings at the end of the prompt. Every tool's result is
+    on the run's tape, and a replay runs no tool. Calls of tools that need somebody's yes fail; so
+    do those of an MCP server that does not say what its tools do, unless ``confirm`` says
+    otherwise. The calls and tokens of looking up are on the tape; a run's frame counts those of
+    the decisions.
+
+    Agents of any simulation take one: ``LLMCrisisAgent(..., lookup=ToolLookup(tools))``,
+    ``Reasoner(..., lookup=ToolLookup(tools))``; the economic one has ``ToolUsingNationAgent``.
+    Several agents may share one.
+
+    Args:
+        tools: runs the tools; they act for the agent that asks.
+        max_lookups: most model calls for looking up, before each decision.
+        max_calls: most tool calls of one answer that are made; the model is told of the rest.
+        confirm: by tool, whether a call needs somebody's yes, as in ``AgentEngineConfig``.
+
+    Raises:
+        ConfigError: ``max_lookups`` or ``max_calls`` is below 1.
+    """
+
+    def __init__(
+        self,
+        tools: ToolExecutor,
+        *,
+        max_lookups: int = 2,
+        max_calls: int = 10,
+        confirm: Mapping[str, bool] | None = None,
+    ) -> None:
+        whole_number("max_lookups", max_lookups, least=1)
+        self.max_calls = whole_number("max_calls", max_calls, least=1)
+        self.tools = tools if isinstance(tools, RecordedTools) else RecordedTools(tools)
+        self.max_lookups = max_lookups
+        self._known = KnownTools(confirm)
+        # Kept by client, since an adapter learns whether its model has tool calls.
+        self._adapters: WeakKeyDictionary[LLMClient, OllamaAdapter] = WeakKeyDictionary()
+
+    async def look_up(self, prompt: str, client: LLMClient, site: CallSite) -> str:
+        """Return the prompt with what the model found at its end, one line for each call.
+
+        Args:
+            prompt: a text, or a ``RenderedPrompt``, which it stays.
+            client: the model.
+            site: who asks, and when; tools act for its ``agent``.
+
+        Raises:
+            LLMFailureException: the model could not be asked.
+            LLMError: the tools are set up wrong.
+            Exception: whatever else the tools' executor raises when it starts.
+        """
+        adapter = self._adapters.get(client)
+        if adapter is None:
+            adapter = self._adapters[client] = OllamaAdapter(client)
+        with scoped(asker=site.agent):  # agents of one run may have different tools
+            toolbox = await self._known.now(self.tools, adapter)
+        if not toolbox.declarations:
+            return prompt
+        messages = _opening(prompt)
+        findings = _Findings()
+        for _ in range(self.max_lookups):
+            response = await adapter.ask(messages, toolbox.declarations, site=site)
+            calls = tuple(response.function_calls or ())
+            if not calls:
+                break
+            messages.append(LLMMessage("assistant", response.content or "", calls))
+            for place, call in enumerate(calls, 1):
+                if place > self.max_calls:
+                    told = beyond_limit_text(self.max_calls)
+                else:
+                    told = await self._run(call, toolbox, site.agent or _NOBODY)
+                    findings.add(f"- {_call_text(call)}: {told}")
+                messages.append(LLMMessage("tool", told, tool_name=call.name))
+        return _with_findings(prompt, findings.lines())
+
+    async def _run(self, call: FunctionCall, toolbox: Toolbox, user: str) -> str:
+        checked = toolbox.check(call)
+        if isinstance(checked, BadCall):
+            return f"error {checked.code}: {checked.complaint}"
+        if toolbox.needs_yes(checked.name):
+            return "error REFUSED: nobody is there to confirm it"
+        result = await self.tools.execute(checked.name, checked.parameters, user)
+        return result_text(result, max_chars=_MAX_RESULT_CHARS)
+
+    def __repr__(self) -> str:
+        return f"ToolLookup({self.tools.executor!r}, max_lookups={self.max_lookups})"
+
+
+class _Findings:
+    """What was found, one line for each call, up to the room that a prompt has for it."""
+
+    def __init__(self) -> None:
+        self._kept: list[str] = []
+        self._room = _MAX_FINDINGS_CHARS
+        self._left_out = 0
+
+    def add(self, line: str) -> None:
+        """Keep a line, or count it if there is no room for it."""
+        if len(line) > self._room:
+            self._left_out += 1
+        else:
+            self._room -= len(line)
+            self._kept.append(line)
+
+    def lines(self) -> list[str]:
+        """Return the lines, and how many were left out."""
+        more = f"- ({self._left_out} more results did not fit in here)"
+        return [*self._kept, more] if self._left_out else self._kept
+
+
+def _opening(prompt: str) -> list[LLMMessage]:
+    ask = Prompt.load("tool_lookup")
+    if isinstance(prompt, RenderedPrompt) and prompt.system:
+        user = ask.render(situation=prompt.user).user
+        return [LLMMessage("system", prompt.system), LLMMessage("user", user)]
+    return [LLMMessage("user", ask.render(situation=str(prompt)).user)]
+
+
+def _call_text(call: FunctionCall) -> str:
+    if isinstance(call.arguments, str):
+        return f"{call.name} {clip(call.arguments, _MAX_ARGUMENT_CHARS)}"
+    arguments = ", ".join(f"{key}={value!r}" for key, value in call.arguments.items())
+    return f"{call.name}({clip(arguments, _MAX_ARGUMENT_CHARS)})"
+
+
+def _with_findings(prompt: str, findings: list[str]) -> str:
+    """Return the prompt with the findings at its end; without findings, unchanged."""
+    if not findings:
+        return prompt
+    found = "\n".join(findings)
+    told = f"{_FINDINGS}\n{found}"
+    if not isinstance(prompt, RenderedPrompt):
+        return f"{prompt}\n\n{told}"
+    user, known = f"{prompt.user}\n\n{told}", prompt.provenance
+    own = Span("findings", "user", len(user) - len(found), len(user), "the tools' answers")
+    spans = (*known.spans, own)
+    return RenderedPrompt(
+        system=prompt.system,
+        user=user,
+        template=_extended(prompt.template),
+        provenance=replace(known, spans=spans) if known.how == "rendered" else known,
+    )
+
+
+@lru_cache(maxsize=64)
+def _extended(template: Prompt) -> Prompt:
+    return template.edit(f"{template.text.rstrip()}\n\n{_FINDINGS}\n{{{{ findings }}}}\n")
+
+
+class ToolUsingNationAgent(NationAgent):
+    """A nation's advisor with tools: first it looks things up, then it decides with what it found.
+
+    ``ToolLookup`` says how; agents of the other simulations take one.
+
+    Args:
+        name: the nation's name, unique in a run; tools act for this user.
+        llm_client: the model.
+        tools: runs the tools.
+        max_lookups: most model calls for looking up, each turn.
+        profile: the nation's particulars.
+        prompt: a prompt with the slots of the shipped ``agent_policy``; that one if not given.
+
+    Attributes:
+        lookup: looks things up.
+
+    Raises:
+        ConfigError: ``max_lookups`` is not a whole number from 1 on.
+
+    Example:
+        >>> agent = ToolUsingNationAgent("Aland", client, tools=FunctionTools(latest_inflation))
+    """
+
+    def __init__(
+        self,
+        name: str,
+        llm_client: LLMClient,
+        *,
+        tools: ToolExecutor,
+        max_lookups: int = 2,
+        profile: NationProfile | None = None,
+        prompt: Prompt | None = None,
+    ) -> None:
+        super().__init__(name, llm_client, profile=profile, prompt=prompt)
+        self.lookup = ToolLookup(tools, max_lookups=max_lookups)
+
+    async def _ask(self, prompt: str, state: SimulationState, site: CallSite) -> PolicyDecision:
+        extended = await self.lookup.look_up(prompt, self.llm_client, site)
+        return await super()._ask(extended, state, site)

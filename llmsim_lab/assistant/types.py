@@ -1,30 +1,59 @@
-"""What goes into the decision engine and what comes out: contexts, decisions, settings."""
+"""What goes into the decision engine and what comes out, the roles around it, and its errors.
+
+A role is a Protocol: an object with these methods will do, whatever its class.
+
+```
+LabError
+├── ToolServerError          a tool server could not be started, or does not answer
+└── LLMError                 the model gave no usable answer
+    ├── RateLimitError       it has too many requests to answer; try again later
+    ├── InvalidResponseError its answer is empty or cannot be parsed
+    └── ToolNotFoundError    a tool was named that does not exist
+```
+"""
 
 from __future__ import annotations
 
+import re
+import unicodedata
 import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
 from pydantic import Field
 
 from llmsim_lab.checks import real_number, whole_number
-from llmsim_lab.errors import ConfigError
+from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.values import Value
 
 __all__ = [
     "AgentDecision",
     "AgentEngineConfig",
     "DecisionContext",
+    "DecisionLogger",
     "DecisionType",
+    "DeclaresTools",
+    "FunctionCall",
+    "InvalidResponseError",
+    "LLMAdapter",
+    "LLMError",
+    "LLMMessage",
+    "LLMResponse",
+    "Meaning",
     "Message",
     "PendingAction",
+    "RateLimitError",
+    "ServerErrorCode",
     "ToolCall",
+    "ToolDeclaration",
     "ToolErrorCode",
+    "ToolExecutor",
+    "ToolNotFoundError",
     "ToolResult",
+    "ToolServerError",
 ]
 
 ToolErrorCode = Literal[
@@ -38,11 +67,14 @@ ToolErrorCode = Literal[
     "TOOL_ERROR",
     "TOOL_NOT_FOUND",
 ]
-"""How a call fails, as far as it is known here; an executor may have codes of its own."""
+"""How a tool call fails; an executor may have codes of its own."""
+
+ServerErrorCode = Literal["INVALID_PARAMETERS", "NOT_FOUND", "TOOL_ERROR"]
+"""How a tool of an MCP server fails: wrong arguments, something they name is missing, or other."""
 
 
 class DecisionType(StrEnum):
-    """What kind of decision it is."""
+    """The kinds of decisions."""
 
     RESPOND_ONLY = "RESPOND_ONLY"
     INVOKE_TOOL = "INVOKE_TOOL"
@@ -56,7 +88,7 @@ class Message(Value):
     Attributes:
         role: who wrote it.
         content: the text.
-        timestamp: when; the engine does not look at it.
+        timestamp: when; the engine ignores it.
     """
 
     role: Literal["user", "assistant"]
@@ -65,13 +97,13 @@ class Message(Value):
 
 
 class ToolResult(Value):
-    """What became of a tool's execution.
+    """The result of a tool call.
 
     Attributes:
         success: whether the tool did what it was asked to.
         data: what it returned; JSON-ready.
         error: what went wrong, in words that the model may read.
-        error_code: the same in a word: a ``ToolErrorCode``, or one of the executor's own.
+        error_code: the same as a code: a ``ToolErrorCode``, or one of the executor's own.
     """
 
     success: bool
@@ -81,12 +113,12 @@ class ToolResult(Value):
 
 
 class ToolCall(Value):
-    """A tool that was executed, in the order in which the decision has them.
+    """A tool call that was made.
 
     Attributes:
         tool_name: the tool.
-        parameters: what it was given, the user's identity left out.
-        result: what became of it.
+        parameters: its arguments, without the user's identity.
+        result: what it returned, or how it failed.
         duration_ms: how long it took, milliseconds.
     """
 
@@ -102,14 +134,14 @@ class ToolCall(Value):
 
 
 class PendingAction(Value):
-    """A tool call that waits for the user's yes; hand it back in the next context.
+    """A tool call that waits for the user's yes; pass it on in the next context.
 
     Attributes:
         tool_name: the tool.
-        parameters: what it will be given, the user's identity left out.
+        parameters: its arguments, without the user's identity.
         description: what it will do, in words for the user, such as ``delete task 3``.
-        call_id: distinguishes it from an equal one asked for another time; of all that have the
-            same one, the first that is answered runs, and no other.
+        call_id: tells it from an equal call asked for at another time. Of several with the same
+            id, only the first that is answered runs.
     """
 
     tool_name: Annotated[str, Field(min_length=1)]
@@ -122,10 +154,10 @@ class DecisionContext(Value):
     """All that the engine knows of a message.
 
     Attributes:
-        user_id: who wrote it, as authenticated; the only source of the identity tools act for.
+        user_id: who wrote it, as authenticated; tools act for this user and no other.
         message: the text.
-        conversation_id: whose turn of talk it belongs to.
-        message_history: what was said before, oldest first.
+        conversation_id: the conversation it belongs to.
+        message_history: the messages before it, oldest first.
         pending_confirmation: what the user was asked to confirm by the latest decision, if so.
     """
 
@@ -137,15 +169,15 @@ class DecisionContext(Value):
 
 
 class AgentDecision(Value):
-    """What the engine made of a message.
+    """What the engine decided about a message.
 
     Attributes:
         decision_type: the kind.
-        tool_calls: the tools that were executed, whatever the kind; None if there were none.
+        tool_calls: the calls that were made, in order, whatever the kind; None if there were none.
         response_text: what to tell the user.
         clarification_question: what the user is asked, for ``ASK_CLARIFICATION``.
         pending_action: what the user is asked to confirm, for ``REQUEST_CONFIRMATION``; or what
-            still waits, where the tools could not be had after a yes.
+            still waits, where the tools could not be reached after a yes.
     """
 
     decision_type: DecisionType
@@ -172,13 +204,13 @@ class AgentEngineConfig:
             seconds.
         max_tokens: longest answer of the model, tokens.
         max_calls: most tool calls of one answer that are made; the model is told of the rest.
-        max_result_chars: longest tool result the model is shown, characters; what is cut off is
-            counted there.
-        confirm: by tool, whether a call needs the user's yes; for tools not named here, those
-            declared destructive and those whose name says that something is deleted do.
-        check_claims: whether a text that reports the work of a tool that did none for this message
-            goes back to the model once, and, if it insists, is shown with a remark on what was not
-            done. Only what a model declares with ``respond`` can be checked.
+        max_result_chars: longest tool result the model is shown, characters; a longer one is cut,
+            and the cut says how much is missing.
+        confirm: by tool, whether a call needs the user's yes. Tools not named here need it if they
+            are declared destructive or their name says that something is deleted.
+        check_claims: whether a text that reports the work of a tool that did nothing for this
+            message goes back to the model once. If the model insists, the text is shown with a
+            note on what was not done. Only what a model declares with ``respond`` can be checked.
     """
 
     max_iterations: int = 5
@@ -204,3 +236,240 @@ class AgentEngineConfig:
         real_number("temperature", self.temperature, least=0)
         if not real_number("timeout_seconds", self.timeout_seconds) > 0:
             raise ConfigError(f"timeout_seconds={self.timeout_seconds!r} must be above 0")
+
+
+# --- errors --------------------------------------------------------------------------------------
+
+
+class LLMError(LabError):
+    """The model gave no usable answer.
+
+    Attributes:
+        message: what happened.
+        code: the kind of fault, such as ``TIMEOUT``.
+        retry_after: when to try again, seconds from now, if the server said.
+    """
+
+    default_code = "LLM_ERROR"
+
+    def __init__(
+        self, message: str, code: str | None = None, retry_after: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code or self.default_code
+        self.retry_after = retry_after
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle all three attributes; an exception's default keeps the message only."""
+        return type(self), (self.message, self.code, self.retry_after)
+
+
+class RateLimitError(LLMError):
+    """The model has too many requests to answer."""
+
+    default_code = "RATE_LIMITED"
+
+
+class InvalidResponseError(LLMError):
+    """The model's answer is empty or cannot be parsed."""
+
+    default_code = "INVALID_RESPONSE"
+
+
+class ToolNotFoundError(LLMError):
+    """A tool was named that does not exist."""
+
+    default_code = "TOOL_NOT_FOUND"
+
+
+class ToolServerError(LabError):
+    """A tool server could not be started, or does not answer; the message says why."""
+
+
+# --- roles ---------------------------------------------------------------------------------------
+
+
+Meaning = Literal["answer", "question", "refusal"]
+"""What a model's text is to the user."""
+
+
+# What MCP asks of names, and the slash, which it once allowed too. Letters that look alike or are
+# invisible would let one tool pass for another.
+_NAME = re.compile(r"[A-Za-z0-9_./-]{1,128}")
+_ODD = re.compile(r"[^A-Za-z0-9_./-]")
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionCall:
+    """A tool the model wants called.
+
+    Attributes:
+        name: as the model wrote it.
+        arguments: an object, which some models write as JSON text.
+    """
+
+    name: str
+    arguments: Mapping[str, Any] | str = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class LLMMessage:
+    """One message of the conversation with the model.
+
+    Attributes:
+        role: who wrote it; ``tool`` stands for a tool's result.
+        content: the text.
+        function_calls: for role ``assistant``: the tools it wanted called.
+        tool_name: for role ``tool``: whose result it is.
+    """
+
+    role: Literal["system", "user", "assistant", "tool"]
+    content: str = ""
+    function_calls: Sequence[FunctionCall] = ()
+    tool_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LLMResponse:
+    """What the model answered.
+
+    Attributes:
+        content: the text, if there is any.
+        function_calls: the tools it wants called, in order.
+        finish_reason: ``stop``, or ``length`` if the token limit cut the answer.
+        usage: tokens: ``prompt_tokens`` and ``reply_tokens``, where known.
+        error: why there is no answer, for adapters that return errors instead of raising them.
+        kind: what the model says its text is; None if it does not say, as for plain text.
+        claims: the tools whose work the model says that its text reports.
+    """
+
+    content: str | None = None
+    function_calls: Sequence[FunctionCall] | None = None
+    finish_reason: str | None = "stop"
+    usage: Mapping[str, int] | None = None
+    error: LLMError | str | None = None
+    kind: Meaning | None = None
+    claims: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ToolDeclaration:
+    """A tool as it is declared to the model.
+
+    Attributes:
+        name: the tool's name.
+        description: what it does and when to use it.
+        parameters: JSON schema of its arguments, without the user's identity.
+        destructive: whether a call needs the user's yes; None leaves it to the name.
+
+    Raises:
+        ConfigError: the name has characters that MCP does not allow, or more than 128.
+    """
+
+    name: str
+    description: str = ""
+    parameters: Mapping[str, Any] = field(
+        default_factory=lambda: {"type": "object", "properties": {}}
+    )
+    destructive: bool | None = None
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            odd = ", ".join(
+                f"U+{ord(sign):04X} {unicodedata.name(sign, 'without a name')}"
+                for sign in dict.fromkeys(_ODD.findall(self.name))
+            )
+            raise ConfigError(
+                f"the tool {self.name!a} cannot be used: a name has 1 to 128 letters of "
+                f"A-Z and a-z, digits, _, -, . and /" + (f", and not {odd}" if odd else "")
+            )
+
+
+@runtime_checkable
+class LLMAdapter(Protocol):
+    """Talks to a model."""
+
+    async def generate(
+        self,
+        messages: Sequence[LLMMessage],
+        tools: Sequence[ToolDeclaration],
+        temperature: float = 0.0,
+        max_tokens: int = 1024,
+    ) -> LLMResponse:
+        """Return the model's answer to a conversation.
+
+        Raises:
+            LLMError: there is no answer.
+        """
+        ...
+
+    def get_tool_declarations(self, names: Sequence[str]) -> list[ToolDeclaration]:
+        """Return the declarations of these tools, as far as the adapter knows them."""
+        ...
+
+
+@runtime_checkable
+class ToolExecutor(Protocol):
+    """Runs tools.
+
+    An executor that must start before it knows its tools also has ``async def ready(self)``, which
+    is awaited first; one that knows their declarations is a ``DeclaresTools`` too.
+    """
+
+    async def execute(self, tool_name: str, parameters: dict[str, Any], user_id: str) -> ToolResult:
+        """Run a tool for a user; its failure is a result, not an exception.
+
+        Args:
+            tool_name: the tool.
+            parameters: its arguments, without the user's identity.
+            user_id: who it acts for, as authenticated.
+        """
+        ...
+
+    def get_available_tools(self) -> list[str]:
+        """Return the names of the tools that can be run now."""
+        ...
+
+
+@runtime_checkable
+class DeclaresTools(Protocol):
+    """A tool executor that also knows its tools' declarations."""
+
+    def get_tool_declarations(self, names: Sequence[str]) -> list[ToolDeclaration]:
+        """Return the declarations of these tools, as far as they are known."""
+        ...
+
+
+class DecisionLogger(Protocol):
+    """Logs decisions and tool calls; ``DecisionLog`` is one."""
+
+    async def write_decision_log(
+        self,
+        *,
+        decision_id: str,
+        conversation_id: str,
+        user_id: str,
+        message: str,
+        intent_type: str,
+        decision_type: str,
+        outcome_category: str,
+        duration_ms: float,
+    ) -> None:
+        """Write a decision's row: first as ``PENDING``, then again, by the same id, when made."""
+        ...
+
+    async def write_tool_invocation_log(
+        self,
+        *,
+        decision_id: str,
+        tool_name: str,
+        parameters: Mapping[str, Any],
+        result: Any,
+        success: bool,
+        error_code: str | None,
+        error_message: str | None,
+        duration_ms: float,
+    ) -> None:
+        """Write one tool call."""
+        ...

@@ -23,7 +23,7 @@ from llmsim_lab.prompts import Prompt
 from llmsim_lab.text import clip
 
 if TYPE_CHECKING:
-    from llmsim_lab.assistant.scores import Evaluation, Scored
+    from llmsim_lab.assistant.evaluation import Evaluation, Scored
 import typer
 
 from llmsim_lab.cli._output import console, literal
@@ -198,7 +198,7 @@ def _check_tools(model: str | None, host: str | None, *, whole: bool = False) ->
 
 async def _evaluate(client: LLMClient, *, whole: bool) -> Evaluation:
     from llmsim_lab.assistant import AgentEngineConfig, evaluate
-    from llmsim_lab.assistant.cases import load_cases
+    from llmsim_lab.assistant.evaluation import load_cases
 
     cases = load_cases()
     chosen = cases if whole else cases.one_of_each_kind()

@@ -7,8 +7,9 @@ from typing import Any
 import ipywidgets as w
 from markupsafe import Markup
 
-from llmsim_lab.assistant import LLMAgentEngine, PendingAction
+from llmsim_lab.assistant import LLMAgentEngine
 from llmsim_lab.assistant.chat import Chat
+from llmsim_lab.assistant.types import PendingAction
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.lab.inputs import row
 from llmsim_lab.lab.texts import block

@@ -10,14 +10,13 @@ import httpx
 import pytest
 from assistant_kit import TASK_TOOLS
 
-from llmsim_lab.assistant import (
+from llmsim_lab.assistant import LLMAdapter, OllamaAdapter
+from llmsim_lab.assistant.types import (
     FunctionCall,
     InvalidResponseError,
-    LLMAdapter,
     LLMError,
     LLMMessage,
     LLMResponse,
-    OllamaAdapter,
     RateLimitError,
     ToolDeclaration,
 )

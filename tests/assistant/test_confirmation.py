@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from assistant_kit import MemoryTasks, call, context, engine
 
-from llmsim_lab.assistant import AgentDecision, Chat, DecisionType, LLMAgentEngine, PendingAction
-from llmsim_lab.assistant.guard import yes_or_no
+from llmsim_lab.assistant import AgentDecision, Chat, DecisionType, LLMAgentEngine
+from llmsim_lab.assistant._engine import yes_or_no
+from llmsim_lab.assistant.types import PendingAction
 
 YES = [
     "yes",

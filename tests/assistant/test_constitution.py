@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from assistant_kit import TASK_TOOLS
 
-from llmsim_lab.assistant import LLMError, RateLimitError, ToolDeclaration, load_constitution
-from llmsim_lab.assistant.constitution import check_constitution
+from llmsim_lab.assistant import load_constitution
+from llmsim_lab.assistant._constitution import check_constitution
+from llmsim_lab.assistant.types import LLMError, RateLimitError, ToolDeclaration
 from llmsim_lab.errors import PromptError
 
 GOOD = """\

@@ -18,7 +18,7 @@ import pytest
 from assistant_kit import call, context, engine
 
 from llmsim_lab.assistant import DecisionLog
-from llmsim_lab.assistant.redaction import Redactor
+from llmsim_lab.assistant._decision_log import Redactor
 from llmsim_lab.assistant.tasks import TaskStore
 from llmsim_lab.errors import ConfigError, DataError
 from llmsim_lab.llm import Tape
@@ -480,7 +480,7 @@ async def test_a_file_that_stays_held_is_an_error(
 ) -> None:
     path = tmp_path / "log.db"
     with DecisionLog(path) as log:
-        monkeypatch.setattr("llmsim_lab.assistant.decision_log._WAIT_S", 0.02)
+        monkeypatch.setattr("llmsim_lab.assistant._decision_log._WAIT_S", 0.02)
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(DataError, match="locked"):

@@ -23,13 +23,10 @@ from assistant_kit import (
     says,
 )
 
-from llmsim_lab.assistant import (
-    AgentDecision,
+from llmsim_lab.assistant import AgentDecision, DecisionType, FunctionTools, LLMAgentEngine
+from llmsim_lab.assistant.types import (
     AgentEngineConfig,
-    DecisionType,
     FunctionCall,
-    FunctionTools,
-    LLMAgentEngine,
     LLMError,
     LLMResponse,
     Message,
@@ -572,8 +569,8 @@ def nested(depth: int) -> dict[str, Any]:
         (nested(51), "more than 50 levels deep"),
         (nested(5000), "more than 50 levels deep"),
         (json.dumps(nested(400)), "more than 50 levels deep"),
-        ({"title": ["x", float("nan")]}, "nan is no number that JSON has"),
-        ('{"title": -Infinity}', "-inf is no number that JSON has"),
+        ({"title": ["x", float("nan")]}, "nan is not a number in JSON"),
+        ('{"title": -Infinity}', "-inf is not a number in JSON"),
     ],
 )
 async def test_arguments_that_are_too_deep_or_not_json_go_back_to_the_model(

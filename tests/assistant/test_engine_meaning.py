@@ -21,17 +21,8 @@ from assistant_kit import (
 )
 from builders import make_client
 
-from llmsim_lab.assistant import (
-    AgentDecision,
-    AgentEngineConfig,
-    Chat,
-    DecisionType,
-    LLMAgentEngine,
-    LLMError,
-    OllamaAdapter,
-    RateLimitError,
-    ToolResult,
-)
+from llmsim_lab.assistant import AgentDecision, Chat, DecisionType, LLMAgentEngine, OllamaAdapter
+from llmsim_lab.assistant.types import AgentEngineConfig, LLMError, RateLimitError, ToolResult
 from llmsim_lab.calls import ChatReply, ToolCall
 
 LOOK = call("list_tasks")

@@ -12,7 +12,8 @@ from assistant_kit import TASK_TOOLS, MemoryTasks
 from crisis_kit import answer, crisis_client, make_scenario
 from social_kit import any_option, social_client, social_config
 
-from llmsim_lab.assistant import FunctionTools, RecordedTools, ToolLookup
+from llmsim_lab.assistant import FunctionTools, ToolLookup
+from llmsim_lab.assistant.recorded_tools import RecordedTools
 from llmsim_lab.calls import CallSite, ChatReply, ChatRequest, ToolCall
 from llmsim_lab.context import CrisisConfig, CrisisSimulation, LLMCrisisAgent
 from llmsim_lab.errors import ConfigError

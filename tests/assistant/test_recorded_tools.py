@@ -13,15 +13,9 @@ from assistant_kit import CONSTITUTION, TASK_TOOLS, MemoryTasks, context
 from builders import policy, rate_update, second_by_second, verdict
 
 from llmsim_lab.agents import Agent
-from llmsim_lab.assistant import (
-    FunctionTools,
-    LLMAgentEngine,
-    OllamaAdapter,
-    RecordedTools,
-    ToolDeclaration,
-    ToolResult,
-    ToolUsingNationAgent,
-)
+from llmsim_lab.assistant import FunctionTools, LLMAgentEngine, OllamaAdapter
+from llmsim_lab.assistant.recorded_tools import RecordedTools, ToolUsingNationAgent
+from llmsim_lab.assistant.types import ToolDeclaration, ToolResult
 from llmsim_lab.calls import ChatReply, ChatRequest, ToolCall
 from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException, TapeError, TapeMiss
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
@@ -489,8 +483,43 @@ async def test_a_damaged_result_on_a_tape_is_said_to_be_one(tmp_path: Path, text
         connection.execute("UPDATE calls SET reply = ?", [json.dumps({"text": text})])
     replaying = ReplayRecorder(tape, run)
     replaying.begin_turn(1)
-    with recording(replaying), pytest.raises(TapeError, match="is no tool's result"):
+    with recording(replaying), pytest.raises(TapeError, match="is not a tool's result"):
         await RecordedTools(NoTools()).execute("list_tasks", {}, "ann")
+
+
+def nested(levels: int) -> Any:
+    value: Any = []
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("data", [nested(5000), {("a", 1): 2}])
+async def test_a_result_that_no_json_can_hold_is_a_failure_on_the_tape(
+    tmp_path: Path, data: Any
+) -> None:
+    tape, run, recorder = on_tape(tmp_path / "talk.tape")
+    tools = MemoryTasks()
+    tools.instead = lambda _: ToolResult(success=True, data=data)
+    with recording(recorder):
+        live = await RecordedTools(tools).execute("list_tasks", {}, "ann")
+    recorder.close()
+    assert live.error_code == "INVALID_RESULT"
+    assert live.error is not None
+    assert live.error.startswith("its result is not ready for JSON: ")
+    replaying = ReplayRecorder(tape, run)
+    replaying.begin_turn(1)
+    with recording(replaying):
+        assert await RecordedTools(NoTools()).execute("list_tasks", {}, "ann") == live
+
+
+async def test_arguments_that_no_json_can_hold_run_nothing(tmp_path: Path) -> None:
+    _, _, recorder = on_tape(tmp_path / "talk.tape")
+    tools = MemoryTasks()
+    with recording(recorder):
+        result = await RecordedTools(tools).execute("add_task", {"title": nested(5000)}, "ann")
+    recorder.close()
+    assert (result.success, result.error_code, tools.ran) == (False, "INVALID_PARAMETERS", [])
 
 
 def test_it_says_whose_tools_it_records() -> None:

@@ -8,7 +8,8 @@ from collections.abc import Callable
 import psutil
 import pytest
 
-from llmsim_lab.assistant import MCPToolExecutor, ToolResult
+from llmsim_lab.assistant import MCPToolExecutor
+from llmsim_lab.assistant.types import ToolResult
 
 
 def servers() -> list[psutil.Process]:

@@ -8,7 +8,6 @@ from builders import make_client
 from typer.testing import CliRunner
 
 from llmsim_lab.assistant import (
-    AgentEngineConfig,
     DecisionType,
     FunctionTools,
     LLMAgentEngine,
@@ -16,10 +15,10 @@ from llmsim_lab.assistant import (
     OllamaAdapter,
 )
 from llmsim_lab.assistant.chat import Chat, ChatConfig, record_chat, replay_chat
-from llmsim_lab.assistant.protocols import ToolExecutor
 from llmsim_lab.assistant.recorded_tools import RecordedTools
 from llmsim_lab.assistant.tasks import TaskStore
-from llmsim_lab.assistant.tasks.server import task_server
+from llmsim_lab.assistant.tasks._server import task_server
+from llmsim_lab.assistant.types import AgentEngineConfig, ToolExecutor
 from llmsim_lab.calls import ChatReply, ChatRequest, ToolCall
 from llmsim_lab.cli._app import app
 from llmsim_lab.errors import ConfigError, TapeError, TapeMiss

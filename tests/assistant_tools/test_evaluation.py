@@ -10,18 +10,9 @@ from assistant_kit import ScriptedAdapter, call
 from builders import make_client, second_by_second
 from typer.testing import CliRunner
 
-from llmsim_lab.assistant import (
-    AgentDecision,
-    DecisionType,
-    Evaluation,
-    LLMError,
-    RateLimitError,
-    ToolCall,
-    evaluate,
-)
-from llmsim_lab.assistant.cases import Case, Cases, load_cases
-from llmsim_lab.assistant.evaluation import score
-from llmsim_lab.assistant.scores import Scored
+from llmsim_lab.assistant import AgentDecision, DecisionType, evaluate
+from llmsim_lab.assistant.evaluation import Case, Cases, Evaluation, Scored, load_cases, score
+from llmsim_lab.assistant.types import LLMError, RateLimitError, ToolCall
 from llmsim_lab.cli import _app, _doctor
 from llmsim_lab.errors import ConfigError
 

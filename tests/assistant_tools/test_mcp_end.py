@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from llmsim_lab.assistant import MCPToolExecutor, ToolServerError, mcp_link
+from llmsim_lab.assistant import MCPToolExecutor, _mcp_connection
 from llmsim_lab.assistant.tasks import TaskStore
-from llmsim_lab.assistant.tasks.server import task_server
+from llmsim_lab.assistant.tasks._server import task_server
+from llmsim_lab.assistant.types import ToolServerError
 from llmsim_lab.errors import ConfigError
 from tests.assistant_tools import faulty_server, raw_server
 from tests.assistant_tools.mcp_kit import runs, servers, slow_calls, until
@@ -105,11 +106,11 @@ async def test_all_servers_are_ended_at_exit() -> None:
     tools = [MCPToolExecutor(RAW) for _ in range(2)]
     for executor in tools:
         await executor.ready()
-    mcp_link._end_all()
+    _mcp_connection._end_all()
     assert servers() == []
     assert (await tools[0].execute("no_json", {}, "ann")).success, "it may start again"
-    mcp_link._end_all()
-    mcp_link._end_all()
+    _mcp_connection._end_all()
+    _mcp_connection._end_all()
     assert servers() == []
 
 

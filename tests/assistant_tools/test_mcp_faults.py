@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 from mcp import StdioServerParameters
 
-from llmsim_lab.assistant import MCPToolExecutor, ToolResult
-from llmsim_lab.assistant.mcp_link import ServerLink
+from llmsim_lab.assistant import MCPToolExecutor
+from llmsim_lab.assistant._mcp_connection import ServerLink
 from llmsim_lab.assistant.tasks import TaskStore
-from llmsim_lab.assistant.tasks.server import task_server
+from llmsim_lab.assistant.tasks._server import task_server
+from llmsim_lab.assistant.types import ToolResult
 from tests.assistant_tools import faulty_server, raw_server
 from tests.assistant_tools.mcp_kit import slow_calls, until
 

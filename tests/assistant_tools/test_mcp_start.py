@@ -12,9 +12,10 @@ import pytest
 from mcp.server.mcpserver import MCPServer
 from mcp_types import Tool
 
-from llmsim_lab.assistant import MCPToolExecutor, ToolResult, ToolServerError
+from llmsim_lab.assistant import MCPToolExecutor
 from llmsim_lab.assistant.tasks import TaskStore
-from llmsim_lab.assistant.tasks.server import task_server
+from llmsim_lab.assistant.tasks._server import task_server
+from llmsim_lab.assistant.types import ToolResult, ToolServerError
 from llmsim_lab.concurrency import run_sync
 from llmsim_lab.errors import ConfigError
 from tests.assistant_tools import faulty_server, raw_server

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from llmsim_lab.assistant.tasks import TaskStore
-from llmsim_lab.assistant.tasks.cli import main
+from llmsim_lab.assistant.tasks.__main__ import main
 
 COMMAND = [sys.executable, "-m", "llmsim_lab.assistant.tasks"]
 
@@ -120,6 +120,7 @@ def test_it_runs_as_a_module(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["tasks", "--help"])
+    monkeypatch.delitem(sys.modules, "llmsim_lab.assistant.tasks.__main__")  # runpy minds it
     with pytest.raises(SystemExit):
         runpy.run_module("llmsim_lab.assistant.tasks", run_name="__main__")
     assert capsys.readouterr().out.startswith("usage: llmsim-lab-tasks")
@@ -162,7 +163,7 @@ def test_what_keeps_it_from_serving_is_said_in_a_line(
 def test_without_the_extra_it_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(sys.modules, "llmsim_lab.assistant.tasks.server", None)
+    monkeypatch.setitem(sys.modules, "llmsim_lab.assistant.tasks._server", None)
     assert main([]) == 1
     assert "pip install 'llmsim-lab[tools]'" in capsys.readouterr().err
 

@@ -19,19 +19,22 @@ from assistant_kit import (
 )
 from builders import second_by_second
 
+import llmsim_lab.assistant
 from llmsim_lab.assistant import (
     AgentDecision,
-    AgentEngineConfig,
     DecisionContext,
     DecisionType,
     LLMAgentEngine,
+    ToolExecutor,
+)
+from llmsim_lab.assistant.types import (
+    AgentEngineConfig,
     LLMError,
     LLMMessage,
     LLMResponse,
     Message,
     PendingAction,
     RateLimitError,
-    ToolExecutor,
     ToolResult,
 )
 from llmsim_lab.errors import TapeMiss
@@ -39,6 +42,17 @@ from llmsim_lab.errors import TapeMiss
 TROUBLE = "I'm having trouble processing your request. Please try again."
 RATE_LIMITED = "I'm receiving too many requests. Please wait a moment."
 TOO_COMPLEX = "That request is too complex. Could you break it into smaller steps?"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("AgentDecision", "AgentEngineConfig", "DecisionContext", "DecisionType", "LLMAdapter"),
+        *("LLMAgentEngine", "Message", "PendingAction", "ToolCall", "ToolExecutor", "ToolResult"),
+    ],
+)
+def test_the_contracts_names_are_the_packages(name: str) -> None:
+    assert getattr(llmsim_lab.assistant, name).__name__ == name
 
 
 def test_the_engine_is_made_of_adapter_executor_constitution_and_at_most_five_calls() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from assistant_kit import MemoryTasks, call, engine
 
-from llmsim_lab.assistant import Chat, DecisionType, ToolResult
-from llmsim_lab.assistant.types import AgentDecision, DecisionContext
+from llmsim_lab.assistant import Chat, DecisionType
+from llmsim_lab.assistant.types import AgentDecision, DecisionContext, ToolResult
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.files import data_path
 from llmsim_lab.lab import AssistantChat, PromptViewer, ReasoningInspector, RunTree

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from llmsim_lab.assistant import AgentEngineConfig
+from llmsim_lab.assistant.types import AgentEngineConfig
 from llmsim_lab.experiments import PromptExperiment
 from llmsim_lab.files import data_path
 from llmsim_lab.llm import Tape

@@ -2,24 +2,6 @@
 
 from __future__ import annotations
 
-from llmsim_lab.assistant.tasks.store import (
-    MAX_CHARS,
-    MAX_TASKS,
-    Status,
-    Task,
-    TaskError,
-    TaskNotFoundError,
-    TaskStore,
-    TaskTextError,
-)
+from llmsim_lab.assistant.tasks._store import Task, TaskError, TaskStore
 
-__all__ = [
-    "MAX_CHARS",
-    "MAX_TASKS",
-    "Status",
-    "Task",
-    "TaskError",
-    "TaskNotFoundError",
-    "TaskStore",
-    "TaskTextError",
-]
+__all__ = ["Task", "TaskError", "TaskStore"]

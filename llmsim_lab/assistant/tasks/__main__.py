@@ -1,10 +1,87 @@
-"""Run the task server: ``python -m llmsim_lab.assistant.tasks``."""
+"""``llmsim-lab-tasks``: serve a task list to an MCP client over standard input and output.
+
+Also ``python -m llmsim_lab.assistant.tasks``.
+"""
 
 from __future__ import annotations
 
-from llmsim_lab.assistant.tasks.cli import main
+import argparse
+import logging
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 
-__all__: list[str] = []
+from llmsim_lab.assistant.tasks._store import TaskStore
+from llmsim_lab.errors import LabError
 
-if __name__ == "__main__":  # pragma: no branch - nobody imports it
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Serve until the client disconnects; return the exit code.
+
+    Args:
+        argv: the arguments; None takes the program's own.
+    """
+    options = _parser().parse_args(argv)
+    # Standard output belongs to the protocol, so everything else goes to standard error.
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
+    try:
+        from llmsim_lab.assistant.tasks._server import task_server
+    except ImportError as error:
+        return _failed(f"{error}; pip install 'llmsim-lab[tools]'")
+    try:
+        store = TaskStore(options.db)
+    except LabError as error:
+        return _failed(str(error))
+    try:
+        server = task_server(store, user=options.user)
+        with _ctrl_c_ends_it():
+            server.run()
+    except LabError as error:
+        return _failed(str(error))
+    finally:
+        store.close()
+    return 0
+
+
+def _failed(why: str) -> int:
+    print(f"llmsim-lab-tasks: {why}", file=sys.stderr)  # noqa: T201
+    return 1
+
+
+@contextmanager
+def _ctrl_c_ends_it() -> Iterator[None]:
+    """Let Ctrl-C end the program at once; each change of the tasks is whole or not made."""
+    # Python's own handler would only raise in the main thread, and then wait for the thread that
+    # reads standard input.
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="llmsim-lab-tasks",
+        description="Serve a task list as MCP tools over standard input and output. MCP clients "
+        "start this command themselves: name it in their settings.",
+    )
+    parser.add_argument(
+        "--db",
+        type=Path,
+        metavar="FILE",
+        help="the SQLite file; without it the tasks are kept in memory only",
+    )
+    parser.add_argument(
+        "--user",
+        metavar="NAME",
+        help="whose tasks; without it each request must say so in its metadata, which programs "
+        "that serve several users do",
+    )
+    return parser
+
+
+if __name__ == "__main__":
     raise SystemExit(main())

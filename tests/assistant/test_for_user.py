@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llmsim_lab.assistant.shown import for_user, in_words
+from llmsim_lab.assistant._answers import for_user, in_words
 
 
 @pytest.mark.parametrize(

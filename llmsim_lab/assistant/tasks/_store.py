@@ -9,21 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from llmsim_lab.assistant.mcp_metadata import ErrorCode
-from llmsim_lab.assistant.sqlite_file import check_tables
+from llmsim_lab.assistant._decision_log import check_tables
+from llmsim_lab.assistant.types import ServerErrorCode
 from llmsim_lab.errors import ConfigError, DataError, LabError
 from llmsim_lab.values import Value
-
-__all__ = [
-    "MAX_CHARS",
-    "MAX_TASKS",
-    "Status",
-    "Task",
-    "TaskError",
-    "TaskNotFoundError",
-    "TaskStore",
-    "TaskTextError",
-]
 
 Status = Literal["all", "open", "done"]
 """Which tasks to list."""
@@ -31,11 +20,12 @@ Status = Literal["all", "open", "done"]
 MAX_CHARS = 1000
 """Longest description, characters."""
 MAX_TASKS = 500
-"""Most tasks a user can have, so that a list of them always comes whole."""
+"""Most tasks of a user, so that a list of them is never cut."""
 
 _WAIT_S = 10.0
 """How long to wait for another process that writes to the same file, seconds."""
 
+# users.last_number survives deletions, so that no task's number is ever given again.
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS users (
     user_id TEXT PRIMARY KEY,
@@ -58,7 +48,7 @@ class TaskError(LabError):
         code: what kind of failure it is.
     """
 
-    code: ClassVar[ErrorCode] = "TOOL_ERROR"
+    code: ClassVar[ServerErrorCode] = "TOOL_ERROR"
 
 
 class TaskTextError(TaskError):
@@ -93,7 +83,7 @@ class TaskStore:
     Threads may share a store, and processes may share its file.
 
     Args:
-        path: the SQLite file, made if it is not there; None keeps the tasks in memory.
+        path: the SQLite file, made if it does not exist; None keeps the tasks in memory.
 
     Raises:
         ConfigError: the file cannot be opened, or is something else.
@@ -110,7 +100,9 @@ class TaskStore:
         except sqlite3.Error as error:
             raise ConfigError(f"cannot open the tasks' file {place}: {error}") from error
         try:
-            _set_up(self._db)
+            check_tables(self._db, _SCHEMA)
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.executescript(_SCHEMA)
         except (sqlite3.Error, DataError) as error:
             self._db.close()
             raise ConfigError(f"cannot keep tasks in {place}: {error}") from error
@@ -123,7 +115,7 @@ class TaskStore:
         """Add a task.
 
         Raises:
-            TaskTextError: the description will not do.
+            TaskTextError: the description is empty, too long, or cannot be stored.
             TaskError: the user has too many tasks, or the file cannot be written.
         """
         text = _checked(description)
@@ -149,7 +141,7 @@ class TaskStore:
         Raises:
             TaskError: the file cannot be read.
         """
-        with self._lock, _told():
+        with self._lock, _plain_errors():
             rows = self._db.execute(
                 "SELECT number, description, done FROM tasks WHERE user_id = ? ORDER BY number",
                 (user_id,),
@@ -162,7 +154,7 @@ class TaskStore:
 
         Raises:
             TaskNotFoundError: there is no such task of this user.
-            TaskTextError: the description will not do.
+            TaskTextError: the description is empty, too long, or cannot be stored.
             TaskError: the file cannot be written.
         """
         text = _checked(description)
@@ -175,7 +167,7 @@ class TaskStore:
         return Task(id=number, description=text, done=task.done)
 
     def complete(self, user_id: str, number: int) -> Task:
-        """Mark a task as done; it may be already.
+        """Mark a task as done, even if it is already.
 
         Raises:
             TaskNotFoundError: there is no such task of this user.
@@ -202,27 +194,16 @@ class TaskStore:
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        """Hold the file for one change, all of it or none."""
-        with self._lock, _told(), self._db:  # which commits, or rolls back
+        """Lock the file for one change, which is made whole or not at all."""
+        with self._lock, _plain_errors(), self._db:  # which commits, or rolls back
+            # Takes the lock before reading, or two processes could both count, and both add.
             self._db.execute("BEGIN IMMEDIATE")
             yield self._db
 
 
-def _set_up(db: sqlite3.Connection) -> None:
-    """Make the tables where there are none.
-
-    Raises:
-        DataError: the file holds other things, or tables of these names with other columns.
-        sqlite3.Error: it is no SQLite file, or cannot be written.
-    """
-    check_tables(db, _SCHEMA)
-    db.execute("PRAGMA journal_mode = WAL")
-    db.executescript(_SCHEMA)
-
-
 @contextmanager
-def _told() -> Iterator[None]:
-    """Have a fault of the file told in plain words; nothing was changed then."""
+def _plain_errors() -> Iterator[None]:
+    """Turn a fault of the file into a TaskError in plain words; nothing was changed then."""
     try:
         yield
     except sqlite3.Error as error:
@@ -230,7 +211,7 @@ def _told() -> Iterator[None]:
 
 
 def _find(db: sqlite3.Connection, user_id: str, number: int) -> Task:
-    # The same words for another user's task and for none at all: numbers tell nothing.
+    # The same message for another user's task as for a missing one, so that numbers reveal nothing.
     row = None
     if number.bit_length() < 64:  # SQLite has no larger integers
         row = db.execute(

@@ -1,4 +1,4 @@
-"""The assistant's constitution: a prompt file whose sections are checked when it is loaded."""
+"""The assistant's constitution: a prompt file whose sections are checked on loading."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from llmsim_lab.assistant.protocols import ToolDeclaration
+from llmsim_lab.assistant.types import ToolDeclaration
 from llmsim_lab.errors import PromptError
 from llmsim_lab.prompts import Prompt
-
-__all__ = ["SECTIONS", "check_constitution", "load_constitution"]
 
 SECTIONS = ("Available Tools", "Behavioral Rules", "Response Guidelines")
 """The sections that a constitution must have."""
@@ -36,9 +34,9 @@ def load_constitution(
     """Return a constitution's text, for ``LLMAgentEngine``.
 
     Args:
-        path: a Markdown file of one's own: a prompt file, whose system message it is, or the text
-            alone; the shipped one if not given. A slot ``tools`` in it is filled.
-        tools: what the list of tools is made of; the task tools if not given.
+        path: your own Markdown file, either a prompt file, whose system message is taken, or the
+            text alone; the shipped one if not given. A slot ``tools`` in it is filled.
+        tools: the tools to list; the task tools if not given.
 
     Raises:
         PromptError: the file cannot be read, or a section is missing or empty.
@@ -62,14 +60,14 @@ def load_constitution(
 
 
 def check_constitution(text: str, *, name: str = "the constitution") -> None:
-    """Make sure that a constitution has its sections, each with something in it.
+    """Check that a constitution has its sections and that none is empty.
 
     Args:
         text: Markdown.
         name: what to call it in the error.
 
     Raises:
-        PromptError: it names the sections that are missing or empty.
+        PromptError: sections are missing or empty; the message names them.
     """
     bodies = _sections(_COMMENT.sub("", text))
     if faulty := [title for title in SECTIONS if not bodies.get(title.lower())]:
@@ -80,9 +78,9 @@ def check_constitution(text: str, *, name: str = "the constitution") -> None:
 
 
 def _sections(text: str) -> dict[str, str]:
-    """Return what stands under each heading, further headings of lower levels included.
+    """Return the text under each heading, with the headings of lower levels in it.
 
-    A section ends where another that is needed begins, whatever the level of its heading.
+    A section also ends where another needed section begins, whatever the level of its heading.
     """
     needed = {title.lower() for title in SECTIONS}
     headings = [
@@ -106,6 +104,7 @@ def _read(path: Path) -> Prompt:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise PromptError(f"cannot read the constitution {path}: {error}") from error
+    # A prompt file has a user's part; any other text is all system message, whatever its headings.
     if _PROMPT_HEADING.search(text):
         return Prompt.parse(text, name=path.stem)
     return Prompt("{{ message }}", system=text.strip(), name=path.stem)

@@ -24,19 +24,16 @@ from pydantic import (
 )
 from pydantic_core import PydanticSerializationError, SchemaError
 
-from llmsim_lab.assistant.identity import IDENTITY, is_identity
-from llmsim_lab.assistant.protocols import ToolDeclaration
-from llmsim_lab.assistant.types import ToolResult
+from llmsim_lab.assistant._toolbox import IDENTITY, is_identity
+from llmsim_lab.assistant.types import ToolDeclaration, ToolResult
 from llmsim_lab.errors import ConfigError, LabError, TapeError
 from llmsim_lab.text import faults
 from llmsim_lab.values import reply_schema
 
-__all__ = ["FunctionTools"]
-
 logger = logging.getLogger(__name__)
 
 _MOST_IDLE = 8
-"""So many threads wait for more work; a start costs more than most tools."""
+"""Threads that are kept for more work; starting one costs more than most tools."""
 
 _JSON: TypeAdapter[Any] = TypeAdapter(Any, config=ConfigDict(ser_json_inf_nan="constants"))
 
@@ -45,14 +42,14 @@ class FunctionTools:
     """Runs functions as tools.
 
     A function's name is the tool's, its docstring the description, its annotated parameters are
-    the arguments. A parameter ``user_id`` is none of them: it is given who the tool acts for. What
-    the function returns must be JSON-ready or a pydantic model. A ``ValueError`` or an error of
-    this package that it raises is told to the model in its own words; of any other fault, and of
-    ``sys.exit()``, the model is told the kind, and the program's log the rest.
+    the arguments. A parameter ``user_id`` is not one of them: it gets the user that the tool acts
+    for. What the function returns must be JSON-ready or a pydantic model. Of a ``ValueError`` or an
+    error of this package the model reads the message; of any other fault, and of ``sys.exit()``,
+    only the kind, and the program's log has the rest.
 
-    A function runs in another thread, so that the event loop goes on and a time limit holds.
-    A call that was given up goes on there by itself, and several calls may run at once. An
-    ``async`` function runs on the loop's thread, where what belongs to that thread can be used.
+    A function runs in another thread, so that the event loop stays free and a time limit holds.
+    A call that timed out continues there by itself, and several calls may run at once. An
+    ``async`` function runs on the loop's thread, where it can use what belongs to that thread.
 
     Args:
         functions: the tools.
@@ -85,14 +82,14 @@ class FunctionTools:
         return list(self._tools)
 
     def get_tool_declarations(self, names: Sequence[str]) -> list[ToolDeclaration]:
-        """Return the declarations of these tools, as far as they are there."""
+        """Return the declarations of these tools, as far as they exist."""
         return [self._tools[name].declaration for name in names if name in self._tools]
 
     async def execute(self, tool_name: str, parameters: dict[str, Any], user_id: str) -> ToolResult:
         """Call a function; its faults are results.
 
         Raises:
-            TapeError: the function asked a recording for what it does not hold.
+            TapeError: the function asked a recording for a call that it does not hold.
         """
         if (tool := self._tools.get(tool_name)) is None:
             return _failed(f"there is no tool {tool_name!r}", "TOOL_NOT_FOUND")
@@ -100,7 +97,8 @@ class FunctionTools:
             arguments = tool.arguments_of(parameters, user_id)
         except ValidationError as error:
             return _failed(faults(error), "INVALID_PARAMETERS")
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - any function may be a tool
+        # Validators of a user's own types run in here too.
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - users' functions raise anything
             return _broken(tool_name, error)
         try:
             value = await _called(tool.function, arguments)
@@ -108,7 +106,7 @@ class FunctionTools:
             raise
         except (ValueError, LabError) as error:
             return _failed(str(error) or type(error).__name__, "TOOL_ERROR")
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - any function may be a tool
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - users' functions raise anything
             return _broken(tool_name, error)
         try:
             return ToolResult(success=True, data=_JSON.dump_python(value, mode="json"))
@@ -122,7 +120,7 @@ class FunctionTools:
 
 
 class _Tool:
-    """One function with what the model is told of it."""
+    """One function with its declaration."""
 
     def __init__(self, function: Callable[..., Any], destructive: Sequence[str]) -> None:
         self.function = function
@@ -139,7 +137,7 @@ class _Tool:
             raise ConfigError(f"the tool {self.name!r} yields; let it return a list")
         parameters = _parameters_of(function, self.name)
         self._acts_for_user = parameters.pop(IDENTITY, None) is not None
-        # pydantic does not take just any name for a field, so they are numbered.
+        # Not every parameter's name can be a pydantic field's, so the fields are numbered.
         self._fields = {f"argument_{place}": key for place, key in enumerate(parameters)}
         self._model, schema = _model_of(self.name, self._fields, parameters)
         self.declaration = ToolDeclaration(
@@ -216,17 +214,18 @@ async def _called(function: Callable[..., Any], arguments: dict[str, Any]) -> An
     if inspect.iscoroutinefunction(function):
         return await function(**arguments)
     value = await _in_thread(lambda: function(**arguments))
+    # A decorated async function may look like a plain one and return what has to be awaited.
     return await value if inspect.isawaitable(value) else value
 
 
 async def _in_thread(work: Callable[[], Any]) -> Any:
-    """Run in a thread that does not keep the program from ending."""
+    """Run work in a thread that does not keep the program from ending."""
     loop = asyncio.get_running_loop()
     outcome: asyncio.Future[Any] = loop.create_future()
-    context = contextvars.copy_context()
+    context = contextvars.copy_context()  # a tool may look at its run, which is a context variable
 
     def settle(value: Any, error: BaseException | None) -> None:
-        if outcome.done():  # given up meanwhile
+        if outcome.done():  # the caller was cancelled meanwhile
             return
         if error is None:
             outcome.set_result(value)
@@ -238,14 +237,14 @@ async def _in_thread(work: Callable[[], Any]) -> Any:
         failure: BaseException | None = None
         try:
             value = context.run(work)
-        except StopIteration as error:  # which no future takes
+        except StopIteration as error:  # a future refuses this one
             failure = RuntimeError("the tool raised StopIteration")
             failure.__cause__ = error
         except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
             failure = error
 
         def tell() -> None:
-            with suppress(RuntimeError):  # the loop has ended: nobody waits any more
+            with suppress(RuntimeError):  # the loop has closed: nobody waits any more
                 loop.call_soon_threadsafe(settle, value, failure)
 
         return tell
@@ -255,22 +254,22 @@ async def _in_thread(work: Callable[[], Any]) -> Any:
 
 
 class _Threads:
-    """Any number of threads that wait for more work when they are done, since a start takes long.
+    """Any number of daemon threads, some of which are kept for more work.
 
     ``asyncio.to_thread`` has few threads, and waits for all of them at the end: tools that hang
     would use them up and then hang the program.
     """
 
     def __init__(self) -> None:
-        self.forget()
+        self.reset()
 
-    def forget(self) -> None:
-        """Begin without threads, as a forked program does."""
+    def reset(self) -> None:
+        """Start without threads, also in a forked process, which has none of its parent's."""
         self._idle: list[SimpleQueue[Callable[[], Callable[[], None]]]] = []
         self._lock = threading.Lock()
 
     def start(self, work: Callable[[], Callable[[], None]]) -> None:
-        """Have work done; what it returns is called when its thread is free again."""
+        """Run work in a thread; the callback it returns runs when that thread is free again."""
         with self._lock:
             waiting = self._idle.pop() if self._idle else None
         if waiting is None:
@@ -284,18 +283,18 @@ class _Threads:
         while True:
             tell = waiting.get()()
             with self._lock:
-                goes_on = len(self._idle) < _MOST_IDLE
-                if goes_on:
+                is_kept = len(self._idle) < _MOST_IDLE
+                if is_kept:
                     self._idle.append(waiting)
             tell()
-            if not goes_on:
+            if not is_kept:
                 return
-            del tell  # it holds the result
+            del tell  # or the idle thread would keep the result alive
 
 
 _threads = _Threads()
-if hasattr(os, "register_at_fork"):  # a child has none of its parent's threads
-    os.register_at_fork(after_in_child=_threads.forget)
+if hasattr(os, "register_at_fork"):  # Windows has no forks
+    os.register_at_fork(after_in_child=_threads.reset)
 
 
 def _broken(tool_name: str, error: BaseException) -> ToolResult:

@@ -13,16 +13,18 @@ from weakref import WeakKeyDictionary
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
-from llmsim_lab.assistant.guard import as_llm_error
-from llmsim_lab.assistant.protocols import (
+from llmsim_lab.assistant.types import (
     FunctionCall,
+    InvalidResponseError,
+    LLMError,
     LLMMessage,
     LLMResponse,
     Meaning,
+    RateLimitError,
     ToolDeclaration,
 )
 from llmsim_lab.calls import CallSite, ChatReply, Message, Role, ToolCall
-from llmsim_lab.errors import ConfigError, LLMFailureException
+from llmsim_lab.errors import ConfigError, LLMFailureException, TapeError
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._embedded.wire import RESPOND, describe_tools, tool_schema, tools_as_text
 from llmsim_lab.llm._scope import Recorder, scope
@@ -30,14 +32,13 @@ from llmsim_lab.logs import log_event
 from llmsim_lab.text import faults
 from llmsim_lab.values import Text
 
-__all__ = ["OllamaAdapter", "ToolCalling"]
-
 logger = logging.getLogger(__name__)
 
 ToolCalling = Literal["auto", "native", "schema"]
-"""How the model says which tool it wants: as its server has it, or as JSON held to a schema."""
-
+"""How the model says which tool it wants: by its server's tool calls, or as JSON with a schema."""
 _NO_TOOLS = "does not support tools"
+_FULL_QUEUE = "maximum pending requests"
+"""How an Ollama server says, with status 503, that its queue is full."""
 _SITE = CallSite(component="assistant")
 _Wire = tuple[Mapping[str, Any], ...]
 _NEITHER = "it is neither a tool with its arguments nor an answer with a text"
@@ -48,8 +49,8 @@ _DONE = "the tool whose work the text reports, or nothing"
 _TEXT = "what the user reads, in the user's language"
 
 
-class _Said(BaseModel):
-    """What a model says with the tool ``respond``."""
+class _Answer(BaseModel):
+    """The arguments of the tool ``respond``."""
 
     text: Text
     kind: Meaning | None = None
@@ -57,20 +58,20 @@ class _Said(BaseModel):
 
 
 class OllamaAdapter:
-    """Talks to any model an ``LLMClient`` reaches: by Ollama, embedded, or scripted.
+    """Talks to any model that an ``LLMClient`` reaches: by Ollama, embedded, or scripted.
 
     Besides the tools the model is offered one named ``respond``, with which it answers in words and
-    says what they are: an answer, a question or a refusal, and which tools' work they report. What
-    a model says without it is plain text, of which nothing is known.
+    says what they are: an answer, a question or a refusal, and which tools' work they report. A
+    reply without it is plain text, of which none of that is known.
 
     Args:
         client: the model.
         tools: declarations of tools that their executor cannot declare itself.
         tool_calling: ``native`` uses the server's own tool calls; ``schema`` explains the tools in
-            the system message and holds the reply to a schema with one form per tool; ``auto``
-            begins with the first and goes over to the second if the server says that the model
+            the system message and gives the reply a schema with one form per tool; ``auto``
+            starts with the first and changes to the second if the server says that the model
             cannot. The embedded backend does the second by itself.
-        site: where the calls are noted on a tape.
+        site: where the calls stand on a tape.
 
     Raises:
         ConfigError: a tool is named ``respond``.
@@ -88,8 +89,8 @@ class OllamaAdapter:
         self.tools = tuple(tools)
         self.site = site
         self._calling = tool_calling
-        self._has_none = False
-        self._has_none_in: WeakKeyDictionary[Recorder, set[str | None]] = WeakKeyDictionary()
+        self._without_tools = False
+        self._without_tools_in: WeakKeyDictionary[Recorder, set[str | None]] = WeakKeyDictionary()
         self._wired: tuple[tuple[tuple[ToolDeclaration, ...], bool], _Wire] = (((), False), ())
         self._wire(self.tools, responds=True)
         self._schema: tuple[_Wire, Mapping[str, Any]] | None = None
@@ -137,7 +138,7 @@ class OllamaAdapter:
             messages: oldest first.
             tools: those the model may want called.
             options: sampling options instead of the configured ones, by Ollama's names.
-            site: where this call is noted on a tape; the adapter's if not given.
+            site: where this call stands on a tape; the adapter's if not given.
 
         Raises:
             LLMFailureException: the call failed for good.
@@ -151,87 +152,78 @@ class OllamaAdapter:
         options: Mapping[str, Any] | None,
         site: CallSite,
     ) -> LLMResponse:
+        ask = partial(self._converse, list(map(_message, messages)), wire, options, site)
         if not wire or self._calling == "native":
-            return await self._native(messages, wire, options, site)
-        if self._calling == "auto" and not self._knows_none(site):
+            return await ask()
+        if self._calling == "auto" and not self._lacks_tool_calls(site):
             try:
-                return await self._native(messages, wire, options, site)
+                return await ask()
             except LLMFailureException as failure:
                 if _NO_TOOLS not in failure.detail:
                     raise
-            self._note_it_knows_none(site)
+            self._note_no_tool_calls(site)
             log_event(
                 logger,
                 logging.INFO,
                 "tools_unsupported",
                 model=self.client.config.model,
-                detail="going on with a schema",
+                detail="continuing with a schema",
             )
-        return await self._by_schema(messages, wire, options, site)
+        return await ask(by_schema=True)
 
-    def _knows_none(self, site: CallSite) -> bool:
-        """Return True if the model was found to have no tool calls: in this run, by this agent.
+    async def _converse(
+        self,
+        messages: list[Message],
+        wire: _Wire,
+        options: Mapping[str, Any] | None,
+        site: CallSite,
+        *,
+        by_schema: bool = False,
+    ) -> LLMResponse:
+        schema = None
+        if by_schema:
+            told = map(tools_as_text, describe_tools(messages, wire))
+            messages = [
+                Message("user" if role == "tool" else cast("Role", role), text)
+                for role, text in told
+            ]
+            if self._schema is None or self._schema[0] is not wire:
+                self._schema = wire, tool_schema(wire)
+            schema = self._schema[1]
+        reply, _ = await self.client.converse(
+            messages,
+            tools=() if by_schema else wire,
+            schema=schema,
+            options=options,
+            check=partial(_complaint, as_json=by_schema),
+            site=site,
+        )
+        return _read(reply, as_json=by_schema)
 
-        What an earlier run found out, a replay of this one would not know; and which of several
-        agents finds it out first depends on whose answer comes first.
-        """
+    def _lacks_tool_calls(self, site: CallSite) -> bool:
+        """Return True if the model was found to have no tool calls: in this run, by this agent."""
+        # A replay would not know what an earlier run found out, nor which of several agents found
+        # it out first, which depends on whose answer comes first.
         recorder = scope().recorder
         if recorder is None:
-            return self._has_none
-        return site.agent in self._has_none_in.get(recorder, ())
+            return self._without_tools
+        return site.agent in self._without_tools_in.get(recorder, ())
 
-    def _note_it_knows_none(self, site: CallSite) -> None:
+    def _note_no_tool_calls(self, site: CallSite) -> None:
         recorder = scope().recorder
         if recorder is None:
-            self._has_none = True
+            self._without_tools = True
         else:
-            self._has_none_in.setdefault(recorder, set()).add(site.agent)
+            self._without_tools_in.setdefault(recorder, set()).add(site.agent)
 
     def get_tool_declarations(self, names: Sequence[str]) -> list[ToolDeclaration]:
         """Return the declarations of these tools, as far as the adapter was given them."""
         known = {tool.name: tool for tool in self.tools}
         return [known[name] for name in names if name in known]
 
-    async def _native(
-        self,
-        messages: Sequence[LLMMessage],
-        wire: _Wire,
-        options: Mapping[str, Any] | None,
-        site: CallSite,
-    ) -> LLMResponse:
-        reply, _ = await self.client.converse(
-            [_message(message) for message in messages],
-            tools=wire,
-            options=options,
-            check=_complaint,
-            site=site,
-        )
-        return _read(reply)
-
-    async def _by_schema(
-        self,
-        messages: Sequence[LLMMessage],
-        wire: _Wire,
-        options: Mapping[str, Any] | None,
-        site: CallSite,
-    ) -> LLMResponse:
-        told = describe_tools([_message(message) for message in messages], wire)
-        if self._schema is None or self._schema[0] is not wire:
-            self._schema = wire, tool_schema(wire)
-        reply, _ = await self.client.converse(
-            [Message("user" if role == "tool" else role, text) for role, text in map(_words, told)],
-            schema=self._schema[1],
-            options=options,
-            check=partial(_complaint, as_json=True),
-            site=site,
-        )
-        return _read(reply, as_json=True)
-
     def _wire(self, tools: Sequence[ToolDeclaration], *, responds: bool = False) -> _Wire:
-        """Return declarations as requests have them; the same objects for the same tools.
-
-        A tape knows by these objects that requests share them.
-        """
+        """Return declarations as requests have them; the same objects for the same tools."""
+        # By their identity a tape sees that requests share them, and stores them once.
         wanted = tuple(tools or ()), responds
         if self._wired[0] != wanted:
             names = [tool.name for tool in wanted[0]]
@@ -250,11 +242,9 @@ class OllamaAdapter:
 
 
 def _respond(names: Sequence[str]) -> ToolDeclaration:
-    """Return the tool by which a model answers in words, beside tools of these names.
-
-    The text stands first and the claim is one name, since small models write worse texts after
-    filling in a form, and fill a list of names with all there are.
-    """
+    """Return the tool by which a model answers in words, beside tools of these names."""
+    # The text stands first and the claim is one name, since small models write worse texts after
+    # filling in a form, and fill a list of names with all of them.
     parameters = {
         "type": "object",
         "properties": {
@@ -284,7 +274,7 @@ def _message(message: LLMMessage) -> Message:
 
 
 def _object(call: FunctionCall) -> Mapping[str, Any]:
-    """Return a call's arguments as the protocol wants them, also where they were none."""
+    """Return a call's arguments as an object, as the protocol wants them, whatever they are."""
     if isinstance(call.arguments, Mapping):
         return call.arguments
     try:
@@ -292,11 +282,6 @@ def _object(call: FunctionCall) -> Mapping[str, Any]:
     except (ValueError, RecursionError):
         value = None
     return value if isinstance(value, dict) else {"arguments": call.arguments}
-
-
-def _words(message: Message) -> tuple[Role, str]:
-    role, text = tools_as_text(message)
-    return cast("Role", role), text
 
 
 def _complaint(reply: ChatReply, *, as_json: bool = False) -> str | None:
@@ -314,7 +299,7 @@ def _read(reply: ChatReply, *, as_json: bool = False) -> LLMResponse:
 
     Args:
         reply: the model's.
-        as_json: whether its text was held to a schema.
+        as_json: whether it was asked for by a schema.
 
     Raises:
         ValueError: what is wrong with it, for the model to read.
@@ -327,7 +312,7 @@ def _read(reply: ChatReply, *, as_json: bool = False) -> LLMResponse:
     kind: Meaning | None = None
     claims: tuple[str, ...] = ()
     if calls and not wanted:
-        answer = _Said.model_validate(calls[-1].arguments)
+        answer = _Answer.model_validate(calls[-1].arguments)
         kind, claims = answer.kind, () if answer.done == _NOTHING else (answer.done,)
         text = f"{answer.text} …" if is_cut else answer.text
     if not wanted and not text.strip():
@@ -346,11 +331,11 @@ def _read(reply: ChatReply, *, as_json: bool = False) -> LLMResponse:
 def _in_json(text: str, as_json: bool, is_cut: bool) -> FunctionCall | str | None:
     """Return the call or the answer that a JSON text is; None for a text that need not be JSON.
 
-    Of what the token limit cut off, an answer is still one, and a call of another tool is not.
+    If the token limit cut it, an answer still counts, and a call of another tool does not.
     """
     whole, value = True, None
     try:
-        value = from_json(text)
+        value = from_json(text)  # which raises ValueError, and no RecursionError, on deep nesting
     except ValueError:
         if is_cut:
             whole = False
@@ -367,3 +352,32 @@ def _in_json(text: str, as_json: bool, is_cut: bool) -> FunctionCall | str | Non
     elif not as_json:
         return None
     raise ValueError(_NEITHER)
+
+
+def as_llm_error(error: Exception) -> LLMError:
+    """Return an error of a model call as an ``LLMError``.
+
+    Raises:
+        TapeError: the error is one: a replay that lacks a call must not continue.
+        ConfigError: the error is one: the program is set up wrong.
+    """
+    if isinstance(error, TapeError | ConfigError):
+        raise error
+    if isinstance(error, LLMError):
+        return error
+    fault: LLMError
+    if isinstance(error, LLMFailureException):
+        if error.reason == "rate_limited" or _FULL_QUEUE in error.detail:
+            wait = getattr(error.__cause__, "retry_after_s", None)
+            fault = RateLimitError(str(error), retry_after=wait)
+        elif error.reason == "invalid_response":
+            fault = InvalidResponseError(str(error))
+        else:
+            fault = LLMError(str(error), error.reason.upper())
+    elif isinstance(error, TimeoutError):
+        fault = LLMError(f"no answer in time: {error}".rstrip(": "), "TIMEOUT")
+    else:
+        logger.error("assistant_failure", exc_info=error)
+        fault = LLMError(f"{type(error).__name__}: {error}", "UNEXPECTED")
+    fault.__cause__ = error
+    return fault

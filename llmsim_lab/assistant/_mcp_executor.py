@@ -3,56 +3,60 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NoReturn, Self, get_args
 
 from mcp import MCPError, StdioServerParameters
 from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
-from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS, Tool
-from pydantic import ValidationError
-
-from llmsim_lab.assistant.errors import ToolServerError
-from llmsim_lab.assistant.mcp_connection import Target
-from llmsim_lab.assistant.mcp_link import ServerLink
-from llmsim_lab.assistant.mcp_metadata import USER_KEY
-from llmsim_lab.assistant.mcp_results import (
-    declaration_of,
-    failure,
-    json_fault,
-    result_of,
-    takes_user,
+from mcp_types import (
+    CONNECTION_CLOSED,
+    INVALID_PARAMS,
+    CallToolResult,
+    TextContent,
+    Tool,
+    ToolAnnotations,
 )
-from llmsim_lab.assistant.protocols import ToolDeclaration
-from llmsim_lab.assistant.types import ToolResult
+from pydantic import ValidationError
+from pydantic_core import to_json
+
+from llmsim_lab.assistant._mcp_connection import ServerLink, Target
+from llmsim_lab.assistant._toolbox import ERROR_KEY, IDENTITY, USER_KEY
+from llmsim_lab.assistant.types import (
+    ServerErrorCode,
+    ToolDeclaration,
+    ToolResult,
+    ToolServerError,
+)
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.logs import log_event
-
-__all__ = ["MCPToolExecutor"]
+from llmsim_lab.text import clip
 
 logger = logging.getLogger(__name__)
 
 _GRACE_S = 5.0
+_MAX_ERROR = 1_000
 
 
 class MCPToolExecutor:
     """Runs the tools of one MCP server, from any thread and event loop, several at once.
 
-    The server starts with the first need of it and starts again when it has died. Whom a tool acts
-    for is said in each request's metadata, under ``llmsim-lab/user_id``, and as the argument
-    ``user_id`` where a tool has one.
+    The server starts when it is first needed and starts again when it has died. The user that a
+    tool acts for is in each request's metadata, under ``llmsim-lab/user_id``, and in the argument
+    ``user_id`` if the tool has one.
 
     Args:
         server: a command to start, as a list of words; or a server of the ``mcp`` library's in this
             process.
-        timeout_s: longest wait for a tool's answer, seconds; below the limits of whoever waits for
-            it, who would otherwise not hear what went wrong.
+        timeout_s: longest wait for a tool's answer, seconds; below the limit of whoever waits for
+            it, who would otherwise not learn what went wrong.
         start_timeout_s: longest wait for the server to start, and for a list of its tools, seconds.
-        env: environment variables for the command, beside the few that every program needs.
+        env: environment variables for the command, besides the few that every program needs.
         cwd: the folder it runs in.
 
     Raises:
@@ -97,11 +101,11 @@ class MCPToolExecutor:
     def get_available_tools(self) -> list[str]:
         """Return the names of the server's tools; the first time this waits for its start.
 
-        Async code should wait for ``ready`` before, which does not block its event loop.
+        Async code should await ``ready`` first, which does not block its event loop.
 
         Raises:
             ToolServerError: it could not be started.
-            ConfigError: there is no such program, or these tools were closed.
+            ConfigError: the program does not exist, or these tools were closed.
         """
         return [tool.name for tool in self._tools()]
 
@@ -111,13 +115,13 @@ class MCPToolExecutor:
         return [declaration_of(known[name]) for name in names if name in known]
 
     async def ready(self) -> None:
-        """Wait, while the event loop goes on, until the server's tools are known.
+        """Wait, without blocking the event loop, until the server's tools are known.
 
-        Whoever waits for this first has the names and declarations at once afterwards.
+        Afterwards names and declarations are returned at once.
 
         Raises:
             ToolServerError: the server could not be started.
-            ConfigError: there is no such program, or these tools were closed.
+            ConfigError: the program does not exist, or these tools were closed.
         """
         if self._link.known_tools() is None:
             await asyncio.wrap_future(self._link.prepare())
@@ -127,15 +131,15 @@ class MCPToolExecutor:
 
         Raises:
             ToolServerError: it could not be started.
-            ConfigError: there is no such program.
+            ConfigError: the program does not exist.
         """
         await asyncio.wrap_future(self._link.prepare(fresh=True))
 
     async def execute(self, tool_name: str, parameters: dict[str, Any], user_id: str) -> ToolResult:
-        """Run a tool for a user; whatever goes wrong is in the result.
+        """Run a tool for a user; its failures are results.
 
-        A call is made once. Where the server dies or stays silent during a call, whether it took
-        effect is not known, and the result says so.
+        A call is made once. If the server dies or stays silent during a call, nobody knows whether
+        it took effect, and the result says so.
 
         The codes of failed results: ``INVALID_PARAMETERS``, ``NOT_FOUND`` and ``TOOL_ERROR`` are
         the tool's own, the first two where the server tells them apart; ``TOOL_NOT_FOUND``;
@@ -143,14 +147,15 @@ class MCPToolExecutor:
 
         Args:
             tool_name: the tool.
-            parameters: its arguments, the user's identity left out.
+            parameters: its arguments, without the user's identity.
             user_id: who it acts for, as authenticated.
         """
-        # The library would find out too late, and drop the connection with everybody's calls.
+        # Checked here, since the library finds out while writing, and then drops the connection
+        # with all the calls on it.
         if fault := json_fault([parameters, user_id]):
             return self._failed(tool_name, f"the arguments: {fault}", "INVALID_PARAMETERS")
         try:
-            # The link keeps to the time; this is for the case that its thread is stuck.
+            # The link keeps the time limit; this one is for when its thread is stuck.
             async with asyncio.timeout(self.timeout_s + self._link.start_timeout_s + _GRACE_S):
                 return await self._call(tool_name, parameters, user_id)
         except TimeoutError:
@@ -163,9 +168,10 @@ class MCPToolExecutor:
             log_event(logger, logging.ERROR, "tool_server_down", detail=str(error))
             return self._failed(tool_name, "the tools cannot be reached now", "SERVER_DIED")
         except asyncio.CancelledError:
-            if _is_being_cancelled():
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
                 raise
-            # Nobody cancels the caller: it is a tool in this process that ended in this way.
+            # Nobody cancels the caller: a tool in this process raised the error by itself.
             return self._failed(tool_name, "it was broken off", "TOOL_ERROR")
         except MCPError as error:
             return self._refused(tool_name, error)
@@ -201,12 +207,13 @@ class MCPToolExecutor:
         if known is None:
             known = await asyncio.wrap_future(self._link.prepare())
         tool = _named(tool_name, known)
-        if tool is None:  # it may be a new one
+        if tool is None:  # it may be new
             known = await asyncio.wrap_future(self._link.prepare(fresh=True))
             tool = _named(tool_name, known)
         if tool is None:
             raise MCPError(INVALID_PARAMS, f"Unknown tool: {tool_name}")
-        arguments = parameters | {"user_id": user_id} if takes_user(tool) else parameters
+        wants_user = IDENTITY in (tool.input_schema.get("properties") or {})
+        arguments = parameters | {IDENTITY: user_id} if wants_user else parameters
         meta = {USER_KEY: user_id}
         call = self._link.submit(tool_name, arguments, meta, timeout_s=self.timeout_s)
         return result_of(tool, await asyncio.wrap_future(call))
@@ -238,12 +245,7 @@ class MCPToolExecutor:
             server=str(self._link),
             last_words=self._link.last_words()[-300:],
         )
-        return failure(what, code)
-
-
-def _is_being_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
+        return _failure(what, code)
 
 
 def _named(name: str, tools: Sequence[Tool]) -> Tool | None:
@@ -270,3 +272,93 @@ def _target(
         cwd=cwd,
         encoding_error_handler="replace",  # bytes that are no text would end the connection
     )
+
+
+# --- what servers say -----------------------------------------------------------------------------
+
+
+def declaration_of(tool: Tool) -> ToolDeclaration:
+    """Return a tool's declaration for the model."""
+    hints = tool.annotations or ToolAnnotations()
+    destructive = hints.destructive_hint
+    if destructive is None:  # MCP's defaults: a tool does not only read, and may destroy
+        destructive = not hints.read_only_hint
+    return ToolDeclaration(
+        name=tool.name,
+        description=tool.description or tool.title or "",
+        parameters=_slim(tool.input_schema),
+        destructive=destructive,
+    )
+
+
+def _slim(schema: dict[str, Any]) -> dict[str, Any]:
+    """Leave out the titles that pydantic makes from the names, which cost the model tokens."""
+    properties = {
+        name: {key: value for key, value in prop.items() if key != "title"}
+        if isinstance(prop, dict)
+        else prop
+        for name, prop in (schema.get("properties") or {}).items()
+    }
+    rest = {key: value for key, value in schema.items() if key != "title"}
+    return {**rest, "properties": properties}
+
+
+def json_fault(value: Any) -> str:
+    """Return why a value cannot be written as JSON in UTF-8; an empty text if it can."""
+    try:
+        json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
+        to_json({"params": {"arguments": value}})  # as it is sent, which allows less depth
+    except (TypeError, ValueError, RecursionError) as error:
+        return f"no JSON can be made of it: {error}"
+    return ""
+
+
+def result_of(tool: Tool, reply: CallToolResult) -> ToolResult:
+    """Return a call's result as plain JSON.
+
+    Raises:
+        ValueError: it holds what is not JSON, such as NaN in an object.
+    """
+    if reply.is_error:
+        texts = (block.text for block in reply.content if isinstance(block, TextContent))
+        text = "\n".join(texts).removeprefix(f"Error executing tool {tool.name}: ")
+        code = (reply.meta or {}).get(ERROR_KEY)
+        if code not in get_args(ServerErrorCode):  # a server that knows nothing of these codes
+            code = "TOOL_NOT_FOUND" if text == f"Unknown tool: {tool.name}" else "TOOL_ERROR"
+        return _failure(text or "the tool failed and does not say why", str(code))
+    data = _data(tool, reply)
+    if fault := json_fault(data):
+        raise ValueError(fault)
+    return ToolResult(success=True, data=data)
+
+
+def _data(tool: Tool, reply: CallToolResult) -> Any:
+    data = reply.structured_content
+    if data is None:
+        return _from_content(reply)
+    # The protocol wants objects, so other results come wrapped in one with the key "result". The
+    # tool's schema tells which: an object of just this form with any key is one of the tool's own.
+    wraps = ((tool.output_schema or {}).get("properties") or {}).keys() == {"result"}
+    return data["result"] if wraps and data.keys() == {"result"} else data
+
+
+def _from_content(reply: CallToolResult) -> Any:
+    """Return an unstructured result: its JSON, or its texts and the kinds that are left out."""
+    parts: Sequence[Any] = [
+        block.text if isinstance(block, TextContent) else {"left_out": block.type}
+        for block in reply.content
+    ]
+    if len(parts) == 1 and isinstance(parts[0], str):
+        try:
+            return json.loads(parts[0], parse_constant=_no_json)
+        except (ValueError, RecursionError):
+            return parts[0]
+    return "\n".join(parts) if all(isinstance(part, str) for part in parts) else list(parts)
+
+
+def _no_json(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _failure(error: str, code: str) -> ToolResult:
+    return ToolResult(success=False, error=clip(error, _MAX_ERROR), error_code=code)

@@ -11,61 +11,55 @@ the exception's name.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, get_args
 
-from llmsim_lab.assistant.book import Outcome
-from llmsim_lab.assistant.errors import LLMError, RateLimitError
-from llmsim_lab.assistant.protocols import Meaning
-from llmsim_lab.assistant.shown import for_user, in_words
-from llmsim_lab.assistant.toolbox import BadCall, GoodCall
+from llmsim_lab.assistant._decision_log import Outcome
+from llmsim_lab.assistant._toolbox import BadCall, GoodCall, in_words
 from llmsim_lab.assistant.types import (
     AgentDecision,
     DecisionType,
+    LLMError,
+    Meaning,
     PendingAction,
+    RateLimitError,
     ToolCall,
     ToolErrorCode,
 )
+from llmsim_lab.llm._extract import without_thinking
 from llmsim_lab.text import clip, printable
 
-__all__ = [
-    "RATE_LIMITED",
-    "TOO_COMPLEX",
-    "TROUBLE",
-    "answered_before",
-    "asked_again",
-    "confirmed",
-    "described",
-    "dropped",
-    "failed",
-    "gone",
-    "said",
-    "too_complex",
-    "wants_yes",
-    "words_of",
-]
+_TROUBLE = "I'm having trouble processing your request. Please try again."
+_RATE_LIMITED = "I'm receiving too many requests. Please wait a moment."
+_TOO_COMPLEX = "That request is too complex. Could you break it into smaller steps?"
 
-TROUBLE = "I'm having trouble processing your request. Please try again."
-"""The answer where the model failed."""
-RATE_LIMITED = "I'm receiving too many requests. Please wait a moment."
-"""The answer where the model has too much to do."""
-TOO_COMPLEX = "That request is too complex. Could you break it into smaller steps?"
-"""The answer where the model wanted tools again and again."""
-
-_TELLING: tuple[ToolErrorCode, ...] = ("NOT_FOUND", "TIMEOUT", "SERVER_DIED", "INVALID_PARAMETERS")
-"""Failures whose reason is fit for the user; of others it may be an internal."""
+_REASONS_FOR_USERS: tuple[ToolErrorCode, ...] = (
+    "NOT_FOUND",
+    "TIMEOUT",
+    "SERVER_DIED",
+    "INVALID_PARAMETERS",
+)
+"""Failures whose reason is fit for the user; the reason of others may be an internal."""
 _MAX_REASON_CHARS = 300
 _QUESTION_MARKS = tuple("?;\uff1f\u061f\u037e")  # wide, Arabic; Greek looks like a semicolon
 _CLOSING = " \t\r\n\"'*)]\u00bb\u2019\u201c\u201d\u300d\uff09"
 _LIMITED = re.compile(r"rate.?limit|too.?many.?requests|resource.?exhausted|\b429\b", re.IGNORECASE)
-"""How adapters of other makers call a rate limit in an error's code."""
+"""How users' own adapters name a rate limit in an error's code."""
 _MAX_CHARS = 200
 _MAX_ITEMS = 10
 _TITLES = ("title", "description", "name", "text")
 _NUMBER = re.compile(r"(?:(?P<noun>.+)_)?(?:id|number)")
-"""Arguments that say which thing is meant and nothing else, so that the thing alone is named."""
+"""Arguments that only say which thing is meant, so that the text names the thing alone."""
 _PLAIN = (*_TITLES, "key", "url", "path", "query")
 _QUOTES = str.maketrans("“”", "''")
+_QUOTED = re.compile(
+    r"\"[^\"\n]*\"|“[^“”\n]*”|«[^«»\n]*»|`[^`\n]*`|(?<!\w)'[^'\n]*(?:'\w[^'\n]*){0,3}'(?!\w)"
+)
+"""Words in quotation marks or as code; an apostrophe within a word is not a quotation mark."""
+_BETWEEN = r"(?:\\?_|[-./:])?"  # Markdown may have it as \_
+_ARGUMENTS = r"(?:\((?:[^()\n]|\([^()\n]{0,100}\)){0,300}\))?"
+_CODES: tuple[str, ...] = get_args(ToolErrorCode)
 
 
 def said(
@@ -82,7 +76,7 @@ def said(
         executed: the tools that ran before.
         kind: what the model says that it is. Where it does not, a text that ends in a question
             mark is a question, and any other an answer.
-        unfounded: tools whose work the text reports although they did none.
+        unfounded: tools whose work the text reports although they did nothing.
     """
     if kind is None:
         kind = "question" if text.rstrip(_CLOSING).endswith(_QUESTION_MARKS) else "answer"
@@ -101,7 +95,7 @@ def said(
         decision = _decision(DecisionType.RESPOND_ONLY, response_text=text)
     if unfounded:
         category = "AMBIGUITY:UNFOUNDED_CLAIM"
-    return Outcome(decision, category, _of(executed))
+    return Outcome(decision, category, _tools_used(executed))
 
 
 def failed(
@@ -110,35 +104,35 @@ def failed(
     """Return the answer to a failure.
 
     Args:
-        fault: the failure, of the model or of what lists the tools.
+        fault: the failure, of the model or of listing the tools.
         executed: the tools that ran before.
-        pending: what still waits for a yes, since it could not be done.
+        pending: what still waits for a yes, because it could not be done.
     """
     limited = isinstance(fault, RateLimitError) or _LIMITED.search(str(fault.code)) is not None
     decision = _decision(
         DecisionType.RESPOND_ONLY,
         executed,
-        response_text=RATE_LIMITED if limited else TROUBLE,
+        response_text=_RATE_LIMITED if limited else _TROUBLE,
         pending_action=pending,
     )
-    return Outcome(decision, f"ERROR:{fault.code}", _of(executed))
+    return Outcome(decision, f"ERROR:{fault.code}", _tools_used(executed))
 
 
 def too_complex(executed: Sequence[ToolCall]) -> Outcome:
-    """Return the answer where the model did not come to an end."""
-    decision = _decision(DecisionType.RESPOND_ONLY, executed, response_text=TOO_COMPLEX)
-    return Outcome(decision, "ERROR:TOO_MANY_STEPS", _of(executed))
+    """Return the answer to a message on which the model used up its calls."""
+    decision = _decision(DecisionType.RESPOND_ONLY, executed, response_text=_TOO_COMPLEX)
+    return Outcome(decision, "ERROR:TOO_MANY_STEPS", _tools_used(executed))
 
 
 def wants_yes(
     call: GoodCall, executed: Sequence[ToolCall], *, call_id: str, left: int = 0
 ) -> Outcome:
-    """Return the question whether to go on with a call.
+    """Return the question whether to make a call.
 
     Args:
         call: the call.
         executed: the tools that ran before.
-        call_id: distinguishes this question from others.
+        call_id: tells this question from others.
         left: how many calls the model wanted after this one, which are not made.
     """
     description = described(call.name, call.parameters, executed)
@@ -159,7 +153,7 @@ def asked_again(pending: PendingAction) -> Outcome:
 
 
 def answered_before(pending: PendingAction) -> Outcome:
-    """Return the answer to a yes or no to what has had one already."""
+    """Return the answer to a second yes or no."""
     text = f"You have answered that before ({words_of(pending)}); nothing more is done."
     decision = _decision(DecisionType.RESPOND_ONLY, response_text=text)
     return Outcome(decision, "SUCCESS:ANSWERED_BEFORE", pending.tool_name)
@@ -173,12 +167,15 @@ def dropped(pending: PendingAction) -> Outcome:
 
 
 def confirmed(pending: PendingAction, call: ToolCall) -> Outcome:
-    """Return the answer after a yes: how it went."""
+    """Return the answer after a yes: whether the call worked."""
     success = call.worked
     words = words_of(pending)
     text = f"Done: {words}."
     if not success:
-        text = f"That did not work: I could not {words}{_reason(call)}."
+        result, reason = call.result, ""
+        if result is not None and result.error and result.error_code in _REASONS_FOR_USERS:
+            reason = f" ({for_user(clip(result.error, _MAX_REASON_CHARS), [call.tool_name])})"
+        text = f"That did not work: I could not {words}{reason}."
     decision = _decision(DecisionType.INVOKE_TOOL, [call], response_text=text)
     return Outcome(
         decision, "SUCCESS:TOOL_DONE" if success else "ERROR:TOOL_FAILED", call.tool_name
@@ -186,17 +183,10 @@ def confirmed(pending: PendingAction, call: ToolCall) -> Outcome:
 
 
 def gone(pending: PendingAction, fault: BadCall) -> Outcome:
-    """Return the answer to a yes for what is no longer possible."""
+    """Return the answer to a yes for a call that is no longer possible."""
     text = f"I can no longer {words_of(pending)}. Please ask me again."
     decision = _decision(DecisionType.RESPOND_ONLY, response_text=text)
     return Outcome(decision, f"ERROR:{fault.code}", pending.tool_name)
-
-
-def _reason(call: ToolCall) -> str:
-    result = call.result
-    if result is None or result.error_code not in _TELLING or not result.error:
-        return ""
-    return f" ({for_user(clip(result.error, _MAX_REASON_CHARS), [call.tool_name])})"
 
 
 def _question(description: str) -> str:
@@ -214,16 +204,19 @@ def _decision(
     return AgentDecision(decision_type=kind, tool_calls=list(executed) or None, **fields)
 
 
-def _of(executed: Sequence[ToolCall]) -> str:
+def _tools_used(executed: Sequence[ToolCall]) -> str:
     names = ", ".join(dict.fromkeys(call.tool_name for call in executed))
     return names or "CONVERSATION"
 
 
-def described(tool_name: str, parameters: Mapping[str, Any], seen: Sequence[ToolCall] = ()) -> str:
-    """Return what a call will do.
+# --- words for the user ---------------------------------------------------------------------------
 
-    A thing named by its number is also given by its title, where a tool for such things has shown
-    it: ``delete task 3 (“Buy milk”)``. What is too long is cut, and it is said how much.
+
+def described(tool_name: str, parameters: Mapping[str, Any], seen: Sequence[ToolCall] = ()) -> str:
+    """Return what a call will do, in words.
+
+    A thing named by its number gets its title too, if a tool's result has it: ``delete task 3
+    (“Buy milk”)``. Long values are cut, with their length.
 
     Args:
         tool_name: the tool.
@@ -233,7 +226,7 @@ def described(tool_name: str, parameters: Mapping[str, Any], seen: Sequence[Tool
     words = in_words(tool_name)
     if not parameters:
         return words
-    shown = {key: _shown(value) for key, value in parameters.items()}
+    shown = {key: _value_text(value) for key, value in parameters.items()}
     if len(shown) == 1:
         [(key, value)] = parameters.items()
         if (is_number := _NUMBER.fullmatch(key)) or (key in _PLAIN and isinstance(value, str)):
@@ -247,16 +240,16 @@ def described(tool_name: str, parameters: Mapping[str, Any], seen: Sequence[Tool
 def words_of(pending: PendingAction) -> str:
     """Return what a pending action will do.
 
-    Its own description counts only as far as it adds a title to what the call itself says: a
-    context may have been anywhere since.
+    Its own description counts only if it adds a title to what the call itself says: the context
+    has been outside since and may have been changed, and the user must confirm what really runs.
     """
     own = described(pending.tool_name, pending.parameters)
     return pending.description if pending.description.startswith(f"{own} (") else own
 
 
-def _shown(value: Any) -> str:
+def _value_text(value: Any) -> str:
     if isinstance(value, list | tuple):
-        items = ", ".join(map(_shown, value[:_MAX_ITEMS]))
+        items = ", ".join(map(_value_text, value[:_MAX_ITEMS]))
         left = len(value) - _MAX_ITEMS
         return f"[{items}, and {left:,} more]" if left > 0 else f"[{items}]"
     text = printable(str(value))
@@ -273,7 +266,7 @@ def _title_of(value: Any, noun: str, seen: Sequence[ToolCall]) -> str:
             same = value in (thing.get("id"), thing.get("number"), thing.get(f"{noun}_id"))
             if same and not isinstance(value, bool):
                 titles = [thing[name] for name in _TITLES if isinstance(thing.get(name), str)]
-                return _shown(titles[0]) if titles else ""
+                return _value_text(titles[0]) if titles else ""
     return ""
 
 
@@ -284,3 +277,32 @@ def _objects(data: Any) -> Iterator[Mapping[str, Any]]:
     if isinstance(data, list):
         for item in data:
             yield from _objects(item)
+
+
+def for_user(text: str, tool_names: Iterable[str]) -> str:
+    """Return a model's text as the user may see it: no thinking, tool names or control codes.
+
+    A name inside a longer quotation is taken for the user's own words and stays.
+    """
+    names = list(tool_names)
+    shown = printable(without_thinking(text), keep="\n\t").strip()
+    internal = {_letters(name): in_words(name) for name in (*names, *_CODES)}
+    quoted = [match.span() for match in _QUOTED.finditer(shown) if match[0][0] != "`"]
+
+    def reworded(match: re.Match[str]) -> str:
+        place = bisect_right(quoted, (match.start(), len(shown))) - 1
+        if place >= 0 and match.end() < quoted[place][1]:
+            start, end = quoted[place]
+            if _letters(shown[start:end]) != _letters(match[0]):
+                return match[0]
+        return internal[_letters(match[1])]
+
+    longest_first = sorted(internal.values(), key=len, reverse=True)
+    spelled = "|".join(_BETWEEN.join(map(re.escape, w.split())) for w in longest_first if " " in w)
+    return re.sub(
+        rf"`?(?<!\w)({spelled})(?!\w){_ARGUMENTS}`?", reworded, shown, flags=re.IGNORECASE
+    )
+
+
+def _letters(text: str) -> str:
+    return re.sub(r"[\W_]", "", text).lower()

@@ -1,0 +1,377 @@
+"""The decision engine: one message in, one decision out, tools run in between.
+
+It keeps nothing of a message but which confirmations were answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from llmsim_lab.assistant import _answers as answers
+from llmsim_lab.assistant._adapter import as_llm_error
+from llmsim_lab.assistant._decision_log import DecisionEntry, Outcome
+from llmsim_lab.assistant._toolbox import (
+    BadCall,
+    GoodCall,
+    KnownTools,
+    Toolbox,
+    beyond_limit_text,
+    own_cancellation_fails,
+    result_text,
+    run_tool,
+)
+from llmsim_lab.assistant.types import (
+    AgentDecision,
+    AgentEngineConfig,
+    DecisionContext,
+    DecisionLogger,
+    FunctionCall,
+    InvalidResponseError,
+    LLMAdapter,
+    LLMError,
+    LLMMessage,
+    LLMResponse,
+    PendingAction,
+    ToolCall,
+    ToolErrorCode,
+    ToolExecutor,
+    ToolResult,
+)
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.llm._scope import scope, time_limit
+from llmsim_lab.logs import log_event
+
+logger = logging.getLogger(__name__)
+
+_DEFAULT_ITERATIONS = 5
+_GRACE_S, _GRACE_ON_TAPE_S = 0.25, 5.0
+"""The shared client keeps the time limit itself. Other adapters are cancelled a little later, and
+later still on a tape, since a call that is cancelled from outside leaves nothing there."""
+_NOTHING_DONE: tuple[ToolErrorCode, ...] = ("INVALID_PARAMETERS", "NOT_FOUND", "TOOL_NOT_FOUND")
+"""Failures of tools that have not begun to do anything."""
+_NOT_DONE = (
+    "You report the work of {}, but no call of it has worked for this message, so nothing of it is "
+    "done. If it is to be done, call the tool now; else answer again without reporting it."
+)
+
+_WORDS: dict[str, Literal["yes", "no"]] = {
+    **dict.fromkeys(("yes", "ok", "okay", "confirm"), "yes"),
+    **dict.fromkeys(("no", "cancel", "stop"), "no"),
+    **dict.fromkeys(("ja", "bestätigen", "oui", "confirmer"), "yes"),
+    **dict.fromkeys(("nein", "abbrechen", "non", "annuler"), "no"),
+    **dict.fromkeys(("是", "是的", "好", "好的", "确认"), "yes"),
+    **dict.fromkeys(("不", "不是", "不要", "否", "取消"), "no"),
+}
+# Without a question mark: "yes?" is not a yes.
+_AROUND = " \t\r\n.,!'\"*\u3002\uff01\uff0c\u2018\u2019\u201c\u201d\u201e\u00ab\u00bb"
+_settled: set[str] = set()
+_settling = threading.Lock()
+
+
+class LLMAgentEngine:
+    """Decides what to do about a message: answer, run tools, ask, or have the user confirm.
+
+    Args:
+        llm_adapter: talks to the model.
+        tool_executor: runs the tools.
+        constitution: the model's system prompt; ``load_constitution()`` has the shipped one.
+        max_iterations: most model calls for one message.
+        config: all settings, ``max_iterations`` among them.
+        decision_log: logs decisions and tool calls.
+
+    Raises:
+        ConfigError: the constitution is empty, or ``max_iterations`` is neither 5, the default,
+            nor what ``config`` says.
+
+    Example:
+        >>> engine = LLMAgentEngine(OllamaAdapter(client), tools, load_constitution())
+        >>> decision = await engine.process_message(
+        ...     DecisionContext(user_id="ann", message="Add milk", conversation_id="1")
+        ... )
+    """
+
+    def __init__(
+        self,
+        llm_adapter: LLMAdapter,
+        tool_executor: ToolExecutor,
+        constitution: str,
+        max_iterations: int = _DEFAULT_ITERATIONS,
+        *,
+        config: AgentEngineConfig | None = None,
+        decision_log: DecisionLogger | None = None,
+    ) -> None:
+        if not constitution.strip():
+            raise ConfigError("the constitution is empty; load_constitution() has the shipped one")
+        if config is None:
+            config = AgentEngineConfig(max_iterations=max_iterations)
+        elif max_iterations not in (_DEFAULT_ITERATIONS, config.max_iterations):
+            raise ConfigError(
+                f"max_iterations={max_iterations} and config.max_iterations="
+                f"{config.max_iterations} differ; give it in one place"
+            )
+        self.llm_adapter = llm_adapter
+        self.tool_executor = tool_executor
+        self.constitution = constitution
+        self.config = config
+        self.decision_log = decision_log
+        self._tools = KnownTools(self.config.confirm)
+
+    async def process_message(self, context: DecisionContext) -> AgentDecision:
+        """Decide about a message.
+
+        A failure of the model or of a tool is an answer to the user, not an exception. The
+        decision also has the tools that ran before a failure.
+
+        Args:
+            context: the message, who wrote it, what was said before, what waits for a yes.
+
+        Raises:
+            TapeError: the message is part of a replay, and its calls are not on the tape.
+            ConfigError: the model's client is not set up right.
+            DataError: the decision log cannot be written to, before anything was done.
+        """
+        entry = DecisionEntry(self.decision_log, context)
+        await entry.start()
+        try:
+            outcome = await self._decide(context, entry)
+        except (Exception, asyncio.CancelledError) as error:
+            await entry.fail(error)
+            raise
+        await entry.finish(outcome)
+        return outcome.decision
+
+    async def _decide(self, context: DecisionContext, entry: DecisionEntry) -> Outcome:
+        executed: list[ToolCall] = []
+        pending = context.pending_confirmation
+        # Yes and no are read here, without a model: its mood must not decide about a deletion.
+        if pending is not None and (answer := yes_or_no(context.message)) != "yes":
+            if answer is None:
+                return answers.asked_again(pending)
+            return answers.dropped(pending) if settle(pending) else answers.answered_before(pending)
+        try:
+            return await _Deciding(
+                context=context,
+                adapter=self.llm_adapter,
+                executor=self.tool_executor,
+                toolbox=await self._tools.now(self.tool_executor, self.llm_adapter),
+                constitution=self.constitution,
+                config=self.config,
+                entry=entry,
+                executed=executed,
+            ).outcome()
+        except Exception as error:  # noqa: BLE001 - users' adapters raise anything
+            fault = as_llm_error(error)
+            log_event(
+                logger,
+                logging.WARNING,
+                "assistant_failure",
+                decision_id=entry.decision_id,
+                code=fault.code,
+                retry_after=fault.retry_after,
+                detail=fault.message,
+            )
+            return answers.failed(fault, executed, None if executed else pending)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} on {self.llm_adapter!r}, tools by {self.tool_executor!r}>"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Deciding:
+    """One message on its way to a decision: ask the model, run what it wants, until there is one.
+
+    Attributes:
+        context: the message.
+        adapter: talks to the model.
+        executor: runs the tools.
+        toolbox: the tools that exist now.
+        constitution: the system prompt.
+        config: limits.
+        entry: logs what is done.
+        executed: gets the calls that were made, also where this fails.
+    """
+
+    context: DecisionContext
+    adapter: LLMAdapter
+    executor: ToolExecutor
+    toolbox: Toolbox
+    constitution: str
+    config: AgentEngineConfig
+    entry: DecisionEntry
+    executed: list[ToolCall]
+
+    async def outcome(self) -> Outcome:
+        """Return the decision; a pending action counts as confirmed.
+
+        Raises:
+            Exception: whatever the adapter raises.
+        """
+        if (pending := self.context.pending_confirmation) is not None:
+            return await self._confirmed(pending)
+        messages = self._opening()
+        # A text that claims work nobody did goes back to the model once. If the model then fails,
+        # that text with its note is still an answer: the spare one.
+        objected, spare = False, None
+        for iteration in range(1, self.config.max_iterations + 1):
+            try:
+                response = await self._ask(messages)
+                calls = tuple(response.function_calls or ())
+                names = self.toolbox.names
+                text = "" if calls else answers.for_user(response.content or "", names)
+                if not calls and not text:
+                    raise InvalidResponseError("the model answered with nothing")
+            except Exception as error:
+                if spare is None:
+                    raise
+                fault = as_llm_error(error)
+                log_event(logger, logging.WARNING, "objection_unanswered", detail=fault.message)
+                return spare
+            is_last = iteration == self.config.max_iterations
+            if not calls:
+                kind = getattr(response, "kind", None)  # a user's own adapter may not have it
+                unfounded = self._unfounded(getattr(response, "claims", ()))
+                final = answers.said(text, self.executed, kind=kind, unfounded=unfounded)
+                if not unfounded or is_last or objected:
+                    return final
+                objected, spare = True, final
+                objection = _NOT_DONE.format(", ".join(unfounded))
+                messages += LLMMessage("assistant", text), LLMMessage("user", objection)
+                continue
+            spare = None
+            if is_last:  # no model call is left to read results, but a question takes none
+                calls = self._only_question(calls)
+                if not calls:
+                    break
+            messages.append(LLMMessage("assistant", response.content or "", calls))
+            question = await self._make_calls(calls, messages)
+            if question is not None:
+                return question
+        return answers.too_complex(self.executed)
+
+    async def _confirmed(self, pending: PendingAction) -> Outcome:
+        """Make the call that the user has said yes to."""
+        checked = self.toolbox.check(FunctionCall(pending.tool_name, pending.parameters))
+        if isinstance(checked, BadCall):
+            return answers.gone(pending, checked)
+        if not settle(pending):  # after the check, so that a yes to a missing tool is not used up
+            return answers.answered_before(pending)
+        return answers.confirmed(pending, await self._run(checked))
+
+    def _opening(self) -> list[LLMMessage]:
+        """Return the first messages; what never changes leads, for the server's prefix cache."""
+        count = self.config.include_history_messages
+        history = self.context.message_history[-count:] if count else []
+        return [
+            LLMMessage("system", self.constitution),
+            *(LLMMessage(message.role, message.content) for message in history),
+            LLMMessage("user", self.context.message),
+        ]
+
+    async def _ask(self, messages: list[LLMMessage]) -> LLMResponse:
+        limit = self.config.timeout_seconds
+        grace = _GRACE_S if scope().recorder is None else _GRACE_ON_TAPE_S
+        with time_limit(limit), own_cancellation_fails("the model's adapter"):
+            async with asyncio.timeout(limit + grace):
+                response = await self.adapter.generate(
+                    tuple(messages),
+                    self.toolbox.declarations,
+                    temperature=self.config.temperature,
+                    max_tokens=self.config.max_tokens,
+                )
+        if isinstance(response.error, LLMError):
+            raise response.error
+        if response.error:
+            raise LLMError(str(response.error))
+        return response
+
+    def _only_question(self, calls: tuple[FunctionCall, ...]) -> tuple[FunctionCall, ...]:
+        """Return the calls from the first on that the user is asked about."""
+        for place, call in enumerate(calls):
+            checked = self.toolbox.check(call)
+            if isinstance(checked, GoodCall) and self.toolbox.needs_yes(checked.name):
+                return calls[place:]
+        return ()
+
+    async def _make_calls(
+        self, calls: tuple[FunctionCall, ...], messages: list[LLMMessage]
+    ) -> Outcome | None:
+        """Make calls in order and add their results; stop at one that needs a yes."""
+        most = self.config.max_calls
+        for place, call in enumerate(calls, 1):
+            checked = self.toolbox.check(call)
+            if place > most:
+                told = beyond_limit_text(most)
+            elif isinstance(checked, BadCall):
+                told = f"error {checked.code}: {checked.complaint}"
+            elif self.toolbox.needs_yes(checked.name):
+                left = len(calls) - place
+                call_id = f"{self.entry.decision_id}-{place}"
+                return answers.wants_yes(checked, self.executed, call_id=call_id, left=left)
+            else:
+                result = (await self._run(checked)).result or ToolResult(success=False)
+                told = result_text(result, max_chars=self.config.max_result_chars)
+            messages.append(LLMMessage("tool", told, tool_name=checked.name))
+        return None
+
+    async def _run(self, call: GoodCall) -> ToolCall:
+        """Run a tool for the context's user, and log it."""
+        began = time.perf_counter()
+        result = await run_tool(
+            self.executor,
+            call.name,
+            call.parameters,
+            self.context.user_id,
+            timeout_s=self.config.timeout_seconds,
+        )
+        milliseconds = (time.perf_counter() - began) * 1000
+        done = ToolCall(
+            tool_name=call.name,
+            parameters=call.parameters,
+            result=result,
+            duration_ms=milliseconds,
+        )
+        self.executed.append(done)
+        await self.entry.tool_ran(done)
+        return done
+
+    def _unfounded(self, claims: Sequence[str] | None) -> list[str]:
+        """Return the tools whose work a text reports although no call of them can have worked."""
+        if not self.config.check_claims:
+            return []
+        # After a timeout, say, a tool may have done its work all the same: its claim stands.
+        done = {
+            call.tool_name
+            for call in self.executed
+            if (result := call.result) is not None
+            and (result.success or result.error_code not in _NOTHING_DONE)
+        }
+        return [name for name in dict.fromkeys(claims or ()) if name not in done]
+
+
+# --- confirmations --------------------------------------------------------------------------------
+
+
+def yes_or_no(message: str) -> Literal["yes", "no"] | None:
+    """Return the answer to "Shall I …?" that a message is, or None if it is neither.
+
+    An answer is one of a few words in English, German, French or Chinese and nothing else; case
+    and the marks around it do not matter. With a question mark it is not an answer.
+    """
+    return _WORDS.get(message.strip(_AROUND).casefold())
+
+
+def settle(pending: PendingAction) -> bool:
+    """Return True the first time that a pending action is answered in this process.
+
+    Only the first answer counts, whoever gives it and on whichever thread.
+    """
+    with _settling:
+        is_first = pending.call_id not in _settled
+        _settled.add(pending.call_id)
+    return is_first

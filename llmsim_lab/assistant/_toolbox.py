@@ -1,0 +1,388 @@
+"""The tools of one message: what the model is told of them, which calls are allowed, running one.
+
+Tools act for the user as authenticated, never for whom a model names: the user's identity is taken
+out of schemas and out of arguments.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import logging
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+from llmsim_lab.assistant.types import (
+    DeclaresTools,
+    FunctionCall,
+    LLMAdapter,
+    LLMError,
+    ToolDeclaration,
+    ToolExecutor,
+    ToolResult,
+)
+from llmsim_lab.errors import ConfigError, TapeError
+from llmsim_lab.logs import log_event
+from llmsim_lab.text import clip
+
+logger = logging.getLogger(__name__)
+
+IDENTITY = "user_id"
+"""The argument that says who a tool acts for."""
+USER_KEY = "llmsim-lab/user_id"
+"""The same in the metadata of a request to an MCP server, which models cannot write."""
+ERROR_KEY = "llmsim-lab/error_code"
+"""The ``ServerErrorCode`` in the metadata of a failed result of an MCP server's."""
+
+# Of verbs only the forms that order something: "deleted" and "removed" describe what is there.
+_DESTRUCTIVE = re.compile(
+    r"\b(?:(?:erase|purge|clear|destroy|drop|wipe|trash|discard|expunge|truncate|unlink|del|rm)s?\b"
+    r"|remov(?:e(?!d)|al|ing))|delet(?:e(?!d)|ion|ing)"
+)
+_MAX_DEPTH = 50
+_MAX_FAULTS = 3
+_MAX_NAMES = 40
+
+
+@dataclass(frozen=True, slots=True)
+class GoodCall:
+    """A tool call that is allowed."""
+
+    name: str
+    parameters: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class BadCall:
+    """A tool call that is not allowed, and what to tell the model."""
+
+    name: str
+    complaint: str
+    code: str
+
+
+class Toolbox:
+    """Tools with their declarations; checks calls and makes none.
+
+    Args:
+        names: the tools that can be run; no others are.
+        declared: their declarations. A tool without a valid one is neither offered to the model
+            nor run.
+        confirm: by tool, whether a call needs the user's yes.
+    """
+
+    def __init__(
+        self,
+        names: Iterable[str],
+        declared: Iterable[ToolDeclaration],
+        *,
+        confirm: Mapping[str, bool] | None = None,
+    ) -> None:
+        self.names = tuple(names)
+        self.source = tuple(declared)
+        self._confirm = dict(confirm or {})
+        self._validators: dict[str, Any] = {}
+        self.declarations = tuple(filter(None, map(self._admitted, self.source)))
+        self._destructive = {tool.name for tool in self.source if tool.destructive}
+        if hidden := sorted(set(self.names) - self._validators.keys()):
+            log_event(logger, logging.WARNING, "tools_not_offered", names=", ".join(hidden))
+        if unknown := sorted(self._confirm.keys() - set(self.names)):
+            log_event(logger, logging.WARNING, "confirm_unknown", names=", ".join(unknown))
+
+    def _admitted(self, tool: ToolDeclaration) -> ToolDeclaration | None:
+        """Return the tool as it is offered to the model, or None if it cannot be."""
+        from jsonschema import Draft202012Validator, SchemaError  # takes long to import
+        from jsonschema.validators import validator_for
+        from referencing import Registry
+
+        if tool.name not in self.names:
+            return None
+        kind: Any = validator_for(tool.parameters, default=Draft202012Validator)
+        try:
+            kind.check_schema(tool.parameters)
+        except SchemaError as error:
+            log_event(
+                logger, logging.WARNING, "tool_schema_invalid", tool=tool.name, detail=error.message
+            )
+            return None
+        tool = replace(tool, parameters=schema_without_user(tool.parameters))
+        # With an empty registry a schema's $ref cannot make this process fetch anything.
+        self._validators[tool.name] = kind(tool.parameters, registry=Registry())
+        return tool
+
+    def needs_yes(self, name: str) -> bool:
+        """Return True if a call of the tool needs the user's yes.
+
+        A tool whose name says that it deletes does, whatever its server declares; only the
+        settings can change that.
+        """
+        if name in self._confirm:
+            return self._confirm[name]
+        return name in self._destructive or _DESTRUCTIVE.search(in_words(name)) is not None
+
+    def check(self, call: FunctionCall) -> GoodCall | BadCall:
+        """Check a call that the model wants: the tool, the arguments' form, their schema.
+
+        The user's identity is taken out of the arguments, however deep the model wrote it.
+        """
+        if not isinstance(call.name, str) or call.name not in self._validators:
+            there = ", ".join(list(self._validators)[:_MAX_NAMES]) or "none"
+            complaint = f"there is no tool {clip(str(call.name), 60)!r}; available: {there}"
+            return BadCall(str(call.name), complaint, "TOOL_NOT_FOUND")
+        arguments: Any = call.arguments
+        if isinstance(arguments, str):
+            try:
+                arguments = json.loads(arguments) if arguments.strip() else {}
+            except (ValueError, RecursionError) as error:
+                return _wrong(call.name, f"they are not valid JSON: {error}")
+        if not isinstance(arguments, Mapping):
+            kind = type(arguments).__name__
+            return _wrong(call.name, f"they must be a JSON object, not {kind}")
+        if odd := _oddity(arguments):
+            return _wrong(call.name, odd)
+        parameters: dict[str, Any] = _with_whole_numbers(without_user(arguments))
+        if parameters != arguments:  # 1.0 == 1, so only an identity that was taken out differs
+            log_event(logger, logging.WARNING, "identity_ignored", tool=call.name)
+        if faults := self._faults(call.name, parameters):
+            return _wrong(call.name, faults)
+        return GoodCall(call.name, parameters)
+
+    def _faults(self, name: str, parameters: dict[str, Any]) -> str:
+        from referencing.exceptions import Unresolvable
+
+        try:
+            faults = list(islice(self._validators[name].iter_errors(parameters), _MAX_FAULTS))
+        except Unresolvable as error:
+            return f"the tool's own schema cannot be followed: {error}"
+        found = []
+        for fault in faults:
+            place = ".".join(str(part) for part in fault.absolute_path)
+            found.append(clip(f"{place}: {fault.message}" if place else fault.message, 200))
+        return "; ".join(found)
+
+
+def _wrong(name: str, what: str) -> BadCall:
+    return BadCall(name, f"the arguments are wrong: {what}", "INVALID_PARAMETERS")
+
+
+def _oddity(arguments: Any) -> str:
+    """Return what is wrong with arguments: NaN, infinity or too many levels; empty if nothing."""
+    level = [arguments]  # level by level, since recursion could not survive what is looked for
+    for _ in range(_MAX_DEPTH):
+        for value in level:
+            if isinstance(value, float) and not math.isfinite(value):
+                return f"{value} is not a number in JSON"
+        level = [item for value in level for item in _inside(value)]
+        if not level:
+            return ""
+    return f"they go more than {_MAX_DEPTH} levels deep"
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    if isinstance(value, Mapping):
+        return value.values()
+    return value if isinstance(value, list | tuple) else ()
+
+
+def _with_whole_numbers(value: Any) -> Any:
+    """Return ``1.0`` as ``1``: JSON has one kind of number, and many tools want whole ones."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, Mapping):
+        return {key: _with_whole_numbers(item) for key, item in value.items()}
+    return list(map(_with_whole_numbers, value)) if isinstance(value, list | tuple) else value
+
+
+class KnownTools:
+    """An executor's tools; the checks made of their declarations are kept until these change.
+
+    Args:
+        confirm: by tool, whether a call needs the user's yes.
+    """
+
+    def __init__(self, confirm: Mapping[str, bool] | None = None) -> None:
+        self._confirm = confirm
+        self._latest: Toolbox | None = None
+
+    async def now(self, executor: ToolExecutor, adapter: LLMAdapter) -> Toolbox:
+        """Return the tools that exist now, after the executor's start if it needs one.
+
+        Raises:
+            LLMError: the executor is set up wrong.
+            Exception: whatever else the executor raises.
+        """
+        try:
+            await make_ready(executor)
+            names = tuple(await _value_of(executor.get_available_tools()))
+            declared = tuple(await declared_tools(names, adapter, executor))
+        except ConfigError as error:
+            raise LLMError(f"the tools cannot be listed: {error}", "NO_TOOLS") from error
+        known = self._latest  # building the validators takes longer than comparing declarations
+        if known is None or known.names != names or known.source != declared:
+            known = self._latest = Toolbox(names, declared, confirm=self._confirm)
+            if bare := [tool.name for tool in declared if tool == ToolDeclaration(tool.name)]:
+                log_event(logger, logging.WARNING, "tools_undeclared", names=", ".join(bare))
+        return known
+
+
+async def make_ready(executor: ToolExecutor) -> None:
+    """Start an executor that has to be started: one with a method ``ready``.
+
+    Raises:
+        Exception: whatever the executor raises.
+    """
+    ready = getattr(executor, "ready", None)
+    if callable(ready):
+        await _value_of(ready())
+
+
+async def _value_of(value: Any) -> Any:
+    """Return a value, awaited if need be: users' adapters and executors may be sync or async."""
+    return await value if inspect.isawaitable(value) else value
+
+
+async def declared_tools(
+    names: Sequence[str], adapter: LLMAdapter, executor: ToolExecutor
+) -> list[ToolDeclaration]:
+    """Return tools' declarations, from the adapter or else from the executor.
+
+    A tool that neither declares is declared by its name alone, with any arguments: an executor
+    that lists a tool wants it used.
+    """
+    known = _by_name(await _value_of(adapter.get_tool_declarations(list(names))))
+    missing = [name for name in names if name not in known]
+    if missing and isinstance(executor, DeclaresTools):
+        known = _by_name(await _value_of(executor.get_tool_declarations(missing))) | known
+    return [known.get(name) or ToolDeclaration(name) for name in names]
+
+
+def _by_name(declared: Any) -> dict[str, ToolDeclaration]:
+    there = declared if isinstance(declared, list | tuple) else ()
+    return {tool.name: tool for tool in there if isinstance(tool, ToolDeclaration)}
+
+
+# --- running a tool -------------------------------------------------------------------------------
+
+
+async def run_tool(
+    executor: ToolExecutor, name: str, parameters: dict[str, Any], user_id: str, *, timeout_s: float
+) -> ToolResult:
+    """Run a tool; its failures are results.
+
+    Args:
+        executor: runs it.
+        name: the tool.
+        parameters: its arguments, checked.
+        user_id: who it acts for.
+        timeout_s: longest wait, seconds.
+
+    Raises:
+        TapeError: a replay lacks the call.
+    """
+    try:
+        with own_cancellation_fails(f"the tool {name!r}"):
+            async with asyncio.timeout(timeout_s):
+                result: Any = executor.execute(name, parameters, user_id)
+                if inspect.isawaitable(result):
+                    result = await result
+    except TapeError:
+        raise
+    except LLMError as error:
+        return _failure(name, error.message, error.code)
+    except TimeoutError:
+        return _failure(name, f"it gave no answer within {timeout_s:g} s", "TIMEOUT")
+    except Exception as error:
+        logger.warning("tool_failure", exc_info=error)
+        return _failure(name, f"it failed: {type(error).__name__}", "TOOL_ERROR")
+    if not isinstance(result, ToolResult):
+        return _failure(name, f"it returned {type(result).__name__}", "INVALID_RESULT")
+    return result
+
+
+def _failure(name: str, what: str, code: str) -> ToolResult:
+    log_event(logger, logging.WARNING, "tool_failure", tool=name, code=code, detail=what)
+    return ToolResult(success=False, error=what, error_code=code)
+
+
+@contextmanager
+def own_cancellation_fails(who: str) -> Iterator[None]:
+    """Turn a CancelledError that the code inside raised by itself into a failure.
+
+    Raises:
+        RuntimeError: instead of it.
+    """
+    try:
+        yield
+    except asyncio.CancelledError as error:
+        # A cancelled tool must not look like a cancelled caller, which would end the program's own
+        # task: only where the current task was told to cancel does the error mean that.
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        raise RuntimeError(f"{who} cancelled itself") from error
+
+
+def beyond_limit_text(most: int) -> str:
+    """Return what the model is told about a call beyond the limit."""
+    return f"error TOO_MANY_CALLS: only the first {most} calls of an answer are made"
+
+
+def result_text(result: ToolResult, *, max_chars: int) -> str:
+    """Return a result as the model reads it, with a note if it was cut.
+
+    Args:
+        result: the result.
+        max_chars: longest text, characters, without that note.
+    """
+    if result.success:
+        try:
+            text = json.dumps(result.data, ensure_ascii=False, default=str)
+        except (TypeError, ValueError, RecursionError):  # odd keys, cycles
+            text = repr(result.data)
+    else:
+        text = f"error {result.error_code or ''}: {result.error or 'it does not say what'}"
+    if len(text) <= max_chars:
+        return text
+    return f"{text[:max_chars]}\n(cut here: {len(text):,} characters, of which {max_chars:,} shown)"
+
+
+# --- the user's identity, and names in words ------------------------------------------------------
+
+
+def is_identity(key: object) -> bool:
+    """Return True if an argument's name stands for the user's identity, in any spelling."""
+    return re.sub(r"[^a-z]", "", str(key).lower()) == "userid"
+
+
+def without_user(value: Any) -> Any:
+    """Return arguments without the user's identity, as deep as the model wrote it there."""
+    if isinstance(value, Mapping):
+        return {key: without_user(item) for key, item in value.items() if not is_identity(key)}
+    return list(map(without_user, value)) if isinstance(value, list | tuple) else value
+
+
+def schema_without_user(schema: Any) -> Any:
+    """Return a JSON schema that does not ask for the user's identity, in no part of it."""
+    if isinstance(schema, list | tuple):
+        return list(map(schema_without_user, schema))
+    if not isinstance(schema, Mapping):
+        return schema
+    slim = {key: schema_without_user(item) for key, item in schema.items()}
+    if isinstance(schema.get("properties"), Mapping):
+        own = slim["properties"].items()
+        slim["properties"] = {key: item for key, item in own if not is_identity(key)}
+    if isinstance(schema.get("required"), list | tuple):
+        slim["required"] = [name for name in schema["required"] if not is_identity(name)]
+    return slim
+
+
+def in_words(tool_name: str) -> str:
+    """Return a tool's name as words: ``delete_task`` and ``deleteTask`` as ``delete task``."""
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[_\-./:]+", " ", tool_name)
+    return " ".join(spaced.lower().split())

@@ -259,7 +259,17 @@ def test_no_value_that_users_are_given_can_be_changed_by_accident() -> None:
         for module in pkgutil.iter_modules(llmsim_lab.__path__)
     ]
     exported = [getattr(package, name) for package in packages for name in package.__all__]
-    values = {each for each in exported if isinstance(each, type) and is_dataclass(each)}
+    # Users are given values of internal classes too, such as an experiment's differences.
+    internal = [
+        each
+        for package in ("economy", "experiments", "simulation")
+        for module in pkgutil.iter_modules([f"{llmsim_lab.__path__[0]}/{package}"])
+        for name, each in vars(
+            importlib.import_module(f"llmsim_lab.{package}.{module.name}")
+        ).items()
+        if not name.startswith("_")
+    ]
+    values = {each for each in exported + internal if isinstance(each, type) and is_dataclass(each)}
     assert len(values) > 50
     for value in values:
         for field in fields(value):

@@ -23,7 +23,7 @@ from llmsim_lab.assistant.types import ToolResult
 from llmsim_lab.calls import Attempt, CallSite, ChatReply, ChatRequest, Message
 from llmsim_lab.errors import TapeError
 from llmsim_lab.llm.scope import Recorder, scope, scoped
-from llmsim_lab.llm.tape import ReplayRecorder
+from llmsim_lab.llm.tape._recorder import ReplayRecorder
 
 __all__ = ["RecordedTools", "asked_by"]
 

@@ -16,8 +16,8 @@ from llmsim_lab.cli.tape_show import show_call, show_run, show_turn
 from llmsim_lab.cli.world_file import ImportFiles, import_files, lines_told
 from llmsim_lab.errors import ConfigError, LabError, TapeError
 from llmsim_lab.llm import Tape
-from llmsim_lab.llm.tape import Changes, Finding
 from llmsim_lab.llm.tape import verify as verify_tape
+from llmsim_lab.llm.tape._verify import Finding
 
 __all__ = ["app"]
 
@@ -37,7 +37,7 @@ def ls(file: File) -> None:
         table.add_column(heading, overflow="fold", justify="right" if right else "left")
     with Tape(file, read_only=True) as tape:
         runs = tape.runs()
-        changes = Changes(tape, runs)
+        changes = tape.changes()
         for info in runs:
             source = "" if info.parent is None else f"run {info.parent}"
             if info.fork_turn is not None:

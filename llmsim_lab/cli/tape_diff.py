@@ -11,8 +11,8 @@ from llmsim_lab.cli.columns import heading
 from llmsim_lab.cli.output import console, literal, say
 from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import Tape
-from llmsim_lab.llm.tape import Changes, RunInfo
-from llmsim_lab.llm.tape.changes import flat
+from llmsim_lab.llm.tape import RunInfo
+from llmsim_lab.llm.tape._changes import flat
 from llmsim_lab.prompts import PromptDiff
 from llmsim_lab.runs.registry import kind_name
 from llmsim_lab.runs.verbs import series_on
@@ -67,7 +67,7 @@ def _show_prompts(a: RunInfo, b: RunInfo) -> None:
 
 def _show_what_was_done(tape: Tape, a: RunInfo, b: RunInfo) -> None:
     """Print what was done from outside to one of them only, and where a fork changed the state."""
-    changes = Changes(tape)
+    changes = tape.changes()
     for run, other in ((a, b), (b, a)):
         for line in changes.outside(run.id, other.id):
             say(f"From outside, run {run.id} only: {line}")

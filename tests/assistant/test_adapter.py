@@ -26,7 +26,7 @@ from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.llm import LLMClient, LLMConfig, OllamaBackend, ScriptedBackend, Tape
 from llmsim_lab.llm.ollama.wire import FieldsTransport, Outgoing
 from llmsim_lab.llm.scope import recording, scoped
-from llmsim_lab.llm.tape import LiveRecorder
+from llmsim_lab.llm.tape._recorder import LiveRecorder
 from llmsim_lab.testing import FakeModel, FakeOllama
 
 TALK = [LLMMessage("system", "Be brief."), LLMMessage("user", "Add milk")]

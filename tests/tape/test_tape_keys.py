@@ -17,7 +17,7 @@ from llmsim_lab.calls import CallSite, ChatReply, ChatRequest, Message, ModelInf
 from llmsim_lab.engines import Engine
 from llmsim_lab.errors import BackendError, LLMFailureException, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, Tape
-from llmsim_lab.llm.tape.codec import SettingsCache, asked
+from llmsim_lab.llm.tape._codec import SettingsCache, asked
 from llmsim_lab.models import Action, PolicyDecision, SimulationState
 from llmsim_lab.runs import replay, resume
 from llmsim_lab.simulation import Simulation, SimulationConfig

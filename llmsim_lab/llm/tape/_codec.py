@@ -21,38 +21,11 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from pydantic_core import from_json
 from typing_extensions import TypedDict
 
-from llmsim_lab.calls import Attempt, CallSite, ChatReply, ChatRequest, Message
+from llmsim_lab.calls import Attempt, CallSite, ChatReply, ChatRequest, Message, Status
 from llmsim_lab.errors import FailureReason, PromptError, TapeError
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.spans import Origin
 from llmsim_lab.text import faults
-
-__all__ = [
-    "KEY_BYTES",
-    "Asked",
-    "RecordedCall",
-    "RunInfo",
-    "Settings",
-    "SettingsCache",
-    "Verb",
-    "asked",
-    "attempt_of",
-    "call_of",
-    "digest_of",
-    "dumps",
-    "fault_text",
-    "info_of",
-    "key_fits",
-    "loads",
-    "manifest_faults",
-    "now",
-    "nth_key",
-    "plain",
-    "read",
-    "reply_text",
-    "run_faults",
-    "settings_of",
-]
 
 KEY_BYTES = 16
 _MAX_KNOWN_SETTINGS = 10_000
@@ -93,12 +66,13 @@ def loads(text: Any, what: str) -> Any:
     except (ValueError, TypeError):
         pass  # or it holds half a character, or says here what is wrong in Python's words
     try:
-        return json.loads(text, parse_constant=_not_finite)
+        return json.loads(text, parse_constant=not_finite)
     except (ValueError, TypeError, RecursionError) as error:
         raise TapeError(f"{what} on the tape is damaged: {error}") from error
 
 
-def _not_finite(text: str) -> float:
+def not_finite(text: str) -> float:
+    """Raise ValueError; the ``parse_constant`` of ``json.loads``, for NaN and the infinities."""
     raise ValueError(f"it holds {text}, which is not a number of JSON")
 
 
@@ -479,6 +453,45 @@ def attempt_of(
     )
 
 
+# --- turns ----------------------------------------------------------------------------------------
+
+
+def call_numbers(record: Any) -> list[int]:
+    """Return the numbers of the calls that a turn's record names.
+
+    Raises:
+        ValueError: it is not a record, or a part of it has the wrong type.
+    """
+    if not isinstance(record, dict) or type(record.get("turn")) is not int:
+        raise ValueError("it is not a record of a turn")
+    if not isinstance(record.get("state"), dict):
+        raise ValueError("it has no state")
+    for part in ("calls", "chains", "interventions", "planned"):
+        if not isinstance(record.get(part), list):
+            raise ValueError(f"it has no {part}")
+    numbers: list[int] = []
+    for call in record["calls"]:
+        numbers += _numbers_of(call)
+    for chain in record["chains"]:
+        if not isinstance(chain, dict):
+            raise ValueError("one of its chains is not an object")
+        named = chain.get("call")
+        if type(named) is int:
+            if not 0 <= named < len(record["calls"]):
+                raise ValueError(f"one of its chains names the call at place {named}")
+        elif named is not None:
+            numbers += _numbers_of(named)
+    return numbers
+
+
+def _numbers_of(call: Any) -> list[int]:
+    match call:
+        case [status, [_, *_] as numbers] if status in get_args(Status):
+            if all(type(number) is int for number in numbers):
+                return list(numbers)
+    raise ValueError("it does not name its calls as status and numbers")
+
+
 # --- runs ----------------------------------------------------------------------------------------
 
 
@@ -602,7 +615,7 @@ def _prompt_fault(entry: Any) -> str | None:
     match entry:
         case {"text": str(text), "name": str(name), "digest": str(digest), "parent": parent}:
             if not isinstance(parent, str | None):
-                return "its parent is no digest"
+                return "its parent is not a digest"
         case _:
             return "it lacks its name, text, digest or parent"
     try:
@@ -635,7 +648,7 @@ def run_faults(
         found.append(f"its verb is {verb!r:.50}")
     if parent is None:
         if fork_turn is not None:
-            found.append("it is a fork of no run")
+            found.append("it is a fork without a run that it came from")
     elif not isinstance(parent, int) or parent >= number or parent_turns is None:
         found.append(f"its parent, run {parent!s:.20}, is not on the tape before it")
     elif fork_turn is not None and fork_turn not in parent_turns:

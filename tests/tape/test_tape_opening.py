@@ -105,7 +105,7 @@ NO_TAPES: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "first format": (
         _first_format,
-        r"^the tape \S+ has format 1, which is not read any more.*record the run anew",
+        r"^the tape \S+ has format 1, which is not read any more.*record the run again",
     ),
     "format without a number": (_unnamed_format, r"^the tape \S+ names no format; it is damaged$"),
     "folder": (lambda path: path.mkdir(), "cannot read the tape"),

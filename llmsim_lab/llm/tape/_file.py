@@ -427,9 +427,9 @@ def _check_schema(connection: sqlite3.Connection, path: Path) -> None:
 
     A view, a trigger, a generated column or a default would run code by reading or by writing.
     """
-    there = _schema_of(connection)
-    version = _claimed_format(connection, there)
-    if version == FORMAT_VERSION and there == _schema():
+    found = _schema_of(connection)
+    version = _claimed_format(connection, found)
+    if version == FORMAT_VERSION and found == _schema():
         return
     if version > FORMAT_VERSION:
         raise TapeError(
@@ -439,11 +439,11 @@ def _check_schema(connection: sqlite3.Connection, path: Path) -> None:
     if version == 1:
         raise TapeError(
             f"the tape {path} has format 1, which is not read any more; this version of llmsim_lab "
-            f"reads format {FORMAT_VERSION}: record the run anew"
+            f"reads format {FORMAT_VERSION}: record the run again"
         )
-    if there == _schema():
+    if found == _schema():
         raise TapeError(f"the tape {path} names no format; it is damaged")
-    for kind, name, _, sql in sorted(there - _schema(), key=repr):
+    for kind, name, _, sql in sorted(found - _schema(), key=repr):
         known = [row for row in _schema() if row[:2] == (kind, name)]
         what = "is not a tape's" if known else "no tape has"
         raise TapeError(
@@ -451,7 +451,7 @@ def _check_schema(connection: sqlite3.Connection, path: Path) -> None:
             f"{what}: {printable(str(sql))!r:.120}. Opening it could run what somebody put there; "
             "get the tape from where it was recorded"
         )
-    [(kind, name), *_] = sorted(row[:2] for row in _schema() - there)
+    [(kind, name), *_] = sorted(row[:2] for row in _schema() - found)
     raise TapeError(f"cannot open the tape {path}: it is damaged, it lacks the {kind} {name}")
 
 

@@ -15,11 +15,11 @@ from llmsim_lab.calls import Attempt, CallSite, ChatRequest
 from llmsim_lab.errors import LLMFailureException, TapeError, TapeMiss
 from llmsim_lab.llm.tape._codec import (
     KEY_BYTES,
-    Asked,
+    EncodedRequest,
     RecordedCall,
     SettingsCache,
-    asked,
     digest_of,
+    encode_request,
     fault_text,
     nth_key,
     reply_text,
@@ -34,8 +34,8 @@ _WINDOW_S = 0.002
 """How long an answer may wait for others to be committed with it, while more are expected."""
 _MAX_DIFF = 2_000
 
-
 _cache = SettingsCache()
+"""Of the whole process, since runs of one process often have the same settings."""
 
 
 class _Keys:
@@ -55,6 +55,12 @@ class _Keys:
                 self.remember(attempt.number, key)
 
     def next(self, base: bytes, previous: Attempt | None) -> bytes:
+        """Return the key of a request that is asked now.
+
+        Args:
+            base: the key of its content.
+            previous: the call's first attempt, if this is its second.
+        """
         if previous is not None:
             return nth_key(base, self._repeats.get(previous.number, 0))
         with self._lock:
@@ -67,6 +73,7 @@ class _Keys:
         self._repeats[number] = _count_of(key)
 
     def clear(self) -> None:
+        """Begin to count again, since the turn does."""
         self._seen.clear()
 
 
@@ -97,23 +104,13 @@ def _by_key(calls: Iterable[RecordedCall]) -> dict[bytes, Attempt]:
 
 def _check_key(key: bytes, attempt: Attempt) -> None:
     """Raise TapeError if a recorded attempt is not the one of its key."""
-    if not key.startswith(asked(attempt.request, _cache).key):
+    if not key.startswith(encode_request(attempt.request, _cache).key):
         raise TapeError(
             f"call {attempt.number} on the tape is damaged: it is not the one of its key"
         )
 
 
-def _plainly_equal(one: ChatRequest, other: ChatRequest) -> bool:
-    """Return True if two requests have the same key, as far as that shows without making it."""
-    return (
-        one.messages == other.messages
-        and one.site == other.site
-        and one.attempt == other.attempt
-        and _cache.of(one).key_digest == _cache.of(other).key_digest
-    )
-
-
-_Answer = tuple[Attempt, Asked, str | None, str | None]
+_Answer = tuple[Attempt, EncodedRequest, str | None, str | None]
 """What became of a request, the request as the tape has it, reply and fault as JSON."""
 
 
@@ -141,7 +138,7 @@ class LiveRecorder:
         self.tape = tape
         self.run = run
         self._ledger = Ledger(run)
-        self._pending: dict[int, Asked] = {}
+        self._pending: dict[int, EncodedRequest] = {}
         """By identity, the requests that were asked for and are not answered yet."""
         self._groups: dict[asyncio.AbstractEventLoop, _Group] = {}
         self._lock = threading.Lock()
@@ -163,7 +160,7 @@ class LiveRecorder:
             TapeError: the recorder was closed.
         """
         self._check_open()
-        found = asked(request, _cache)
+        found = encode_request(request, _cache)
         key = self._keys.next(found.key, previous)
         known = self._known.get(key)
         if known is None:
@@ -210,7 +207,7 @@ class LiveRecorder:
         request = attempt.request
         found = self._pending.pop(id(request), None)
         if found is None:
-            found = asked(request, _cache)
+            found = encode_request(request, _cache)
             found = found._replace(key=self._keys.next(found.key, None))
         try:
             return attempt, found, reply_text(attempt.reply), fault_text(attempt)
@@ -279,8 +276,8 @@ class LiveRecorder:
             if (origin := request.origin) is not None:
                 form = self._file.text_id(connection, origin.form, digest_of(origin.form))
                 spans = origin.spans
-            asked = (key, *place, request.attempt, messages, shared, form, spans)
-            rows.append((*asked, reply, fault, float(attempt.seconds), 0))
+            question = (key, *place, request.attempt, messages, shared, form, spans)
+            rows.append((*question, reply, fault, float(attempt.seconds), 0))
         return rows
 
     def flush(self) -> None:
@@ -424,7 +421,8 @@ class ReplayRecorder:
         Raises:
             TapeMiss: it was never made; the message shows how it differs from the nearest one.
         """
-        key = self._keys.next(asked(request, _cache).key, previous)
+        found = encode_request(request, _cache)
+        key = self._keys.next(found.key, previous)
         known = self._known.get(key)
         if known is None:
             # Damage would be explained as a difference.
@@ -433,13 +431,19 @@ class ReplayRecorder:
             raise TapeMiss(explain_miss(request, self._known.values(), run=self.run))
         # On a damaged tape the recorded request may not be the one of its key. If it equals what is
         # asked it is; only otherwise its key has to be computed.
-        if not _plainly_equal(request, known.request):
+        recorded = known.request
+        if not (
+            request.messages == recorded.messages
+            and request.site == recorded.site
+            and request.attempt == recorded.attempt
+            and found.settings.key_digest == _cache.of(recorded).key_digest
+        ):
             _check_key(key, known)
         return known
 
     def knows(self, request: ChatRequest) -> bool:
         """Return True if a placed request was made in its turn, without counting it as asked."""
-        return asked(request, _cache).key in self._known
+        return encode_request(request, _cache).key in self._known
 
     def attempt(self, number: int) -> Attempt:
         """Return a recorded attempt by its number; this turn's without reading the file."""
@@ -493,9 +497,9 @@ def _nearest(request: ChatRequest, recorded: list[Attempt]) -> ChatRequest | Non
 
     def likeness(attempt: Attempt) -> tuple[bool, bool, bool, float]:
         other = attempt.request
-        there = other.site
-        same_component = bool(site and there and site.component == there.component)
-        same_agent = bool(site and there and site.agent == there.agent)
+        its = other.site
+        same_component = bool(site and its and site.component == its.component)
+        same_agent = bool(site and its and site.agent == its.agent)
         ratio = difflib.SequenceMatcher(
             a=other.prompt.split(), b=request.prompt.split(), autojunk=False
         ).quick_ratio()

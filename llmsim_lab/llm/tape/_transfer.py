@@ -25,10 +25,10 @@ from llmsim_lab.llm.tape._codec import (
     RunInfo,
     SettingsCache,
     Verb,
-    asked,
     call_numbers,
     call_of,
     dumps,
+    encode_request,
     key_fits,
     loads,
     manifest_faults,
@@ -304,7 +304,7 @@ class _Import:
         row |= {"key": key, "origin": origin_id}
         call = call_of(row | {"id": number, "run": run}, settings, form)
         _ = call.attempt.request.provenance  # which is parsed, and so checked, only when it is read
-        if not key_fits(key, asked(call.attempt.request, self._settings).key):
+        if not key_fits(key, encode_request(call.attempt.request, self._settings).key):
             raise ValueError("the call's key is not that of its content")
         if not call.forgotten:
             # Of calls that were made again, both have the same key.

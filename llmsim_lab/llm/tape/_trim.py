@@ -17,9 +17,9 @@ from llmsim_lab.errors import TapeError
 from llmsim_lab.llm.tape._codec import (
     RunInfo,
     SettingsCache,
-    asked,
     call_of,
     dumps,
+    encode_request,
     fault_text,
     loads,
     now,
@@ -171,7 +171,7 @@ class _Redaction:
         if self._covers(row["component"]):
             self._remember_texts_of(attempt, row["turn"])
             attempt = _without_texts(attempt)
-        request = asked(attempt.request, self._settings)
+        request = encode_request(attempt.request, self._settings)
         # Requests that differed may be equal now, so that equal ones are counted again.
         key = nth_key(request.key, self._keys[request.key])
         if not row["forgotten"]:

@@ -12,9 +12,9 @@ from typing import Any
 from llmsim_lab.errors import TapeError
 from llmsim_lab.llm.tape._codec import (
     SettingsCache,
-    asked,
     call_numbers,
     call_of,
+    encode_request,
     info_of,
     key_fits,
     loads,
@@ -190,7 +190,7 @@ def _calls(tape: Tape) -> Iterator[Finding]:
             _ = (
                 call.attempt.request.provenance
             )  # which is parsed, and so checked, only when it is read
-            fits = key_fits(call.key, asked(call.attempt.request, cache).key)
+            fits = key_fits(call.key, encode_request(call.attempt.request, cache).key)
         except (TapeError, ValueError, TypeError) as error:
             yield Finding(what=str(error), **place)
             continue

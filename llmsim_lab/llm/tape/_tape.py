@@ -248,7 +248,7 @@ class Tape:
 
     def turns_frame(self, run: int | None = None) -> pd.DataFrame:
         """Return a run's turns as a frame, the one its simulation's ``to_frame`` gives."""
-        import pandas as pd
+        import pandas as pd  # here and below, since it takes long to import
 
         rows = list(self.frame_rows(self.run(run).id).values())
         for place, row in enumerate(rows):

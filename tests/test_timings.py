@@ -20,7 +20,7 @@ from llmsim_lab.lab.playing import Playing
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm._ollama.backend import OllamaBackend
 from llmsim_lab.llm._scope import recording
-from llmsim_lab.llm.tape import LiveRecorder
+from llmsim_lab.llm.tape._recorder import LiveRecorder
 from llmsim_lab.testing import FakeOllama
 
 

@@ -42,7 +42,7 @@ from llmsim_lab.checks import whole_number
 from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._scope import Recorder, scope, scoped
-from llmsim_lab.llm.tape import ReplayRecorder
+from llmsim_lab.llm.tape._recorder import ReplayRecorder
 from llmsim_lab.models import PolicyDecision, SimulationState
 from llmsim_lab.prompts import Prompt, RenderedPrompt
 from llmsim_lab.spans import Span

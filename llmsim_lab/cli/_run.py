@@ -28,7 +28,7 @@ from llmsim_lab.concurrency import run_sync
 from llmsim_lab.errors import ConfigError, LabError, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, Tape
 from llmsim_lab.llm.tape import RunInfo
-from llmsim_lab.llm.tape.codec import manifest_faults
+from llmsim_lab.llm.tape._codec import manifest_faults
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.runs import Run, WorldConfig
 from llmsim_lab.runs.config_file import config_from_file

@@ -17,9 +17,10 @@ from llmsim_lab.cli._playing import ImportFiles, import_files, lines_told
 from llmsim_lab.cli._run import RunNumber, TapeFile, existing_tape, sound_run
 from llmsim_lab.errors import ConfigError, LabError, TapeError
 from llmsim_lab.llm import Tape
-from llmsim_lab.llm.tape import Changes, Finding, RecordedCall, RunInfo
+from llmsim_lab.llm.tape import RecordedCall, RunInfo
 from llmsim_lab.llm.tape import verify as verify_tape
-from llmsim_lab.llm.tape.changes import flat
+from llmsim_lab.llm.tape._changes import flat
+from llmsim_lab.llm.tape._verify import Finding
 from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.prompts import PromptDiff
 from llmsim_lab.runs import every_chain
@@ -41,7 +42,7 @@ def ls(file: TapeFile) -> None:
         table.add_column(title, overflow="fold", justify="right" if right else "left")
     with Tape(file, read_only=True) as tape:
         runs = tape.runs()
-        changes = Changes(tape, runs)
+        changes = tape.changes()
         for info in runs:
             source = "" if info.parent is None else f"run {info.parent}"
             if info.fork_turn is not None:
@@ -260,7 +261,7 @@ def _show_prompts(a: RunInfo, b: RunInfo) -> None:
 
 def _show_what_was_done(tape: Tape, a: RunInfo, b: RunInfo) -> None:
     """Print what was done from outside to one of them only, and where a fork changed the state."""
-    changes = Changes(tape)
+    changes = tape.changes()
     for run, other in ((a, b), (b, a)):
         for line in changes.outside(run.id, other.id):
             say(f"From outside, run {run.id} only: {line}")

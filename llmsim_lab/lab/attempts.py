@@ -139,7 +139,7 @@ class Attempts:
             return last
         # Only after the last turn that was recorded whole can there be one that broke off.
         run = self.simulation.run_id
-        [row] = tape.query(
+        [row] = tape.file.query(
             "SELECT max(turn) AS turn FROM calls WHERE run = ?"
             " AND NOT EXISTS (SELECT 1 FROM turns WHERE run = ? AND turn > ?)",
             (run, run, last),
@@ -193,7 +193,7 @@ def _of_chains(turn: RunTurn) -> Iterator[Seen]:
 
 def _only_on_tape(tape: Tape, run: int | None, number: int, *, whole: bool) -> Iterator[Seen]:
     """Yield the calls that failed for good, and, of a turn that is not whole, all."""
-    rows = tape.query(
+    rows = tape.file.query(
         "SELECT id FROM calls WHERE run = ? AND turn = ? AND (forgotten OR NOT ?) ORDER BY id",
         (run, number, whole),
     )

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from llmsim_lab.errors import LabError
 from llmsim_lab.llm import Tape
-from llmsim_lab.llm.tape import Finding, verify
+from llmsim_lab.llm.tape import verify
+from llmsim_lab.llm.tape._verify import Finding
 from llmsim_lab.runs import replay
 
 __all__ = ["Checked", "check_tape"]

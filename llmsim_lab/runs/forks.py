@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from llmsim_lab.checks import whole_number
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm import LLMClient, ScriptedBackend, Tape
-from llmsim_lab.llm.tape import Verb
+from llmsim_lab.llm.tape._codec import Verb
 from llmsim_lab.logs import log_event
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.runs.manifest import make_manifest

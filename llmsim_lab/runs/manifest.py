@@ -18,7 +18,7 @@ from llmsim_lab.calls import ModelInfo
 from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import LLMConfig
 from llmsim_lab.llm.tape import RunInfo
-from llmsim_lab.llm.tape.codec import manifest_faults
+from llmsim_lab.llm.tape._codec import manifest_faults
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.runs.registry import kind_of_manifest
 

@@ -19,7 +19,7 @@ from pydantic import Field, TypeAdapter, ValidationError, create_model
 from pydantic.fields import FieldInfo
 
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.llm.tape.codec import dumps
+from llmsim_lab.llm.tape._codec import dumps
 from llmsim_lab.runs.registry import NOTEBOOK
 from llmsim_lab.runs.settings import RunConfig, WorldConfig
 from llmsim_lab.text import faults

@@ -20,8 +20,8 @@ from typing_extensions import TypedDict
 
 from llmsim_lab.calls import Attempt, CallRecord, Places
 from llmsim_lab.errors import ConfigError, TapeError
-from llmsim_lab.llm.tape.changes import flat
-from llmsim_lab.llm.tape.codec import dumps, read
+from llmsim_lab.llm.tape._changes import flat
+from llmsim_lab.llm.tape._codec import dumps, read
 from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.runs.frames import turn_row
 from llmsim_lab.runs.settings import RunIntervention

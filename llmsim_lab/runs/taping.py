@@ -12,7 +12,7 @@ from llmsim_lab.calls import Attempt
 from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.llm._scope import Recorder
-from llmsim_lab.llm.tape import LiveRecorder, ReplayRecorder
+from llmsim_lab.llm.tape._recorder import LiveRecorder, ReplayRecorder
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.runs.garbage import rare_collections
 from llmsim_lab.runs.manifest import entries_of, model_differs, with_model

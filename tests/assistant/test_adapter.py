@@ -25,7 +25,7 @@ from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.llm import LLMClient, LLMConfig, OllamaBackend, ScriptedBackend, Tape
 from llmsim_lab.llm._ollama.wire import FieldsTransport, Outgoing
 from llmsim_lab.llm._scope import recording, scoped
-from llmsim_lab.llm.tape import LiveRecorder
+from llmsim_lab.llm.tape._recorder import LiveRecorder
 from llmsim_lab.testing import FakeModel, FakeOllama
 
 TALK = [LLMMessage("system", "Be brief."), LLMMessage("user", "Add milk")]

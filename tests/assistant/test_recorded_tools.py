@@ -20,7 +20,7 @@ from llmsim_lab.calls import ChatReply, ChatRequest, ToolCall
 from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException, TapeError, TapeMiss
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.llm._scope import InFlight, recording, watching
-from llmsim_lab.llm.tape import LiveRecorder, ReplayRecorder
+from llmsim_lab.llm.tape._recorder import LiveRecorder, ReplayRecorder
 from llmsim_lab.models import SimulationState
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.runs import fork, load, replay, resume
@@ -479,7 +479,7 @@ async def test_a_damaged_result_on_a_tape_is_said_to_be_one(tmp_path: Path, text
     with recording(recorder):
         await RecordedTools(MemoryTasks()).execute("list_tasks", {}, "ann")
     recorder.close()
-    with tape.transaction() as connection:
+    with tape.file.transaction() as connection:
         connection.execute("UPDATE calls SET reply = ?", [json.dumps({"text": text})])
     replaying = ReplayRecorder(tape, run)
     replaying.begin_turn(1)

@@ -349,8 +349,8 @@ async def test_redacting_a_conversation_takes_out_what_the_user_wrote(tmp_path: 
         tape.redact()
         assert verify(tape) == []
         written = [
-            *tape.query("SELECT record, row FROM turns"),
-            *tape.query("SELECT messages FROM calls"),
+            *tape.file.query("SELECT record, row FROM turns"),
+            *tape.file.query("SELECT messages FROM calls"),
         ]
     assert not [row for row in written if "knee" in str(tuple(row))]
     assert load(path).recorded[0].startswith("redacted:")

@@ -19,8 +19,8 @@ from llmsim_lab.calls import Attempt, ChatReply, ChatRequest, Message, ToolCall
 from llmsim_lab.cli import main
 from llmsim_lab.files import data_path
 from llmsim_lab.llm import Tape
-from llmsim_lab.llm.tape import LiveRecorder
-from llmsim_lab.llm.tape.ledger import Ledger
+from llmsim_lab.llm.tape._ledger import Ledger
+from llmsim_lab.llm.tape._recorder import LiveRecorder
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.runs import fork
 from llmsim_lab.simulation import Simulation, SimulationConfig
@@ -514,7 +514,7 @@ def test_a_damaged_tape_is_told_by_status_1(llmsim_lab: Run, tape: Path) -> None
 def test_a_turn_that_does_not_follow_from_its_calls_is_found_by_replaying(
     llmsim_lab: Run, tape: Path
 ) -> None:
-    with Tape(tape) as opened, opened.transaction() as connection:
+    with Tape(tape) as opened, opened.file.transaction() as connection:
         record, row = opened.turn_records(1)[2], opened.frame_rows(1)[2]
         record["state"]["global_state"]["interest_rate"] = 3
         # Somebody who knows how to seal what was changed.

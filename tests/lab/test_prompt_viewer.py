@@ -294,7 +294,7 @@ def test_a_damaged_tape_is_told_in_place(tmp_path: Path) -> None:
     simulation = bumpy(tmp_path / "x.tape")
     viewer = PromptViewer(simulation)
     assert simulation.tape is not None
-    with simulation.tape.transaction() as connection:
+    with simulation.tape.file.transaction() as connection:
         connection.execute("UPDATE calls SET messages = 'x' WHERE forgotten")
     viewer.turn_box.value = 2
     assert 'role="alert"' in viewer.error.value
@@ -352,7 +352,7 @@ def test_damaged_spans_leave_the_prompt_plain_and_are_told(
 ) -> None:
     simulation = taped(tmp_path / "x.tape", turns=1)
     assert simulation.tape is not None
-    with simulation.tape.transaction() as connection:
+    with simulation.tape.file.transaction() as connection:
         connection.execute("UPDATE calls SET spans = ? WHERE component = 'agent'", (spans,))
     viewer = PromptViewer(load(tmp_path / "x.tape"))
     assert "Propose ONE specific economic policy action." in viewer.prompt.value

@@ -149,7 +149,7 @@ async def test_runs_of_another_kind_are_compared_and_opened(tmp_path: Path) -> N
 
 
 async def test_runs_whose_kind_charts_nothing_they_share_say_so(copy: Path) -> None:
-    with Tape(copy) as tape, tape.transaction() as connection:
+    with Tape(copy) as tape, tape.file.transaction() as connection:
         connection.execute("UPDATE turns SET row = json_object('turn', turn, 'tokens', 7 * turn)")
     tree = RunTree(copy)
     tree.select(2, compare_with=3)

@@ -11,7 +11,7 @@ from llmsim_lab.calls import CallSite, ChatReply, Message, ToolCall
 from llmsim_lab.errors import LLMFailureException, TapeMiss
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.llm._scope import recording
-from llmsim_lab.llm.tape import LiveRecorder, ReplayRecorder
+from llmsim_lab.llm.tape._recorder import LiveRecorder, ReplayRecorder
 
 TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
 SITE = CallSite(component="assistant", agent="ann")

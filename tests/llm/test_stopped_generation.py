@@ -14,7 +14,7 @@ from llmsim_lab.errors import BackendError, LLMFailureException, TapeMiss
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.llm._ollama.backend import OllamaBackend
 from llmsim_lab.llm._scope import recording
-from llmsim_lab.llm.tape import LiveRecorder, ReplayRecorder
+from llmsim_lab.llm.tape._recorder import LiveRecorder, ReplayRecorder
 from llmsim_lab.models import PolicyDecision
 from llmsim_lab.testing import FakeOllama, Fault
 

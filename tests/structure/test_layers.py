@@ -160,7 +160,7 @@ def toy(tmp_path: Path) -> Path:
 
 def test_a_sound_tree_has_no_faults(toy: Path) -> None:
     assert [str(item) for item in imports_of(toy)] == [
-        "llmsim_lab.llm.client, line 1, imports llmsim_lab.errors"
+        "llmsim_lab.llm._client, line 1, imports llmsim_lab.errors"
     ]
     assert wrong_way(imports_of(toy)) == []
 

@@ -18,7 +18,7 @@ from tape_kit import HashBackend, hash_client, identity, steady_config
 
 from llmsim_lab.calls import Attempt, ChatRequest
 from llmsim_lab.llm import Tape
-from llmsim_lab.llm.tape import LiveRecorder
+from llmsim_lab.llm.tape._recorder import LiveRecorder
 from llmsim_lab.simulation import Simulation
 
 TURNS = 4
@@ -85,8 +85,8 @@ def main(path: Path, log: Path, boundary: str) -> None:
 
     client = hash_client(HashBackend(faulty=True, before_answer=pay))
     tape = Tape(path)
-    watched = Watched(tape._connection, boundary)
-    tape._connection = watched  # type: ignore[assignment]
+    watched = Watched(tape.file._connection, boundary)
+    tape.file._connection = watched  # type: ignore[assignment]
     simulation = Simulation(steady_config(turns=TURNS), llm_client=client, tape=tape)
     simulation.run(1)
     watched.armed = True

@@ -21,7 +21,7 @@ from tape_kit import HashBackend, hash_client, identity, steady_config
 
 from llmsim_lab.calls import Attempt, ChatRequest
 from llmsim_lab.llm import Tape
-from llmsim_lab.llm.tape import LiveRecorder
+from llmsim_lab.llm.tape._recorder import LiveRecorder
 from llmsim_lab.runs import resume
 from llmsim_lab.simulation import Simulation
 

@@ -27,7 +27,7 @@ def recorded(path: Path) -> Simulation:
 def read_from(tape: Tape) -> list[str]:
     """Return what will be read from a tape's calls from now on."""
     statements: list[str] = []
-    tape._connection.set_trace_callback(statements.append)
+    tape.file._connection.set_trace_callback(statements.append)
     return statements
 
 

@@ -28,7 +28,7 @@ from llmsim_lab.agents import Agent
 from llmsim_lab.calls import ChatRequest
 from llmsim_lab.errors import LLMFailureException, TapeError
 from llmsim_lab.llm import Tape
-from llmsim_lab.llm.tape.verify import verify
+from llmsim_lab.llm.tape._verify import verify
 from llmsim_lab.models import Action, SimulationState
 from llmsim_lab.runs import load, replay, resume
 from llmsim_lab.simulation import Simulation
@@ -275,9 +275,9 @@ def test_an_interrupted_turn_loses_only_the_calls_in_flight(tmp_path: Path) -> N
 
 def limit_pages(tape: Tape, *, more: int | None) -> None:
     """Let the tape's file grow by so many pages only; None lifts the limit."""
-    pages = tape.query("PRAGMA page_count")[0][0]
+    pages = tape.file.query("PRAGMA page_count")[0][0]
     limit = 1 << 30 if more is None else pages + more
-    assert tape.query(f"PRAGMA max_page_count = {limit}")[0][0] >= pages
+    assert tape.file.query(f"PRAGMA max_page_count = {limit}")[0][0] >= pages
 
 
 @pytest.mark.parametrize("more", [0, 1, 2, 5])

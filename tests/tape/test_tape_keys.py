@@ -17,7 +17,7 @@ from llmsim_lab.calls import CallSite, ChatReply, ChatRequest, Message, ModelInf
 from llmsim_lab.engines import Engine
 from llmsim_lab.errors import BackendError, LLMFailureException, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, Tape
-from llmsim_lab.llm.tape.codec import SettingsCache, asked
+from llmsim_lab.llm.tape._codec import SettingsCache, encode_request
 from llmsim_lab.models import Action, PolicyDecision, SimulationState
 from llmsim_lab.runs import replay, resume
 from llmsim_lab.simulation import Simulation, SimulationConfig
@@ -40,7 +40,7 @@ REQUEST = ChatRequest(
 
 
 def key(request: ChatRequest) -> bytes:
-    return asked(request, SettingsCache()).key
+    return encode_request(request, SettingsCache()).key
 
 
 def _options(**changes: Any) -> dict[str, Any]:
@@ -119,14 +119,14 @@ def test_a_cache_that_knows_other_settings_gives_the_same_keys() -> None:
         cache.of(replace(REQUEST, **changes))
     for changes in OTHERS.values():
         request = replace(REQUEST, **changes)
-        assert asked(request, cache).key == key(request)
+        assert encode_request(request, cache).key == key(request)
 
 
 def test_a_cache_is_not_fooled_by_objects_that_take_the_place_of_gone_ones() -> None:
     cache = SettingsCache()
     for number in range(500):
         request = replace(REQUEST, options={"temperature": number / 1000})
-        assert asked(request, cache).key == key(request)
+        assert encode_request(request, cache).key == key(request)
 
 
 @pytest.mark.process

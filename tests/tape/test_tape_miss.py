@@ -16,8 +16,8 @@ from llmsim_lab.agents import EconLLMAgent
 from llmsim_lab.calls import Attempt, CallSite, ChatRequest, Message
 from llmsim_lab.errors import TapeError, TapeMiss
 from llmsim_lab.llm import LLMClient, Tape
-from llmsim_lab.llm.tape.ledger import Ledger
-from llmsim_lab.llm.tape.nearest import explain_miss
+from llmsim_lab.llm.tape._ledger import Ledger
+from llmsim_lab.llm.tape._recorder import explain_miss
 from llmsim_lab.models import Action, GlobalState, SimulationState
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.runs import replay
@@ -219,7 +219,7 @@ def test_an_answer_put_in_another_calls_place_is_found_out(tmp_path: Path) -> No
     simulation.close()
     with Tape(tmp_path / "x.tape") as tape:
         one, two = (call.id for call in tape.calls(1, turn=1)[:2])
-        with tape.transaction() as connection:
+        with tape.file.transaction() as connection:
             messages = connection.execute("SELECT messages FROM calls WHERE id = ?", (one,))
             text = messages.fetchone()[0].replace("Inflation", "Deflation")
             connection.execute("UPDATE calls SET messages = ? WHERE id = ?", (text, two))
@@ -229,7 +229,7 @@ def test_an_answer_put_in_another_calls_place_is_found_out(tmp_path: Path) -> No
 
 def test_a_replay_compares_the_rows_of_the_frame_too(tmp_path: Path) -> None:
     make_recorded(tmp_path / "x.tape", turns=2).close()
-    with Tape(tmp_path / "x.tape") as tape, tape.transaction() as connection:
+    with Tape(tmp_path / "x.tape") as tape, tape.file.transaction() as connection:
         record, row = tape.turn_records(1)[1], tape.frame_rows(1)[1]
         row["inflation"] = 99.0
         Ledger(1).replace_turn(connection, 1, json.dumps(record), json.dumps(row))

@@ -22,7 +22,7 @@ from tape_kit import bytes_in, hash_client, make_recorded, steady_config
 
 from llmsim_lab.errors import LabError, TapeError
 from llmsim_lab.llm import Tape
-from llmsim_lab.llm.tape.codec import call_of
+from llmsim_lab.llm.tape._codec import call_of
 from llmsim_lab.runs import fork, load, replay, rerun, resume
 from llmsim_lab.simulation import Simulation
 
@@ -105,7 +105,7 @@ NO_TAPES: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "first format": (
         _first_format,
-        r"^the tape \S+ has format 1, which is not read any more.*record the run anew",
+        r"^the tape \S+ has format 1, which is not read any more.*record the run again",
     ),
     "format without a number": (_unnamed_format, r"^the tape \S+ names no format; it is damaged$"),
     "folder": (lambda path: path.mkdir(), "cannot read the tape"),
@@ -148,7 +148,7 @@ def test_no_verb_makes_a_tape_of_a_file_that_is_missing_or_empty(
 def test_what_cannot_be_read_is_an_error_that_names_the_file_and_why(tmp_path: Path) -> None:
     path = _template(tmp_path)
     with Tape(path, read_only=True) as tape, pytest.raises(TapeError) as caught:
-        tape.query("SELECT absent FROM calls")
+        tape.file.query("SELECT absent FROM calls")
     assert str(caught.value) == f"cannot read the tape {path}: no such column: absent"
 
 
@@ -355,7 +355,7 @@ def test_ctrl_c_reaches_python_in_the_middle_of_a_long_statement(tmp_path: Path)
         timer.start()
         try:
             with pytest.raises(KeyboardInterrupt):
-                tape.query(
+                tape.file.query(
                     "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
                     "SELECT count(*) FROM n"
                 )
@@ -387,7 +387,7 @@ def test_nothing_can_be_written_through_a_tape_opened_for_reading(tmp_path: Path
             with pytest.raises(TapeError, match="opened for reading only"):
                 verb(tape, llm_client=hash_client())
         with pytest.raises(TapeError):
-            tape.query("DELETE FROM calls")
+            tape.file.query("DELETE FROM calls")
     assert bytes_in(tmp_path) == before
 
 
@@ -562,7 +562,7 @@ def test_a_run_given_back_in_the_middle_of_a_write_spoils_neither(tmp_path: Path
     with Tape(tmp_path / "x.tape") as tape:
         first = Simulation(steady_config(), llm_client=hash_client(), tape=tape)
         second = Simulation(steady_config(), llm_client=hash_client(), tape=tape)
-        with tape.transaction() as connection:
+        with tape.file.transaction() as connection:
             connection.execute("UPDATE runs SET name = 'renamed' WHERE id = 2")
             first.close()
         second.run(1)

@@ -12,8 +12,8 @@ from tape_kit import hash_client, make_recorded, steady_config
 
 from llmsim_lab.calls import Attempt, ChatReply, ChatRequest, Message
 from llmsim_lab.llm import Tape
-from llmsim_lab.llm.tape import LiveRecorder
-from llmsim_lab.llm.tape.codec import loads
+from llmsim_lab.llm.tape._codec import loads
+from llmsim_lab.llm.tape._recorder import LiveRecorder
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.runs import Run, load, replay
 from llmsim_lab.simulation import Simulation
@@ -26,7 +26,7 @@ def readings(statements: list[str]) -> int:
 
 def watched(tape: Tape) -> list[str]:
     statements: list[str] = []
-    tape._connection.set_trace_callback(statements.append)
+    tape.file._connection.set_trace_callback(statements.append)
     return statements
 
 
@@ -91,7 +91,7 @@ def test_where_values_came_from_takes_a_text_a_prompt_and_a_few_bytes_a_call(
 ) -> None:
     made = make_recorded(tmp_path / "x.tape", nations=[f"Nation {n}" for n in range(9)])
     assert made.tape is not None
-    [row] = made.tape.query(
+    [row] = made.tape.file.query(
         "SELECT count(*) AS calls, count(DISTINCT origin) AS forms, avg(length(spans)) AS size "
         "FROM calls"
     )
@@ -111,7 +111,7 @@ def test_a_recorded_turn_is_parsed_once(
         parsed.append(what)
         return loads(text, what)
 
-    monkeypatch.setattr("llmsim_lab.llm.tape.tape.loads", counted)
+    monkeypatch.setattr("llmsim_lab.llm.tape._tape.loads", counted)
     verb(tmp_path / "x.tape")
     assert sum(what.endswith("of run 1") for what in parsed) == len(run.turns)
 

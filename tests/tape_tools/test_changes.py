@@ -10,7 +10,6 @@ from builders import make_client, make_config, make_simulation, make_state
 from tape_tools_kit import HOSTILE, spoil
 
 from llmsim_lab.llm import Tape
-from llmsim_lab.llm.tape import Changes
 from llmsim_lab.runs import fork, load, rerun
 from llmsim_lab.simulation import Simulation
 
@@ -24,7 +23,7 @@ def tape(tmp_path: Path) -> Any:
 
 
 def changes(tape: Tape, run: int) -> list[str]:
-    return Changes(tape).of(run)
+    return tape.changes().of(run)
 
 
 def test_two_forks_are_told_apart_by_what_was_done_to_them(tape: Tape) -> None:

@@ -28,7 +28,7 @@ def test_the_latest_run_is_meant_where_none_is_named(recorded: Path) -> None:
 
 def test_a_row_that_is_no_object_is_an_error(tape_file: Path) -> None:
     spoil(tape_file, "UPDATE turns SET row = '7' WHERE run = 1 AND turn = 2")
-    with Tape(tape_file) as tape, pytest.raises(TapeError, match=r"row of turn 2 .* no object"):
+    with Tape(tape_file) as tape, pytest.raises(TapeError, match=r"row of turn 2 .* not an object"):
         tape.turns_frame(1)
 
 

@@ -13,8 +13,8 @@ from builders import make_client
 from llmsim_lab.errors import LabError
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm.tape import verify
-from llmsim_lab.llm.tape.codec import dumps
-from llmsim_lab.llm.tape.ledger import Ledger
+from llmsim_lab.llm.tape._codec import dumps
+from llmsim_lab.llm.tape._ledger import Ledger
 from llmsim_lab.prompts._prompt import digest_of
 from llmsim_lab.runs import fork, load, replay
 

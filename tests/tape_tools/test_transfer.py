@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,9 @@ from tape_tools_kit import record, spoil
 from llmsim_lab.calls import Attempt, ChatReply, ChatRequest, Message, ToolCall
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm import Tape
-from llmsim_lab.llm.tape import LiveRecorder, transfer, verify
-from llmsim_lab.llm.tape import export as export_module
+from llmsim_lab.llm.tape import RunInfo, _transfer, verify
+from llmsim_lab.llm.tape._file import TapeFile
+from llmsim_lab.llm.tape._recorder import LiveRecorder
 from llmsim_lab.runs import replay
 from llmsim_lab.simulation import Simulation
 
@@ -106,17 +107,17 @@ def test_two_exports_to_one_file_at_once_leave_one_of_them_whole(
 ) -> None:
     path = tmp_path / "runs.jsonl"
     other = Tape(recorded, read_only=True)
-    header = export_module._lines
+    header = _transfer._lines
 
-    def lines(tape: Tape, runs: list[int]) -> Iterator[dict[str, Any]]:
+    def lines(file: TapeFile, runs: Sequence[RunInfo]) -> Iterator[dict[str, Any]]:
         """Begin another export of fewer runs after the first line of this one."""
-        monkeypatch.setattr(export_module, "_lines", header)
-        for number, line in enumerate(header(tape, runs)):
+        monkeypatch.setattr(_transfer, "_lines", header)
+        for number, line in enumerate(header(file, runs)):
             if number == 1:
                 other.export(path, run=1)
             yield line
 
-    monkeypatch.setattr(export_module, "_lines", lines)
+    monkeypatch.setattr(_transfer, "_lines", lines)
     with Tape(recorded, read_only=True) as tape:
         tape.export(path)
     with Tape(tmp_path / "new.tape") as new:
@@ -155,14 +156,14 @@ def change_in(part: str, **values: Any) -> Callable[[dict[str, Any]], None]:
 @pytest.mark.parametrize(
     ("kind", "spoil_line", "message"),
     [
-        ("header", change(kind="text"), "no export of a tape"),
+        ("header", change(kind="text"), "not an export of a tape"),
         ("header", change(format=1), "format 1; this version of llmsim_lab reads 2"),
-        ("header", change(run="many"), "'many' is no whole number"),
+        ("header", change(run="many"), "'many' is not an integer"),
         ("text", change(text="{}"), "does not have its digest"),
         ("text", change(kind="virus"), "a line of the kind 'virus'"),
         ("run", change(verb="exec"), "the verb 'exec'"),
-        ("run", change(name=7), "name is no text"),
-        ("run", change(outcome=7), "outcome is no text"),
+        ("run", change(name=7), "name is not a text"),
+        ("run", change(outcome=7), "outcome is not a text"),
         ("run", change(parent=9), "9 is not there"),
         ("run", change(manifest={}), "the manifest has no package"),
         ("run", lambda line: line.pop("started"), "'started' is not there"),
@@ -188,13 +189,13 @@ def change_in(part: str, **values: Any) -> Callable[[dict[str, Any]], None]:
         ),
         ("turn", change(turn=7), "not that of the turn"),
         ("turn", change(row=[]), "not that of the turn"),
-        ("turn", change_in("record", chains=[7]), "one of its chains is no object"),
+        ("turn", change_in("record", chains=[7]), "one of its chains is not an object"),
         ("turn", change_in("record", chains=[{"call": ["ok", [999]]}]), "999 is not there"),
         ("turn", change_in("record", chains=[{"call": ["[bold]", [1]]}]), "status and numbers"),
         ("turn", change_in("record", state=None), "it has no state"),
         ("turn", change_in("record", calls=None), "it has no calls"),
         ("turn", change_in("record", chains=[{"call": 99}]), "names the call at place 99"),
-        ("turn", change(record=[]), "it is no record of a turn"),
+        ("turn", change(record=[]), "it is not a record of a turn"),
         ("turn", change(run=2**70), f"{2**70} is not there"),
     ],
 )
@@ -212,14 +213,14 @@ def test_a_bad_line_is_named_and_nothing_is_imported(
         assert message in str(failure.value)
         assert "nothing was imported" in str(failure.value)
         assert len(tape) == 0
-        assert tape.query("SELECT count(*) FROM texts")[0][0] == 0
+        assert tape.file.query("SELECT count(*) FROM texts")[0][0] == 0
 
 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
         (b"{", "Expecting property name"),
-        (b"[1]", "a line is no JSON object"),
+        (b"[1]", "a line is not a JSON object"),
         (b"\xff\xfe", "runs.jsonl, line 2: "),
         (b'{"kind": ' + b"[" * 200_000, "recursion"),
         (b'{"kind": ' + b"9" * 10_000 + b"}", "integer string conversion"),
@@ -242,7 +243,7 @@ def test_a_line_that_is_no_json_object_is_named(
 def test_a_line_of_enormous_length_is_refused_without_being_read_whole(
     exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transfer, "_MAX_LINE_BYTES", 1_000)
+    monkeypatch.setattr(_transfer, "_MAX_LINE_BYTES", 1_000)
     with (
         Tape(tmp_path / "new.tape") as tape,
         pytest.raises(TapeError, match="longer than 1,000 bytes"),
@@ -356,7 +357,7 @@ def test_parquet_without_pyarrow_says_what_to_install(
 ) -> None:
     found = importlib.util.find_spec
     monkeypatch.setattr(
-        "llmsim_lab.llm.tape.export.find_spec",
+        "llmsim_lab.llm.tape._transfer.find_spec",
         lambda name: None if name == "pyarrow" else found(name),
     )
     with (

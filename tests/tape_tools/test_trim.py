@@ -18,7 +18,7 @@ from llmsim_lab.files import data_path
 from llmsim_lab.lab import PromptViewer, ReasoningInspector, RunTree, TurnStepper
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm.tape import verify
-from llmsim_lab.llm.tape.file import COLUMNS
+from llmsim_lab.llm.tape._file import COLUMNS
 from llmsim_lab.runs import load, replay
 from llmsim_lab.simulation import Simulation
 
@@ -89,7 +89,7 @@ def test_a_tape_without_runs_is_sound_and_holds_no_text(tape_file: Path) -> None
     with Tape(tape_file) as tape:
         tape.prune([1, 2, 3])
         assert (len(tape), verify(tape)) == (0, [])
-        assert tape.query("SELECT count(*) FROM texts")[0][0] == 0
+        assert tape.file.query("SELECT count(*) FROM texts")[0][0] == 0
 
 
 def test_a_run_that_is_being_recorded_is_not_touched(tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_every_kind_can_be_redacted_and_looked_at(name: str, states: bool, tmp_p
         assert after.decisions().player.tolist() == before.decisions().player.tolist()
         held = "".join(
             row[0]
-            for row in tape.query("SELECT record FROM turns UNION ALL SELECT reply FROM calls")
+            for row in tape.file.query("SELECT record FROM turns UNION ALL SELECT reply FROM calls")
         )
     said = {chain.reasoning for chain in before.chains if " " in chain.reasoning}
     assert [text for text in said if text in held] == []
@@ -227,7 +227,7 @@ def test_a_kill_in_the_middle_leaves_the_tape_as_it_was(
             writes += sql.startswith(("UPDATE", "DELETE", "INSERT"))
             if writes == {at} or sql.startswith("COMMIT"):
                 os._exit(9)
-        tape._connection.set_trace_callback(count)
+        tape.file._connection.set_trace_callback(count)
         tape.{call}
     """
     words = [sys.executable, "-c", textwrap.dedent(script), str(tape_file)]

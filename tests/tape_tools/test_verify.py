@@ -13,7 +13,7 @@ from tape_tools_kit import HOSTILE, spoil
 
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm.tape import verify
-from llmsim_lab.llm.tape.file import COLUMNS
+from llmsim_lab.llm.tape._file import COLUMNS
 
 
 def findings_of(path: Path) -> list[str]:
@@ -123,7 +123,7 @@ def test_every_missing_row_is_named(recorded: Path, tmp_path: Path, table: str) 
         ("UPDATE tallies SET digest = x'00' WHERE run = 1", "run 1: its tally does not fit"),
         ("UPDATE meta SET value = '2' WHERE key = 'runs'", "run 3: the run was added after"),
         ("UPDATE meta SET value = 'x' WHERE key = 'runs'", "count of runs was changed"),
-        ("INSERT INTO meta VALUES ('more', 'x')", "the file's own more is no part of a tape"),
+        ("INSERT INTO meta VALUES ('more', 'x')", "the file's own more is not a part of a tape"),
         ("UPDATE texts SET text = '{}'", "text 1 does not have its digest"),
         ("UPDATE texts SET text = x'ff'", "text 1 does not have its digest"),
         ("UPDATE runs SET name = x'00' WHERE id = 2", "run 2: run 2 on the tape is damaged"),
@@ -134,7 +134,10 @@ def test_every_missing_row_is_named(recorded: Path, tmp_path: Path, table: str) 
         ("UPDATE runs SET parent = 3 WHERE id = 2", "its parent, run 3, is not on the tape before"),
         ("UPDATE runs SET fork_turn = 9 WHERE id = 2", "its parent has no turn 9 to fork from"),
         ("UPDATE runs SET fork_turn = 0 WHERE id = 2", "forks at turn 0 but starts at turn 1"),
-        ("UPDATE runs SET parent = NULL WHERE id = 3", "run 3: it is a fork of no run"),
+        (
+            "UPDATE runs SET parent = NULL WHERE id = 3",
+            "run 3: it is a fork without a run that it came from",
+        ),
         ("DELETE FROM turns WHERE run = 1 AND turn = 2", "of the turns 0 to 3 it has only 3"),
         ("DELETE FROM turns WHERE run = 3", "run 3: it has no turn to start from"),
         (
@@ -152,11 +155,11 @@ def test_every_missing_row_is_named(recorded: Path, tmp_path: Path, table: str) 
         ("UPDATE turns SET record = '{' WHERE run = 1 AND turn = 3", "run 1, turn 3: its record"),
         (
             "UPDATE turns SET record = '{}' WHERE run = 1 AND turn = 3",
-            "run 1, turn 3: it is no record of a turn",
+            "run 1, turn 3: it is not a record of a turn",
         ),
         (
             "UPDATE turns SET row = '7' WHERE run = 1 AND turn = 3",
-            "run 1, turn 3: its row of the frame is no object",
+            "run 1, turn 3: its row of the frame is not an object",
         ),
     ],
 )
@@ -181,7 +184,7 @@ def test_a_prompt_whose_text_was_changed_is_found(tape_file: Path) -> None:
         ({"text": "x", "name": "n", "digest": "d", "parent": None}, "it cannot be read"),
         (
             {"text": "## User\n\nx", "name": "n", "digest": "d", "parent": 7},
-            "its parent is no digest",
+            "its parent is not a digest",
         ),
         (
             {"text": "## User\n\n{{ x", "name": "n", "digest": "d", "parent": None},

@@ -1,21 +1,11 @@
-"""Recording runs: the tape, and what writes to it and answers from it."""
+"""The tape: one file that is log, cache, checkpoint and teaching material.
 
-from llmsim_lab.llm.tape.changes import Changes
-from llmsim_lab.llm.tape.codec import RecordedCall, RunInfo, Verb
-from llmsim_lab.llm.tape.recorder import LiveRecorder, ReplayRecorder
-from llmsim_lab.llm.tape.tape import Tape
-from llmsim_lab.llm.tape.tree import RunTree
-from llmsim_lab.llm.tape.verify import Finding, verify
+``Tape`` opens the file, lists and compares its runs, and exports, imports and trims them;
+``verify`` finds out whether anything was changed since it was recorded.
+"""
 
-__all__ = [
-    "Changes",
-    "Finding",
-    "LiveRecorder",
-    "RecordedCall",
-    "ReplayRecorder",
-    "RunInfo",
-    "RunTree",
-    "Tape",
-    "Verb",
-    "verify",
-]
+from llmsim_lab.llm.tape._codec import RecordedCall, RunInfo
+from llmsim_lab.llm.tape._tape import Tape
+from llmsim_lab.llm.tape._verify import verify
+
+__all__ = ["RecordedCall", "RunInfo", "Tape", "verify"]

@@ -1,34 +1,30 @@
-"""Is a tape whole, and is what it holds what was recorded: look at all of it, alter nothing."""
+"""Checking a whole tape, without changing it: is it complete, and is it what was recorded?"""
 
 from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any
 
-from llmsim_lab.calls import Status
 from llmsim_lab.errors import TapeError
-from llmsim_lab.llm.tape.codec import (
+from llmsim_lab.llm.tape._codec import (
     SettingsCache,
-    asked,
+    call_numbers,
     call_of,
+    encode_request,
     info_of,
     key_fits,
     loads,
     manifest_faults,
     run_faults,
 )
-from llmsim_lab.llm.tape.file import COLUMNS, SHARED
-from llmsim_lab.llm.tape.ledger import DIGEST_BYTES, broken_cells, mixed
+from llmsim_lab.llm.tape._file import COLUMNS, SHARED
+from llmsim_lab.llm.tape._ledger import DIGEST_BYTES, broken_cells, mixed
+from llmsim_lab.llm.tape._tape import Tape
 from llmsim_lab.text import printable
-
-if TYPE_CHECKING:
-    from llmsim_lab.llm.tape.tape import Tape
-
-__all__ = ["Finding", "call_numbers", "verify"]
 
 _MAX_FINDINGS = 1_000
 _MAX_NAMED = 5
@@ -40,10 +36,10 @@ class Finding:
     """Something wrong with a tape.
 
     Attributes:
-        what: in words.
-        run: where, as far as it has a place.
-        turn: likewise.
-        call: likewise, the call's number.
+        what: what is wrong, in words.
+        run: the run's number, if it concerns one run.
+        turn: likewise the turn's.
+        call: likewise the call's.
     """
 
     what: str
@@ -60,17 +56,17 @@ class Finding:
 
 
 def verify(tape: Tape) -> list[Finding]:
-    """Return what is wrong with a tape; nothing if it is sound.
+    """Return what is wrong with a tape: an empty list if nothing is.
 
     Every cell is compared with its row's seal and every run's rows with its tally, so that a
     changed cell, a missing row and an added one are named. Texts and prompts are compared with
     their digests, and every call's key is computed again from its content. This finds damage and
-    edits, not somebody who computes the seals again too. It does not play anything: replaying a
-    run is the proof that its turns follow from its calls. A thousand findings are enough; there
-    may be more.
+    edits, but not those of somebody who computes the seals again. It does not play anything:
+    replaying a run is the proof that its turns follow from its calls. At most a thousand findings
+    are returned.
     """
     findings: list[Finding] = []
-    with tape.snapshot():
+    with tape.file.snapshot():
         for finding in _findings(tape):
             findings.append(finding)
             if len(findings) >= _MAX_FINDINGS:
@@ -88,34 +84,35 @@ def _findings(tape: Tape) -> Iterator[Finding]:
         except (TapeError, sqlite3.Error) as error:
             broken = True
             yield Finding(what=str(error))
+        # Later checks read what the earlier ones could not.
         if broken:
             return
 
 
 def _file(tape: Tape) -> Iterator[Finding]:
-    for row in tape.query("PRAGMA integrity_check(20)"):
+    for row in tape.file.query("PRAGMA integrity_check(20)"):
         if row[0] != "ok":
             yield Finding(what=f"the file is damaged: {row[0]}")
 
 
 def _references(tape: Tape) -> Iterator[Finding]:
-    for row in tape.query("PRAGMA foreign_key_check"):
+    for row in tape.file.query("PRAGMA foreign_key_check"):
         yield Finding(what=f"row {row[1]} of {row[0]} refers to one of {row[2]} that is not there")
 
 
 def _texts(tape: Tape) -> Iterator[Finding]:
-    for row in tape.in_batches("texts"):
+    for row in tape.file.in_batches("texts"):
         text = row["text"]
         if not isinstance(text, str) or hashlib.sha256(text.encode()).digest() != row["digest"]:
             yield Finding(what=f"text {row['id']} does not have its digest")
-    for row in tape.query(f"SELECT id FROM texts WHERE id NOT IN ({SHARED})"):
+    for row in tape.file.query(f"SELECT id FROM texts WHERE id NOT IN ({SHARED})"):
         yield Finding(what=f"text {row['id']} belongs to no call")
 
 
 def _meta(tape: Tape) -> Iterator[Finding]:
-    meta = {row["key"]: row["value"] for row in tape.query("SELECT key, value FROM meta")}
+    meta = {row["key"]: row["value"] for row in tape.file.query("SELECT key, value FROM meta")}
     for key in sorted({*meta} ^ _META, key=str):
-        fault = "is no part of a tape" if key in meta else "is missing"
+        fault = "is not a part of a tape" if key in meta else "is missing"
         yield Finding(what=f"the file's own {key!s:.40} {fault}")
     if _META - meta.keys():
         return
@@ -125,12 +122,13 @@ def _meta(tape: Tape) -> Iterator[Finding]:
     if not all(number.isdecimal() for number in numbers):
         yield Finding(what="the file's own count of runs was changed after it was written")
         return
-    there = {row["id"] for row in tape.query("SELECT id FROM runs")}
+    found = {row["id"] for row in tape.file.query("SELECT id FROM runs")}
     count, *pruned = map(int, numbers)
-    expected = set(range(1, min(count, max(there, default=0) + _MAX_FINDINGS) + 1)) - set(pruned)
-    for run in sorted(expected - there):
+    # The count may be anything; no more numbers are made of it than there can be findings.
+    expected = set(range(1, min(count, max(found, default=0) + _MAX_FINDINGS) + 1)) - set(pruned)
+    for run in sorted(expected - found):
         yield Finding(what="the run is missing", run=run)
-    for run in sorted(there - expected):
+    for run in sorted(found - expected):
         yield Finding(what="the run was added after the tape was written", run=run)
 
 
@@ -141,7 +139,7 @@ def _changed(table: str, row: Any) -> Iterator[str]:
 
 def _runs(tape: Tape) -> Iterator[Finding]:
     spans: dict[int, range] = {}
-    rows = tape.query(
+    rows = tape.file.query(
         f"SELECT {', '.join(COLUMNS['runs'])}, "
         "(SELECT min(turn) FROM turns WHERE run = runs.id) AS first_turn, "
         "(SELECT max(turn) FROM turns WHERE run = runs.id) AS last_turn, "
@@ -181,16 +179,18 @@ def _calls(tape: Tape) -> Iterator[Finding]:
     cache = SettingsCache()
     seen: dict[int, set[bytes]] = {}
     last = {info.id: info.turns for info in tape.runs()}
-    for row in tape.in_batches("calls"):
+    for row in tape.file.in_batches("calls"):
         turn = row["turn"] if isinstance(row["turn"], int) else None
         place = {"run": row["run"], "turn": turn, "call": row["id"]}
         for what in _changed("calls", row):
             yield Finding(what=what, **place)
         keys = seen.setdefault(row["run"], set())
         try:
-            call = call_of(row, *tape.shared_by(row))
-            _ = call.attempt.request.provenance  # read, since it is not before it is asked for
-            fits = key_fits(call.key, asked(call.attempt.request, cache).key)
+            call = call_of(row, *tape.file.shared_by(row))
+            _ = (
+                call.attempt.request.provenance
+            )  # which is parsed, and so checked, only when it is read
+            fits = key_fits(call.key, encode_request(call.attempt.request, cache).key)
         except (TapeError, ValueError, TypeError) as error:
             yield Finding(what=str(error), **place)
             continue
@@ -212,75 +212,39 @@ def _turns(tape: Tape) -> Iterator[Finding]:
         while ancestor is not None and ancestor not in family and ancestor in parents:
             family.add(ancestor)
             ancestor = parents[ancestor]
-        for row in tape.query("SELECT turn FROM turns WHERE run = ? ORDER BY turn", (run,)):
+        for row in tape.file.query("SELECT turn FROM turns WHERE run = ? ORDER BY turn", (run,)):
             yield from _turn(tape, run, row["turn"], family)
 
 
 def _turn(tape: Tape, run: int, turn: Any, family: set[int]) -> Iterator[Finding]:
     place = {"run": run, "turn": turn if isinstance(turn, int) else None}
     columns = ", ".join(COLUMNS["turns"])
-    [row] = tape.query(f"SELECT {columns} FROM turns WHERE run = ? AND turn = ?", (run, turn))
+    [row] = tape.file.query(f"SELECT {columns} FROM turns WHERE run = ? AND turn = ?", (run, turn))
     for what in _changed("turns", row):
         yield Finding(what=what, **place)
     try:
         record = loads(row["record"], "its record")
         numbers = call_numbers(record)
         if not isinstance(loads(row["row"], "its row of the frame"), dict):
-            raise ValueError("its row of the frame is no object")
+            raise ValueError("its row of the frame is not an object")
         if record["turn"] != turn:
             raise ValueError(f"its record is that of turn {record['turn']}")
     except (TapeError, ValueError) as error:
         yield Finding(what=str(error), **place)
         return
     for number in numbers:
-        found = tape.query("SELECT run FROM calls WHERE id = ?", (number,))
+        found = tape.file.query("SELECT run FROM calls WHERE id = ?", (number,))
         if not found:
             yield Finding(what=f"it names call {number}, which is not there", **place)
         elif found[0]["run"] not in family:
             yield Finding(what=f"it names call {number}, which is run {found[0]['run']}'s", **place)
 
 
-def call_numbers(record: Any) -> list[int]:
-    """Return the numbers of the calls that a turn's record names.
-
-    Raises:
-        ValueError: the record does not have a record's form.
-    """
-    if not isinstance(record, dict) or type(record.get("turn")) is not int:
-        raise ValueError("it is no record of a turn")
-    if not isinstance(record.get("state"), dict):
-        raise ValueError("it has no state")
-    for part in ("calls", "chains", "interventions", "planned"):
-        if not isinstance(record.get(part), list):
-            raise ValueError(f"it has no {part}")
-    numbers: list[int] = []
-    for call in record["calls"]:
-        numbers += _numbers_of(call)
-    for chain in record["chains"]:
-        if not isinstance(chain, dict):
-            raise ValueError("one of its chains is no object")
-        named = chain.get("call")
-        if type(named) is int:
-            if not 0 <= named < len(record["calls"]):
-                raise ValueError(f"one of its chains names the call at place {named}")
-        elif named is not None:
-            numbers += _numbers_of(named)
-    return numbers
-
-
-def _numbers_of(call: Any) -> list[int]:
-    match call:
-        case [status, [_, *_] as numbers] if status in get_args(Status):
-            if all(type(number) is int for number in numbers):
-                return list(numbers)
-    raise ValueError("it does not name its calls as status and numbers")
-
-
 def _tallies(tape: Tape) -> Iterator[Finding]:
     """Compare each run's tally with its rows: how many there are, and all their seals."""
     tallies = {
         row["run"]: row
-        for row in tape.query(f"SELECT {', '.join(COLUMNS['tallies'])} FROM tallies")
+        for row in tape.file.query(f"SELECT {', '.join(COLUMNS['tallies'])} FROM tallies")
     }
     for info in tape.runs():
         if (tally := tallies.get(info.id)) is None:
@@ -290,50 +254,45 @@ def _tallies(tape: Tape) -> Iterator[Finding]:
 
 
 def _tally(tape: Tape, run: int, tally: Mapping[str, Any] | Any) -> Iterator[Finding]:
-    before = after = 0
-    rows = tape.query("SELECT place, turn, seal FROM calls WHERE run = ?", (run,))
-    turns = tape.query("SELECT turn, seal FROM turns WHERE run = ?", (run,))
+    all_expected = True
+    rows = tape.file.query("SELECT place, turn, seal FROM calls WHERE run = ?", (run,))
+    turns = tape.file.query("SELECT turn, seal FROM turns WHERE run = ?", (run,))
     count, first, last = tally["calls"], tally["first_turn"], tally["last_turn"]
     if not all(isinstance(number, int) for number in (count, first, last)):
         yield Finding(what="its tally was changed after it was written", run=run)
         return
     # A turn that is not whole is not counted yet; its calls come after those that are.
-    loose = [row for row in rows if _is_loose(row, count, last)]
-    calls = [row for row in rows if not _is_loose(row, count, last)]
-    for what, there, expected in (
-        ("call", [row["place"] for row in rows], range(1, count + len(loose) + 1)),
+    uncounted = [row for row in rows if _is_uncounted(row, count, last)]
+    calls = [row for row in rows if not _is_uncounted(row, count, last)]
+    for what, found, expected in (
+        ("call number", [row["place"] for row in rows], range(1, count + len(uncounted) + 1)),
         ("turn", [row["turn"] for row in turns], range(first, last + 1)),
     ):
-        missing, added = _compared(there, expected)
-        before, after = before + len(missing), after + len(added)
+        missing, added = _compared(found, expected)
+        all_expected = all_expected and not missing and not added
         for number in missing:
-            yield Finding(what=f"{_which(what, number)} is missing", run=run)
+            yield Finding(what=f"its {what} {number!s:.20} is missing", run=run)
         for number in added:
-            yield Finding(what=f"{_which(what, number)} was added after it was written", run=run)
+            added_what = f"its {what} {number!s:.20} was added after it was written"
+            yield Finding(what=added_what, run=run)
     seals = [row["seal"] for row in (*calls, *turns)]
     whole = mixed(bytes(DIGEST_BYTES), *(seal for seal in seals if isinstance(seal, bytes)))
-    if not before and not after and whole != tally["digest"]:
+    if all_expected and whole != tally["digest"]:
         yield Finding(
             what="its tally does not fit its rows: a row was exchanged, or the tally was changed",
             run=run,
         )
 
 
-def _is_loose(row: Any, count: int, last: int) -> bool:
+def _is_uncounted(row: Any, count: int, last: int) -> bool:
     place, turn = row["place"], row["turn"]
     known = isinstance(place, int) and isinstance(turn, int | None)
     return known and place > count and (turn is None or turn > last)
 
 
-def _compared(there: Iterable[Any], expected: range) -> tuple[list[int], list[Any]]:
+def _compared(found: Iterable[Any], expected: range) -> tuple[list[int], list[Any]]:
     """Return which numbers are missing and which are too many, a few of each."""
-    counts: defaultdict[Any, int] = defaultdict(int)
-    for number in there:
-        counts[number] += 1
+    counts = Counter(found)
     added = [n for n, count in counts.items() if count > 1 or n not in expected]
     missing = [n for n in expected[: len(counts) + _MAX_NAMED] if n not in counts]
     return missing[:_MAX_NAMED], added[:_MAX_NAMED]
-
-
-def _which(what: str, number: Any) -> str:
-    return f"its {what} number {number!s:.20}" if what == "call" else f"its turn {number!s:.20}"

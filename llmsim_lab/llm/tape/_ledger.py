@@ -1,23 +1,27 @@
-"""Writing a tape's rows with their seals, from which one can tell what was changed since.
+"""Writing to a run: one writer at a time, and every row with a seal that shows later changes.
 
 A seal is the CRC-32 of each cell, four bytes a column, in the columns' order. A run's tally counts
-its rows and keeps one digest of all their seals, so that a row taken away or put in shows as well.
+its rows and keeps one digest of all their seals, so that a removed or added row shows as well.
 This finds damage and edits by hand. It does not stop somebody who computes the seals again.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
+import os
+import socket
 import sqlite3
 import struct
+import weakref
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 from zlib import crc32
 
 from llmsim_lab.errors import TapeError
-from llmsim_lab.llm.tape.file import COLUMNS
-
-__all__ = ["DIGEST_BYTES", "SEALED", "Ledger", "broken_cells", "mixed", "seal"]
+from llmsim_lab.llm.tape._codec import loads
+from llmsim_lab.llm.tape._file import COLUMNS, TapeFile
 
 _NOT_SEALED = {"writer", "seal"}
 """A run's writer changes whenever somebody opens or closes it."""
@@ -29,14 +33,17 @@ SEALED = {
 """The columns that a table's seals cover, in order."""
 
 DIGEST_BYTES = 16
-_WIDTH = 4
+_CRC_BYTES = 4
+_CLOCK_STEP_S = 2.0
+
+# --- seals ---------------------------------------------------------------------------------------
 
 
 def seal(cells: Iterable[Any]) -> bytes:
     """Return the seal of a row's cells, given in the order of ``SEALED``."""
     found = []
     for cell in cells:
-        # The second argument keeps apart what has the same bytes in another type.
+        # The second argument, the checksum's start, tells equal bytes of different types apart.
         kind = type(cell)
         if kind is str:
             found.append(crc32(cell.encode("utf-8", "surrogatepass"), 1))
@@ -55,37 +62,43 @@ def seal(cells: Iterable[Any]) -> bytes:
 
 _DOUBLE = struct.Struct("<d").pack
 _CRC = [crc32(b"%d" % number, 2) for number in range(512)]
-"""Of small numbers, which most rows have: runs, turns, attempts, settings."""
+"""Checksums of small numbers, which most cells are: runs, turns, attempts, settings."""
 
 
 def broken_cells(table: str, row: Mapping[str, Any] | Any) -> list[str]:
-    """Return the columns of a row whose cells do not fit its seal, or ``seal``."""
-    columns, there = SEALED[table], row["seal"]
-    if not isinstance(there, bytes) or len(there) != _WIDTH * len(columns):
+    """Return the columns of a row whose cells do not fit its seal, or ``seal`` if it has none."""
+    columns, recorded = SEALED[table], row["seal"]
+    if not isinstance(recorded, bytes) or len(recorded) != _CRC_BYTES * len(columns):
         return ["seal"]
-    found = seal([row[column] for column in columns])
+    computed = seal([row[column] for column in columns])
+    parts = [slice(at, at + _CRC_BYTES) for at in range(0, len(recorded), _CRC_BYTES)]
     return [
         column
-        for at, column in enumerate(columns)
-        if found[at * _WIDTH : (at + 1) * _WIDTH] != there[at * _WIDTH : (at + 1) * _WIDTH]
+        for column, part in zip(columns, parts, strict=True)
+        if computed[part] != recorded[part]
     ]
 
 
 def mixed(digest: bytes, *seals: bytes) -> bytes:
-    """Return a tally's digest with seals put in, or taken out again: the order does not matter."""
+    """Return a tally's digest with seals added, or removed again; their order does not matter."""
+    # XOR removes what it added. Hashed first: of bare checksums, two rows that swap cells would
+    # leave it as it is.
     number = int.from_bytes(digest, "big")
     for one in seals:
         number ^= int.from_bytes(hashlib.blake2b(one, digest_size=DIGEST_BYTES).digest(), "big")
     return number.to_bytes(DIGEST_BYTES, "big")
 
 
+# --- rows ----------------------------------------------------------------------------------------
+
+
 class Ledger:
     """Writes one run's rows, each with its seal, and keeps the run's tally; inside transactions.
 
-    The tally is brought up to date with every whole turn, not with every answer, which would
-    double what an answer costs. Until then the calls of the unfinished turn are not counted in it.
+    The tally is updated with every whole turn, not with every answer, which would double the cost
+    of an answer. Until then the calls of the unfinished turn are not counted in it.
 
-    After a transaction that was committed comes ``settle``, after one that failed ``undo``.
+    Call ``committed`` after a transaction that was committed, ``rolled_back`` after another one.
 
     Args:
         run: the run's number on the tape.
@@ -94,10 +107,11 @@ class Ledger:
     def __init__(self, run: int) -> None:
         self.run = run
         self._place: int | None = None
-        self._loose: list[bytes] = []
-        """Seals of calls that the tally does not count yet."""
+        """Of the latest call that was committed, 1 for the run's first; None if not read yet."""
+        self._uncounted: list[bytes] = []
+        """Seals of committed calls that the tally does not count yet."""
         self._new: list[bytes] = []
-        """Those of them that were written in the transaction that is under way."""
+        """Seals of the calls that were written in the current transaction."""
 
     @classmethod
     def begin(cls, connection: sqlite3.Connection, values: Mapping[str, Any]) -> Ledger:
@@ -153,29 +167,29 @@ class Ledger:
         _insert(connection, "calls", rows)
         return list(range(first, first + len(rows)))
 
-    def settle(self) -> None:
-        """Take what was written for written: the transaction was committed."""
+    def committed(self) -> None:
+        """Record that the transaction was committed."""
         if self._new:
             self._place = (self._place or 0) + len(self._new)
-            self._loose += self._new
+            self._uncounted += self._new
             self._new = []
 
-    def undo(self) -> None:
-        """Take what was written for not written, and read the tape anew: a transaction failed."""
-        self._place, self._loose, self._new = None, [], []
+    def rolled_back(self) -> None:
+        """Record that the transaction failed; what is on the tape is read again when needed."""
+        self._place, self._uncounted, self._new = None, [], []
 
     def _read(self, connection: sqlite3.Connection) -> None:
-        """Find out what is on the tape already, also of a turn that broke off."""
+        """Read what is on the tape already, also of a turn that broke off."""
         counted, *_ = self._tally(connection)
         rows = connection.execute(
             "SELECT place, seal FROM calls WHERE run = ? AND place > ?", (self.run, counted)
         ).fetchall()
         self._place = counted + len(rows)
-        self._loose = [row[1] for row in rows]
+        self._uncounted = [row[1] for row in rows]
 
     def forget(self, connection: sqlite3.Connection, numbers: Iterable[int]) -> None:
-        """Mark calls that failed for good and are made anew; brings the tally up to date."""
-        self.count(connection)
+        """Mark calls that failed for good and are made again; updates the tally."""
+        self.count_calls(connection)
         *_, digest = self._tally(connection)
         columns = SEALED["calls"]
         for number in numbers:
@@ -191,7 +205,7 @@ class Ledger:
 
     def add_turn(self, connection: sqlite3.Connection, turn: int, record: str, row: str) -> None:
         """Add a whole turn, and its calls to the tally."""
-        self.count(connection)
+        self.count_calls(connection)
         own = seal((self.run, turn, record, row))
         _insert(connection, "turns", [(self.run, turn, record, row, own)])
         _, first, last, digest = self._tally(connection)
@@ -203,7 +217,7 @@ class Ledger:
     def replace_turn(
         self, connection: sqlite3.Connection, turn: int, record: str, row: str
     ) -> None:
-        """Write a turn again, after something was done to it from outside."""
+        """Write a turn again, after it was changed from outside."""
         *_, digest = self._tally(connection)
         [before] = connection.execute(
             "SELECT seal FROM turns WHERE run = ? AND turn = ?", (self.run, turn)
@@ -217,20 +231,20 @@ class Ledger:
             "UPDATE tallies SET digest = ? WHERE run = ?", (mixed(digest, before, own), self.run)
         )
 
-    def count(self, connection: sqlite3.Connection) -> None:
-        """Bring the tally up to date with the calls."""
+    def count_calls(self, connection: sqlite3.Connection) -> None:
+        """Add the calls that the tally does not count yet to it."""
         if self._place is None:
             self._read(connection)
-        loose = [*self._loose, *self._new]
-        if not loose:
+        uncounted = [*self._uncounted, *self._new]
+        if not uncounted:
             return
         calls, _, _, digest = self._tally(connection)
         connection.execute(
             "UPDATE tallies SET calls = ?, digest = ? WHERE run = ?",
-            (calls + len(loose), mixed(digest, *loose), self.run),
+            (calls + len(uncounted), mixed(digest, *uncounted), self.run),
         )
         self._place = (self._place or 0) + len(self._new)
-        self._loose, self._new = [], []
+        self._uncounted, self._new = [], []
 
     def _tally(self, connection: sqlite3.Connection) -> tuple[int, int, int, bytes]:
         row = connection.execute(
@@ -250,3 +264,93 @@ _INSERT = {
     table: f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
     for table, columns in COLUMNS.items()
 }
+
+
+# --- one writer at a time ------------------------------------------------------------------------
+
+_holders: dict[tuple[Path, int], weakref.ref[object]] = {}
+"""What writes to runs in this process, by the tape's path and the run."""
+
+
+def claim(
+    file: TapeFile, run: int, holder: object
+) -> weakref.finalize[[TapeFile, int, str], object]:
+    """Make this process the run's writer; returns what gives the run back.
+
+    Args:
+        file: the tape's.
+        run: the run.
+        holder: who writes; the run is given back when it is gone.
+
+    Raises:
+        TapeError: somebody else writes to this run, or there is no such run.
+    """
+    pid = os.getpid()
+    me = json.dumps({"host": socket.gethostname(), "pid": pid, "since": started_at(pid)})
+    with file.transaction() as connection:
+        row = connection.execute("SELECT writer FROM runs WHERE id = ?", (run,)).fetchone()
+        if row is None:
+            raise TapeError(f"the tape {file.path} has no run {run}")
+        check_free(row[0], file.path, run, me=me)
+        connection.execute("UPDATE runs SET writer = ? WHERE id = ?", (me, run))
+    _holders[file.path.resolve(), run] = weakref.ref(holder)
+    return weakref.finalize(holder, _give_back, file, run, me)
+
+
+def _give_back(file: TapeFile, run: int, me: str) -> None:
+    if json.loads(me)["pid"] != os.getpid():
+        return  # a forked child has a copy of what its parent still writes with
+    _holders.pop((file.path.resolve(), run), None)
+    # If it cannot be written, the entry names a process that soon ends, and then counts no more.
+    file.write_when_possible("UPDATE runs SET writer = NULL WHERE id = ? AND writer = ?", (run, me))
+
+
+def check_free(writer: str | None, path: Path, run: int, *, me: str | None = None) -> None:
+    """Raise TapeError if somebody else writes to a run.
+
+    Args:
+        writer: the run's entry on the tape.
+        path: the tape's.
+        run: the run.
+        me: this process's entry, if it is to become the writer.
+    """
+    path = path.resolve()
+    if writer is None:
+        return
+    if writer == me:
+        holder = _holders.get((path, run))
+        if holder is not None and holder() is not None:
+            raise TapeError(
+                f"run {run} on {path} is being recorded by another simulation of this process; "
+                "continue with that one, or close() it"
+            )
+        return
+    other = loads(writer, f"the writer of run {run}")
+    if not (isinstance(other, dict) and isinstance(other.get("pid"), int)):
+        raise TapeError(
+            f"the writer of run {run} on the tape {path} is damaged; if nobody records it, "
+            f"Tape({str(path)!r}).release({run})"
+        )
+    if other.get("host") != socket.gethostname():
+        raise TapeError(
+            f"run {run} on {path} is being recorded on {other.get('host')} (process "
+            f"{other['pid']}); fork it, or, if that process is surely gone, "
+            f"Tape({str(path)!r}).release({run})"
+        )
+    start, since = started_at(other["pid"]), other.get("since")
+    # Not exactly: setting the clock moves the times at which processes seem to have started.
+    if start is not None and isinstance(since, int | float) and abs(start - since) < _CLOCK_STEP_S:
+        raise TapeError(
+            f"run {run} on {path} is being recorded by process {other['pid']}; "
+            "end that one first, or fork the run"
+        )
+
+
+def started_at(pid: int) -> float | None:
+    """Return when a process started, or None if it is gone; process numbers are used again."""
+    import psutil  # here, since it takes long to import
+
+    try:
+        return psutil.Process(pid).create_time()
+    except psutil.Error:
+        return None

@@ -1,8 +1,8 @@
 """Requests, replies and runs to and from rows of a tape, and what identifies a call.
 
-Pydantic writes and reads the values by their own types, strictly: a file may hold anything, and
-what does not have its type never leaves here. A call's key covers the whole request, its place in
-the run, and which of several equal ones it is.
+Pydantic writes and reads the values strictly by their own types: a file may hold anything, and
+a value of another type never leaves this module. A call's key covers the whole request, its place
+in the run, and which of several equal ones it is.
 """
 
 from __future__ import annotations
@@ -21,38 +21,11 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from pydantic_core import from_json
 from typing_extensions import TypedDict
 
-from llmsim_lab.calls import Attempt, CallSite, ChatReply, ChatRequest, Message
+from llmsim_lab.calls import Attempt, CallSite, ChatReply, ChatRequest, Message, Status
 from llmsim_lab.errors import FailureReason, PromptError, TapeError
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.spans import Origin
 from llmsim_lab.text import faults
-
-__all__ = [
-    "KEY_BYTES",
-    "Asked",
-    "RecordedCall",
-    "RunInfo",
-    "Settings",
-    "SettingsCache",
-    "Verb",
-    "asked",
-    "attempt_of",
-    "call_of",
-    "digest_of",
-    "dumps",
-    "fault_text",
-    "info_of",
-    "key_fits",
-    "loads",
-    "manifest_faults",
-    "now",
-    "nth_key",
-    "plain",
-    "read",
-    "reply_text",
-    "run_faults",
-    "settings_of",
-]
 
 KEY_BYTES = 16
 _MAX_KNOWN_SETTINGS = 10_000
@@ -64,7 +37,9 @@ Verb = Literal["run", "rerun", "fork", "import", "experiment"]
 
 
 def dumps(value: Any) -> str:
-    """Return JSON that a database takes, also where a model wrote half a character.
+    """Return JSON that SQLite can store, also of a text with half a character (a surrogate).
+
+    Models that are stopped in the middle of an emoji write such texts, which UTF-8 cannot encode.
 
     Raises:
         ValueError: a number is not finite, which JSON cannot hold.
@@ -88,17 +63,18 @@ def loads(text: Any, what: str) -> Any:
         TapeError: it is not JSON, or has a number that is not finite.
     """
     try:
-        # Twice as fast, and texts that stand there often are one object.
+        # Twice as fast as the json module, and equal texts become one object.
         return from_json(text, allow_inf_nan=False)
     except (ValueError, TypeError):
-        pass  # or it holds half a character, or says here what is wrong in Python's words
+        pass  # it may hold half a character, which only the json module reads
     try:
-        return json.loads(text, parse_constant=_not_finite)
+        return json.loads(text, parse_constant=not_finite)
     except (ValueError, TypeError, RecursionError) as error:
         raise TapeError(f"{what} on the tape is damaged: {error}") from error
 
 
-def _not_finite(text: str) -> float:
+def not_finite(text: str) -> float:
+    """Raise ValueError; the ``parse_constant`` of ``json.loads``, for NaN and the infinities."""
     raise ValueError(f"it holds {text}, which is not a number of JSON")
 
 
@@ -128,7 +104,8 @@ def read(adapter: TypeAdapter[Any], text: Any, context: Any = None) -> Any:
         except ValidationError:
             if not _HALF_CHARACTER.search(text):
                 raise
-            # Pydantic reads no half characters: it checks the types, and Python reads the texts.
+            # Pydantic does not read half characters: it checks the types without them, and the
+            # json module reads the texts.
             adapter.validate_json(_HALF_CHARACTER.sub("?", text), strict=True, context=context)
             return adapter.validate_python(json.loads(text), context=context)
     except (ValidationError, UnicodeError) as error:
@@ -180,9 +157,9 @@ class Settings:
     Attributes:
         text: all of it as JSON, the system message included.
         digest: of the text, SHA-256.
-        key_digest: of what keys take from there: all but how long one waits and how long the model
+        key_digest: of the part that keys cover: all but how long to wait and how long the model
             stays loaded.
-        own: the place of the first of a request's messages that is not in there.
+        own: the index of the first of a request's messages that is not part of the text.
         held: objects that must stay alive while their identities are in use.
     """
 
@@ -203,7 +180,7 @@ def plain(value: Any) -> Any:
 
 
 def settings_of(request: ChatRequest) -> dict[str, Any]:
-    """Return what keys take from a request's settings."""
+    """Return the part of a request's settings that keys cover."""
     values = {
         "model": request.model,
         "schema": plain(request.schema),
@@ -236,6 +213,7 @@ class SettingsCache:
     def of(self, request: ChatRequest) -> Settings:
         """Return the request's settings."""
         system = _shared_system(request)
+        # By identity, since hashing a schema for each of many calls would take long.
         key = (
             request.model,
             id(request.schema),
@@ -266,16 +244,16 @@ class SettingsCache:
 # --- keys ----------------------------------------------------------------------------------------
 
 
-class Asked(NamedTuple):
-    """A request as a tape has it: its own messages as JSON, its settings, and its key."""
+class EncodedRequest(NamedTuple):
+    """A request as it is recorded: its own messages as JSON, its settings, and its key."""
 
     messages: str
     settings: Settings
     key: bytes
 
 
-def asked(request: ChatRequest, cache: SettingsCache) -> Asked:
-    """Return a request as a tape has it; the key is equal for equal calls in any process.
+def encode_request(request: ChatRequest, cache: SettingsCache) -> EncodedRequest:
+    """Return a request as it is recorded; the key is equal for equal calls in any process.
 
     The key covers model, messages, schema, tools, options and thinking; component, agent, turn and
     replicate; and the attempt.
@@ -287,16 +265,16 @@ def asked(request: ChatRequest, cache: SettingsCache) -> Asked:
         place = (site.component, site.agent, site.turn, site.replicate, request.attempt)
     covered = f"{place!r}{messages}".encode("utf-8", "surrogatepass")
     key = hashlib.blake2b(settings.key_digest + covered, digest_size=KEY_BYTES).digest()
-    return Asked(messages, settings, key)
+    return EncodedRequest(messages, settings, key)
 
 
 def nth_key(base: bytes, count: int) -> bytes:
-    """Return the key of the request of its turn that ``count`` others equal to it came before."""
+    """Return the key of a request that ``count`` equal ones of its turn came before."""
     return base if count == 0 else base + count.to_bytes(4, "big")
 
 
 def key_fits(key: object, base: bytes) -> bool:
-    """Return True if a recorded key is ``base``, or that of the n-th of its like for some n."""
+    """Return True if a recorded key is ``base``, or that of the n-th equal request for some n."""
     if not isinstance(key, bytes) or not key.startswith(base):
         return False
     return key == base or (len(key) == len(base) + 4 and any(key[-4:]))
@@ -314,7 +292,7 @@ class RecordedCall:
         run: the run that made it.
         key: what identifies it among those of its run.
         attempt: the request, the reply or fault, and how long it took.
-        forgotten: whether its call failed for good and was tried anew.
+        forgotten: whether its call failed for good and was made again.
     """
 
     id: int
@@ -332,7 +310,7 @@ def reply_text(reply: ChatReply | None) -> str | None:
     """
     if reply is None:
         return None
-    if reply.tool_calls:  # pydantic writes a NaN in them as null
+    if reply.tool_calls:  # pydantic would write a NaN in them as null, without an error
         return dumps(plain(_reply().dump_python(reply, exclude_defaults=True)))
     return _write(_reply(), reply)
 
@@ -379,14 +357,14 @@ _SCALARS = (
 def call_of(
     row: sqlite3.Row | Mapping[str, Any], settings: object, form: object = None
 ) -> RecordedCall:
-    """Return a row of calls, and the texts that it shares with others, as a call.
+    """Return a row of ``calls`` with its shared texts as a call.
 
-    Where its prompt's values came from is read when it is asked for.
+    Where its prompt's values came from is parsed only when it is read.
 
     Args:
         row: the row.
         settings: the text of its settings.
-        form: that of its origin, if it has one.
+        form: the text of its origin's form, if it has one.
 
     Raises:
         TapeError: the row does not hold what it should; the tape is damaged.
@@ -414,13 +392,13 @@ def call_of(
 
 @lru_cache(maxsize=512)
 def _same(text: str) -> str:
-    """Return the first of the texts that equal this one, so that calls share it in memory."""
+    """Return one object for equal texts, so that calls share it in memory."""
     return text
 
 
 @lru_cache(maxsize=512)
 def _shared(text: object) -> _SettingsText:
-    """Return the settings that many calls share, parsed once; whoever digests them knows them."""
+    """Return settings, parsed once for many calls, so that ``SettingsCache`` recognizes them."""
     shared: _SettingsText = read(_settings(), text)
     return shared
 
@@ -479,6 +457,45 @@ def attempt_of(
     )
 
 
+# --- turns ----------------------------------------------------------------------------------------
+
+
+def call_numbers(record: Any) -> list[int]:
+    """Return the numbers of the calls that a turn's record names.
+
+    Raises:
+        ValueError: it is not a record, or a part of it has the wrong type.
+    """
+    if not isinstance(record, dict) or type(record.get("turn")) is not int:
+        raise ValueError("it is not a record of a turn")
+    if not isinstance(record.get("state"), dict):
+        raise ValueError("it has no state")
+    for part in ("calls", "chains", "interventions", "planned"):
+        if not isinstance(record.get(part), list):
+            raise ValueError(f"it has no {part}")
+    numbers: list[int] = []
+    for call in record["calls"]:
+        numbers += _numbers_of(call)
+    for chain in record["chains"]:
+        if not isinstance(chain, dict):
+            raise ValueError("one of its chains is not an object")
+        named = chain.get("call")
+        if type(named) is int:
+            if not 0 <= named < len(record["calls"]):
+                raise ValueError(f"one of its chains names the call at place {named}")
+        elif named is not None:
+            numbers += _numbers_of(named)
+    return numbers
+
+
+def _numbers_of(call: Any) -> list[int]:
+    match call:
+        case [status, [_, *_] as numbers] if status in get_args(Status):
+            if all(type(number) is int for number in numbers):
+                return list(numbers)
+    raise ValueError("it does not name its calls as status and numbers")
+
+
 # --- runs ----------------------------------------------------------------------------------------
 
 
@@ -492,7 +509,7 @@ class RunInfo:
         parent: the run it was forked from or is a rerun of, if any.
         fork_turn: the turn of its parent that it starts from; None if it is not a fork.
         verb: how it came about.
-        started, ended: UTC, ISO 8601; ``ended`` is None while it goes on or if it was cut off.
+        started, ended: UTC, ISO 8601; ``ended`` is None while it is played or if it was cut off.
         outcome: ``done``, ``failed: …`` or ``interrupted``; None like ``ended``.
         turns: the last whole turn.
         calls: how many requests were recorded.
@@ -531,12 +548,12 @@ def _run_columns() -> TypeAdapter[Any]:
 
 
 def info_of(row: sqlite3.Row, *, turns: object, calls: object) -> RunInfo:
-    """Return a row of runs as what it says.
+    """Return a row of ``runs`` as a run's facts.
 
     Args:
         row: the row.
         turns: the last whole turn, or None.
-        calls: how many calls there are.
+        calls: how many calls it has.
 
     Raises:
         TapeError: it does not hold what it should; the tape is damaged.
@@ -602,7 +619,7 @@ def _prompt_fault(entry: Any) -> str | None:
     match entry:
         case {"text": str(text), "name": str(name), "digest": str(digest), "parent": parent}:
             if not isinstance(parent, str | None):
-                return "its parent is no digest"
+                return "its parent is not a digest"
         case _:
             return "it lacks its name, text, digest or parent"
     try:
@@ -635,7 +652,7 @@ def run_faults(
         found.append(f"its verb is {verb!r:.50}")
     if parent is None:
         if fork_turn is not None:
-            found.append("it is a fork of no run")
+            found.append("it is a fork without a run that it came from")
     elif not isinstance(parent, int) or parent >= number or parent_turns is None:
         found.append(f"its parent, run {parent!s:.20}, is not on the tape before it")
     elif fork_turn is not None and fork_turn not in parent_turns:

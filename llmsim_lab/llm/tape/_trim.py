@@ -1,4 +1,4 @@
-"""Taking things off a tape: whole runs, or the texts of runs. Both happen whole or not at all."""
+"""Removing runs from a tape, or their texts; each is done whole or not at all."""
 
 from __future__ import annotations
 
@@ -6,106 +6,95 @@ import json
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from hashlib import sha256
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from llmsim_lab.calls import Attempt, ChatReply, ChatRequest, Message, ToolCall
+from llmsim_lab.calls import Attempt, Message, ToolCall
 from llmsim_lab.errors import TapeError
-from llmsim_lab.llm.tape.codec import (
+from llmsim_lab.llm.tape._codec import (
+    RunInfo,
     SettingsCache,
-    asked,
     call_of,
     dumps,
+    encode_request,
     fault_text,
     loads,
     now,
     nth_key,
     reply_text,
 )
-from llmsim_lab.llm.tape.file import COLUMNS, SHARED
-from llmsim_lab.llm.tape.ledger import SEALED, Ledger, mixed, seal
-from llmsim_lab.llm.tape.writers import check_free
-
-if TYPE_CHECKING:
-    from llmsim_lab.llm.tape.tape import Tape
-
-__all__ = ["prune", "redact"]
+from llmsim_lab.llm.tape._file import COLUMNS, SHARED, TapeFile
+from llmsim_lab.llm.tape._ledger import SEALED, Ledger, check_free, mixed, seal
 
 _DIGEST = re.compile(r"redacted:sha256:[0-9a-f]{12}")
 _FIELD = re.compile(r"\w{1,60}")
 _MAX_NAME = 60
-_LEAST_FREE = 20
-"""Characters of a text that is looked for inside of others."""
-_KEPT = ("interventions", "planned")
-_STATE = "state"
+_MIN_QUOTE = 20
+"""Characters of a text that is looked for inside others; shorter ones are there by chance."""
+_FROM_OUTSIDE = ("interventions", "planned")
 
 
-def prune(tape: Tape, runs: Iterable[int]) -> None:
-    """Take runs off a tape for good; see ``Tape.prune``."""
-    wanted = _wanted(tape, runs)
-    for info in tape.runs():
-        if info.parent in wanted and info.id not in wanted:
+def prune(file: TapeFile, runs: Collection[int], known: Iterable[RunInfo]) -> None:
+    """Remove runs from a tape for good; see ``Tape.prune``.
+
+    Args:
+        file: the tape's.
+        runs: the runs' numbers.
+        known: all runs on the tape.
+    """
+    for info in known:
+        if info.parent is not None and info.parent in runs and info.id not in runs:
             both = sorted({info.parent, info.id})
             raise TapeError(
-                f"run {info.parent} cannot be taken off {tape.path}: run {info.id}, a {info.verb} "
+                f"run {info.parent} cannot be taken off {file.path}: run {info.id}, a {info.verb} "
                 f"of it, would lose what it came from; name both: runs={both}"
             )
-    these = f"({', '.join(map(str, sorted(wanted)))})"
-    with tape.transaction() as connection:
-        _check_unused(tape, connection, wanted)
+    these = f"({', '.join(map(str, sorted(runs)))})"
+    with file.transaction() as connection:
+        _check_unused(file, connection, runs)
         for table in ("turns", "calls", "tallies"):
             connection.execute(f"DELETE FROM {table} WHERE run IN {these}")
         connection.execute(f"DELETE FROM runs WHERE id IN {these}")
         [before] = connection.execute("SELECT value FROM meta WHERE key = 'pruned'").fetchone()
-        pruned = " ".join(map(str, sorted({*map(int, str(before).split()), *wanted})))
+        pruned = " ".join(map(str, sorted({*map(int, str(before).split()), *runs})))
         connection.execute("UPDATE meta SET value = ? WHERE key = 'pruned'", (pruned,))
         _drop_texts(connection)
-    tape.compact()
+    file.compact()
 
 
 def redact(
-    tape: Tape,
-    runs: Iterable[int] | None,
-    *,
-    components: Collection[str] | None,
-    states: bool,
+    file: TapeFile, runs: Collection[int], *, components: Collection[str] | None, states: bool
 ) -> None:
-    """Put digests in the place of texts; see ``Tape.redact``."""
-    wanted = {info.id for info in tape.runs()} if runs is None else _wanted(tape, runs)
-    there = {row[0] for row in tape.query("SELECT DISTINCT component FROM calls")}
-    if unknown := set(components or ()) - there:
+    """Replace texts by digests; see ``Tape.redact``."""
+    known = {row[0] for row in file.query("SELECT DISTINCT component FROM calls")}
+    if unknown := set(components or ()) - known:
         raise TapeError(
-            f"no call on the tape {tape.path} is of the component {', '.join(sorted(unknown))}; "
-            f"there are: {', '.join(sorted(filter(None, there))) or 'none'}"
+            f"no call on the tape {file.path} is of the component {', '.join(sorted(unknown))}; "
+            f"there are: {', '.join(sorted(filter(None, known))) or 'none'}"
         )
-    said = {"when": now(), "package": version("llmsim-lab"), "states": states}
-    said["components"] = None if components is None else sorted(components)
-    with tape.transaction() as connection:
-        _check_unused(tape, connection, wanted)
-        for run in sorted(wanted):
-            _Redaction(tape, connection, run, components, states=states).apply()
-            manifest = tape.run(run).manifest
+    entry = {"when": now(), "package": version("llmsim-lab"), "states": states}
+    entry["components"] = None if components is None else sorted(components)
+    with file.transaction() as connection:
+        _check_unused(file, connection, runs)
+        for run in sorted(runs):
+            [[text]] = file.query("SELECT manifest FROM runs WHERE id = ?", (run,))
+            manifest = loads(text, f"the manifest of run {run}")
+            names = _names_in(manifest.get("config"))
+            _Redaction(file, connection, run, names, components, states=states).apply()
             earlier = manifest.get("redacted")
-            entries = [*(earlier if isinstance(earlier, list) else []), said]
+            entries = [*(earlier if isinstance(earlier, list) else []), entry]
             Ledger(run).change(connection, manifest=dumps({**manifest, "redacted": entries}))
         _drop_texts(connection)
-    tape.compact()
+    file.compact()
 
 
-def _wanted(tape: Tape, runs: Iterable[int]) -> set[int]:
-    wanted = {tape.run(run).id for run in runs}
-    if not wanted:
-        raise TapeError(f"no run of the tape {tape.path} was named")
-    return wanted
-
-
-def _check_unused(tape: Tape, connection: sqlite3.Connection, runs: Iterable[int]) -> None:
+def _check_unused(file: TapeFile, connection: sqlite3.Connection, runs: Iterable[int]) -> None:
     for run in sorted(runs):
         [writer] = connection.execute("SELECT writer FROM runs WHERE id = ?", (run,)).fetchone()
-        check_free(writer, "", (str(tape.path.resolve()), run))
+        check_free(writer, file.path, run)
 
 
 def _drop_texts(connection: sqlite3.Connection) -> None:
@@ -116,23 +105,25 @@ class _Redaction:
     """One run's texts, replaced.
 
     Args:
-        tape: the tape.
+        file: the tape's.
         connection: in a transaction.
         run: the run.
-        components: whose texts; all if None.
-        states: whether every free text of the states goes, whoever wrote it.
+        names: texts that stay, since states and chains refer to them.
+        components: whose texts are replaced; all if None.
+        states: whether every free text of the states is replaced, whoever wrote it.
     """
 
     def __init__(
         self,
-        tape: Tape,
+        file: TapeFile,
         connection: sqlite3.Connection,
         run: int,
+        names: set[str],
         components: Collection[str] | None,
         *,
         states: bool,
     ) -> None:
-        self._tape = tape
+        self._file = file
         self._connection = connection
         self._run = run
         self._components = components
@@ -140,26 +131,28 @@ class _Redaction:
         self._settings = SettingsCache()
         self._keys: Counter[bytes] = Counter()
         self._said: dict[int | None, set[str]] = {}
-        """What was taken out of calls and chains, by turn, to find its copies in the records."""
+        """What was replaced in calls and chains, by turn, to find its copies in the records."""
         self._all_said: set[str] = set()
         self._outside: set[str] = set()
-        """Texts that were given from outside; where a model was sent one as it is, it goes too."""
-        self._names = _names_in(tape.run(run).manifest.get("config"))
-        tallies = tape.query("SELECT calls, digest FROM tallies WHERE run = ?", (run,))
+        """Texts of interventions; one that a model was sent as it is, is replaced as well."""
+        self._names = names
+        tallies = file.query("SELECT calls, digest FROM tallies WHERE run = ?", (run,))
         self._counted, self._digest = tallies[0]
 
     def apply(self) -> None:
-        """Replace them, with the seals and the tally that they need."""
-        for [text] in self._tape.query("SELECT record FROM turns WHERE run = ?", (self._run,)):
+        """Replace the texts, and the seals and the tally with them."""
+        for [text] in self._file.query("SELECT record FROM turns WHERE run = ?", (self._run,)):
             record = loads(text, f"a turn of run {self._run}")
-            self._outside |= {text.strip() for part in _KEPT for text in _leaves(record[part])}
-        for row in self._tape.in_batches("calls", "run = ?", (self._run,)):
+            self._outside |= {
+                text.strip() for part in _FROM_OUTSIDE for text in _leaves(record[part])
+            }
+        for row in self._file.in_batches("calls", "run = ?", (self._run,)):
             self._call(row)
         columns = ", ".join(COLUMNS["turns"])
-        for [turn] in self._tape.query(
+        for [turn] in self._file.query(
             "SELECT turn FROM turns WHERE run = ? ORDER BY turn", (self._run,)
         ):
-            [row] = self._tape.query(
+            [row] = self._file.query(
                 f"SELECT {columns} FROM turns WHERE run = ? AND turn = ?", (self._run, turn)
             )
             self._turn(row)
@@ -173,18 +166,19 @@ class _Redaction:
     # --- calls ---------------------------------------------------------------------------
 
     def _call(self, row: sqlite3.Row) -> None:
-        attempt = call_of(row, *self._tape.shared_by(row)).attempt
+        attempt = call_of(row, *self._file.shared_by(row)).attempt
         self._names |= {name for name in (row["agent"], row["component"]) if name}
         if self._covers(row["component"]):
-            self._take_in(attempt, row["turn"])
+            self._remember_texts_of(attempt, row["turn"])
             attempt = _without_texts(attempt)
-        request = asked(attempt.request, self._settings)
+        request = encode_request(attempt.request, self._settings)
+        # Requests that differed may be equal now, so that equal ones are counted again.
         key = nth_key(request.key, self._keys[request.key])
         if not row["forgotten"]:
             self._keys[request.key] += 1
         if not self._covers(row["component"]):
             return
-        settings = self._tape.text_id(
+        settings = self._file.text_id(
             self._connection, request.settings.text, request.settings.digest
         )
         cells = {
@@ -192,7 +186,7 @@ class _Redaction:
             "key": key,
             "messages": request.messages,
             "settings": settings,
-            "origin": None,  # its places are those of texts that are gone
+            "origin": None,  # its places are those of the texts that were replaced
             "spans": None,
             "reply": reply_text(attempt.reply),
             "fault": fault_text(attempt),
@@ -207,12 +201,12 @@ class _Redaction:
                 row["id"],
             ),
         )
-        if row["place"] <= self._counted:  # else the tally does not count it yet
+        if row["place"] <= self._counted:  # otherwise the tally does not count it yet
             self._digest = mixed(self._digest, row["seal"], own)
 
-    def _take_in(self, attempt: Attempt, turn: int | None) -> None:
-        asked = (message.content for message in attempt.request.messages if message.role == "user")
-        self._remember(turn, (text for text in asked if text.strip() in self._outside))
+    def _remember_texts_of(self, attempt: Attempt, turn: int | None) -> None:
+        prompts = (one.content for one in attempt.request.messages if one.role == "user")
+        self._remember(turn, (text for text in prompts if text.strip() in self._outside))
         if attempt.reply is None:
             return
         texts = [attempt.reply.text, *_leaves(_parsed(attempt.reply.text))]
@@ -235,12 +229,12 @@ class _Redaction:
                 for name in ("reasoning", "prompt_text"):
                     if chain.get(name):
                         chain[name] = _digest(chain[name])
-        near = {text for text in self._said.get(row["turn"], ()) if len(text) >= _LEAST_FREE}
+        quotable = {text for text in self._said.get(row["turn"], ()) if len(text) >= _MIN_QUOTE}
 
         def cleaned(text: str) -> str:
             if text in self._names or " " not in text.strip():
                 return text
-            if text.strip() in self._all_said or any(part in text for part in near):
+            if text.strip() in self._all_said or any(part in text for part in quotable):
                 return _digest(text)
             return text
 
@@ -248,13 +242,13 @@ class _Redaction:
             return text if text in self._names or " " not in text.strip() else _digest(text)
 
         for part, value in record.items():
-            if part not in (*_KEPT, "chains", "calls"):
-                change = emptied if self._states and part == _STATE else cleaned
+            if part not in (*_FROM_OUTSIDE, "chains", "calls"):
+                change = emptied if self._states and part == "state" else cleaned
                 record[part] = _mapped(value, change)
-        outside = {part: _mapped(record[part], self._unless_sent) for part in _KEPT}
+        outside = {part: _mapped(record[part], self._unless_sent) for part in _FROM_OUTSIDE}
         kept = {
             part: shown[part] if outside[part] == record[part] else _digest(shown[part])
-            for part in _KEPT
+            for part in _FROM_OUTSIDE
             if part in shown
         }
         record |= outside
@@ -281,8 +275,8 @@ def _digest(text: str) -> str:
     return f"redacted:sha256:{digest[:12]}"
 
 
-def _mapped(value: Any, change: Any) -> Any:
-    """Return JSON with every text in it changed; names of fields stay."""
+def _mapped(value: Any, change: Callable[[str], Any]) -> Any:
+    """Return JSON with every text in it changed; field names stay."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):
@@ -293,7 +287,7 @@ def _mapped(value: Any, change: Any) -> Any:
 
 
 def _names_in(config: Any) -> set[str]:
-    """Return what a configuration calls by name; states refer to it, so it stays."""
+    """Return the names in a configuration; states refer to them, so they stay."""
     found: set[str] = set()
     todo = [config]
     for item in todo:
@@ -301,7 +295,7 @@ def _names_in(config: Any) -> set[str]:
             found |= {*map(str, item), str(item.get("name"))}
             todo += item.values()
         elif isinstance(item, list):
-            # Names alone may stand for whom they name, as in nations=["Aland"].
+            # A text in a list may be a name, as in nations=["Aland"].
             found |= {it for it in item if isinstance(it, str) and len(it) < _MAX_NAME}
             todo += item
     return found
@@ -314,7 +308,7 @@ def _leaves(value: Any) -> list[str]:
 
 
 def _parsed(text: str) -> Any:
-    """Return the object that a reply is, if its fields have the names of fields; else None."""
+    """Return a reply's JSON object, or None if it is not one or a field's name may be prose."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -331,38 +325,26 @@ def _parsed(text: str) -> Any:
 
 
 def _without_texts(attempt: Attempt) -> Attempt:
-    request, reply = attempt.request, attempt.reply
-    return replace(
-        attempt,
-        request=_asked_without(request),
-        reply=None if reply is None else _answered_without(reply),
-        detail=_digest(attempt.detail),
-    )
-
-
-def _asked_without(request: ChatRequest) -> ChatRequest:
     messages = tuple(
         Message(
             message.role,
             _digest(message.content),
-            tool_calls=_calls_without(message.tool_calls),
+            tool_calls=_arguments_replaced(message.tool_calls),
             tool_name=message.tool_name,
         )
-        for message in request.messages
+        for message in attempt.request.messages
     )
-    return replace(request, messages=messages)
+    if (reply := attempt.reply) is not None:
+        fields = _parsed(reply.text)
+        reply = replace(
+            reply,
+            text=_digest(reply.text) if fields is None else dumps(_mapped(fields, _digest)),
+            thinking=_digest(reply.thinking),
+            tool_calls=_arguments_replaced(reply.tool_calls),
+        )
+    request = replace(attempt.request, messages=messages)
+    return replace(attempt, request=request, reply=reply, detail=_digest(attempt.detail))
 
 
-def _answered_without(reply: ChatReply) -> ChatReply:
-    fields = _parsed(reply.text)
-    text = _digest(reply.text) if fields is None else dumps(_mapped(fields, _digest))
-    return replace(
-        reply,
-        text=text,
-        thinking=_digest(reply.thinking),
-        tool_calls=_calls_without(reply.tool_calls),
-    )
-
-
-def _calls_without(calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
+def _arguments_replaced(calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
     return tuple(replace(call, arguments=_mapped(call.arguments, _digest)) for call in calls)

@@ -1,11 +1,11 @@
-"""A tape's open file: an SQLite database of one exact shape, read and written whole or not at all.
+"""A tape's file: an SQLite database of one exact schema, read and written whole or not at all.
 
 Tables: ``meta`` (format, and which runs there have been), ``texts`` (what many calls share, stored
 once: their settings, and the form of prompts as ``Origin`` has it), ``runs`` (a manifest each, with
 parent and fork turn), ``calls`` (every request, where its prompt's values came from, and what
 became of it), ``turns`` (a record each, written when the turn is whole), ``tallies`` (how many
 calls and which turns a run has written, with a digest of all of them). Rows of the middle three
-have a ``seal``, from which ``verify`` tells which cell was changed; see ``seals.py``.
+have a ``seal``, from which ``verify`` tells which cell was changed; see ``_ledger.py``.
 """
 
 from __future__ import annotations
@@ -19,21 +19,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from llmsim_lab.errors import TapeError
 from llmsim_lab.text import printable
-
-__all__ = ["COLUMNS", "FORMAT_VERSION", "SHARED", "TapeFile"]
 
 FORMAT_VERSION = 2
 _APPLICATION_ID = 0x4C534C42
 """Marks the file as a tape in SQLite's own header ("LSLB")."""
 
 _BUSY_TIMEOUT_MS = 10_000
-_TICK = 100_000
-"""Virtual machine steps between two looks at whether Ctrl-C was pressed."""
+_SIGNAL_CHECK_STEPS = 100_000
+"""Steps of SQLite's virtual machine between two checks whether Ctrl-C was pressed."""
 
 _LIMITS = {
     sqlite3.SQLITE_LIMIT_LENGTH: 256 * 1024 * 1024,
@@ -48,7 +45,7 @@ _LIMITS = {
     sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH: 1,
     sqlite3.SQLITE_LIMIT_WORKER_THREADS: 0,
 }
-"""What an untrusted file can make SQLite do at most; a value of 256 MiB is the largest."""
+"""The most that an untrusted file can make SQLite do; no value is larger than 256 MiB."""
 
 _TABLES = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -128,8 +125,11 @@ class TapeFile:
     """The database behind a tape.
 
     Args:
-        path: the file; made if it is not there, unless ``read_only``.
-        read_only: for looking only; works on a disk that cannot be written to.
+        path: the file; created if it does not exist, unless ``read_only``.
+        read_only: for reading only; works on a disk that cannot be written to.
+
+    Attributes:
+        lock: held while the connection is in use; all threads share one connection.
 
     Raises:
         TapeError: the file cannot be opened, is not a tape, is damaged, or has another format.
@@ -139,12 +139,14 @@ class TapeFile:
         self.path = Path(path)
         self.read_only = read_only
         self._connection = _open(self.path, read_only=read_only)
-        self._connection.set_progress_handler(_tick, _TICK)
+        # Python runs signal handlers only between its own steps, and a query is a single one.
+        self._connection.set_progress_handler(lambda: 0, _SIGNAL_CHECK_STEPS)
         self._connection.row_factory = sqlite3.Row
-        self._lock = threading.RLock()
-        self._texts: dict[bytes, int] = {}
-        self._later: deque[tuple[str, tuple[Any, ...]]] = deque()
-        # Not left to the garbage collector, which at the interpreter's end may never come.
+        # Reentrant, since a finalizer may write in the middle of this thread's own transaction.
+        self.lock = threading.RLock()
+        self._text_ids: dict[bytes, int] = {}
+        self._deferred: deque[tuple[str, tuple[Any, ...]]] = deque()
+        # Not left to the garbage collector, which may never run at the interpreter's end.
         self._finalizer = weakref.finalize(self, self._connection.close)
 
     @contextmanager
@@ -156,26 +158,28 @@ class TapeFile:
         """
         if self.read_only:
             raise TapeError(f"the tape {self.path} was opened for reading only")
-        with self._lock:
+        with self.lock:
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
                 try:
-                    late = list(self._later)
-                    for statement in late:
+                    deferred = list(self._deferred)
+                    for statement in deferred:
                         self._connection.execute(*statement)
                     yield self._connection
                 except BaseException:
+                    # SQLite itself rolls back after some errors, such as a full disk.
                     if self._connection.in_transaction:
                         self._connection.execute("ROLLBACK")
-                    self._texts.clear()
+                    self._text_ids.clear()  # some of them may have been rolled back
                     raise
                 self._connection.execute("COMMIT")
-                for _ in late:
-                    self._later.popleft()
+                # Only those written here: a finalizer may have added more meanwhile.
+                for _ in deferred:
+                    self._deferred.popleft()
             except sqlite3.Error as error:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
-                self._texts.clear()
+                self._text_ids.clear()
                 raise TapeError(
                     f"cannot write to the tape {self.path}: {error}; what was written before is "
                     "whole: free some space or close the other program, then resume the run"
@@ -184,10 +188,10 @@ class TapeFile:
     def write_when_possible(self, sql: str, values: tuple[Any, ...]) -> None:
         """Write now, or with whatever is written next; for finalizers.
 
-        They may run at any point, also in the middle of this very tape's transaction.
+        They may run at any point, also in the middle of a transaction of this very tape.
         """
-        self._later.append((sql, values))
-        if self._lock.acquire(blocking=False):
+        self._deferred.append((sql, values))
+        if self.lock.acquire(blocking=False):
             try:
                 if not self._connection.in_transaction:
                     with suppress(TapeError), self.transaction():
@@ -195,12 +199,12 @@ class TapeFile:
             except sqlite3.ProgrammingError:
                 return  # the tape is closed
             finally:
-                self._lock.release()
+                self.lock.release()
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """Let everything read inside be of one moment, whatever others write meanwhile."""
-        with self._lock:
+        """Read everything inside as it is at one moment, whatever others write meanwhile."""
+        with self.lock:
             if self._connection.in_transaction:
                 yield
                 return
@@ -211,35 +215,35 @@ class TapeFile:
                 self.query("ROLLBACK")
 
     def text_id(self, connection: sqlite3.Connection, text: str, digest: bytes) -> int:
-        """Return the number of a shared text, storing it if it is new; inside a transaction."""
-        known = self._texts.get(digest)
+        """Return the id of a shared text, storing it if it is new; inside a transaction."""
+        known = self._text_ids.get(digest)
         if known is None:
             connection.execute(
                 "INSERT INTO texts (digest, text) VALUES (?, ?) ON CONFLICT DO NOTHING",
                 (digest, text),
             )
             row = connection.execute("SELECT id FROM texts WHERE digest = ?", (digest,)).fetchone()
-            known = self._texts[digest] = int(row[0])
+            known = self._text_ids[digest] = int(row[0])
         return known
 
     def shared_by(self, row: sqlite3.Row) -> tuple[Any, Any]:
-        """Return the texts of a call's settings and of its origin; None for one not there."""
+        """Return the texts of a call's settings and of its origin, each None if missing."""
         ids = row["settings"], row["origin"]
         found = self.query("SELECT id, text FROM texts WHERE id IN (?, ?)", ids)
         texts = {text["id"]: text["text"] for text in found}
         return texts.get(ids[0]), texts.get(ids[1])
 
     def query(self, sql: str, values: tuple[Any, ...] = ()) -> list[sqlite3.Row]:
-        """Return what a question finds; for the modules of this package.
+        """Return the rows that a query finds.
 
         Raises:
             TapeError: the file is damaged or cannot be read.
         """
-        with self._lock:
+        with self.lock:
             try:
                 return self._connection.execute(sql, values).fetchall()
             except (sqlite3.Error, UnicodeError) as error:
-                if str(error) == "interrupted":  # by Ctrl-C, and by nothing else
+                if str(error) == "interrupted":  # by a signal handler that raised: Ctrl-C
                     raise KeyboardInterrupt from error
                 raise TapeError(f"cannot read the tape {self.path}: {error}") from error
 
@@ -255,7 +259,7 @@ class TapeFile:
             size: rows a batch.
         """
         columns = ", ".join(COLUMNS[table])
-        last = -(1 << 63)
+        last = -(1 << 63)  # below every id of an SQLite table
         while rows := self.query(
             f"SELECT {columns} FROM {table} WHERE ({where}) AND id > ? ORDER BY id LIMIT ?",
             (*values, last, size),
@@ -264,13 +268,13 @@ class TapeFile:
             last = rows[-1]["id"]
 
     def compact(self) -> None:
-        """Write the file anew without what was deleted, so that none of it is left in there.
+        """Rewrite the file without what was deleted, so that none of its bytes are left there.
 
         Raises:
             TapeError: another program has the tape open.
         """
-        with self._lock:
-            self._texts.clear()
+        with self.lock:
+            self._text_ids.clear()
             # SQLite builds the new file as a database attached to this one.
             self._connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 1)
             try:
@@ -291,29 +295,13 @@ class TapeFile:
 
     @property
     def closed(self) -> bool:
-        """True once the file was let go of."""
+        """True once the file is closed."""
         return not self._finalizer.alive
 
     def close(self) -> None:
-        """Let go of the file; folds the write-ahead log into it if nobody else has it open."""
-        with self._lock:
+        """Close the file; folds the write-ahead log into it if nobody else has it open."""
+        with self.lock:
             self._finalizer()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-
-def _tick() -> int:
-    """Give Python a chance to run signal handlers while SQLite works."""
-    return 0
 
 
 def _open(path: Path, *, read_only: bool) -> sqlite3.Connection:
@@ -353,7 +341,11 @@ def _open(path: Path, *, read_only: bool) -> sqlite3.Connection:
 
 
 def _check_header(path: Path) -> None:
-    """Look at the first bytes before SQLite may touch the file."""
+    """Check the first bytes before SQLite may touch the file.
+
+    Raises:
+        TapeError: it is not a tape, or was cut off.
+    """
     try:
         with path.open("rb") as file:
             head = file.read(100)
@@ -364,7 +356,8 @@ def _check_header(path: Path) -> None:
         raise TapeError(f"{path} is not a tape: it is not an SQLite file")
     if int.from_bytes(head[68:72], "big") != _APPLICATION_ID:
         raise TapeError(f"{path} is not a tape: it is an SQLite file of another program")
-    page_size = int.from_bytes(head[16:18], "big") % 65535 or 65536
+    page_size = int.from_bytes(head[16:18], "big")
+    page_size = 65_536 if page_size == 1 else page_size  # which does not fit into two bytes
     whole = page_size * int.from_bytes(head[28:32], "big")
     if size < whole and not _wal_of(path).exists():
         raise TapeError(
@@ -382,8 +375,8 @@ def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
         wal = _wal_of(path)
         alive = wal.exists() and wal.stat().st_size > 0
         uri += "?mode=ro" if alive else "?immutable=1"
-    # A reader who may write does no more with it than to fold in and take away, when it is the
-    # last to leave, the write-ahead log that a reader of its own kind would leave lying about.
+    # Otherwise even a reader opens the file for writing: as the last to close it, it then folds in
+    # and removes the write-ahead log, which a mode=ro connection would leave behind.
     return sqlite3.connect(uri, uri=True, check_same_thread=False, isolation_level=None)
 
 
@@ -392,7 +385,7 @@ def _wal_of(path: Path) -> Path:
 
 
 def _create(connection: sqlite3.Connection) -> None:
-    """Make the tables, all or none; somebody else may just have made them."""
+    """Make the tables, all or none, unless another process has made them in the meantime."""
     connection.execute("BEGIN IMMEDIATE")
     if not connection.execute("PRAGMA application_id").fetchone()[0]:
         connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
@@ -430,13 +423,13 @@ def _schema() -> _Schema:
 
 
 def _check_schema(connection: sqlite3.Connection, path: Path) -> None:
-    """Compare the schema exactly, before anything else is read.
+    """Raise TapeError unless the schema is exactly that of a tape; before anything else is read.
 
-    A view, a trigger, a generated column or a default would be run by reading or by writing.
+    A view, a trigger, a generated column or a default would run code by reading or by writing.
     """
-    there = _schema_of(connection)
-    version = _claimed_format(connection, there)
-    if version == FORMAT_VERSION and there == _schema():
+    found = _schema_of(connection)
+    version = _claimed_format(connection, found)
+    if version == FORMAT_VERSION and found == _schema():
         return
     if version > FORMAT_VERSION:
         raise TapeError(
@@ -446,11 +439,11 @@ def _check_schema(connection: sqlite3.Connection, path: Path) -> None:
     if version == 1:
         raise TapeError(
             f"the tape {path} has format 1, which is not read any more; this version of llmsim_lab "
-            f"reads format {FORMAT_VERSION}: record the run anew"
+            f"reads format {FORMAT_VERSION}: record the run again"
         )
-    if there == _schema():
+    if found == _schema():
         raise TapeError(f"the tape {path} names no format; it is damaged")
-    for kind, name, _, sql in sorted(there - _schema(), key=repr):
+    for kind, name, _, sql in sorted(found - _schema(), key=repr):
         known = [row for row in _schema() if row[:2] == (kind, name)]
         what = "is not a tape's" if known else "no tape has"
         raise TapeError(
@@ -458,7 +451,7 @@ def _check_schema(connection: sqlite3.Connection, path: Path) -> None:
             f"{what}: {printable(str(sql))!r:.120}. Opening it could run what somebody put there; "
             "get the tape from where it was recorded"
         )
-    [(kind, name), *_] = sorted(row[:2] for row in _schema() - there)
+    [(kind, name), *_] = sorted(row[:2] for row in _schema() - found)
     raise TapeError(f"cannot open the tape {path}: it is damaged, it lacks the {kind} {name}")
 
 

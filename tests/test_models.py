@@ -258,6 +258,7 @@ def test_no_value_that_users_are_given_can_be_changed_by_accident() -> None:
         importlib.import_module(f"llmsim_lab.{module.name}")
         for module in pkgutil.iter_modules(llmsim_lab.__path__)
     ]
+    packages.append(importlib.import_module("llmsim_lab.assistant.types"))
     exported = [getattr(package, name) for package in packages for name in package.__all__]
     # Users are given values of internal classes too, such as an experiment's differences.
     internal = [

@@ -1,6 +1,6 @@
 """The decision engine: a message becomes an answer, tool calls, a question or a confirmation.
 
-Beside these names: ``types`` has what goes in and out, for those who write an adapter or a tool
+Besides these names: ``types`` has what goes in and out, for those who write an adapter or a tool
 executor; ``chat`` the configuration of conversations; ``recorded_tools`` tools in a run;
 ``evaluation`` messages with known right decisions, and scores; ``tasks`` a task list served over
 MCP.

@@ -8,7 +8,7 @@ from typing import Any
 from rich.table import Table
 
 from llmsim_lab.cli.console import literal
-from llmsim_lab.runs import Series
+from llmsim_lab.runs._turn import Series
 
 __all__ = ["heading", "rows_table", "shown"]
 

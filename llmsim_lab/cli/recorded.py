@@ -20,7 +20,7 @@ from llmsim_lab.llm import LLMClient, LLMConfig, Tape
 from llmsim_lab.llm.tape import RunInfo
 from llmsim_lab.llm.tape.codec import manifest_faults
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.runs.manifest import config_of, prompts_of
+from llmsim_lab.runs._records import config_of, prompts_of
 from llmsim_lab.simulation import Simulation
 
 __all__ = ["fork", "model_text", "replay", "rerun", "resume", "sound_run"]

@@ -15,10 +15,8 @@ from llmsim_lab.cli.play import client_for, play
 from llmsim_lab.cli.world_file import is_world, lines_told, world_named
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import Tape
-from llmsim_lab.runs import WorldConfig
-from llmsim_lab.runs.config_file import config_from_file
-from llmsim_lab.runs.registry import kind_of_config
-from llmsim_lab.runs.settings import PlayerWord
+from llmsim_lab.runs._config import PlayerWord, WorldConfig
+from llmsim_lab.runs._registry import class_of_config, config_from_file
 from llmsim_lab.text import closest, faults
 from llmsim_lab.yaml_file import read_config
 
@@ -84,7 +82,7 @@ def _described(named: str, parameters: Path | None) -> tuple[Any, Any]:
                 "is a configuration itself"
             )
         config = config_from_file(named, kind="economic")
-        return kind_of_config(config), config
+        return class_of_config(config), config
     kind = world_named(named)
     with lines_told():
         if parameters is None:

@@ -14,8 +14,8 @@ from llmsim_lab.llm import Tape
 from llmsim_lab.llm.tape import Changes, RunInfo
 from llmsim_lab.llm.tape.changes import flat
 from llmsim_lab.prompts import PromptDiff
-from llmsim_lab.runs.registry import kind_name
-from llmsim_lab.runs.verbs import series_on
+from llmsim_lab.runs._registry import kind_name
+from llmsim_lab.runs._run import series_on
 from llmsim_lab.text import clip, number
 
 __all__ = ["show_differences"]

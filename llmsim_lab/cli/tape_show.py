@@ -13,10 +13,9 @@ from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm.tape import RecordedCall, RunInfo
 from llmsim_lab.models import LLMReasoningChain
-from llmsim_lab.runs import every_chain
-from llmsim_lab.runs.registry import kind_name, kind_of_manifest
-from llmsim_lab.runs.turn import Answer
-from llmsim_lab.runs.verbs import series_on, turns_of
+from llmsim_lab.runs._registry import class_of_manifest, kind_name
+from llmsim_lab.runs._run import series_on, turns_of
+from llmsim_lab.runs._turn import Answer
 from llmsim_lab.text import clip
 
 __all__ = ["show_call", "show_run", "show_turn"]
@@ -76,7 +75,7 @@ def show_turn(tape: Tape, run: int, turn: int) -> None:
     """
     info = tape.run(run)
     try:
-        kind_of_manifest(run, info.manifest)
+        class_of_manifest(run, info.manifest)
     except TapeError as error:
         _show_as_recorded(tape, info, turn, why=error)
         return
@@ -117,7 +116,7 @@ def _show_as_recorded(tape: Tape, info: RunInfo, turn: int, *, why: TapeError) -
 
 
 def _show_whole_turn(info: RunInfo, turn: Any) -> None:
-    kind = kind_of_manifest(info.id, info.manifest)
+    kind = class_of_manifest(info.id, info.manifest)
     period = kind.own_columns(turn).get("period")
     say(f"Turn {turn.number}{f', {period}' if period else ''} of run {info.id}", style="bold")
     for intervention in turn.interventions:
@@ -126,7 +125,7 @@ def _show_whole_turn(info: RunInfo, turn: Any) -> None:
         say(line)
     answers = getattr(turn, "answers", ())
     ruled = dict(zip(map(id, turn.chains), answers, strict=False))
-    for chain in every_chain(turn):
+    for chain in turn.every_chain:
         console.print()
         _show_chain(chain, ruled.get(id(chain)))
 

@@ -25,7 +25,8 @@ from llmsim_lab.context.soundness import check_columns, check_state
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.prompts import Prompt, RenderedPrompt
-from llmsim_lab.runs import Run, Series
+from llmsim_lab.runs import Run
+from llmsim_lab.runs._turn import Series
 
 __all__ = ["CrisisSimulation"]
 

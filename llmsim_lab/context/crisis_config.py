@@ -17,7 +17,8 @@ from llmsim_lab.context.table import Variables
 from llmsim_lab.context.variables import Variable
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMConfig
-from llmsim_lab.runs import RunConfig, Series
+from llmsim_lab.runs._config import RunConfig
+from llmsim_lab.runs._turn import Series
 from llmsim_lab.text import number
 from llmsim_lab.yaml_file import YamlFile
 

@@ -14,7 +14,8 @@ from llmsim_lab.context.scenario import ScenarioEvent
 from llmsim_lab.context.variable import Scalar
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.models import LLMReasoningChain
-from llmsim_lab.runs import RunIntervention, RunTurn
+from llmsim_lab.runs import RunTurn
+from llmsim_lab.runs._config import RunIntervention
 from llmsim_lab.text import clip
 from llmsim_lab.values import FrozenDict
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from llmsim_lab.context.crisis_state import CrisisState, Happening
 from llmsim_lab.context.table import Variables
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.runs.frames import COMMON_COLUMNS
+from llmsim_lab.runs._state import COMMON_COLUMNS
 
 __all__ = ["check_columns", "check_state"]
 

@@ -21,7 +21,9 @@ from llmsim_lab.experiments.arms import Pieces, arms_frame, budget_note
 from llmsim_lab.experiments.intervals import Interval, Pair, mean_of, paired_interval
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.prompts import Prompt, RenderedPrompt
-from llmsim_lab.runs import Run, RunConfig, RunIntervention, RunTurn, Series
+from llmsim_lab.runs import Run, RunTurn
+from llmsim_lab.runs._config import RunConfig, RunIntervention
+from llmsim_lab.runs._turn import Series
 from llmsim_lab.settings import Settings
 from llmsim_lab.values import FrozenDict
 

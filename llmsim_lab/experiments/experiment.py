@@ -32,7 +32,7 @@ from llmsim_lab.experiments.statistics import Outcome
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.llm.scope import Recorder
 from llmsim_lab.logs import log_event
-from llmsim_lab.runs.progress import progress_line
+from llmsim_lab.runs._progress import progress_line
 from llmsim_lab.simulation import Simulation, Turn, load
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from llmsim_lab.experiments.plan import Progress
 from llmsim_lab.experiments.rows import came_off
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm.scope import Recorder
-from llmsim_lab.runs.taping import Recording
+from llmsim_lab.runs._session import Recording
 from llmsim_lab.simulation import Turn
 
 __all__ = ["Play", "Played", "play_all"]

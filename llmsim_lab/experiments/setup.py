@@ -10,7 +10,7 @@ from llmsim_lab.experiments.bench import Bench
 from llmsim_lab.llm import LLMClient, LLMConfig, Tape
 from llmsim_lab.llm.tape import RunInfo
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.runs.registry import kind_name
+from llmsim_lab.runs._registry import kind_name
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.text import clip
 

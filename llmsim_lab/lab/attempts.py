@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 
 from llmsim_lab.calls import Attempt, Status
 from llmsim_lab.models import LLMReasoningChain
-from llmsim_lab.runs.turn import every_chain
 
 if TYPE_CHECKING:
     from llmsim_lab.llm import Tape
-    from llmsim_lab.runs.base import Run
-    from llmsim_lab.runs.turn import RunTurn
+    from llmsim_lab.runs._run import Run
+    from llmsim_lab.runs._turn import RunTurn
 
 __all__ = [
     "FAILED_ATTEMPTS",
@@ -179,7 +178,7 @@ class Attempts:
 
 
 def _of_chains(turn: RunTurn) -> Iterator[Seen]:
-    for chain in every_chain(turn):
+    for chain in turn.every_chain:
         attempts: tuple[Attempt | None, ...] = chain.call.history if chain.call else (None,)
         for attempt in attempts:
             yield Seen(

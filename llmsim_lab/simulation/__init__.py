@@ -1,6 +1,7 @@
 """The economic simulation: its configuration, its turns, its history as data frames."""
 
-from llmsim_lab.runs import fork, load, replay, rerun, resume, run
+from llmsim_lab.runs import fork, load, replay, rerun, resume
+from llmsim_lab.runs._run import run
 from llmsim_lab.simulation.config import (
     EconomyConfig,
     NationConfig,

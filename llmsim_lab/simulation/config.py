@@ -22,7 +22,8 @@ from llmsim_lab.engines import EngineConfig
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm.human import DAY_S
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.runs import RunConfig, Series
+from llmsim_lab.runs._config import RunConfig
+from llmsim_lab.runs._turn import Series
 from llmsim_lab.settings import Settings
 from llmsim_lab.simulation.frames import SERIES
 from llmsim_lab.simulation.interventions import Intervention

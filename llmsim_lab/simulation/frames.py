@@ -16,7 +16,7 @@ from llmsim_lab.models import (
     SimulationState,
     StateUpdateDecision,
 )
-from llmsim_lab.runs import Series
+from llmsim_lab.runs._turn import Series
 
 __all__ = ["SERIES", "in_words", "outcomes", "own_columns"]
 

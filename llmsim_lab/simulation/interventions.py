@@ -11,7 +11,7 @@ from llmsim_lab.economy.shocks import Shocks
 from llmsim_lab.engines import EconomicEngine
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.models import GlobalState, SimulationState
-from llmsim_lab.runs import RunIntervention
+from llmsim_lab.runs._config import RunIntervention
 
 __all__ = ["Intervention", "ShockName", "Variable"]
 

@@ -10,7 +10,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.runs import RunConfig, RunIntervention, Series
+from llmsim_lab.runs._config import RunConfig, RunIntervention
+from llmsim_lab.runs._turn import Series
 from llmsim_lab.settings import Settings
 from llmsim_lab.statechart.chart_file import ChartTable, read_table
 from llmsim_lab.statechart.population import population, seed_posts

@@ -11,28 +11,27 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from llmsim_lab.calls import Status
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.text import clip, closest, faults
 from llmsim_lab.values import FrozenDict, FrozenList
 
-__all__ = ["State", "changed_at", "check_kept", "columns_in", "places_in"]
-
-_ROW_COLUMNS = frozenset(
-    ("turn", "calls", "ok", "repaired", "fallback", "failed", "tokens", "seconds", "interventions")
+COMMON_COLUMNS = frozenset(
+    {"turn", "calls", *get_args(Status), "tokens", "seconds", "interventions"}
 )
-"""Columns that every run's frame has already."""
+"""Columns of every run's frame, beside those of its class."""
 
 
 class State(BaseModel):
     """The base of a world's state: derive from it and annotate fields, each with a default.
 
     Fields may be numbers, texts, booleans, tuples, lists, dicts with texts as keys, and other
-    states. NaN and Infinity are errors. Where a field needs what the run is given, leave its
-    default out and write ``def start(self)`` in the run's class.
+    states. NaN and Infinity are errors. Where a field depends on the run's parameters, leave
+    its default out and write ``def start(self)`` in the run's class.
 
     Raises:
         ConfigError: when the class is made: a field has a name that a run's frame or pydantic
@@ -45,7 +44,8 @@ class State(BaseModel):
         15.0
     """
 
-    # A default of 20 for a float is 20.0 at once, as it is when it was read from a tape.
+    # Else a default of 20 for a float stays an int, and a run begun with it would differ from its
+    # own replay, which reads 20.0 from the tape.
     model_config = ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True
     )
@@ -53,7 +53,7 @@ class State(BaseModel):
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
         for name in cls.model_fields:
-            if name in _ROW_COLUMNS or hasattr(State, name):
+            if name in COMMON_COLUMNS or hasattr(State, name):
                 raise ConfigError(
                     f"{cls.__name__}.{name}: the name {name!r} is taken, by a column of every "
                     f"run's frame or by State itself; call the field something else, such as "
@@ -62,12 +62,12 @@ class State(BaseModel):
 
     def model_post_init(self, _context: Any, /) -> None:
         """Freeze what the fields hold."""
+        # pydantic's ``frozen`` only keeps fields from being set: state.coins["Ann"] = -1 would
+        # rewrite a turn that was played. ``__dict__`` goes past __setattr__, which raises.
         values = self.__dict__
         for name, value in values.items():
-            kind = type(value)
-            if kind in _PLAIN:
-                continue
-            values[name] = _frozen(value, f"{type(self).__name__}.{name}")
+            if type(value) not in _PLAIN:  # asked here, so that the hot path makes no f-string
+                values[name] = _frozen(value, f"{type(self).__name__}.{name}")
 
     def replace(self, **changes: Any) -> Self:
         """Return this state with some fields changed, all of it checked again.
@@ -209,7 +209,7 @@ def columns_in(state: State) -> dict[str, Any]:
     ]
     columns = dict(found)
     if len(columns) < len(found):
-        places_in(state)
+        places_in(state)  # raises, and names the two
     return columns
 
 

@@ -26,8 +26,6 @@ from llmsim_lab.text import clip, printable
 if TYPE_CHECKING:
     from rich.live import Live
 
-__all__ = ["ProgressLine", "progress_line"]
-
 logger = logging.getLogger(__name__)
 
 Show = Callable[[str], object]

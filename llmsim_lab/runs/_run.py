@@ -422,11 +422,11 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
 
     def _record(self, tape: Tape) -> None:
         """Begin a run on a tape."""
-        kind = type(self)
-        first = tape_turn(kind, self.turns[0], self._planned)
+        cls = type(self)
+        first = tape_turn(cls, self.turns[0], self._planned)
         self._warn_of_idle_seeds(tape)
         run = tape.add_run(self._new_manifest(), name=self.config.name, first=first)
-        self._session = Recording(kind, tape, run)
+        self._session = Recording(cls, tape, run)
 
     def _new_manifest(self) -> dict[str, Any]:
         return make_manifest(
@@ -652,7 +652,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         Args:
             config: the recorded one, without interventions.
             llm_client: the model, if there is one.
-            state: the one to go on from.
+            state: the one to continue from.
             prompts: the recorded ones by their places, for parts that are not given.
             parts: given ones, by ``part_names``.
         """
@@ -726,20 +726,20 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         total = counts.total()
         return {status: count / total for status, count in counts.items()}
 
-    def listen(self, heard: Callable[[TurnT], object]) -> Callable[[], None]:
+    def listen(self, callback: Callable[[TurnT], object]) -> Callable[[], None]:
         """Register a callback for each turn played from now on, whoever plays it.
 
         Args:
-            heard: called with the turn, on the loop that it was played on, when it is kept; what
+            callback: called with the turn, on the loop that it was played on, when it is kept; what
                 it raises goes to whoever plays.
 
         Returns:
             A function that removes the callback; harmless if called again.
         """
-        self._listeners.append(heard)
+        self._listeners.append(callback)
 
         def stop() -> None:
-            self._listeners = [other for other in self._listeners if other is not heard]
+            self._listeners = [it for it in self._listeners if it is not callback]
 
         return stop
 
@@ -822,6 +822,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         self.unrecorded = reason
         return self
 
+    # --- what is done from outside -----------------------------------------------------------
+
     def intervene(
         self, turn: int, values: Mapping[str, Any] | None = None, **more: Any
     ) -> InterventionT:
@@ -852,7 +854,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
                 "being played; wait until it is done, or intervene at turn "
                 f"{self.turn_number + 2} or later"
             )
-        # What the tape refuses is taken back, so that the run stays what its tape says.
+        # Undone where the tape raises, so that the run stays what its tape says.
         turns, planned = list(self.turns), {at: list(its) for at, its in self._planned.items()}
         self._plan(intervention)
         if self._session is not None:
@@ -895,7 +897,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             LLMFailureException: a model call failed; the run is where it was before.
             TapeError: the run cannot continue with the parts' code that is there now, or came out
                 differently from its recording.
-            ConfigError: a step is already under way.
+            ConfigError: a turn is being played already.
         """
         if self.code_changes and isinstance(self._session, Recording):
             raise TapeError(
@@ -918,8 +920,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             raise
         finally:
             self._stepping = False
-        for heard in tuple(self._listeners):  # one may remove itself, or register another
-            heard(turn)
+        for callback in tuple(self._listeners):  # one may remove itself, or register another
+            callback(turn)
         return turn
 
     def _clients(self) -> list[LLMClient]:
@@ -957,7 +959,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
                 playing.enter_context(client.playing(log))
             turn = await self._play(before, planned)
             calls = log.close()
-        # An agent may have taken the refused call for a failed one and gone on without an answer.
+        # An agent may have caught the failed call and decided without an answer.
         if self._purse is not None and self._purse.refusal is not None:
             raise self._purse.refusal
         if turn.number != before.number + 1:
@@ -1037,9 +1039,9 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
                         self._purse.check()
                     turn = await self.step()
                     advance()
-                    heard = on_turn(turn) if on_turn is not None else None
-                    if isawaitable(heard):
-                        await heard
+                    returned = on_turn(turn) if on_turn is not None else None
+                    if isawaitable(returned):
+                        await returned
                     await asyncio.sleep(0)  # where nothing waits, as for rules: let others run too
         except BudgetReached as error:
             self._ended(f"stopped: {error}")
@@ -1098,6 +1100,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         if isinstance(number, bool) or not isinstance(number, int) or number < 0:
             raise ConfigError(f"turns={number!r} must be a whole number, 0 or more")
         return number
+
+    # --- forks, and recorded runs of this class ----------------------------------------------
 
     def fork(
         self,
@@ -1240,6 +1244,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         """Return a new run with a recorded one's configuration, as ``llmsim_lab.rerun`` does."""
         found: Self = rerun(tape, run, llm_client=llm_client, kind=cls, **parts)
         return found
+
+    # --- what is shown of it -----------------------------------------------------------------
 
     def decisions(self) -> pd.DataFrame:
         """Return the run's decisions as a frame, one row each: what was said, what became of it.
@@ -1420,14 +1426,14 @@ def replay(
             f"run {info.id} on {tape.path} was redacted: digests stand where its texts were, so "
             f"it cannot be replayed; load({str(tape.path)!r}, {info.id}) shows what is left"
         )
-    kind = _class_of(info, kind)
+    cls = _class_of(info, kind)
     records = tape.turn_records(info.id)
     first = records[0]["turn"] if info.fork_turn is None else info.fork_turn
     shared = [record for record in records if record["turn"] <= first]
-    loaded = load_turns(kind, tape, info.id, shared)
-    simulation = _rebuild(kind, info, _no_model(kind, info), parts, loaded[-1].state)
-    planned = planned_in(kind, records)
-    simulation.take_over(loaded, planned, Replaying(kind, tape, info.id, records))
+    loaded = load_turns(cls, tape, info.id, shared)
+    simulation = _rebuild(cls, info, _no_model(cls, info), parts, loaded[-1].state)
+    planned = planned_in(cls, records)
+    simulation.take_over(loaded, planned, Replaying(cls, tape, info.id, records))
     wanted = info.turns if turns is None else turns
     if not first <= wanted <= info.turns:
         raise ConfigError(
@@ -1466,11 +1472,11 @@ def resume(
     """
     tape = _writing(tape)
     info = tape.run(run)
-    kind = _class_of(info, kind)
+    cls = _class_of(info, kind)
     records = tape.turn_records(info.id)
-    turns = load_turns(kind, tape, info.id, records)
-    simulation = _rebuild(kind, info, llm_client, parts, turns[-1].state)
-    planned = planned_in(kind, records)
+    turns = load_turns(cls, tape, info.id, records)
+    simulation = _rebuild(cls, info, llm_client, parts, turns[-1].state)
+    planned = planned_in(cls, records)
     if changed := _code_changes(info, simulation):
         log_event(
             logger,
@@ -1480,7 +1486,7 @@ def resume(
             reason=f"{changed}, so the turns to come are played by other code than those before",
             way_out=f"rerun({str(tape.path)!r}, {info.id}) plays all of it anew",
         )
-    return simulation.take_over(turns, planned, Recording(kind, tape, info.id))
+    return simulation.take_over(turns, planned, Recording(cls, tape, info.id))
 
 
 def rerun(
@@ -1504,11 +1510,11 @@ def rerun(
     """
     tape = _writing(tape)
     info = tape.run(run)
-    kind = _class_of(info, kind)
+    cls = _class_of(info, kind)
     records = tape.turn_records(info.id)
-    start = load_turns(kind, tape, info.id, records[:1])
-    planned = planned_in(kind, records if kind.repeats_interventions else records[:1])
-    simulation = _rebuild(kind, info, llm_client, parts, start[0].state)
+    start = load_turns(cls, tape, info.id, records[:1])
+    planned = planned_in(cls, records if cls.repeats_interventions else records[:1])
+    simulation = _rebuild(cls, info, llm_client, parts, start[0].state)
     simulation.take_over(start, planned, None)
     client = simulation.llm_client
     if client is not None and client.config.seed is not None:
@@ -1576,8 +1582,8 @@ def load(
 def turns_of(tape: Tape, run: int, *, up_to: int | None = None) -> list[Any]:
     """Return a run's turns from the tape, those it shares with its parents included."""
     info = tape.run(run)
-    kind = class_of_manifest(info.id, info.manifest)
-    return load_turns(kind, tape, info.id, tape.turn_records(info.id, up_to=up_to))
+    cls = class_of_manifest(info.id, info.manifest)
+    return load_turns(cls, tape, info.id, tape.turn_records(info.id, up_to=up_to))
 
 
 def series_on(tape: Tape, run: RunInfo) -> Sequence[Series]:
@@ -1586,8 +1592,8 @@ def series_on(tape: Tape, run: RunInfo) -> Sequence[Series]:
     Those that its class names; where it names none, or is not known here, the numbers recorded.
     """
     with suppress(TapeError):
-        kind = class_of_manifest(run.id, run.manifest)
-        if declared := tuple(kind.series_of(config_of(run))):
+        cls = class_of_manifest(run.id, run.manifest)
+        if declared := tuple(cls.series_of(config_of(run))):
             return declared
     rows = tape.frame_rows(run.id).values()
     return plain_series(name for row in rows if isinstance(row, dict) for name in own_numbers(row))
@@ -1618,17 +1624,17 @@ def _load(
     parts: Mapping[str, Any],
     kind: type[Run] | None = None,
 ) -> AnyRun:
-    kind = _class_of(info, kind)
+    cls = _class_of(info, kind)
     records = tape.turn_records(info.id)
-    turns = load_turns(kind, tape, info.id, records)
-    client = llm_client or _no_model(kind, info)
-    simulation = _rebuild(kind, info, client, parts, turns[-1].state)
-    planned = planned_in(kind, records)
-    return simulation.take_over(turns, planned, Replaying(kind, tape, info.id, records[-1:]))
+    turns = load_turns(cls, tape, info.id, records)
+    client = llm_client or _no_model(cls, info)
+    simulation = _rebuild(cls, info, client, parts, turns[-1].state)
+    planned = planned_in(cls, records)
+    return simulation.take_over(turns, planned, Replaying(cls, tape, info.id, records[-1:]))
 
 
-def _no_model(kind: type[Run], info: RunInfo) -> LLMClient | None:
-    check_manifest(info.id, info.manifest, kind.part_names)
+def _no_model(cls: type[Run], info: RunInfo) -> LLMClient | None:
+    check_manifest(info.id, info.manifest, cls.part_names)
     config = llm_config_of(info.manifest)
     return LLMClient(config, NoModel()) if config else None
 
@@ -1643,20 +1649,20 @@ def _with_recorded_settings(info: RunInfo, client: LLMClient | None) -> LLMClien
 
 
 def _rebuild(
-    kind: type[Run],
+    cls: type[Run],
     info: RunInfo,
     llm_client: LLMClient | None,
     parts: Mapping[str, Any],
     state: Any,
 ) -> AnyRun:
     """Return a simulation of a recorded run's configuration, prompts and settings."""
-    check_manifest(info.id, info.manifest, kind.part_names)
+    check_manifest(info.id, info.manifest, cls.part_names)
     client = _with_recorded_settings(info, llm_client)
     given = {name: part for name, part in parts.items() if part is not None}
-    if unknown := given.keys() - set(kind.part_names):
+    if unknown := given.keys() - set(cls.part_names):
         raise ConfigError(
-            f"{', '.join(sorted(unknown))}: the parts of a run of the kind {kind.kind!r} are "
-            f"{', '.join(kind.part_names) or 'none'}"
+            f"{', '.join(sorted(unknown))}: the parts of a run of the kind {cls.kind!r} are "
+            f"{', '.join(cls.part_names) or 'none'}"
         )
     lacking = [name for name in info.manifest["given"] if name not in given]
     if lacking:
@@ -1664,8 +1670,8 @@ def _rebuild(
             f"run {info.id} was given {', '.join(lacking)} of its own, which no tape can hold; "
             f"pass the same again: {', '.join(f'{name}=...' for name in lacking)}"
         )
-    config = config_of(info, kind)
-    simulation = kind.rebuilt(
+    config = config_of(info, cls)
+    simulation = cls.rebuilt(
         config.model_copy(update={"interventions": ()}),
         llm_client=client,
         state=state,

@@ -76,7 +76,11 @@ class Question:
 
 
 class _GuardedRandom(Random):
-    """Random numbers for one task, since several would draw in another order in a replay."""
+    """Random numbers for one task, since several would draw in another order in a replay.
+
+    How long an answer takes decides which task goes first, and a replay takes no time at all.
+    All of Random's methods draw through the two that are overridden here.
+    """
 
     def __init__(self, seed: str, name: str) -> None:
         self._name = name
@@ -103,7 +107,7 @@ class _GuardedRandom(Random):
         self._check()
         return super().random()
 
-    def getrandbits(self, k: int, /) -> int:  # what Random's other methods draw from, with random
+    def getrandbits(self, k: int, /) -> int:
         self._check()
         return super().getrandbits(k)
 
@@ -122,7 +126,7 @@ class _NoRandom(Random):
         )
 
     def getrandbits(self, _k: int, /) -> int:
-        return int(self.random())
+        return int(self.random())  # which raises
 
 
 class _Place(NamedTuple):
@@ -416,6 +420,7 @@ class Ask:
         allowed: _Allowed,
     ) -> Reply:
         player, reply, tag, place = asked.player, asked.reply, asked.tag, asked.place
+        # A generator for each question: which of two a task asks first may differ in a replay.
         name = f"{player}, {tag}" if tag else player
         if place.number > 1:
             name = f"{name}, question {place.number}"
@@ -524,6 +529,7 @@ class _Allowed(NamedTuple):
             value = _plain(getattr(decision, name))
             if value is None and name == "confidence":
                 continue
+            # A model writes 0.1 + 0.2 as 0.3, which is not the float that a grid was computed to.
             near = isinstance(value, int | float) and any(
                 isinstance(one, int | float) and math.isclose(value, one, abs_tol=1e-9)
                 for one in values
@@ -677,6 +683,7 @@ def _grid(
 ) -> tuple[float, ...]:
     if not isinstance(step, int | float) or not 0 < step < math.inf:
         raise ConfigError(f"step of {name} is {step!r:.40}; it must be a number above 0")
+    # 0.3 / 0.1 is 2.9999999999999996: a bound that lies on the grid belongs to it.
     first, last = math.ceil(lowest / step - 1e-9), math.floor(highest / step + 1e-9)
     if not 0 <= last - first < _MOST_VALUES:
         raise ConfigError(

@@ -311,7 +311,7 @@ def config_type_of(cls: RunClass, base: RunClass) -> type[RunConfig]:
     made: type[RunConfig] = create_model(
         f"{cls.__name__}Config", __base__=parent, __module__=cls.__module__, **fields
     )
-    # Pickle finds it through the class that it belongs to.
+    # Pickle looks a class up by module and name, and finds this one through the class it is for.
     made.__qualname__ = f"{cls.__qualname__}.config_type"
     return made
 

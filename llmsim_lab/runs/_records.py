@@ -44,6 +44,7 @@ Planned = Mapping[int, Sequence[RunIntervention]]
 
 _COMMON = {field.name for field in fields(RunTurn)}
 _TAKEN = {"turn", "planned"}
+"""What a record has beside the fields of a turn."""
 _CALLS: TypeAdapter[Any] = TypeAdapter(tuple[CallRecord, ...])
 _CHAINS: TypeAdapter[Any] = TypeAdapter(tuple[LLMReasoningChain, ...])
 
@@ -181,8 +182,8 @@ def _read(adapter: TypeAdapter[Any], text: str, places: Places) -> Any:
     try:
         return read(adapter, text, places)
     except ValueError:
-        # Behind a validator of mode "before" or "wrap", a list is no tuple for pydantic if it is
-        # strict. Then what would be written of the value must be the text.
+        # Behind a validator of mode "before" or "wrap", strict pydantic takes no list for a tuple.
+        # Read laxly then, where what would be written of the value is this very text.
         with suppress(ValueError):
             value = adapter.validate_json(text, context=places)
             if dumps(_plain(adapter, value, places)) == text:

@@ -218,6 +218,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         for name, named in types_of(cls, Run).items():
             if name not in own:
                 setattr(cls, name, named)
+        # With type parameters left open it is a base of worlds, which knows no state yet.
         if cls._is_own() and not cls.__parameters__:  # type: ignore[attr-defined]
             _check_world(cls)
             if "config_type" not in own:
@@ -401,13 +402,14 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         """
         try:
             return self._sources[source, reply]
-        except (KeyError, TypeError):
+        except (KeyError, TypeError):  # new, or not hashable and so not a prompt: see below
             pass
         name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", reply.__name__).lower()
         path = file_of(type(self))
         prompt = prompt_from(source, name, path.parent if path else None)
         if isinstance(prompt, str):
             return prompt
+        # A fork keeps its edited prompt at the place of the one that the source still names.
         place = f"{prompt.name}#{prompt.digest[:8]}"
         if place not in self._prompts:
             if len(self._prompts) >= _MOST_PROMPTS:
@@ -443,6 +445,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         config = self.config
         if self.given or not getattr(config, "seed_idle", ""):
             return
+        # As JSON, which is what a manifest holds of the client's settings.
         client = self.llm_client.config.model_dump(mode="json") if self.llm_client else None
         for info in tape.runs():
             there = info.manifest
@@ -1428,6 +1431,7 @@ def replay(
         )
     cls = _class_of(info, kind)
     records = tape.turn_records(info.id)
+    # A fork's turns up to there are its parent's, which were played by another run: not again.
     first = records[0]["turn"] if info.fork_turn is None else info.fork_turn
     shared = [record for record in records if record["turn"] <= first]
     loaded = load_turns(cls, tape, info.id, shared)
@@ -1440,9 +1444,10 @@ def replay(
             f"turns={wanted}: run {info.id} can be replayed up to turn {first} to {info.turns}"
         )
     try:
+        # Whatever ``done`` says: somebody may have stepped the recorded run on by hand.
         run_sync(simulation.play_on(wanted - first, beyond_done=True))
     except TapeError as error:
-        if changed := simulation.code_changes or _code_changes(info, simulation):
+        if changed := simulation.code_changes or _own_code_changes(info, simulation):
             raise type(error)(f"{error}. Mind that {changed}") from error
         raise
     return simulation
@@ -1477,7 +1482,7 @@ def resume(
     turns = load_turns(cls, tape, info.id, records)
     simulation = _rebuild(cls, info, llm_client, parts, turns[-1].state)
     planned = planned_in(cls, records)
-    if changed := _code_changes(info, simulation):
+    if changed := _own_code_changes(info, simulation):
         log_event(
             logger,
             logging.WARNING,
@@ -1630,6 +1635,7 @@ def _load(
     client = llm_client or _no_model(cls, info)
     simulation = _rebuild(cls, info, client, parts, turns[-1].state)
     planned = planned_in(cls, records)
+    # One record is enough for the session: there is no turn to compare, only a tape to name.
     return simulation.take_over(turns, planned, Replaying(cls, tape, info.id, records[-1:]))
 
 
@@ -1672,6 +1678,7 @@ def _rebuild(
         )
     config = config_of(info, cls)
     simulation = cls.rebuilt(
+        # Interventions are not planned anew: the turns' records say which were, and which came in.
         config.model_copy(update={"interventions": ()}),
         llm_client=client,
         state=state,
@@ -1686,7 +1693,7 @@ def _rebuild(
     return simulation
 
 
-def _code_changes(info: RunInfo, simulation: AnyRun) -> str:
+def _own_code_changes(info: RunInfo, simulation: AnyRun) -> str:
     """Return what of a world's own code is not as it was recorded; empty where nothing is.
 
     Of parts with code of their own the run's ``code_changes`` tells.
@@ -1697,8 +1704,7 @@ def _code_changes(info: RunInfo, simulation: AnyRun) -> str:
     changed = [name for name in _OWN_CODE if then.get(name) != now.get(name) and name in then]
     if not changed:
         return ""
-    kind = type(simulation)
-    return f"{kind.kind} has changed since it was recorded: its {', '.join(changed)}"
+    return f"{simulation.kind} has changed since it was recorded: its {', '.join(changed)}"
 
 
 def _reading(tape: Tapes) -> Tape:

@@ -420,7 +420,8 @@ class Ask:
         allowed: _Allowed,
     ) -> Reply:
         player, reply, tag, place = asked.player, asked.reply, asked.tag, asked.place
-        # A generator for each question: which of two a task asks first may differ in a replay.
+        # A generator for each question: each may be answered in a task of its own, and a
+        # generator serves one task.
         name = f"{player}, {tag}" if tag else player
         if place.number > 1:
             name = f"{name}, question {place.number}"

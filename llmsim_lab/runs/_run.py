@@ -358,15 +358,20 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         return ["players"] if given else []
 
     def _checked_start(self, state: Any) -> StateT:
-        if isinstance(state, self.state_type):
-            if self._is_own():
-                check_kept(state, self.state_type)
-            own: StateT = state
-            return own
-        raise ConfigError(
-            f"{type(self).__name__} starts from {state!r:.60}; its state is a "
-            f"{self.state_type.__name__}: def start(self) -> {self.state_type.__name__} returns one"
-        )
+        if not isinstance(state, self.state_type):
+            raise ConfigError(
+                f"{type(self).__name__} starts from {state!r:.60}; its state is a "
+                f"{self.state_type.__name__}: def start(self) -> {self.state_type.__name__} "
+                "returns one"
+            )
+        return self._kept(state)
+
+    def _kept(self, state: Any) -> StateT:
+        """Return a state of this run's type, if a tape would give it back as it is."""
+        if self._is_own():  # the package's own worlds have types that are known to
+            check_kept(state, self.state_type)
+        kept: StateT = state
+        return kept
 
     def player(self, name: str) -> Any:
         """Return who answers for a player: a client, a rule, or ``"random"``.
@@ -570,10 +575,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         """
         name, wanted = type(self).__name__, self.state_type.__name__
         if isinstance(state, self.state_type):
-            if self._is_own():
-                check_kept(state, self.state_type)
-            own: StateT = state
-            return own
+            return self._kept(state)
         if state is None:
             raise ConfigError(
                 f"{name}.turn returned None; end it with the next state: return state.replace(...)"

@@ -29,7 +29,7 @@ from llmsim_lab.errors import ConfigError, PromptError
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.runs._config import WorldConfig
+from llmsim_lab.runs._config import RunConfig
 from llmsim_lab.runs._turn import Answer
 from llmsim_lab.text import clip, closest, faults
 from llmsim_lab.values import FrozenDict, Reply, reply_schema
@@ -165,7 +165,7 @@ class Ask:
         state: Any,
         turn: int,
         *,
-        config: WorldConfig,
+        config: RunConfig,
         player: Callable[[str], Any],
         prompt_for: Callable[[str | Path | Prompt, type[Reply]], Prompt | str],
     ) -> None:

@@ -73,6 +73,8 @@ def code_digests(cls: RunClass, base: RunClass) -> dict[str, str]:
             found["file"] = hashlib.sha256(path.read_bytes()).hexdigest()
     own = [one for one in cls.__mro__ if issubclass(one, base) and one is not base]
     found["methods"] = _digest(source for one in own for source in _sources(one))
+    # This schema holds the docstrings of LLMConfig and StateChange too: in other words they are
+    # another digest, for every world.
     found["parameters"] = _digest([dumps(cls.config_type.model_json_schema())])
     found["state"] = _digest([dumps(cls.state_type.model_json_schema())])
     return found

@@ -430,6 +430,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
     def _record(self, tape: Tape) -> None:
         """Begin a run on a tape."""
         cls = type(self)
+        # Before anything is written: what raises here leaves no run on the tape.
         first = tape_turn(cls, self.turns[0], self._planned)
         self._warn_of_idle_seeds(tape)
         run = tape.add_run(self._new_manifest(), name=self.config.name, first=first)
@@ -550,9 +551,12 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         """
         del planned
         number = before.number + 1
-        config: Any = self.config
         ask = Ask(
-            before.state, number, config=config, player=self.player, prompt_for=self.prompt_for
+            before.state,
+            number,
+            config=self.config,
+            player=self.player,
+            prompt_for=self.prompt_for,
         )
         try:
             after = await self.turn(before.state, ask)
@@ -904,6 +908,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
                 differently from its recording.
             ConfigError: a turn is being played already.
         """
+        # A replay may try: each of its turns is compared with the recorded one.
         if self.code_changes and isinstance(self._session, Recording):
             raise TapeError(
                 f"run {self.run_id} cannot go on: {self.code_changes}. Bring back those "

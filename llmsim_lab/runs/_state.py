@@ -114,8 +114,8 @@ def _frozen(value: Any, where: str) -> Any:
     Raises:
         ConfigError: it holds something that can be changed in place.
     """
-    kind = type(value)
-    if kind in _PLAIN or isinstance(value, State):
+    cls = type(value)
+    if cls in _PLAIN or isinstance(value, State):
         return value
     if isinstance(value, Mapping):
         for key in value:
@@ -129,7 +129,7 @@ def _frozen(value: Any, where: str) -> Any:
         return FrozenList([_frozen(item, where) for item in value])
     if isinstance(value, tuple):
         items = [_frozen(item, where) for item in value]
-        return kind(*items) if hasattr(kind, "_fields") else tuple(items)
+        return cls(*items) if hasattr(cls, "_fields") else tuple(items)
     if isinstance(value, set | frozenset):
         raise ConfigError(
             f"{where} holds a set, whose order is another one in each process, and so in a replay; "
@@ -137,35 +137,35 @@ def _frozen(value: Any, where: str) -> Any:
         )
     if isinstance(value, BaseModel) and not value.model_config.get("frozen"):
         raise ConfigError(
-            f"{where} holds a {kind.__name__}, which can be changed in place; derive it from "
-            f"State: class {kind.__name__}(State)"
+            f"{where} holds a {cls.__name__}, which can be changed in place; derive it from "
+            f"State: class {cls.__name__}(State)"
         )
-    if dataclasses.is_dataclass(value) and not kind.__dataclass_params__.frozen:
+    if dataclasses.is_dataclass(value) and not cls.__dataclass_params__.frozen:
         raise ConfigError(
-            f"{where} holds a {kind.__name__}, which can be changed in place; make it "
+            f"{where} holds a {cls.__name__}, which can be changed in place; make it "
             "@dataclass(frozen=True)"
         )
     return value
 
 
-def check_kept(state: State, kind: type[State]) -> None:
+def check_kept(state: State, state_type: type[State]) -> None:
     """Raise ConfigError for a state that a tape would not give back as it is.
 
     Args:
         state: the state.
-        kind: the class that it is read back as.
+        state_type: the class that it is read back as.
     """
-    name = kind.__name__
+    name = state_type.__name__
     try:
-        text = kind.__pydantic_serializer__.to_json(state, warnings=False)
-        back = kind.model_validate_json(text)
+        text = state_type.__pydantic_serializer__.to_json(state, warnings=False)
+        back = state_type.model_validate_json(text)
     except ValueError as error:
         raise ConfigError(
             f"this {name} cannot be written on a tape and read back: {clip(str(error), 200)}"
         ) from error
     if back == state:
         return
-    if type(state) is not kind:
+    if type(state) is not state_type:
         raise ConfigError(
             f"the state is a {type(state).__name__}, of which a tape gives back a {name}; name "
             f"the class that it is: Run[{type(state).__name__}]"

@@ -15,7 +15,7 @@ from llmsim_lab.llm.tape import RecordedCall, RunInfo
 from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.runs._registry import class_of_manifest, kind_name
 from llmsim_lab.runs._run import series_on, turns_of
-from llmsim_lab.runs._turn import Answer
+from llmsim_lab.runs._turn import Answer, every_chain
 from llmsim_lab.text import clip
 
 __all__ = ["show_call", "show_run", "show_turn"]
@@ -125,7 +125,7 @@ def _show_whole_turn(info: RunInfo, turn: Any) -> None:
         say(line)
     answers = getattr(turn, "answers", ())
     ruled = dict(zip(map(id, turn.chains), answers, strict=False))
-    for chain in turn.every_chain:
+    for chain in every_chain(turn):
         console.print()
         _show_chain(chain, ruled.get(id(chain)))
 

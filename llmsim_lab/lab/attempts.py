@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from llmsim_lab.calls import Attempt, Status
 from llmsim_lab.models import LLMReasoningChain
+from llmsim_lab.runs._turn import every_chain
 
 if TYPE_CHECKING:
     from llmsim_lab.llm import Tape
@@ -178,7 +179,7 @@ class Attempts:
 
 
 def _of_chains(turn: RunTurn) -> Iterator[Seen]:
-    for chain in turn.every_chain:
+    for chain in every_chain(turn):
         attempts: tuple[Attempt | None, ...] = chain.call.history if chain.call else (None,)
         for attempt in attempts:
             yield Seen(

@@ -18,6 +18,7 @@ from llmsim_lab.lab.source import Source, simulation_of
 from llmsim_lab.lab.turn_view import turn_name
 from llmsim_lab.lab.widget import LabWidget, button
 from llmsim_lab.markup import join, safe, visible
+from llmsim_lab.runs._turn import every_chain
 from llmsim_lab.text import clip
 
 if TYPE_CHECKING:
@@ -195,7 +196,7 @@ class ReasoningInspector(LabWidget):
 
     def _offer(self, turn: RunTurn) -> None:
         """Offer the turn's agents and components; a choice that it lacks stays on offer."""
-        chains = turn.every_chain
+        chains = every_chain(turn)
         for box, names in (
             (self.agent_box, [chain.agent for chain in chains]),
             (self.component_box, [chain.component for chain in chains]),

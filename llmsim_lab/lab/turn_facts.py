@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from llmsim_lab.llm.extract import InvalidReply, reply_fields
 from llmsim_lab.models import LLMReasoningChain
-from llmsim_lab.runs._turn import WorldTurn, answer_in_words
+from llmsim_lab.runs._turn import WorldTurn, answer_in_words, every_chain
 from llmsim_lab.text import number
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ class Decisions:
 
 def decisions_of(turn: RunTurn) -> tuple[list[str], list[Decisions]]:
     """Return the components that decided in a turn, and the decisions, an entry an agent."""
-    every = turn.every_chain
+    every = every_chain(turn)
     components = list(dict.fromkeys(chain.component for chain in every))
     chains: dict[str, dict[str, list[LLMReasoningChain]]] = {}
     for chain in every:

@@ -66,14 +66,8 @@ class RunTurn(Generic[StateT, InterventionT]):
 
     @property
     def every_chain(self) -> tuple[LLMReasoningChain, ...]:
-        """The chains, and one made of each call that none of them annotates.
-
-        So a run that hands over no chain shows all that it asked, like any other.
-        """
-        # By identity: two equal calls of a turn are two calls.
-        annotated = {id(chain.call) for chain in self.chains}
-        bare = [_chain_of(call, self.number) for call in self.calls if id(call) not in annotated]
-        return (*self.chains, *bare)
+        """The chains, and one made of each call that none of them annotates."""
+        return every_chain(self)
 
     @property
     def statuses(self) -> Counter[Status]:
@@ -140,6 +134,18 @@ class RunTurn(Generic[StateT, InterventionT]):
         if left := len(chains) - len(shown):
             parts.append(safe(f"… and {left} more decisions"))
         return str(join([*parts, details("state", cell(self.state))]))
+
+
+def every_chain(turn: RunTurn) -> tuple[LLMReasoningChain, ...]:
+    """Return a turn's chains, and one made of each call that none of them annotates.
+
+    So a run that hands over no chain shows all that it asked, like any other. A function, since
+    widgets also show turns that only look like a ``RunTurn``.
+    """
+    # By identity: two equal calls of a turn are two calls.
+    annotated = {id(chain.call) for chain in turn.chains}
+    bare = [_chain_of(call, turn.number) for call in turn.calls if id(call) not in annotated]
+    return (*turn.chains, *bare)
 
 
 def _chain_of(call: CallRecord, turn: int) -> LLMReasoningChain:
@@ -290,7 +296,7 @@ def decisions_frame(
     said: dict[str, None] = {}
     became: dict[str, None] = {}
     for turn in turns:
-        chains = turn.every_chain
+        chains = every_chain(turn)
         if not chains:
             continue
         shared = {

@@ -1,11 +1,13 @@
 """Runs: a state, and a function that makes the next one by asking models; tape, replay, forks.
 
 Derive a world of your own from ``Run[ItsState]``, its state from ``State``. The functions play a
-recorded run of any class again, show it, or continue it; ``Run`` has them as methods too.
+recorded run of any class again, show it, or continue it; ``Run`` has them as methods too. A class
+with a constructor of its own may derive its configuration from ``RunConfig``, and its turns from
+``RunTurn``.
 """
 
 from llmsim_lab.runs._ask import Ask, Question
-from llmsim_lab.runs._config import StateChange
+from llmsim_lab.runs._config import RunConfig
 from llmsim_lab.runs._run import Run, fork, load, replay, rerun, resume
 from llmsim_lab.runs._state import State
 from llmsim_lab.runs._turn import RunTurn
@@ -14,9 +16,9 @@ __all__ = [
     "Ask",
     "Question",
     "Run",
+    "RunConfig",
     "RunTurn",
     "State",
-    "StateChange",
     "fork",
     "load",
     "replay",

@@ -14,7 +14,9 @@ from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.llm._chains import chain_of
 from llmsim_lab.models import Decision
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.runs import Run, RunConfig, RunIntervention, RunTurn, Series
+from llmsim_lab.runs import Run, RunTurn
+from llmsim_lab.runs._config import RunConfig, RunIntervention
+from llmsim_lab.runs._turn import Series
 
 __all__ = [
     "Adder",

@@ -70,7 +70,7 @@ EQUIVALENT = {
     "633f21bc": "llm/_scope.py, _Counts: slots save memory",
     "d0a3db5f": "calls.py, CallSite: slots save memory",
     "0ae6052d": "charts/screen.py, _place: two pixels hold the frame's line as three do",
-    "f312dae6": "runs/turn.py, RunTurn: slots save memory",
+    "f312dae6": "runs/_turn.py, RunTurn: slots save memory",
     "a41b7797": "runs/kind.py, InterventionT: a type variable's name, which nothing shows",
     "8e11ef52": "tape/file.py, in_batches: rows in a batch; the same rows come back",
 }

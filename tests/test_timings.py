@@ -48,7 +48,7 @@ async def test_a_reply_of_ollama(monkeypatch: pytest.MonkeyPatch, stream: bool) 
 
 
 async def test_a_turn_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock(monkeypatch, "llmsim_lab.runs.base", 100.0, 103.0)
+    clock(monkeypatch, "llmsim_lab.runs._run", 100.0, 103.0)
     assert (await make_simulation().step()).seconds == 3.0
 
 

@@ -38,8 +38,9 @@ from llmsim_lab.errors import ConfigError, TapeMiss
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.markup import details, join, pairs, pre, safe, visible
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.runs import Run, RunConfig, RunIntervention, RunTurn, State
-from llmsim_lab.runs.taping import Replaying
+from llmsim_lab.runs import Run, RunTurn, State
+from llmsim_lab.runs._config import RunConfig, RunIntervention
+from llmsim_lab.runs._session import Replaying
 from llmsim_lab.text import clip
 from llmsim_lab.values import Value
 
@@ -371,7 +372,7 @@ class Chat(Run[ChatState, ChatTurn, ChatConfig, Said]):
         known = [said.message for said in self._planned.get(number, ())][-1:]
         if known == [message]:
             return
-        if isinstance(self._taping, Replaying):
+        if isinstance(self._session, Replaying):
             if known:
                 raise TapeMiss(
                     f"a replay answers what was recorded: message {number} of run {self.run_id} is "
@@ -390,7 +391,7 @@ class Chat(Run[ChatState, ChatTurn, ChatConfig, Said]):
         number, state = before.number + 1, before.state
         if not planned:
             raise ConfigError(f"nothing is said at turn {number}; send(message) says something")
-        is_live = not isinstance(self._taping, Replaying)
+        is_live = not isinstance(self._session, Replaying)
         if is_live and self.engine is None and isinstance(self.tools.executor, _MissingTools):
             self.tools.executor.refuse()
         message, asked = planned[-1].message, state.pending
@@ -437,16 +438,16 @@ class Chat(Run[ChatState, ChatTurn, ChatConfig, Said]):
                 conversation.
         """
         with self._alone("a message is under way; wait for its answer, or stop it, first"):
-            if isinstance(self._taping, Replaying):
+            if isinstance(self._session, Replaying):
                 fresh = _at_start(
                     type(self),
-                    self._taping.tape,
+                    self._session.tape,
                     self.run_id,
                     tools=self.tools,
                     engine=None if self.engine is None else lambda _: self.engine,
                 )
                 planned = [said for its in fresh.planned.values() for said in its]
-                self.take_over(fresh.turns, planned, fresh._taping)
+                self.take_over(fresh.turns, planned, fresh._session)
                 return
             if self.tape is not None and self.exchanges:
                 raise ConfigError(

@@ -197,8 +197,9 @@ def _check_tools(model: str | None, host: str | None, *, whole: bool = False) ->
 
 
 async def _evaluate(client: LLMClient, *, whole: bool) -> Evaluation:
-    from llmsim_lab.assistant import AgentEngineConfig, evaluate
+    from llmsim_lab.assistant import evaluate
     from llmsim_lab.assistant.evaluation import load_cases
+    from llmsim_lab.assistant.types import AgentEngineConfig
 
     cases = load_cases()
     chosen = cases if whole else cases.one_of_each_kind()

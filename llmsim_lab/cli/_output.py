@@ -17,7 +17,8 @@ from rich.text import Text
 from llmsim_lab.economy import history
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab import rate_figure
-from llmsim_lab.runs import Run, RunTurn, Series
+from llmsim_lab.runs import Run, RunTurn
+from llmsim_lab.runs._turn import Series
 from llmsim_lab.simulation import Simulation, Turn
 from llmsim_lab.tables import csv_text
 from llmsim_lab.text import clip, number, printable

@@ -30,11 +30,10 @@ from llmsim_lab.llm import LLMClient, LLMConfig, Tape
 from llmsim_lab.llm.tape import RunInfo
 from llmsim_lab.llm.tape._codec import manifest_faults
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.runs import Run, WorldConfig
-from llmsim_lab.runs.config_file import config_from_file
-from llmsim_lab.runs.manifest import config_of, prompts_of
-from llmsim_lab.runs.registry import kind_of_config
-from llmsim_lab.runs.settings import PlayerWord
+from llmsim_lab.runs import Run
+from llmsim_lab.runs._config import PlayerWord, WorldConfig
+from llmsim_lab.runs._records import config_of, prompts_of
+from llmsim_lab.runs._registry import class_of_config, config_from_file
 from llmsim_lab.text import closest, faults
 from llmsim_lab.yaml_file import read_config, yaml_value
 
@@ -130,7 +129,7 @@ def _described(named: str, parameters: Path | None) -> tuple[Any, Any]:
                 "is a configuration itself"
             )
         config = config_from_file(named, kind="economic")
-        return kind_of_config(config), config
+        return class_of_config(config), config
     kind = world_named(named)
     with lines_told():
         if parameters is None:

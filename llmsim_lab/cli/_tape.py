@@ -23,10 +23,9 @@ from llmsim_lab.llm.tape._changes import flat
 from llmsim_lab.llm.tape._verify import Finding
 from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.prompts import PromptDiff
-from llmsim_lab.runs import every_chain
-from llmsim_lab.runs.registry import kind_name, kind_of_manifest
-from llmsim_lab.runs.turn import Answer
-from llmsim_lab.runs.verbs import series_on, turns_of
+from llmsim_lab.runs._registry import class_of_manifest, kind_name
+from llmsim_lab.runs._run import series_on, turns_of
+from llmsim_lab.runs._turn import Answer, every_chain
 from llmsim_lab.text import clip, number
 
 app = typer.Typer(help="Look into tapes of recorded runs.", no_args_is_help=True)
@@ -351,7 +350,7 @@ def show_turn(tape: Tape, run: int, turn: int) -> None:
     """
     info = tape.run(run)
     try:
-        kind_of_manifest(run, info.manifest)
+        class_of_manifest(run, info.manifest)
     except TapeError as error:
         _show_as_recorded(tape, info, turn, why=error)
         return
@@ -392,7 +391,7 @@ def _show_as_recorded(tape: Tape, info: RunInfo, turn: int, *, why: TapeError) -
 
 
 def _show_whole_turn(info: RunInfo, turn: Any) -> None:
-    kind = kind_of_manifest(info.id, info.manifest)
+    kind = class_of_manifest(info.id, info.manifest)
     period = kind.own_columns(turn).get("period")
     say(f"Turn {turn.number}{f', {period}' if period else ''} of run {info.id}", style="bold")
     for intervention in turn.interventions:

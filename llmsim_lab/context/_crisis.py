@@ -34,8 +34,10 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient, LLMConfig, Tape
 from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.prompts import Prompt, RenderedPrompt
-from llmsim_lab.runs import Run, RunConfig, RunIntervention, RunTurn, Series
-from llmsim_lab.runs.frames import COMMON_COLUMNS
+from llmsim_lab.runs import Run, RunTurn
+from llmsim_lab.runs._config import RunConfig, RunIntervention
+from llmsim_lab.runs._state import COMMON_COLUMNS
+from llmsim_lab.runs._turn import Series
 from llmsim_lab.text import clip, number
 from llmsim_lab.values import FrozenDict
 from llmsim_lab.yaml_file import YamlFile

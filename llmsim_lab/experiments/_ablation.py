@@ -24,7 +24,9 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.experiments._statistics import Difference, paired_interval
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.prompts import Prompt, RenderedPrompt
-from llmsim_lab.runs import Run, RunConfig, RunIntervention, RunTurn, Series
+from llmsim_lab.runs import Run, RunTurn
+from llmsim_lab.runs._config import RunConfig, RunIntervention
+from llmsim_lab.runs._turn import Series
 from llmsim_lab.settings import Settings
 from llmsim_lab.spans import Cut
 from llmsim_lab.values import FrozenDict

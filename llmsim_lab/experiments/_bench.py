@@ -24,7 +24,7 @@ from llmsim_lab.llm._scope import CallLog, Recorder, recording
 from llmsim_lab.llm.tape import RunInfo
 from llmsim_lab.models import Action, LLMReasoningChain, SimulationState
 from llmsim_lab.prompts import Prompt, RenderedPrompt
-from llmsim_lab.runs.registry import kind_name
+from llmsim_lab.runs._registry import kind_name
 from llmsim_lab.simulation import Simulation, Turn
 from llmsim_lab.text import clip
 

@@ -43,9 +43,9 @@ from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.llm._scope import Recorder
 from llmsim_lab.logs import log_event
 from llmsim_lab.runs import load
-from llmsim_lab.runs.forks import NoModel
-from llmsim_lab.runs.progress import progress_line
-from llmsim_lab.runs.taping import Recording
+from llmsim_lab.runs._progress import progress_line
+from llmsim_lab.runs._run import NoModel
+from llmsim_lab.runs._session import Recording
 from llmsim_lab.simulation import Simulation, Turn
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from llmsim_lab.llm import LLMClient, LLMConfig, Tape
 from llmsim_lab.llm._scope import Recorder
 from llmsim_lab.llm.tape import RunInfo
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.runs.forks import NoModel
-from llmsim_lab.runs.records import tape_turn
-from llmsim_lab.runs.taping import Recording, Replaying, load_turns
+from llmsim_lab.runs._records import tape_turn
+from llmsim_lab.runs._run import NoModel
+from llmsim_lab.runs._session import Recording, Replaying, load_turns
 from llmsim_lab.simulation import Simulation, Turn
 
 Played = tuple[Sample, Turn]

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from llmsim_lab.calls import Attempt, Status
 from llmsim_lab.models import LLMReasoningChain
-from llmsim_lab.runs.turn import every_chain
+from llmsim_lab.runs._turn import every_chain
 
 if TYPE_CHECKING:
     from llmsim_lab.llm import Tape
-    from llmsim_lab.runs.base import Run
-    from llmsim_lab.runs.turn import RunTurn
+    from llmsim_lab.runs._run import Run
+    from llmsim_lab.runs._turn import RunTurn
 
 __all__ = [
     "FAILED_ATTEMPTS",

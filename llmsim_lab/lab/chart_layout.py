@@ -8,7 +8,7 @@ import ipywidgets as w
 
 from llmsim_lab.lab.inputs import dropdown, row
 from llmsim_lab.lab.widget import button
-from llmsim_lab.runs import Series
+from llmsim_lab.runs._turn import Series
 
 __all__ = ["ChartControls", "ExportRow", "TablePart"]
 

@@ -18,13 +18,13 @@ from llmsim_lab.lab.source import Source, simulation_of
 from llmsim_lab.lab.turn_view import turn_name
 from llmsim_lab.lab.widget import LabWidget, button
 from llmsim_lab.markup import join, safe, visible
-from llmsim_lab.runs.turn import every_chain
+from llmsim_lab.runs._turn import every_chain
 from llmsim_lab.text import clip
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from llmsim_lab.runs.turn import RunTurn
+    from llmsim_lab.runs._turn import RunTurn
 
 __all__ = ["ReasoningInspector"]
 

@@ -12,8 +12,8 @@ from llmsim_lab.llm._scope import InFlight, watching
 from llmsim_lab.text import clip, printable
 
 if TYPE_CHECKING:
-    from llmsim_lab.runs.base import Run
-    from llmsim_lab.runs.turn import RunTurn
+    from llmsim_lab.runs._run import Run
+    from llmsim_lab.runs._turn import RunTurn
 
 __all__ = ["Playing", "waiting_text"]
 

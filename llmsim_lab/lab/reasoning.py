@@ -17,7 +17,7 @@ from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.text import number
 
 if TYPE_CHECKING:
-    from llmsim_lab.runs.turn import RunTurn
+    from llmsim_lab.runs._turn import RunTurn
 
 __all__ = [
     "COLUMNS",

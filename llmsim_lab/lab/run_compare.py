@@ -15,7 +15,7 @@ from llmsim_lab.lab.charts.tracks import Track, read_runs
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm.tape import RunInfo
 from llmsim_lab.markup import safe, table
-from llmsim_lab.runs.verbs import series_on
+from llmsim_lab.runs._run import series_on
 from llmsim_lab.text import number
 
 if TYPE_CHECKING:

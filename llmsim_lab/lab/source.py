@@ -7,7 +7,7 @@ from pathlib import Path
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import Tape
 from llmsim_lab.runs import Run
-from llmsim_lab.runs.verbs import load
+from llmsim_lab.runs._run import load
 
 __all__ = ["Source", "simulation_of"]
 

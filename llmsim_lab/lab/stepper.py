@@ -18,8 +18,8 @@ from llmsim_lab.llm import LLMClient
 from llmsim_lab.markup import join
 
 if TYPE_CHECKING:
-    from llmsim_lab.runs.base import Run
-    from llmsim_lab.runs.turn import RunTurn
+    from llmsim_lab.runs._run import Run
+    from llmsim_lab.runs._turn import RunTurn
 
 __all__ = ["TurnStepper"]
 

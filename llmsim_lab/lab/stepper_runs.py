@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from llmsim_lab.text import clip, printable
 
 if TYPE_CHECKING:
-    from llmsim_lab.runs.base import Run
+    from llmsim_lab.runs._run import Run
 
 __all__ = ["RunList"]
 

@@ -16,7 +16,7 @@ from llmsim_lab.lab.turn_panel import turn_and_before
 from llmsim_lab.lab.turn_view import turn_html, turn_text
 
 if TYPE_CHECKING:
-    from llmsim_lab.runs.base import Run
+    from llmsim_lab.runs._run import Run
 
 __all__ = ["StepperView"]
 

@@ -14,12 +14,12 @@ from pydantic import BaseModel
 
 from llmsim_lab.llm._extract import InvalidReply, reply_fields
 from llmsim_lab.models import LLMReasoningChain
-from llmsim_lab.runs.turn import WorldTurn, answer_in_words, every_chain
+from llmsim_lab.runs._turn import WorldTurn, answer_in_words, every_chain
 from llmsim_lab.text import number
 
 if TYPE_CHECKING:
-    from llmsim_lab.runs.base import Run
-    from llmsim_lab.runs.turn import RunTurn
+    from llmsim_lab.runs._run import Run
+    from llmsim_lab.runs._turn import RunTurn
 
 __all__ = ["Decisions", "Fact", "change_text", "decisions_of", "facts_of", "value_text"]
 

@@ -20,8 +20,8 @@ from llmsim_lab.lab.turn_view import (
 from llmsim_lab.markup import safe
 
 if TYPE_CHECKING:
-    from llmsim_lab.runs.base import Run
-    from llmsim_lab.runs.turn import RunTurn
+    from llmsim_lab.runs._run import Run
+    from llmsim_lab.runs._turn import RunTurn
 
 __all__ = ["TurnPanel", "turn_and_before"]
 

@@ -24,8 +24,8 @@ from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.text import clip, number, printable
 
 if TYPE_CHECKING:
-    from llmsim_lab.runs.base import Run
-    from llmsim_lab.runs.turn import RunTurn
+    from llmsim_lab.runs._run import Run
+    from llmsim_lab.runs._turn import RunTurn
 
 __all__ = [
     "AGENTS_A_PAGE",

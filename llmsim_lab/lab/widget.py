@@ -17,7 +17,7 @@ from llmsim_lab.lab.worker import Work, Worker
 from llmsim_lab.markup import details, join, pre, safe
 
 if TYPE_CHECKING:
-    from llmsim_lab.runs.base import Run
+    from llmsim_lab.runs._run import Run
 
 __all__ = ["SETTLE_S", "LabWidget", "button", "settled"]
 

@@ -1,37 +1,27 @@
-"""The base of all simulations: turns, tape, replay, fork, resume, interventions, frames."""
+"""Runs: a state, and a function that makes the next one by asking models; tape, replay, forks.
 
-from llmsim_lab.runs.ask import Ask, Question
-from llmsim_lab.runs.base import Run
-from llmsim_lab.runs.registry import find_kind
-from llmsim_lab.runs.series import Series
-from llmsim_lab.runs.settings import (
-    RunConfig,
-    RunIntervention,
-    StateChange,
-    WorldConfig,
-)
-from llmsim_lab.runs.state import State
-from llmsim_lab.runs.turn import RunTurn, WorldTurn, every_chain
-from llmsim_lab.runs.verbs import fork, load, replay, rerun, resume, run
+Derive a world of your own from ``Run[ItsState]``, its state from ``State``. The functions play a
+recorded run of any class again, show it, or continue it; ``Run`` has them as methods too. A class
+with a constructor of its own may derive its configuration from ``RunConfig``, and its turns from
+``RunTurn``.
+"""
+
+from llmsim_lab.runs._ask import Ask, Question
+from llmsim_lab.runs._config import RunConfig
+from llmsim_lab.runs._run import Run, fork, load, replay, rerun, resume
+from llmsim_lab.runs._state import State
+from llmsim_lab.runs._turn import RunTurn
 
 __all__ = [
     "Ask",
     "Question",
     "Run",
     "RunConfig",
-    "RunIntervention",
     "RunTurn",
-    "Series",
     "State",
-    "StateChange",
-    "WorldConfig",
-    "WorldTurn",
-    "every_chain",
-    "find_kind",
     "fork",
     "load",
     "replay",
     "rerun",
     "resume",
-    "run",
 ]

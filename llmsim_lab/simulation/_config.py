@@ -27,7 +27,8 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm._human import DAY_S
 from llmsim_lab.models import GlobalState, SimulationState
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.runs import RunConfig, RunIntervention, Series
+from llmsim_lab.runs._config import RunConfig, RunIntervention
+from llmsim_lab.runs._turn import Series
 from llmsim_lab.settings import Settings
 from llmsim_lab.text import faults
 

@@ -18,7 +18,8 @@ from pydantic import BaseModel, Field, StringConstraints, field_validator, model
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.files import data_path
-from llmsim_lab.runs import RunConfig, RunIntervention, Series
+from llmsim_lab.runs._config import RunConfig, RunIntervention
+from llmsim_lab.runs._turn import Series
 from llmsim_lab.settings import Settings
 from llmsim_lab.statechart._chart import AgentState, ChartTable, read_table
 from llmsim_lab.text import clip

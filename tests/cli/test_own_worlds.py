@@ -56,13 +56,13 @@ def lab(llmsim_lab: Run) -> Iterator[Run]:
 
 def _forget(known: set[str]) -> None:
     """Do what ends with the program: no module of the last command is known any more."""
-    from llmsim_lab.runs import registry
+    from llmsim_lab.runs import _registry
 
     for name in ("pot", "ruled", "broken"):
         if name not in known:
             sys.modules.pop(name, None)
-    for kind in [kind for kind in registry._known if kind.partition(":")[0] in ("pot", "ruled")]:
-        del registry._known[kind]
+    for kind in [kind for kind in _registry._known if kind.partition(":")[0] in ("pot", "ruled")]:
+        del _registry._known[kind]
 
 
 def turns(folder: str) -> pd.DataFrame:

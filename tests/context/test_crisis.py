@@ -36,7 +36,8 @@ from llmsim_lab.errors import (
     TapeMiss,
 )
 from llmsim_lab.llm import LLMClient, Tape
-from llmsim_lab.runs import Run, find_kind, fork, load, replay, rerun, resume
+from llmsim_lab.runs import Run, fork, load, replay, rerun, resume
+from llmsim_lab.runs._registry import find_class
 
 
 def backend_of(simulation: CrisisSimulation) -> Any:
@@ -356,7 +357,7 @@ def test_a_replay_equals_the_run_to_the_last_bit(recorded: CrisisSimulation) -> 
 
 
 def test_the_tape_knows_the_kind_before_anybody_has_imported_it() -> None:
-    assert find_kind("crisis") is CrisisSimulation
+    assert find_class("crisis") is CrisisSimulation
 
 
 def test_a_run_is_what_widgets_expect(recorded: CrisisSimulation) -> None:

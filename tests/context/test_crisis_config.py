@@ -15,7 +15,7 @@ from llmsim_lab.cli._app import app
 from llmsim_lab.context import CrisisConfig, CrisisScenario, CrisisSimulation
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.files import data_path
-from llmsim_lab.runs.config_file import config_from_file
+from llmsim_lab.runs._registry import config_from_file
 
 
 def write(folder: Path, text: str) -> Path:

@@ -22,7 +22,8 @@ from llmsim_lab.experiments._ablation import (
     word_distance,
 )
 from llmsim_lab.prompts import Prompt, RenderedPrompt
-from llmsim_lab.runs import find_kind, load, replay, resume
+from llmsim_lab.runs import load, replay, resume
+from llmsim_lab.runs._registry import find_class
 from llmsim_lab.spans import Cut, Provenance, Span
 
 
@@ -121,7 +122,7 @@ def test_an_ablation_is_a_run_on_a_tape(tmp_path: Path) -> None:
     ablation = make_ablation(by_prompt, tmp_path / "a.tape", turns=2)
     ablation.run()
     ablation.close()
-    assert find_kind("ablation") is Ablation
+    assert find_class("ablation") is Ablation
     assert replay(tmp_path / "a.tape").turns == ablation.turns
     again = resume(tmp_path / "a.tape", llm_client=crisis_client(by_prompt))
     again.run(1)

@@ -27,7 +27,7 @@ from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
 from llmsim_lab.experiments import PromptExperiment
 from llmsim_lab.experiments._experiment import Progress
 from llmsim_lab.llm import Tape
-from llmsim_lab.runs import load, progress
+from llmsim_lab.runs import _progress, load
 from llmsim_lab.simulation import Simulation
 
 
@@ -104,9 +104,9 @@ def test_run_is_plain_and_shows_what_it_played() -> None:
 def test_a_line_counts_the_samples_while_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[str] = []
     run = make_run(turns=1)
-    monkeypatch.setattr(progress, "_PATIENCE_S", 0)
-    monkeypatch.setattr(progress, "_TICK_S", 0)
-    monkeypatch.setattr(progress, "_screen", lambda: shown.append)
+    monkeypatch.setattr(_progress, "_PATIENCE_S", 0)
+    monkeypatch.setattr(_progress, "_TICK_S", 0)
+    monkeypatch.setattr(_progress, "_screen", lambda: shown.append)
 
     async def reply(request: ChatRequest) -> Any:
         here = len(shown)

@@ -140,14 +140,14 @@ async def test_a_chart_offers_the_states_numbers_and_no_reference_of_other_world
 @pytest.fixture
 def unknown(tmp_path: Path) -> Iterator[Path]:
     """A tape of a class that is not known here any more."""
-    from llmsim_lab.runs import registry
+    from llmsim_lab.runs import _registry
 
     run = PublicGoods(players={"*": "random"}, tape=tmp_path / "t.tape")
     run.run(2)
     run.close()
-    del registry._known[PublicGoods.kind]
+    del _registry._known[PublicGoods.kind]
     yield tmp_path / "t.tape"
-    registry.register(PublicGoods.kind, PublicGoods)
+    _registry.register(PublicGoods.kind, PublicGoods)
 
 
 async def test_a_tape_is_charted_and_its_runs_compared_without_the_class(unknown: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from llmsim_lab.agents import TaylorRuleAgent
 from llmsim_lab.models import Action, SimulationState
-from llmsim_lab.runs.garbage import rare_collections
+from llmsim_lab.runs._session import rare_collections
 from llmsim_lab.simulation import Simulation, SimulationConfig
 
 

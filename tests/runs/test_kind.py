@@ -18,10 +18,10 @@ from counter_kit import (
 )
 
 from llmsim_lab.errors import ConfigError, TapeError
-from llmsim_lab.runs import Run, RunConfig, RunTurn
-from llmsim_lab.runs.manifest import check_manifest
-from llmsim_lab.runs.parts import belongs_to, check_used, code_changes, copied
-from llmsim_lab.runs.records import changed_values, tape_turn
+from llmsim_lab.runs import Run, RunTurn
+from llmsim_lab.runs._config import RunConfig
+from llmsim_lab.runs._records import changed_values, check_manifest, tape_turn
+from llmsim_lab.runs._run import belongs_to, check_used, code_changes, copied
 
 
 @pytest.mark.parametrize("make", [make_counter, make_simulation])

@@ -19,8 +19,8 @@ from jupyter_client.manager import start_new_kernel
 
 from llmsim_lab.calls import CallSite, ChatRequest, Message
 from llmsim_lab.llm._scope import InFlight, watching
-from llmsim_lab.runs import progress
-from llmsim_lab.runs.progress import ProgressLine
+from llmsim_lab.runs import _progress
+from llmsim_lab.runs._progress import ProgressLine
 from llmsim_lab.simulation import Simulation, SimulationConfig
 
 
@@ -144,11 +144,11 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     stream = Terminal()
     # pytest puts its own stream in the place of sys.stderr after this.
     around = SimpleNamespace(stderr=stream, stdout=sys.stdout, modules=sys.modules)
-    monkeypatch.setattr(progress, "sys", around)
+    monkeypatch.setattr(_progress, "sys", around)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.setattr(progress, "_PATIENCE_S", 0)
-    monkeypatch.setattr(progress, "_TICK_S", 0)
+    monkeypatch.setattr(_progress, "_PATIENCE_S", 0)
+    monkeypatch.setattr(_progress, "_TICK_S", 0)
     return stream
 
 
@@ -229,13 +229,13 @@ async def test_two_runs_at_once_share_one_terminal(terminal: Terminal) -> None:
     await asyncio.gather(*(run.arun(1) for run in both))
     assert terminal.getvalue().endswith(ERASED)
     await waiting_run(terminal).arun(1)  # the terminal is free again
-    assert not progress._terminal.locked()
+    assert not _progress._terminal.locked()
 
 
 def test_a_run_that_is_done_at_once_shows_nothing(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(progress, "_PATIENCE_S", 60)
+    monkeypatch.setattr(_progress, "_PATIENCE_S", 60)
     make_simulation(answer, names=("Aland",)).run(2)
     assert terminal.getvalue() == ""
 
@@ -248,8 +248,8 @@ SET_UP = f"""
 import asyncio, sys
 sys.path.insert(0, {str(TESTS)!r})
 from builders import answer, make_simulation
-from llmsim_lab.runs import progress
-progress._PATIENCE_S = progress._TICK_S = 0
+from llmsim_lab.runs import _progress
+_progress._PATIENCE_S = _progress._TICK_S = 0
 
 async def reply(request):
     for _ in range(50):

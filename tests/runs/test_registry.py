@@ -16,8 +16,8 @@ from counter_kit import CounterConfig, CounterSimulation, make_counter
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm.tape import verify
-from llmsim_lab.runs import find_kind, load, registry
-from llmsim_lab.runs.registry import kind_of_config
+from llmsim_lab.runs import _registry, load
+from llmsim_lab.runs._registry import class_of_config, find_class
 from llmsim_lab.simulation import Simulation
 
 
@@ -33,19 +33,19 @@ def change_manifest(path: Path, change: Callable[[dict[str, Any]], object]) -> N
 @pytest.fixture
 def known(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """The known kinds; what a test does to them is undone."""
-    kinds = dict(registry._known)
-    monkeypatch.setattr(registry, "_known", kinds)
+    kinds = dict(_registry._known)
+    monkeypatch.setattr(_registry, "_known", kinds)
     return kinds
 
 
 def announce(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
-    entry = EntryPoint(name=name, value=value, group=registry.ENTRY_POINTS)
-    monkeypatch.setattr(registry, "entry_points", lambda group: [entry] * (group == entry.group))
+    entry = EntryPoint(name=name, value=value, group=_registry.ENTRY_POINTS)
+    monkeypatch.setattr(_registry, "entry_points", lambda group: [entry] * (group == entry.group))
 
 
 def test_a_class_that_names_its_kind_is_known() -> None:
-    assert find_kind("counter") is CounterSimulation
-    assert find_kind("economic") is Simulation
+    assert find_class("counter") is CounterSimulation
+    assert find_class("economic") is Simulation
 
 
 def test_a_subclass_that_names_none_leaves_the_kind_as_it_is() -> None:
@@ -53,7 +53,7 @@ def test_a_subclass_that_names_none_leaves_the_kind_as_it_is() -> None:
         pass
 
     assert Mine.kind == "counter"
-    assert find_kind("counter") is CounterSimulation
+    assert find_class("counter") is CounterSimulation
 
 
 def test_a_kind_that_another_class_has_is_refused() -> None:
@@ -73,12 +73,12 @@ def test_the_same_class_defined_again_takes_over() -> None:
 
     cell()
     again = cell()
-    assert find_kind("mine") is again
+    assert find_class("mine") is again
 
 
 def test_an_unknown_kind_is_named_with_those_there_are() -> None:
     with pytest.raises(ConfigError, match=r"called 'weather'; known are: .*counter, .*economic"):
-        find_kind("weather")
+        find_class("weather")
 
 
 def test_a_kind_that_a_package_announces_is_imported_when_needed(
@@ -87,7 +87,7 @@ def test_a_kind_that_a_package_announces_is_imported_when_needed(
     del known["counter"]
     announce(monkeypatch, "counter", "counter_kit:CounterSimulation")
     monkeypatch.setattr(EntryPoint, "load", lambda _: known.update(counter=CounterSimulation))
-    assert find_kind("counter") is CounterSimulation
+    assert find_class("counter") is CounterSimulation
 
 
 @pytest.mark.parametrize("place", ["no_such_module_at_all:X", "counter_kit:Missing"])
@@ -97,7 +97,7 @@ def test_an_announced_kind_that_cannot_be_imported_says_why(
 ) -> None:
     announce(monkeypatch, "lost", place)
     with pytest.raises(ConfigError, match=f"'lost' cannot be imported from {place}: "):
-        find_kind("lost")
+        find_class("lost")
 
 
 def test_a_tape_of_an_unknown_kind_cannot_be_played(tmp_path: Path) -> None:
@@ -130,17 +130,17 @@ def test_a_manifest_without_a_kind_is_a_fault_of_the_tape(tmp_path: Path) -> Non
 
 
 def test_a_configuration_finds_its_class() -> None:
-    assert kind_of_config(CounterConfig()) is CounterSimulation
-    assert kind_of_config(make_config()) is Simulation
+    assert class_of_config(CounterConfig()) is CounterSimulation
+    assert class_of_config(make_config()) is Simulation
 
 
 def test_a_configuration_derived_from_a_kinds_own_finds_it_too() -> None:
     class Mine(CounterConfig):
         more: int = 1
 
-    assert kind_of_config(Mine()) is CounterSimulation
+    assert class_of_config(Mine()) is CounterSimulation
 
 
 def test_what_is_no_configuration_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"dict is no configuration .*: .*CounterConfig"):
-        kind_of_config({})
+        class_of_config({})

@@ -29,7 +29,8 @@ from llmsim_lab.errors import ConfigError, LLMFailureException, TapeError, TapeM
 from llmsim_lab.llm import LLMClient, ScriptedBackend, Tape
 from llmsim_lab.llm.tape import verify
 from llmsim_lab.models import LLMReasoningChain
-from llmsim_lab.runs import fork, load, replay, rerun, resume, run
+from llmsim_lab.runs import fork, load, replay, rerun, resume
+from llmsim_lab.runs._run import run
 
 TURNS = 3
 

@@ -34,7 +34,9 @@ from llmsim_lab import (
 from llmsim_lab.calls import ChatReply, ChatRequest, ModelInfo
 from llmsim_lab.errors import ConfigError, LLMFailureException, PromptError, TapeError, TapeMiss
 from llmsim_lab.llm import ScriptedBackend, Tape
-from llmsim_lab.runs import RunConfig, find_kind, fork, load, replay
+from llmsim_lab.runs import fork, load, replay
+from llmsim_lab.runs._config import RunConfig
+from llmsim_lab.runs._registry import find_class
 
 NAMES = ["Ann", "Bob", "Cy", "Di"]
 
@@ -307,7 +309,7 @@ def test_a_tape_of_a_world_that_is_not_here_says_how_to_bring_it(tmp_path: Path)
     run = Strange(llm_client=pot_client(), tape=tmp_path / "x")
     run.run(1)
     run.close()
-    from llmsim_lab.runs.registry import _known
+    from llmsim_lab.runs._registry import _known
 
     del _known["elsewhere:Strange"]
     with pytest.raises(TapeError, match=r"elsewhere:Strange.*--import elsewhere.py"):
@@ -319,7 +321,7 @@ def test_a_tape_of_a_world_that_is_not_here_says_how_to_bring_it(tmp_path: Path)
 
 def test_a_run_knows_its_class_by_file_and_name_never_by_main() -> None:
     assert PublicGoods.kind == "worlds:PublicGoods"
-    assert find_kind("worlds:PublicGoods") is PublicGoods
+    assert find_class("worlds:PublicGoods") is PublicGoods
 
 
 def test_a_class_defined_again_takes_over() -> None:
@@ -330,7 +332,7 @@ def test_a_class_defined_again_takes_over() -> None:
         return Twice
 
     first, second = define(), define()
-    assert find_kind(first.kind) is second
+    assert find_class(first.kind) is second
 
 
 def test_a_run_of_a_world_has_a_manifest_that_json_can_hold(taped: Path) -> None:

@@ -16,7 +16,8 @@ from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException, Ta
 from llmsim_lab.llm import LLMClient, ScriptedBackend, Tape
 from llmsim_lab.llm.tape import verify
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.runs import fork, load, replay, rerun, resume, run
+from llmsim_lab.runs import fork, load, replay, rerun, resume
+from llmsim_lab.runs._run import run
 from llmsim_lab.statechart import SocialSimulation
 from llmsim_lab.statechart._agent import GUARDS
 from llmsim_lab.statechart._analysis import state_frame

@@ -36,7 +36,7 @@ def test_a_runs_written_turns_keep_no_attempt_in_memory(tmp_path: Path, verb: st
     run = make_recorded(tmp_path / "x.tape")
     if verb != "run":
         run = {"load": load, "replay": replay}[verb](tmp_path / "x.tape")
-        run._taping = None  # a replay has the latest turn's at hand
+        run._session = None  # a replay has the latest turn's at hand
     calls = {id(call) for call in run.calls}
     gc.collect()
     holders = [one for one in gc.get_objects() if isinstance(one, CallRecord) and id(one) in calls]

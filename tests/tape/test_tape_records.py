@@ -24,7 +24,7 @@ from tape_kit import make_recorded
 from llmsim_lab.errors import TapeError
 from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.runs import load, replay
-from llmsim_lab.runs.records import record_of
+from llmsim_lab.runs._records import record_of
 from llmsim_lab.simulation import Simulation
 
 

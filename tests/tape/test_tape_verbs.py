@@ -29,7 +29,8 @@ from llmsim_lab.calls import ChatRequest
 from llmsim_lab.errors import ConfigError, LLMFailureException, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.models import GlobalState
-from llmsim_lab.runs import fork, load, replay, rerun, resume, run
+from llmsim_lab.runs import fork, load, replay, rerun, resume
+from llmsim_lab.runs._run import run
 from llmsim_lab.simulation import Simulation, SimulationConfig
 
 # --- the manifest ------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from llmsim_lab.files import data_path
 from llmsim_lab.llm import Tape
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.runs import load
-from llmsim_lab.runs.manifest import config_of
+from llmsim_lab.runs._records import config_of
 
 TAPES = data_path("tapes")
 THE_CLIENTS_OWN = {"model", "max_concurrency", "keep_alive"}

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
-from llmsim_lab.runs import Series
+from llmsim_lab.runs._turn import Series
 from llmsim_lab.simulation._config import SERIES
 
 __all__ = ["chartable", "plain_number"]

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab.charts.tracks import Ensemble, Track
-from llmsim_lab.runs import Series
+from llmsim_lab.runs._turn import Series
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from llmsim_lab.lab.charts.scene import Scene
 from llmsim_lab.lab.charts.tracks import Ensemble, Track
 from llmsim_lab.markup import join, safe, table, visible
-from llmsim_lab.runs import Series
+from llmsim_lab.runs._turn import Series
 from llmsim_lab.text import clip, number
 
 __all__ = ["alt_text", "data_table", "last_turn", "notes_html", "summary_html", "summary_text"]

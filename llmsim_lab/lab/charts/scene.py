@@ -18,7 +18,7 @@ from llmsim_lab.lab.charts.references import (
     rule_curve,
 )
 from llmsim_lab.lab.charts.tracks import Ensemble, Track, common_turns
-from llmsim_lab.runs import Series
+from llmsim_lab.runs._turn import Series
 from llmsim_lab.text import number
 
 if TYPE_CHECKING:

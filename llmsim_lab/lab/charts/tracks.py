@@ -15,11 +15,11 @@ from llmsim_lab.lab.charts.columns import plain_number
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm.tape import RunInfo
 from llmsim_lab.logs import log_event
-from llmsim_lab.runs import Run, Series
-from llmsim_lab.runs.frames import turn_row
-from llmsim_lab.runs.registry import kind_of_manifest
-from llmsim_lab.runs.settings import idle_seeds
-from llmsim_lab.runs.verbs import series_on
+from llmsim_lab.runs import Run
+from llmsim_lab.runs._config import idle_seeds
+from llmsim_lab.runs._registry import class_of_manifest
+from llmsim_lab.runs._run import series_on
+from llmsim_lab.runs._turn import Series, turn_row
 
 if TYPE_CHECKING:
     import numpy as np
@@ -319,7 +319,7 @@ def _on_tape(tape: Tape, info: RunInfo) -> Track:
 def _prediction_on(info: RunInfo) -> Mapping[str, float]:
     """Return what theory says of a recorded run; nothing if its class is not known here."""
     try:
-        kind: Any = kind_of_manifest(info.id, info.manifest)
+        kind: Any = class_of_manifest(info.id, info.manifest)
         if kind.prediction is Run.prediction:
             return {}
         config = kind.config_type.model_validate(info.manifest["config"])

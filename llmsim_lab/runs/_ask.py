@@ -19,7 +19,7 @@ from inspect import isawaitable
 from numbers import Integral, Real
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic import ValidationError
 
@@ -29,14 +29,10 @@ from llmsim_lab.errors import ConfigError, PromptError
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.runs.turn import Answer
+from llmsim_lab.runs._config import RunConfig
+from llmsim_lab.runs._turn import Answer
 from llmsim_lab.text import clip, closest, faults
 from llmsim_lab.values import FrozenDict, Reply, reply_schema
-
-if TYPE_CHECKING:
-    from llmsim_lab.runs.base import Run
-
-__all__ = ["Ask", "Question", "prompt_from"]
 
 T = TypeVar("T")
 ReplyT = TypeVar("ReplyT", bound=Reply)
@@ -45,7 +41,7 @@ Limits = Mapping[str, Sequence[Any]]
 """By field: ``(lowest, highest)``, or a list of the values allowed."""
 
 _MOST_VALUES = 101
-"""In a grid of numbers, which every server holds a model to."""
+"""In a grid of numbers. Servers enforce a list of values, and bounds of floats they do not."""
 _TEMPLATE_SIGNS = ("{{", "{%", "{#")
 _GIVEN = ("name", "state", "run", "turn", "turns")
 """What every prompt may use without being given it."""
@@ -80,7 +76,11 @@ class Question:
 
 
 class _GuardedRandom(Random):
-    """Random numbers for one task, since several would draw in another order in a replay."""
+    """Random numbers for one task, since several would draw in another order in a replay.
+
+    How long an answer takes decides which task goes first, and a replay takes no time at all.
+    All of Random's methods draw through the two that are overridden here.
+    """
 
     def __init__(self, seed: str, name: str) -> None:
         self._name = name
@@ -113,7 +113,7 @@ class _GuardedRandom(Random):
 
 
 class _NoRandom(Random):
-    """In the place of a player's random numbers where his questions have no order."""
+    """Instead of a player's random numbers where its questions have no order."""
 
     def __init__(self, player: str) -> None:
         self._player = player
@@ -126,7 +126,7 @@ class _NoRandom(Random):
         )
 
     def getrandbits(self, _k: int, /) -> int:
-        return int(self.random())
+        return int(self.random())  # which raises
 
 
 class _Place(NamedTuple):
@@ -136,11 +136,17 @@ class _Place(NamedTuple):
     elsewhere: bool
 
 
-def _task_here() -> object:
-    try:
-        return asyncio.current_task()
-    except RuntimeError:  # on a thread without a loop
-        return None
+class _Asked(NamedTuple):
+    """A question as ``turn`` puts it; a named tuple, which is made faster than a dataclass."""
+
+    player: str
+    reply: type[Reply]
+    prompt: str | Path | Prompt
+    limits: Limits | None
+    step: Mapping[str, float] | None
+    tag: str
+    values: Mapping[str, Any]
+    place: _Place
 
 
 class Ask:
@@ -154,9 +160,19 @@ class Ask:
     configuration names; other values are given by keyword.
     """
 
-    def __init__(self, run: Run, state: Any, turn: int) -> None:
-        self._run = run
+    def __init__(
+        self,
+        state: Any,
+        turn: int,
+        *,
+        config: RunConfig,
+        player: Callable[[str], Any],
+        prompt_for: Callable[[str | Path | Prompt, type[Reply]], Prompt | str],
+    ) -> None:
         self._state = state
+        self._config = config
+        self._player = player
+        self._prompt_for = prompt_for
         self.turn = turn
         """The number of the turn being played."""
         self._asked: set[tuple[Any, ...]] = set()
@@ -200,41 +216,8 @@ class Ask:
             LLMFailureException: a model failed to answer.
         """
         place = self._place(player, tag)
-        asking = self._one(player, reply, prompt, limits, step, tag, values, place)
-        return self._awaited(asking, player)
-
-    async def _one(
-        self,
-        player: str,
-        reply: type[ReplyT],
-        prompt: str | Path | Prompt,
-        limits: Limits | None,
-        step: Mapping[str, float] | None,
-        tag: str,
-        values: dict[str, Any],
-        place: _Place,
-    ) -> ReplyT:
-        self._check(player, reply, tag, values)
-        allowed = _allowed(player, reply, limits, step)
-        text = self._rendered(player, reply, prompt, values)
-        asked = (player, tag, reply, str(text))
-        if asked in self._asked:
-            raise ConfigError(
-                f"{player} is asked the same {reply.__name__} twice in turn {self.turn}, so that a "
-                "replay could not tell the answers apart; number them: ask(..., tag='second')"
-            )
-        self._asked.add(asked)
-        who = self._run.player(player)
-        if not isinstance(who, LLMClient):
-            return await self._by_rule(who, player, reply, allowed, values, tag, place)
-        return await who.call_with_retry(
-            prompt=text,
-            response_model=reply,
-            choices=allowed.choices,
-            limits=allowed.ranges,
-            check=allowed.complaint if allowed.choices or allowed.ranges else None,
-            site=CallSite(component=tag or "player", agent=player, turn=self.turn),
-        )
+        asked = _Asked(player, reply, prompt, limits, step, tag, values, place)
+        return self._awaited(self._answer(asked), player)
 
     def each(
         self,
@@ -264,35 +247,32 @@ class Ask:
         """
         names = [players] if isinstance(players, str) else list(players)
         places = [self._place(name, tag) for name in names]
-        asking = self._each(names, reply, prompt, limits, step, tag, values, places)
-        return self._awaited(asking, ", ".join(map(str, names[:3])) or "nobody")
 
-    async def _each(
-        self,
-        names: Sequence[str],
-        reply: type[ReplyT],
-        prompt: str | Path | Prompt,
-        limits: Limits | Callable[[str], Limits] | None,
-        step: Mapping[str, float] | None,
-        tag: str,
-        values: Mapping[str, Any],
-        places: Sequence[_Place],
-    ) -> dict[str, ReplyT]:
-        if len(set(names)) < len(names):
-            twice = next(name for name in names if names.count(name) > 1)
-            raise ConfigError(f"{twice!r} is asked twice by one ask.each; name each player once")
-        for key, value in (*values.items(), ("limits", limits)):
-            if callable(value):
-                _check_takes_a_name(key, value)
-        work = []
-        for name, place in zip(names, places, strict=True):
-            own = {key: value(name) if callable(value) else value for key, value in values.items()}
-            bounds = limits(name) if callable(limits) else limits
-            work.append(self._one(name, reply, prompt, bounds, step, tag, own, place))
-        return dict(zip(names, await gather_all(work), strict=True))
+        async def asking() -> dict[str, ReplyT]:
+            if len(set(names)) < len(names):
+                twice = next(name for name in names if names.count(name) > 1)
+                raise ConfigError(
+                    f"{twice!r} is asked twice by one ask.each; name each player once"
+                )
+            for key, value in (*values.items(), ("limits", limits)):
+                if callable(value):
+                    _check_takes_a_name(key, value)
+            work = []
+            for name, place in zip(names, places, strict=True):
+                own = {key: each(name) if callable(each) else each for key, each in values.items()}
+                bounds = limits(name) if callable(limits) else limits
+                asked = _Asked(name, reply, prompt, bounds, step, tag, own, place)
+                work.append(self._answer(asked))
+            return dict(zip(names, await gather_all(work), strict=True))
+
+        return self._awaited(asking(), ", ".join(map(str, names[:3])) or "nobody")
 
     def _awaited(self, asking: Coroutine[Any, Any, T], whom: str) -> Coroutine[Any, Any, T]:
-        """Return a question that is missed at the end of the turn if nobody awaits it."""
+        """Return a question that ``forgotten`` finds at the end of the turn if nobody awaits it.
+
+        A question begins when it is awaited, as everywhere in Python, so that one without an await
+        would never be asked, and nobody would know.
+        """
         key = object()
 
         async def ask() -> T:
@@ -308,7 +288,11 @@ class Ask:
 
         Those that one task asks come in the order of its code, also in a replay.
         """
-        key, task = (str(player), str(tag)), _task_here()
+        try:
+            task = asyncio.current_task()
+        except RuntimeError:  # on a thread without a loop
+            task = None
+        key = (str(player), str(tag))
         first, asked = self._places.get(key, (task, 0))
         if first is not task:
             return _Place(0, elsewhere=True)
@@ -332,13 +316,15 @@ class Ask:
     def rng_for(self, name: str) -> Random:
         """Return random numbers of one player in this turn, which follow from the run's seed.
 
-        The same generator each time: it goes on where it was left.
+        The same generator each time: it continues where it was left.
         """
         return self._rng(f"ask.rng_for({name!r})", name)
 
     def _rng(self, called: str, name: str) -> Random:
         if called not in self._rngs:
-            seed = f"{self._run.config.seed}/{self.turn}/{name}"
+            # From the turn and the name alone, so that neither the order in which players are
+            # asked nor a resume after this turn changes what is drawn.
+            seed = f"{self._config.seed}/{self.turn}/{name}"
             self._rngs[called] = _GuardedRandom(seed, called)
         return self._rngs[called]
 
@@ -347,10 +333,35 @@ class Ask:
     def close(self) -> tuple[tuple[LLMReasoningChain, ...], tuple[Answer, ...]]:
         """End the turn; returns what rules decided, in an order that any replay has too."""
         self._over = True
+        # Rules that await something finish in any order; a replay has to find them in one.
         self._ruled.sort(key=lambda item: item[0])
         return (
             tuple(chain for _, chain, _ in self._ruled),
             tuple(answer for _, _, answer in self._ruled),
+        )
+
+    async def _answer(self, asked: _Asked) -> Any:
+        self._check(asked.player, asked.reply, asked.tag, asked.values)
+        player, reply, tag = asked.player, asked.reply, asked.tag
+        allowed = _allowed(player, reply, asked.limits, asked.step)
+        text = self._rendered(asked)
+        same = (player, tag, reply, str(text))
+        if same in self._asked:
+            raise ConfigError(
+                f"{player} is asked the same {reply.__name__} twice in turn {self.turn}, so that a "
+                "replay could not tell the answers apart; number them: ask(..., tag='second')"
+            )
+        self._asked.add(same)
+        who = self._player(player)
+        if not isinstance(who, LLMClient):
+            return await self._by_rule(who, asked, allowed)
+        return await who.call_with_retry(
+            prompt=text,
+            response_model=reply,
+            choices=allowed.choices,
+            limits=allowed.ranges,
+            check=allowed.complaint if allowed.choices or allowed.ranges else None,
+            site=CallSite(component=tag or "player", agent=player, turn=self.turn),
         )
 
     def _check(self, player: Any, reply: Any, tag: Any, values: Mapping[str, Any]) -> None:
@@ -374,10 +385,9 @@ class Ask:
                 "yours something else"
             )
 
-    def _rendered(
-        self, player: str, reply: type[Reply], source: str | Path | Prompt, values: dict[str, Any]
-    ) -> str:
-        prompt = self._run.prompt_for(source, reply)
+    def _rendered(self, asked: _Asked) -> str:
+        player, values = asked.player, asked.values
+        prompt = self._prompt_for(asked.prompt, asked.reply)
         if isinstance(prompt, str):
             if values:
                 raise ConfigError(
@@ -385,13 +395,12 @@ class Ask:
                     f"{{{{ {next(iter(values))} }}}} where the value belongs"
                 )
             return prompt
-        config = self._run.config
         common = {
             "name": player,
             "state": self._state,
-            "run": config,
+            "run": self._config,
             "turn": self.turn,
-            "turns": config.turns,
+            "turns": self._config.turns,
         }
         for slot in prompt.slots:
             if slot not in common and slot not in values:
@@ -407,13 +416,12 @@ class Ask:
     async def _by_rule(
         self,
         rule: Callable[[Question], Any] | str,
-        player: str,
-        reply: type[ReplyT],
+        asked: _Asked,
         allowed: _Allowed,
-        values: Mapping[str, Any],
-        tag: str,
-        place: _Place,
-    ) -> ReplyT:
+    ) -> Reply:
+        player, reply, tag, place = asked.player, asked.reply, asked.tag, asked.place
+        # A generator for each question: each may be answered in a task of its own, and a
+        # generator serves one task.
         name = f"{player}, {tag}" if tag else player
         if place.number > 1:
             name = f"{name}, question {place.number}"
@@ -430,14 +438,14 @@ class Ask:
                     player=player,
                     reply=reply,
                     state=self._state,
-                    run=self._run.config,
+                    run=self._config,
                     turn=self.turn,
                     limits={
                         **_own_limits(reply),
                         **(allowed.ranges or {}),
-                        **(allowed.listed or {}),
+                        **{field: list(one) for field, one in (allowed.choices or {}).items()},
                     },
-                    values=values,
+                    values=asked.values,
                     tag=tag,
                     rng=rng,
                 )
@@ -505,15 +513,10 @@ class _Allowed(NamedTuple):
     Attributes:
         choices: the only values, for the schema.
         ranges: the lowest and highest number.
-        listed: the choices as lists.
     """
 
     choices: dict[str, tuple[Any, ...]] | None = None
     ranges: dict[str, tuple[float, float]] | None = None
-
-    @property
-    def listed(self) -> dict[str, list[Any]] | None:
-        return {name: list(values) for name, values in (self.choices or {}).items()}
 
     def complaint(self, decision: Reply) -> str | None:
         """Return what is wrong with a reply's content, for whoever gave it; None if nothing is."""
@@ -527,6 +530,7 @@ class _Allowed(NamedTuple):
             value = _plain(getattr(decision, name))
             if value is None and name == "confidence":
                 continue
+            # A model writes 0.1 + 0.2 as 0.3, which is not the float that a grid was computed to.
             near = isinstance(value, int | float) and any(
                 isinstance(one, int | float) and math.isclose(value, one, abs_tol=1e-9)
                 for one in values
@@ -680,6 +684,7 @@ def _grid(
 ) -> tuple[float, ...]:
     if not isinstance(step, int | float) or not 0 < step < math.inf:
         raise ConfigError(f"step of {name} is {step!r:.40}; it must be a number above 0")
+    # 0.3 / 0.1 is 2.9999999999999996: a bound that lies on the grid belongs to it.
     first, last = math.ceil(lowest / step - 1e-9), math.floor(highest / step + 1e-9)
     if not 0 <= last - first < _MOST_VALUES:
         raise ConfigError(

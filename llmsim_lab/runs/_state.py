@@ -11,28 +11,27 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from llmsim_lab.calls import Status
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.text import clip, closest, faults
 from llmsim_lab.values import FrozenDict, FrozenList
 
-__all__ = ["State", "changed_at", "check_kept", "columns_in", "places_in"]
-
-_ROW_COLUMNS = frozenset(
-    ("turn", "calls", "ok", "repaired", "fallback", "failed", "tokens", "seconds", "interventions")
+COMMON_COLUMNS = frozenset(
+    {"turn", "calls", *get_args(Status), "tokens", "seconds", "interventions"}
 )
-"""Columns that every run's frame has already."""
+"""Columns of every run's frame, beside those of its class."""
 
 
 class State(BaseModel):
     """The base of a world's state: derive from it and annotate fields, each with a default.
 
     Fields may be numbers, texts, booleans, tuples, lists, dicts with texts as keys, and other
-    states. NaN and Infinity are errors. Where a field needs what the run is given, leave its
-    default out and write ``def start(self)`` in the run's class.
+    states. NaN and Infinity are errors. Where a field depends on the run's parameters, leave
+    its default out and write ``def start(self)`` in the run's class.
 
     Raises:
         ConfigError: when the class is made: a field has a name that a run's frame or pydantic
@@ -45,7 +44,8 @@ class State(BaseModel):
         15.0
     """
 
-    # A default of 20 for a float is 20.0 at once, as it is when it was read from a tape.
+    # Else a default of 20 for a float stays an int, and a run begun with it would differ from its
+    # own replay, which reads 20.0 from the tape.
     model_config = ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True
     )
@@ -53,7 +53,7 @@ class State(BaseModel):
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
         for name in cls.model_fields:
-            if name in _ROW_COLUMNS or hasattr(State, name):
+            if name in COMMON_COLUMNS or hasattr(State, name):
                 raise ConfigError(
                     f"{cls.__name__}.{name}: the name {name!r} is taken, by a column of every "
                     f"run's frame or by State itself; call the field something else, such as "
@@ -62,12 +62,12 @@ class State(BaseModel):
 
     def model_post_init(self, _context: Any, /) -> None:
         """Freeze what the fields hold."""
+        # pydantic's ``frozen`` only keeps fields from being set: state.coins["Ann"] = -1 would
+        # rewrite a turn that was played. ``__dict__`` goes past __setattr__, which raises.
         values = self.__dict__
         for name, value in values.items():
-            kind = type(value)
-            if kind in _PLAIN:
-                continue
-            values[name] = _frozen(value, f"{type(self).__name__}.{name}")
+            if type(value) not in _PLAIN:  # asked here, so that the hot path makes no f-string
+                values[name] = _frozen(value, f"{type(self).__name__}.{name}")
 
     def replace(self, **changes: Any) -> Self:
         """Return this state with some fields changed, all of it checked again.
@@ -114,8 +114,8 @@ def _frozen(value: Any, where: str) -> Any:
     Raises:
         ConfigError: it holds something that can be changed in place.
     """
-    kind = type(value)
-    if kind in _PLAIN or isinstance(value, State):
+    cls = type(value)
+    if cls in _PLAIN or isinstance(value, State):
         return value
     if isinstance(value, Mapping):
         for key in value:
@@ -129,7 +129,7 @@ def _frozen(value: Any, where: str) -> Any:
         return FrozenList([_frozen(item, where) for item in value])
     if isinstance(value, tuple):
         items = [_frozen(item, where) for item in value]
-        return kind(*items) if hasattr(kind, "_fields") else tuple(items)
+        return cls(*items) if hasattr(cls, "_fields") else tuple(items)
     if isinstance(value, set | frozenset):
         raise ConfigError(
             f"{where} holds a set, whose order is another one in each process, and so in a replay; "
@@ -137,35 +137,35 @@ def _frozen(value: Any, where: str) -> Any:
         )
     if isinstance(value, BaseModel) and not value.model_config.get("frozen"):
         raise ConfigError(
-            f"{where} holds a {kind.__name__}, which can be changed in place; derive it from "
-            f"State: class {kind.__name__}(State)"
+            f"{where} holds a {cls.__name__}, which can be changed in place; derive it from "
+            f"State: class {cls.__name__}(State)"
         )
-    if dataclasses.is_dataclass(value) and not kind.__dataclass_params__.frozen:
+    if dataclasses.is_dataclass(value) and not cls.__dataclass_params__.frozen:
         raise ConfigError(
-            f"{where} holds a {kind.__name__}, which can be changed in place; make it "
+            f"{where} holds a {cls.__name__}, which can be changed in place; make it "
             "@dataclass(frozen=True)"
         )
     return value
 
 
-def check_kept(state: State, kind: type[State]) -> None:
+def check_kept(state: State, state_type: type[State]) -> None:
     """Raise ConfigError for a state that a tape would not give back as it is.
 
     Args:
         state: the state.
-        kind: the class that it is read back as.
+        state_type: the class that it is read back as.
     """
-    name = kind.__name__
+    name = state_type.__name__
     try:
-        text = kind.__pydantic_serializer__.to_json(state, warnings=False)
-        back = kind.model_validate_json(text)
+        text = state_type.__pydantic_serializer__.to_json(state, warnings=False)
+        back = state_type.model_validate_json(text)
     except ValueError as error:
         raise ConfigError(
             f"this {name} cannot be written on a tape and read back: {clip(str(error), 200)}"
         ) from error
     if back == state:
         return
-    if type(state) is not kind:
+    if type(state) is not state_type:
         raise ConfigError(
             f"the state is a {type(state).__name__}, of which a tape gives back a {name}; name "
             f"the class that it is: Run[{type(state).__name__}]"
@@ -209,7 +209,7 @@ def columns_in(state: State) -> dict[str, Any]:
     ]
     columns = dict(found)
     if len(columns) < len(found):
-        places_in(state)
+        places_in(state)  # raises, and names the two
     return columns
 
 

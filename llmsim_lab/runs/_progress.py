@@ -25,12 +25,10 @@ from llmsim_lab.text import clip, printable
 if TYPE_CHECKING:
     from rich.live import Live
 
-__all__ = ["ProgressLine", "progress_line"]
-
 logger = logging.getLogger(__name__)
 
 Show = Callable[[str], object]
-"""Shows a text in the place of the one before; an empty one takes the line away."""
+"""Shows a text instead of the one before; an empty one removes the line."""
 
 _PATIENCE_S = 1.5
 """Work that is done by then shows nothing."""
@@ -46,7 +44,7 @@ _terminal = threading.Lock()
 async def progress_line(
     unit: str, *, number: int, last: int | None, shown: bool
 ) -> AsyncIterator[Callable[[], None]]:
-    """Show a line while the work inside takes long; yields what is called as each unit is done.
+    """Show a line while the work inside takes long; yields a function to call as a unit is done.
 
     Inside another one, or where a widget watches the model calls, there is no further line.
 
@@ -56,12 +54,14 @@ async def progress_line(
         last: the number of the last; None for a single one.
         shown: False for no line. The environment variable ``LLMSIM_PROGRESS=0`` does the same.
     """
+    # The task's context says whether a line counts already: step() inside run(), or run() inside
+    # an experiment, is part of what that one counts.
     around = scope()
     wanted = shown and not around.counted and around.watch is None
     show = _screen() if wanted else None
     with scoped(counted=True):
         if show is None:
-            yield _nothing
+            yield lambda: None
             return
         line = ProgressLine(show, unit=unit, number=number, last=last)
         ticker = asyncio.create_task(line.tick())
@@ -70,13 +70,10 @@ async def progress_line(
                 yield line.advance
         finally:
             ticker.cancel()
+            # Waited for, so that it cannot show the line once more after it was hidden.
             with suppress(asyncio.CancelledError):
                 await ticker
             line.hide()
-
-
-def _nothing() -> None:
-    pass
 
 
 class ProgressLine(InFlight):
@@ -144,7 +141,7 @@ class ProgressLine(InFlight):
         try:
             self._show(text)
         except Exception as error:  # noqa: BLE001 - a terminal that is gone is no reason to end a run
-            self._show = str
+            self._show = str  # which shows nothing, so that this is logged once
             log_event(logger, logging.WARNING, "PROGRESS_NOT_SHOWN", error=repr(error))
 
     @property

@@ -2,74 +2,108 @@
 
 ``Run`` is the base of all simulations. A world of one's own defines ``turn``; the worlds that come
 with the package override more. Tape, replay, forks, interventions and frames are the same for all.
+
+What can be done with a recorded run of any class, each with one meaning: ``replay`` asks no model,
+``resume`` continues where a run stopped, ``rerun`` begins anew with fresh calls, ``fork`` shares a
+run's turns up to one and continues live, ``load`` only shows it. Which class plays the run, the
+tape says.
+
+The parts of a run, such as ``agents`` or ``engine``, are what it keeps in the attributes that its
+class's ``part_names`` name: one object each, or a sequence of objects with names. A prompt's place
+is ``engine`` for the part ``engine``, and ``agent:Ann`` for the one called Ann of the parts
+``agents``.
 """
 
 from __future__ import annotations
 
 import asyncio
+import copy
 import inspect
 import logging
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+    Sized,
+)
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import replace
 from inspect import isawaitable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, cast, dataclass_transform
 
+from markupsafe import Markup
 from pydantic import ValidationError
 from typing_extensions import TypeVar
 
 from llmsim_lab.calls import CallRecord, Status
+from llmsim_lab.checks import whole_number
 from llmsim_lab.concurrency import run_sync
 from llmsim_lab.errors import BudgetReached, ConfigError, TapeError
-from llmsim_lab.llm import LLMClient, LLMConfig, Person, Tape
+from llmsim_lab.faces import cell
+from llmsim_lab.llm import LLMClient, LLMConfig, Person, ScriptedBackend, Tape
 from llmsim_lab.llm._human import human_client
 from llmsim_lab.llm._scope import Budget, CallLog, Purse, recording
+from llmsim_lab.llm.tape import RunInfo
+from llmsim_lab.llm.tape._codec import Verb
 from llmsim_lab.logs import log_event
+from llmsim_lab.markup import badge, join, pairs, safe, table
 from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.runs import verbs
-from llmsim_lab.runs.ask import Ask, prompt_from
-from llmsim_lab.runs.faces import run_html
-from llmsim_lab.runs.forks import fork_of
-from llmsim_lab.runs.frames import decisions_frame, own_numbers, turn_row
-from llmsim_lab.runs.garbage import rare_collections
-from llmsim_lab.runs.manifest import config_of, make_manifest
-from llmsim_lab.runs.parameters import (
+from llmsim_lab.runs._ask import Ask, prompt_from
+from llmsim_lab.runs._config import (
     Parameter,
-    code_digests,
-    config_type_of,
-    file_of,
-    identity,
-    types_of,
-)
-from llmsim_lab.runs.parts import code_changes, counted, digests_in, prompts_in
-from llmsim_lab.runs.progress import progress_line
-from llmsim_lab.runs.records import tape_turn
-from llmsim_lab.runs.registry import register
-from llmsim_lab.runs.series import Series, plain_series
-from llmsim_lab.runs.settings import (
     RunConfig,
     RunIntervention,
     StateChange,
     WorldConfig,
-    checked,
+    config_type_of,
     idle_seeds,
-    say_if_unreached,
+    made_intervention,
+    types_of,
+    warn_if_unreached,
 )
-from llmsim_lab.runs.state import State, check_kept
-from llmsim_lab.runs.taping import Recording, Taping
-from llmsim_lab.runs.turn import RunTurn, WorldTurn
+from llmsim_lab.runs._progress import progress_line
+from llmsim_lab.runs._records import (
+    check_manifest,
+    config_of,
+    llm_config_of,
+    make_manifest,
+    planned_in,
+    prompts_of,
+    tape_turn,
+)
+from llmsim_lab.runs._registry import (
+    class_of_config,
+    class_of_manifest,
+    code_digests,
+    file_of,
+    identity,
+    kind_name,
+    register,
+)
+from llmsim_lab.runs._session import Recording, Replaying, Session, load_turns, rare_collections
+from llmsim_lab.runs._state import State, check_kept
+from llmsim_lab.runs._turn import (
+    RunTurn,
+    Series,
+    WorldTurn,
+    decisions_frame,
+    own_numbers,
+    plain_series,
+    turn_row,
+)
 from llmsim_lab.text import closest, faults
 from llmsim_lab.values import FrozenDict, Reply
 
 if TYPE_CHECKING:
     import pandas as pd
-
-__all__ = ["Run"]
 
 logger = logging.getLogger(__name__)
 
@@ -78,9 +112,20 @@ TurnT = TypeVar("TurnT", bound=RunTurn[Any, Any], default=Any)
 ConfigT = TypeVar("ConfigT", bound=RunConfig, default=Any)
 InterventionT = TypeVar("InterventionT", bound=RunIntervention, default=Any)
 
+Tapes = Tape | str | Path
+AnyRun = Any
+"""A run of any class."""
+
 _MOST_PROMPTS = 64
-_SET_IN_A_STEP = ("turns", "unrecorded", "code_changes", "llm_client")
+_LATEST_SHOWN = 5
+_MOST_COLUMNS_SHOWN = 8
+_SET_IN_A_TURN = ("turns", "unrecorded", "code_changes", "llm_client")
 """What others may set of a run while it plays a turn."""
+_OWN_CODE = ("file", "methods", "parameters", "state")
+"""Digests of a world's own code, as ``code_digests`` names them."""
+_THE_CLIENTS_OWN = ("model", "timeout_s", "retry_wait_s", "max_concurrency", "keep_alive")
+"""Settings that say where and how patiently to ask, not what."""
+_NO_PROMPTS_YET = "none, or none yet: what a world's turn asks with is known once it was asked"
 
 
 def _option(*, default: Any = None, alias: str = "") -> Any:
@@ -90,7 +135,11 @@ def _option(*, default: Any = None, alias: str = "") -> Any:
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(_option,))
 class _Parameters:
-    """Lets editors and type checkers know a world's annotated fields as its arguments."""
+    """Lets editors and type checkers know a world's annotated fields as its arguments.
+
+    A class of its own, since type checkers read no fields from the decorated class itself, and
+    those of ``Run`` below are arguments of every world.
+    """
 
 
 class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
@@ -125,7 +174,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         parameters: the world's own, and ``name``, ``seed``, ``turns``, ``interventions``.
 
     Attributes:
-        kind: its name on tapes, such as ``pot:PublicGoods``.
+        kind: the name of its class on tapes, such as ``pot:PublicGoods``.
         config_type: of its configuration, a pydantic model such as a ``RunConfig``; its ``series``
             are the columns to chart.
         state_type: of its states: a pydantic model, a dataclass, or what else pydantic can write
@@ -135,10 +184,10 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             ``outcomes``.
         intervention_type: of what may be done from outside. These four are the ones that the class
             names, ``Run[State, Turn, Config, Intervention]``, as far as it does.
-        part_names: the constructor's arguments by which a user may give parts of his own, such as
+        part_names: the constructor's arguments by which users may give parts of their own, such as
             ``agents`` or ``engine``; each is also the attribute that holds that part, or those
             parts. A part's ``llm_client`` and ``prompt`` are what a fork changes; where its
-            ``digests`` of code, by name, are not the recorded ones, the run does not go on.
+            ``digests`` of code, by name, are not the recorded ones, the run does not continue.
         repeats_interventions: whether a rerun does again also what was done from outside while the
             run was played, and not only what was planned when it began.
         turns: the turns so far, oldest first; the first holds the state that the run started from.
@@ -170,6 +219,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         for name, named in types_of(cls, Run).items():
             if name not in own:
                 setattr(cls, name, named)
+        # With type parameters left open it is a base of worlds, which knows no state yet.
         if cls._is_own() and not cls.__parameters__:  # type: ignore[attr-defined]
             _check_world(cls)
             if "config_type" not in own:
@@ -197,6 +247,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         given: Iterable[str] = (),
         **parameters: Any,
     ) -> None:
+        # A class that makes its first turn itself gave the prompts to its parts already.
         self._prompts: dict[str, Prompt] = dict(prompts or {}) if first is None else {}
         self._sources: dict[Any, Prompt | str] = {}
         self._asked: set[str] = set()
@@ -220,17 +271,19 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         self._planned: dict[int, list[InterventionT]] = {}
         self._stepping = False
         self._purse: Purse | None = None
-        self._taping: Taping | None = None
+        self._session: Session | None = None
         for intervention in config.interventions:
             self._plan(intervention)
-            say_if_unreached(intervention, run=config.name, reaches=self.run_reaches)
+            warn_if_unreached(intervention, run=config.name, reaches=self.run_reaches)
         if tape is not None:
             self._record(tape if isinstance(tape, Tape) else Tape(tape))
 
     def __setattr__(self, name: str, value: Any) -> None:
+        # An own world's turn that remembers something outside the state would come out otherwise
+        # in a resume; the built-in worlds set what their parts remember from the turn before.
         if (
             self.__dict__.get("_stepping")
-            and name not in _SET_IN_A_STEP
+            and name not in _SET_IN_A_TURN
             and not name.startswith("_")
             and self._is_own()
             and not isinstance(getattr(type(self), name, None), Parameter)
@@ -260,9 +313,10 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         values = dict(parameters)
         if config is not None:
             if not isinstance(config, cls.config_type):
+                first = next((name for name in fields if name not in WorldConfig.model_fields), "")
                 raise ConfigError(
                     f"config={config!r:.60} is not a {cls.config_type.__name__}; give parameters "
-                    f"by keyword: {cls.__name__}({', '.join(list(cls._own_parameters())[:1])}=...)"
+                    f"by keyword: {cls.__name__}({first}=...)"
                 )
             if not values and not words:
                 return cast("ConfigT", config)
@@ -272,15 +326,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         made: ConfigT = cls.config_type(**values)
         return made
 
-    @classmethod
-    def _own_parameters(cls) -> Mapping[str, Any]:
-        known = WorldConfig.model_fields
-        return {
-            name: info for name, info in cls.config_type.model_fields.items() if name not in known
-        }
-
     def _seat(self, players: Mapping[str, Any]) -> list[str]:
-        """Note who answers for whom; returns ``["players"]`` if a tape cannot hold some of it."""
+        """Set who answers for whom; returns ``["players"]`` if a tape cannot hold some of it."""
         words = getattr(self.config, "players", {})
         seated: dict[str, Any] = {}
         given = False
@@ -312,15 +359,20 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         return ["players"] if given else []
 
     def _checked_start(self, state: Any) -> StateT:
-        if isinstance(state, self.state_type):
-            if self._is_own():
-                check_kept(state, self.state_type)
-            own: StateT = state
-            return own
-        raise ConfigError(
-            f"{type(self).__name__} starts from {state!r:.60}; its state is a "
-            f"{self.state_type.__name__}: def start(self) -> {self.state_type.__name__} returns one"
-        )
+        if not isinstance(state, self.state_type):
+            raise ConfigError(
+                f"{type(self).__name__} starts from {state!r:.60}; its state is a "
+                f"{self.state_type.__name__}: def start(self) -> {self.state_type.__name__} "
+                "returns one"
+            )
+        return self._kept(state)
+
+    def _kept(self, state: Any) -> StateT:
+        """Return a state of this run's type, if a tape would give it back as it is."""
+        if self._is_own():  # the package's own worlds have types that are known to
+            check_kept(state, self.state_type)
+        kept: StateT = state
+        return kept
 
     def player(self, name: str) -> Any:
         """Return who answers for a player: a client, a rule, or ``"random"``.
@@ -356,13 +408,14 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         """
         try:
             return self._sources[source, reply]
-        except (KeyError, TypeError):
+        except (KeyError, TypeError):  # new, or not hashable and so not a prompt: see below
             pass
         name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", reply.__name__).lower()
         path = file_of(type(self))
         prompt = prompt_from(source, name, path.parent if path else None)
         if isinstance(prompt, str):
             return prompt
+        # A fork keeps its edited prompt at the place of the one that the source still names.
         place = f"{prompt.name}#{prompt.digest[:8]}"
         if place not in self._prompts:
             if len(self._prompts) >= _MOST_PROMPTS:
@@ -377,17 +430,29 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
 
     def _record(self, tape: Tape) -> None:
         """Begin a run on a tape."""
-        kind = type(self)
-        first = tape_turn(kind, self.turns[0], self._planned)
-        self._say_if_seeds_are_idle(tape)
-        run = tape.add_run(make_manifest(self), name=self.config.name, first=first)
-        self._taping = Recording(kind, tape, run)
+        cls = type(self)
+        # Before anything is written: what raises here leaves no run on the tape.
+        first = tape_turn(cls, self.turns[0], self._planned)
+        self._warn_of_idle_seeds(tape)
+        run = tape.add_run(self._new_manifest(), name=self.config.name, first=first)
+        self._session = Recording(cls, tape, run)
 
-    def _say_if_seeds_are_idle(self, tape: Tape) -> None:
+    def _new_manifest(self) -> dict[str, Any]:
+        return make_manifest(
+            self.kind,
+            self.config,
+            client=self.llm_client,
+            prompts=self.prompts,
+            code=self.code_digests,
+            given=self.given,
+        )
+
+    def _warn_of_idle_seeds(self, tape: Tape) -> None:
         """Log a WARNING where the tape has a run that this one cannot but repeat."""
         config = self.config
         if self.given or not getattr(config, "seed_idle", ""):
             return
+        # As JSON, which is what a manifest holds of the client's settings.
         client = self.llm_client.config.model_dump(mode="json") if self.llm_client else None
         for info in tape.runs():
             there = info.manifest
@@ -408,7 +473,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
                 )
                 return
 
-    # --- what a class may do differently ------------------------------------------------------
+    # --- what a class may do differently -----------------------------------------------------
 
     @classmethod
     def own_columns(cls, turn: TurnT) -> dict[str, Any]:
@@ -434,8 +499,6 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
     ) -> Sequence[Mapping[str, Any]]:
         """Return what became of a turn's decisions, one mapping each: what the turn itself says."""
         return turn.outcomes(chains)
-
-    # --- playing -----------------------------------------------------------------------------
 
     async def turn(self, state: StateT, ask: Ask) -> StateT:
         """Return the state that comes next: what a world of one's own defines.
@@ -488,7 +551,14 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
                 what ``_intervened`` does to the state comes after.
         """
         del planned
-        ask = Ask(self, before.state, before.number + 1)
+        number = before.number + 1
+        ask = Ask(
+            before.state,
+            number,
+            config=self.config,
+            player=self.player,
+            prompt_for=self.prompt_for,
+        )
         try:
             after = await self.turn(before.state, ask)
         except Exception as error:
@@ -499,9 +569,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             raise _not_awaited(self, whom)
         state = self._checked_state(after)
         chains, answers = ask.close()
-        made: TurnT = self.turn_type(
-            number=before.number + 1, state=state, chains=chains, answers=answers
-        )
+        made: TurnT = self.turn_type(number=number, state=state, chains=chains, answers=answers)
         return made
 
     def _checked_state(self, state: Any) -> StateT:
@@ -512,10 +580,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         """
         name, wanted = type(self).__name__, self.state_type.__name__
         if isinstance(state, self.state_type):
-            if self._is_own():
-                check_kept(state, self.state_type)
-            own: StateT = state
-            return own
+            return self._kept(state)
         if state is None:
             raise ConfigError(
                 f"{name}.turn returned None; end it with the next state: return state.replace(...)"
@@ -550,23 +615,28 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         self._intervened(self.turns[-1].state, [intervention])
 
     def _arrived(self, turn: TurnT) -> None:
-        """Take note of a whole turn, before it is written."""
+        """Record a whole turn in what the parts count, before it is written."""
 
     def _recount(self) -> None:
-        """Let what the parts count be that of the whole turns: after a failed turn, and a fork."""
+        """Set what the parts count to that of the whole turns: after a failed turn, and a fork."""
 
     def _about(self) -> str:
         """Return what ``repr`` says after the turn's number, beginning with a separator.
 
         By default it says how many parts there are, such as ``, 3 agents``.
         """
-        return counted(self.parts)
+        several = {
+            name: part
+            for name, part in self.parts.items()
+            if isinstance(part, Sized) and not isinstance(part, Mapping)
+        }
+        return "".join(f", {len(part)} {name}" for name, part in several.items())
 
     def state_at(self, turn: TurnT, state: Any) -> StateT:
         """Return another state in a turn's place, for a fork.
 
         Raises:
-            ConfigError: it is none.
+            ConfigError: it is not one.
         """
         del turn
         if isinstance(self.state_type, type) and not isinstance(state, self.state_type):
@@ -592,7 +662,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         Args:
             config: the recorded one, without interventions.
             llm_client: the model, if there is one.
-            state: the one to go on from.
+            state: the one to continue from.
             prompts: the recorded ones by their places, for parts that are not given.
             parts: given ones, by ``part_names``.
         """
@@ -610,7 +680,12 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
 
         Those of a world's own ``turn`` are known once they were asked.
         """
-        return {**prompts_in(self.parts), **self._prompts}
+        theirs = {
+            place: part.prompt
+            for place, part in _placed(self.parts)
+            if isinstance(getattr(part, "prompt", None), Prompt)
+        }
+        return {**theirs, **self._prompts}
 
     @property
     def code_digests(self) -> dict[str, str]:
@@ -620,7 +695,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             found |= digests
         return found
 
-    # --- what a run has been through -----------------------------------------------------------
+    # --- what a run has been through ---------------------------------------------------------
 
     @property
     def state(self) -> StateT:
@@ -630,7 +705,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
 
     @property
     def turn_number(self) -> int:
-        """The latest turn's number; 0 before the first step."""
+        """The latest turn's number; 0 before the first one is played."""
         number: int = self.turns[-1].number
         return number
 
@@ -661,40 +736,34 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         total = counts.total()
         return {status: count / total for status, count in counts.items()}
 
-    def listen(self, heard: Callable[[TurnT], object]) -> Callable[[], None]:
-        """Have a function called with each turn played from now on, whoever plays it.
+    def listen(self, callback: Callable[[TurnT], object]) -> Callable[[], None]:
+        """Register a callback for each turn played from now on, whoever plays it.
 
         Args:
-            heard: called on the loop that the turn was played on, when the turn is kept; what it
-                raises goes to whoever plays.
+            callback: called with the turn, on the loop that it was played on, when it is kept; what
+                it raises goes to whoever plays.
 
         Returns:
-            What ends it; harmless if called again.
+            A function that removes the callback; harmless if called again.
         """
-        self._listeners.append(heard)
+        self._listeners.append(callback)
 
         def stop() -> None:
-            self._listeners = [other for other in self._listeners if other is not heard]
+            self._listeners = [it for it in self._listeners if it is not callback]
 
         return stop
-
-    def _tell(self, turn: TurnT) -> None:
-        for heard in tuple(self._listeners):
-            heard(turn)
 
     def to_frame(self) -> pd.DataFrame:
         """Return the run as a frame, one row a turn, the initial state first.
 
-        Columns: ``turn``; the kind's own, see its ``own_columns``; ``calls``, ``ok``,
-        ``repaired``, ``fallback``, ``failed``, model decisions by status; ``tokens``; ``seconds``;
+        Columns: ``turn``; those of the class, see ``own_columns``; ``calls``, the model calls;
+        ``ok``, ``repaired``, ``fallback``, ``failed``, how they came out; ``tokens``; ``seconds``;
         ``interventions``, in words.
         """
         import pandas as pd
 
         rows: list[dict[str, Any]] = [turn_row(turn, self.own_columns(turn)) for turn in self.turns]
         return pd.DataFrame(rows)
-
-    # --- playing it ------------------------------------------------------------------------------
 
     @property
     def series(self) -> Sequence[Series]:
@@ -722,33 +791,33 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
     @property
     def tape(self) -> Tape | None:
         """The tape that the run is recorded on or replayed from, if any."""
-        return self._taping.tape if self._taping else None
+        return self._session.tape if self._session else None
 
     @property
     def run_id(self) -> int | None:
         """The run's number on its tape."""
-        return self._taping.run if self._taping else None
+        return self._session.run if self._session else None
 
     def take_over(
-        self, turns: Sequence[TurnT], planned: Sequence[InterventionT], taping: Taping | None
+        self, turns: Sequence[TurnT], planned: Sequence[InterventionT], session: Session | None
     ) -> Self:
-        """Go on with another run's turns, what was planned for later ones, and a tape."""
+        """Continue with another run's turns, what was planned for later ones, and a tape."""
         self.turns = list(turns)
         self._planned = {}
         for intervention in planned:
             self._planned.setdefault(intervention.turn, []).append(intervention)
-        self._taping = taping
+        self._session = session
         self._recount()
         self._compare_code()
         return self
 
     def _compare_code(self) -> None:
-        """Note how the parts' code differs from what the run was recorded with, and log it."""
+        """Set how the parts' code differs from what the run was recorded with, and log it."""
         self.code_changes = ""
         whose = self._coded_parts
-        if self._taping is None or not whose:
+        if self._session is None or not whose:
             return
-        recorded = self._taping.tape.run(self._taping.run).manifest.get("code") or {}
+        recorded = self._session.tape.run(self._session.run).manifest.get("code") or {}
         self.code_changes = code_changes(whose, recorded, self.code_digests)
         if self.code_changes:
             event = f"{whose.upper()}_DIFFER"
@@ -759,9 +828,11 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         return "_and_".join(digests_in(self.parts))
 
     def note_unrecorded(self, reason: str) -> Self:
-        """Note why this run is not recorded, for its ``repr``; empty if there is nothing to say."""
+        """Set why this run is not recorded, for its ``repr``; empty if there is nothing to say."""
         self.unrecorded = reason
         return self
+
+    # --- what is done from outside -----------------------------------------------------------
 
     def intervene(
         self, turn: int, values: Mapping[str, Any] | None = None, **more: Any
@@ -781,7 +852,9 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         """
         if values is not None:
             more["set"] = values
-        return self.add_intervention(checked(type(self).intervention_type, {"turn": turn, **more}))
+        return self.add_intervention(
+            made_intervention(type(self).intervention_type, {"turn": turn, **more})
+        )
 
     def add_intervention(self, intervention: Any) -> InterventionT:
         """Do what ``intervene`` does with an intervention that was made before."""
@@ -791,15 +864,16 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
                 "being played; wait until it is done, or intervene at turn "
                 f"{self.turn_number + 2} or later"
             )
+        # Undone where the tape raises, so that the run stays what its tape says.
         turns, planned = list(self.turns), {at: list(its) for at, its in self._planned.items()}
         self._plan(intervention)
-        if self._taping is not None:
+        if self._session is not None:
             try:
-                self._taping.changed(self.turns[-1], self._planned)
+                self._session.changed(self.turns[-1], self._planned)
             except TapeError:
                 self.turns, self._planned = turns, planned
                 raise
-        say_if_unreached(intervention, run=self.config.name, reaches=self.run_reaches)
+        warn_if_unreached(intervention, run=self.config.name, reaches=self.run_reaches)
         added: InterventionT = intervention
         return added
 
@@ -821,6 +895,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         else:
             self._planned.setdefault(at, []).append(intervention)
 
+    # --- playing -----------------------------------------------------------------------------
+
     async def step(self, *, progress: bool = True) -> TurnT:
         """Play one turn and return its record.
 
@@ -829,11 +905,12 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
 
         Raises:
             LLMFailureException: a model call failed; the run is where it was before.
-            TapeError: the run cannot go on with the parts' code that is there now, or came out
+            TapeError: the run cannot continue with the parts' code that is there now, or came out
                 differently from its recording.
-            ConfigError: a step is already under way.
+            ConfigError: a turn is being played already.
         """
-        if self.code_changes and isinstance(self._taping, Recording):
+        # A replay may try: each of its turns is compared with the recorded one.
+        if self.code_changes and isinstance(self._session, Recording):
             raise TapeError(
                 f"run {self.run_id} cannot go on: {self.code_changes}. Bring back those "
                 f"{self._coded_parts}, or fork the run to go on with these"
@@ -846,15 +923,16 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
                 "turn", number=self.turn_number + 1, last=None, shown=progress
             ):
                 with rare_collections():
-                    turn = await self._step()
-        except BaseException as error:
+                    turn = await self._next_turn()
+        except BaseException as error:  # also a cancellation: what was answered is kept either way
             self._recount()
-            if self._taping is not None:
-                self._taping.failed(error)
+            if self._session is not None:
+                self._session.failed(error)
             raise
         finally:
             self._stepping = False
-        self._tell(turn)
+        for callback in tuple(self._listeners):  # one may remove itself, or register another
+            callback(turn)
         return turn
 
     def _clients(self) -> list[LLMClient]:
@@ -873,21 +951,26 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         """The people who are asked in this run, whoever's place they take."""
         return [it.backend for it in self._clients() if isinstance(it.backend, Person)]
 
-    async def _step(self) -> TurnT:
+    async def _next_turn(self) -> TurnT:
         before = self.turns[-1]
         planned: Sequence[InterventionT] = self._planned.get(before.number + 1, [])
-        if self._taping is not None:
+        if self._session is not None:
             others = {name: who for name, who in self.players.items() if isinstance(who, LLMClient)}
-            await self._taping.before_turn(self.llm_client, others)
-            planned = self._taping.planned(before.number + 1, planned)
+            await self._session.before_turn(self.llm_client, others)
+            planned = self._session.planned(before.number + 1, planned)
         began, known_prompts = time.perf_counter(), len(self._prompts)
         log = CallLog(self.config.name, before.number + 1, self._purse)
-        recorder = self._taping.recorder if self._taping else None
+        recorder = self._session.recorder if self._session else None
+        # A contract's class such as Agent.decide_action(state) is handed no run: its client finds
+        # this turn's log and recorder in the context variable that ``recording`` sets. A thread
+        # that was not handed the context would make calls that no turn has, so that ``playing``
+        # makes the clients raise there.
         with ExitStack() as playing, recording(recorder, log):
             for client in self._clients():
                 playing.enter_context(client.playing(log))
             turn = await self._play(before, planned)
             calls = log.close()
+        # An agent may have caught the failed call and decided without an answer.
         if self._purse is not None and self._purse.refusal is not None:
             raise self._purse.refusal
         if turn.number != before.number + 1:
@@ -903,10 +986,10 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             calls=calls,
         )
         self._arrived(turn)
-        if self._taping is not None:
+        if self._session is not None:
             if len(self._prompts) > known_prompts:
-                self._taping.uses(self.prompts)
-            turn = self._taping.done(turn, self._planned)
+                self._session.uses(self.prompts)
+            turn = self._session.done(turn, self._planned)
         self.turns.append(turn)
         return turn
 
@@ -927,8 +1010,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             turns: how many more; the configuration's number if not given.
             on_turn: called with each turn's record as it is done; may be async.
             budget: what may be spent on calls. When it is, the run stops at its last whole turn
-                and a WARNING says so; ``resume`` goes on from there, and makes no call again that
-                was answered.
+                and a WARNING says so; ``resume`` continues from there, and makes no call again
+                that was answered.
             progress: False for no such line; so does ``LLMSIM_PROGRESS=0`` in the environment.
 
         Raises:
@@ -967,10 +1050,10 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
                         self._purse.check()
                     turn = await self.step()
                     advance()
-                    heard = on_turn(turn) if on_turn is not None else None
-                    if isawaitable(heard):
-                        await heard
-                    await asyncio.sleep(0)
+                    returned = on_turn(turn) if on_turn is not None else None
+                    if isawaitable(returned):
+                        await returned
+                    await asyncio.sleep(0)  # where nothing waits, as for rules: let others run too
         except BudgetReached as error:
             self._ended(f"stopped: {error}")
             log_event(
@@ -985,16 +1068,16 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         except Exception as error:
             self._ended(f"failed: {error}")
             raise
-        except BaseException:
+        except BaseException:  # Ctrl-C, or the task was cancelled
             self._ended("interrupted")
             raise
         self._ended("done")
-        self._say_who_was_never_asked()
+        self._warn_of_players_never_asked()
 
-    def _say_who_was_never_asked(self) -> None:
+    def _warn_of_players_never_asked(self) -> None:
         """Log a WARNING for players who were given and not asked, as where a name is misspelt."""
         never = [name for name in self.players if name != "*" and name not in self._asked]
-        if never and self._asked and isinstance(self._taping, Recording | None):
+        if never and self._asked and isinstance(self._session, Recording | None):
             log_event(
                 logger,
                 logging.WARNING,
@@ -1005,10 +1088,11 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             )
 
     def _ended(self, outcome: str) -> None:
-        """Note the outcome on the tape; an earlier failure weighs more than one to note it."""
-        if self._taping is not None:
+        """Write the outcome on the tape."""
+        if self._session is not None:
+            # After a failure that failure is what has to be raised, not another one of the tape's.
             with suppress(TapeError) if outcome != "done" else nullcontext():
-                self._taping.ended(outcome)
+                self._session.ended(outcome)
 
     def run(
         self,
@@ -1028,6 +1112,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             raise ConfigError(f"turns={number!r} must be a whole number, 0 or more")
         return number
 
+    # --- forks, and recorded runs of this class ----------------------------------------------
+
     def fork(
         self,
         turn: int | None = None,
@@ -1037,14 +1123,14 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         intervene: Iterable[Mapping[str, Any]] = (),
         llm_client: LLMClient | None = None,
     ) -> Self:
-        """Return a run that goes on from one of this run's turns, with something changed.
+        """Return a run that continues from one of this run's turns, with something changed.
 
         The turns up to there are this run's, at no cost; those after are live. On a tape the fork
         is a run of its own that knows where it came from. Where the tape is open for reading only
         the fork lives in memory and is not recorded; a WARNING and its ``repr`` say so.
 
         Args:
-            turn: the turn to go on from; the latest if not given.
+            turn: the turn to continue from; the latest if not given.
             prompt: an edited prompt, or several; each takes the place of those of its name.
             state: the state instead of that turn's.
             intervene: interventions as dicts, as ``intervene`` takes them: ``{"turn": 3, ...}``.
@@ -1053,106 +1139,143 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         Raises:
             ConfigError: there is no such turn, or no part uses a prompt of that name.
         """
-        return fork_of(
-            self, turn, prompt=prompt, state=state, intervene=intervene, llm_client=llm_client
+        at = self.turn_number if turn is None else whole_number("turn", turn)
+        first = self.turns[0].number
+        if not first <= at <= self.turn_number:
+            raise ConfigError(
+                f"turn {at} cannot be forked from: the run has turns {first} to {self.turn_number}"
+            )
+        from_outside = _listed(intervene)
+        client = llm_client or self.llm_client
+        if client is not None and isinstance(client.backend, NoModel):
+            if self.config.needs_model:
+                raise ConfigError(
+                    "what comes after a fork is live: give it a model, fork(..., "
+                    "llm_client=connect('auto'))"
+                )
+            client = None
+        turns = list(self.turns[: at - first + 1])
+        if state is not None:
+            turns[-1] = replace(turns[-1], state=self.state_at(turns[-1], state))
+        planned = [item for when, items in self.planned.items() if when > at for item in items]
+        new = self._copy(client, [prompt] if isinstance(prompt, Prompt) else prompt, turns[-1])
+        new.take_over(turns, planned, None)
+        for values in from_outside:
+            new.add_intervention(made_intervention(self.intervention_type, values))
+        if self.tape is None:
+            return new.note_unrecorded(self.unrecorded)
+        if not self.tape.read_only:
+            return new._continue_on(self.tape, verb="fork", parent=self.run_id, fork_turn=at)
+        path = self.tape.path
+        log_event(
+            logger,
+            logging.WARNING,
+            "FORK_NOT_RECORDED",
+            tape=path,
+            run=self.run_id,
+            fork_turn=at,
+            reason="the tape was opened for reading only, so the fork lives in memory and is lost "
+            "with this process",
+            way_out=f"fork({str(path)!r}, {self.run_id}, turn={at}, ...) opens the tape for "
+            "writing; where its file cannot be written to, fork a copy of it",
         )
+        return new.note_unrecorded(f"the tape {path} is open for reading only")
+
+    def _copy(self, client: LLMClient | None, prompts: Sequence[Prompt], turn: TurnT) -> Self:
+        """Return a run with copies of this one's parts, which starts from a turn's state."""
+        wanted = {prompt.name: prompt for prompt in prompts}
+        used = self.prompts
+        check_used(wanted, [prompt.name for prompt in used.values()])
+        new = self.rebuilt(
+            # Without interventions: those of turns to come are handed over as planned ones.
+            self.config.model_copy(update={"interventions": ()}),
+            llm_client=client,
+            state=turn.state,
+            prompts={
+                place: wanted.get(prompt.name, prompt)
+                for place, prompt in used.items()
+                if not belongs_to(place, self.part_names)
+            },
+            parts=copied(self.parts, client, wanted),
+        )
+        new.config, new.given = self.config, self.given
+        return new
+
+    def _continue_on(
+        self, tape: Tape, *, verb: Verb, parent: int | None, fork_turn: int | None = None
+    ) -> Self:
+        """Begin a run on a tape that has its turns already."""
+        number = tape.add_run(
+            self._new_manifest(),
+            name=self.config.name,
+            first=tape_turn(type(self), self.turns[-1], self.planned),
+            verb=verb,
+            parent=parent,
+            fork_turn=fork_turn,
+        )
+        planned = [item for items in self.planned.values() for item in items]
+        return self.take_over(self.turns, planned, Recording(type(self), tape, number))
 
     @classmethod
     def replay(
-        cls,
-        tape: Tape | str | Path,
-        run: int | None = None,
-        *,
-        turns: int | None = None,
-        **parts: Any,
+        cls, tape: Tapes, run: int | None = None, *, turns: int | None = None, **parts: Any
     ) -> Self:
-        """Play a recorded run of this class again from its tape alone; no model is asked.
-
-        The code runs as it did; every call is answered from the tape, and every turn is compared
-        with the recorded one.
-
-        Args:
-            tape: the tape, or its file, which is opened for reading only.
-            run: the run's number; the latest if not given.
-            turns: the last turn to replay; the last recorded if not given.
-            parts: those that the run was given by its user, the same again.
-
-        Raises:
-            TapeMiss: a call differs from the recorded ones; the message shows how.
-            TapeError: a turn came out differently, or the tape cannot be read.
-        """
-        played: Self = verbs.replay(tape, run, turns=turns, kind=cls, **parts)
+        """Play a recorded run of this class again, as ``llmsim_lab.replay`` does."""
+        played: Self = replay(tape, run, turns=turns, kind=cls, **parts)
         return played
 
     @classmethod
-    def load(cls, tape: Tape | str | Path, run: int | None = None, **parts: Any) -> Self:
-        """Return a recorded run of this class to look at, without playing anything.
-
-        Args:
-            tape: the tape, or its file, which is opened for reading only.
-            run: the run's number; the latest if not given.
-            parts: those that the run was given by its user, the same again.
-        """
-        found: Self = verbs.load(tape, run, kind=cls, **parts)
+    def load(cls, tape: Tapes, run: int | None = None, **parts: Any) -> Self:
+        """Return a recorded run of this class to look at, as ``llmsim_lab.load`` does."""
+        found: Self = load(tape, run, kind=cls, **parts)
         return found
 
     @classmethod
     def resume(
         cls,
-        tape: Tape | str | Path,
+        tape: Tapes,
         run: int | None = None,
         *,
         llm_client: LLMClient | None = None,
         **parts: Any,
     ) -> Self:
-        """Return a recorded run of this class, ready to go on after its last whole turn.
-
-        Calls that the broken turn had been answered are not made again.
-
-        Args:
-            tape: the tape, or its file.
-            run: the run's number; the latest if not given.
-            llm_client: the model; it must be the recorded one.
-            parts: those that the run was given by its user, the same again.
-
-        Raises:
-            TapeError: another process is writing to the run, or the tape is read-only.
-        """
-        found: Self = verbs.resume(tape, run, llm_client=llm_client, kind=cls, **parts)
+        """Return a recorded run of this class, ready to continue, as ``llmsim_lab.resume`` does."""
+        found: Self = resume(tape, run, llm_client=llm_client, kind=cls, **parts)
         return found
 
     @classmethod
     def rerun(
         cls,
-        tape: Tape | str | Path,
+        tape: Tapes,
         run: int | None = None,
         *,
         llm_client: LLMClient | None = None,
         **parts: Any,
     ) -> Self:
-        """Return a new run with a recorded one's configuration, at its first turn.
-
-        Args:
-            tape: the tape, or its file.
-            run: the run's number; the latest if not given.
-            llm_client: the model.
-            parts: those that the run was given by its user, the same again.
-        """
-        found: Self = verbs.rerun(tape, run, llm_client=llm_client, kind=cls, **parts)
+        """Return a new run with a recorded one's configuration, as ``llmsim_lab.rerun`` does."""
+        found: Self = rerun(tape, run, llm_client=llm_client, kind=cls, **parts)
         return found
+
+    # --- what is shown of it -----------------------------------------------------------------
 
     def decisions(self) -> pd.DataFrame:
         """Return the run's decisions as a frame, one row each: what was said, what became of it.
 
         Columns: ``run``, its number on the tape; ``seed``; ``period``; ``turn``; ``player``;
         ``component``; the fields of the replies, each under its own name, or as ``reply_NAME``
-        where that is taken; ``reasoning``; ``confidence``; what the kind says became of it, see
+        where that is taken; ``reasoning``; ``confidence``; what the class says became of it, see
         ``outcomes``; ``status``; ``interventions`` of the turn, in words; ``attempts``;
         ``prompt_tokens``, ``reply_tokens`` and ``tokens``, both together; ``seconds``; ``model``.
 
         Where a rule decided, ``attempts``, tokens and seconds are 0 and there is no model.
         """
-        return decisions_frame(self)
+        return decisions_frame(
+            self.turns,
+            run=self.run_id,
+            seed=self.config.seed,
+            own_columns=self.own_columns,
+            outcomes=self.outcomes,
+        )
 
     def manifest(self) -> dict[str, Any]:
         """Return what defines the run, JSON-ready: what it takes to make the same one again.
@@ -1165,7 +1288,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         tape, run = self.tape, self.run_id
         info = tape.run(run) if tape is not None and run is not None else None
         return {
-            **(make_manifest(self) if info is None else info.manifest),
+            **(self._new_manifest() if info is None else info.manifest),
             "name": self.config.name,
             "turns": self.turn_number,
             "calls": len(self.calls),
@@ -1178,8 +1301,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
 
     def close(self) -> None:
         """Let others write to this run on its tape; the run can still be looked at."""
-        if self._taping is not None:
-            self._taping.close()
+        if self._session is not None:
+            self._session.close()
 
     def __repr__(self) -> str:
         lost = f", NOT RECORDED: {self.unrecorded}" if self.unrecorded else ""
@@ -1188,7 +1311,42 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         return f"<{type(self).__name__} {self.config.name!r}: {about}>"
 
     def _repr_html_(self) -> str:
-        return str(run_html(self))
+        """Return the run's name, place and latest turns; the same for the same run."""
+        info = self.tape.path.name if self.tape is not None else "none"
+        where = f"{info}, run {self.run_id}" if self.run_id is not None else info
+        shares = [
+            Markup("{} {}").format(badge(status), f"{share:.0%}")
+            for status, share in self.statuses.items()
+        ]
+        facts: list[tuple[object, object]] = [
+            ("turn", self.turn_number),
+            ("tape", f"not recorded: {self.unrecorded}" if self.unrecorded else where),
+            ("decisions", join(shares, between=" ") if shares else safe("no model was asked")),
+        ]
+        end = self.run_reaches
+        for at in sorted(at for at in self.planned if at > self.turn_number):
+            beyond = f" (run() would end at turn {end})" if end is not None and at > end else ""
+            facts += [("planned", f"{item}{beyond}") for item in self.planned[at]]
+        return str(
+            join(
+                [
+                    pairs(facts, caption=f"{type(self).__name__} {self.config.name!r}"),
+                    self._latest_html(),
+                ]
+            )
+        )
+
+    def _latest_html(self) -> Markup:
+        columns = [series.column for series in self.series if series.short][:_MOST_COLUMNS_SHOWN]
+        turns = self.turns[-_LATEST_SHOWN:]
+        rows = []
+        for turn in turns:
+            own = self.own_columns(turn)
+            numbers = [cell(own.get(column)) for column in columns]
+            rows.append([turn.number, *numbers, "; ".join(map(str, turn.interventions))])
+        header = ["turn", *(name.replace("_", " ") for name in columns), "interventions"]
+        title = "the latest turns" if len(self.turns) > len(turns) else "its turns"
+        return table(header, rows, caption=title)
 
 
 def _not_awaited(run: Run, whom: str) -> ConfigError:
@@ -1217,4 +1375,491 @@ def _check_world(cls: type[Run]) -> None:
         raise ConfigError(
             f"{cls.__name__} has the state {named}; derive a class from State, class Pot(State), "
             f"and name it: class {cls.__name__}(Run[Pot])"
+        )
+
+
+# --- recorded runs of any class -------------------------------------------------------------------
+
+
+def run(
+    config: RunConfig,
+    *,
+    tape: Tapes,
+    llm_client: LLMClient | None = None,
+    turns: int | None = None,
+) -> AnyRun:
+    """Play a new run and record it.
+
+    Args:
+        config: what to run; its type says which class of runs.
+        tape: the tape, or a file that becomes or is one.
+        llm_client: the model, where the configuration calls for one.
+        turns: how many; the configuration's number if not given.
+    """
+    simulation: AnyRun = class_of_config(config)(config, llm_client=llm_client, tape=tape)
+    simulation.run(turns)
+    return simulation
+
+
+@rare_collections()
+def replay(
+    tape: Tapes,
+    run: int | None = None,
+    *,
+    turns: int | None = None,
+    kind: type[Run] | None = None,
+    **parts: Any,
+) -> AnyRun:
+    """Play a recorded run again from the tape alone; no model is asked, nothing is written.
+
+    The code runs as it did; every call is answered from the tape, and every turn is compared with
+    the recorded one. What is returned equals the original run to the last bit.
+
+    Args:
+        tape: the tape, or its file, which is opened for reading only.
+        run: the run's number; the latest if not given.
+        turns: the last turn to replay; the last recorded if not given.
+        kind: the class that plays it; the tape says its name, and a class that is known here by
+            that name is found by itself.
+        parts: those that the run was given by its user, the same again, such as ``agents``: each as
+            it is, or anything that can be called with the client that the part is to ask and
+            returns it: ``agents=lambda client: [MyAgent("Ann", client)]``. That client has the
+            recorded settings and can make no call in a replay; without a model it is None.
+
+    Raises:
+        TapeMiss: a call differs from the recorded ones; the message shows how.
+        TapeError: a turn came out differently, the run was redacted, or the tape cannot be read.
+    """
+    tape = _reading(tape)
+    info = tape.run(run)
+    if info.manifest.get("redacted"):
+        raise TapeError(
+            f"run {info.id} on {tape.path} was redacted: digests stand where its texts were, so "
+            f"it cannot be replayed; load({str(tape.path)!r}, {info.id}) shows what is left"
+        )
+    cls = _class_of(info, kind)
+    records = tape.turn_records(info.id)
+    # A fork's turns up to there are its parent's, which were played by another run: not again.
+    first = records[0]["turn"] if info.fork_turn is None else info.fork_turn
+    shared = [record for record in records if record["turn"] <= first]
+    loaded = load_turns(cls, tape, info.id, shared)
+    simulation = _rebuild(cls, info, _no_model(cls, info), parts, loaded[-1].state)
+    planned = planned_in(cls, records)
+    simulation.take_over(loaded, planned, Replaying(cls, tape, info.id, records))
+    wanted = info.turns if turns is None else turns
+    if not first <= wanted <= info.turns:
+        raise ConfigError(
+            f"turns={wanted}: run {info.id} can be replayed up to turn {first} to {info.turns}"
+        )
+    try:
+        # Whatever ``done`` says: somebody may have stepped the recorded run on by hand.
+        run_sync(simulation.play_on(wanted - first, beyond_done=True))
+    except TapeError as error:
+        if changed := simulation.code_changes or _own_code_changes(info, simulation):
+            raise type(error)(f"{error}. Mind that {changed}") from error
+        raise
+    return simulation
+
+
+def resume(
+    tape: Tapes,
+    run: int | None = None,
+    *,
+    llm_client: LLMClient | None = None,
+    kind: type[Run] | None = None,
+    **parts: Any,
+) -> AnyRun:
+    """Return a run ready to continue after its last whole turn, on the same tape.
+
+    Calls that the broken turn had been answered are not made again.
+
+    Args:
+        tape: the tape, or its file.
+        run: the run's number; the latest if not given.
+        llm_client: the model; it must be the recorded one.
+        kind: as for ``replay``.
+        parts: as for ``replay``.
+
+    Raises:
+        TapeError: another process is writing to the run, or the tape is read-only.
+    """
+    tape = _writing(tape)
+    info = tape.run(run)
+    cls = _class_of(info, kind)
+    records = tape.turn_records(info.id)
+    turns = load_turns(cls, tape, info.id, records)
+    simulation = _rebuild(cls, info, llm_client, parts, turns[-1].state)
+    planned = planned_in(cls, records)
+    if changed := _own_code_changes(info, simulation):
+        log_event(
+            logger,
+            logging.WARNING,
+            "CODE_CHANGED",
+            run=info.id,
+            reason=f"{changed}, so the turns to come are played by other code than those before",
+            way_out=f"rerun({str(tape.path)!r}, {info.id}) plays all of it anew",
+        )
+    return simulation.take_over(turns, planned, Recording(cls, tape, info.id))
+
+
+def rerun(
+    tape: Tapes,
+    run: int | None = None,
+    *,
+    llm_client: LLMClient | None = None,
+    kind: type[Run] | None = None,
+    **parts: Any,
+) -> AnyRun:
+    """Return a new run with a recorded one's configuration and prompts, at its first turn.
+
+    All calls will be fresh ones: another sample of the same run, beside it on the tape.
+
+    Args:
+        tape: the tape, or its file.
+        run: the run's number; the latest if not given.
+        llm_client: the model.
+        kind: as for ``replay``.
+        parts: as for ``replay``.
+    """
+    tape = _writing(tape)
+    info = tape.run(run)
+    cls = _class_of(info, kind)
+    records = tape.turn_records(info.id)
+    start = load_turns(cls, tape, info.id, records[:1])
+    planned = planned_in(cls, records if cls.repeats_interventions else records[:1])
+    simulation = _rebuild(cls, info, llm_client, parts, start[0].state)
+    simulation.take_over(start, planned, None)
+    client = simulation.llm_client
+    if client is not None and client.config.seed is not None:
+        log_event(
+            logger,
+            logging.WARNING,
+            "RERUN_MAY_REPEAT",
+            run=info.id,
+            reason=f"llm.seed={client.config.seed} was recorded and is sent again: a server that "
+            "keeps to it gives the same answers, which is no further sample",
+            way_out="record with llm.seed left out, or run the configuration with another llm.seed",
+        )
+    continued: AnyRun = simulation._continue_on(tape, verb="rerun", parent=info.id)
+    return continued
+
+
+def fork(
+    tape: Tapes,
+    run: int | None = None,
+    *,
+    turn: int | None = None,
+    prompt: Prompt | Sequence[Prompt] = (),
+    state: Any = None,
+    intervene: Iterable[Mapping[str, Any]] = (),
+    llm_client: LLMClient | None = None,
+    **parts: Any,
+) -> AnyRun:
+    """Return a new run that continues from a turn of a recorded one, with something changed.
+
+    The turns up to there come from the tape; those after are live and recorded beside them.
+
+    Args:
+        tape: the tape, or its file.
+        run: the run's number; the latest if not given.
+        turn: the turn to continue from; the run's last if not given.
+        prompt: see ``Run.fork``.
+        state: see ``Run.fork``.
+        intervene: see ``Run.fork``.
+        llm_client: the model.
+        parts: as for ``replay``.
+
+    Raises:
+        ConfigError: there is no such turn, or no part uses a prompt of that name.
+    """
+    tape = _writing(tape)
+    recorded = _load(tape, tape.run(run), llm_client, parts)
+    return recorded.fork(turn, prompt=prompt, state=state, intervene=intervene)
+
+
+def load(
+    tape: Tapes, run: int | None = None, *, kind: type[Run] | None = None, **parts: Any
+) -> AnyRun:
+    """Return a recorded run to look at: its turns, frames and chains, without playing anything.
+
+    Args:
+        tape: the tape, or its file, which is opened for reading only.
+        run: the run's number; the latest if not given.
+        kind: as for ``replay``.
+        parts: as for ``replay``.
+    """
+    tape = _reading(tape)
+    return _load(tape, tape.run(run), None, parts, kind)
+
+
+def turns_of(tape: Tape, run: int, *, up_to: int | None = None) -> list[Any]:
+    """Return a run's turns from the tape, those it shares with its parents included."""
+    info = tape.run(run)
+    cls = class_of_manifest(info.id, info.manifest)
+    return load_turns(cls, tape, info.id, tape.turn_records(info.id, up_to=up_to))
+
+
+def series_on(tape: Tape, run: RunInfo) -> Sequence[Series]:
+    """Return the columns of a recorded run that can be charted, the most telling first.
+
+    Those that its class names; where it names none, or is not known here, the numbers recorded.
+    """
+    with suppress(TapeError):
+        cls = class_of_manifest(run.id, run.manifest)
+        if declared := tuple(cls.series_of(config_of(run))):
+            return declared
+    rows = tape.frame_rows(run.id).values()
+    return plain_series(name for row in rows if isinstance(row, dict) for name in own_numbers(row))
+
+
+def _class_of(info: RunInfo, kind: type[Run] | None) -> type[Run]:
+    """Return the class that plays a recorded run: the one given, if it is the recorded one.
+
+    Raises:
+        TapeError: it is another, or no class of that name is known.
+    """
+    if kind is None:
+        return class_of_manifest(info.id, info.manifest)
+    if kind_name(info.manifest) != kind.kind:
+        raise TapeError(
+            f"run {info.id} on the tape is one of {kind_name(info.manifest)}, and "
+            f"{kind.__name__} is {kind.kind}: another class, or in a file of another name; where "
+            f"it was renamed, write kind = '{kind_name(info.manifest)}' in {kind.__name__}"
+        )
+    return kind
+
+
+@rare_collections()
+def _load(
+    tape: Tape,
+    info: RunInfo,
+    llm_client: LLMClient | None,
+    parts: Mapping[str, Any],
+    kind: type[Run] | None = None,
+) -> AnyRun:
+    cls = _class_of(info, kind)
+    records = tape.turn_records(info.id)
+    turns = load_turns(cls, tape, info.id, records)
+    client = llm_client or _no_model(cls, info)
+    simulation = _rebuild(cls, info, client, parts, turns[-1].state)
+    planned = planned_in(cls, records)
+    # One record is enough for the session: there is no turn to compare, only a tape to name.
+    return simulation.take_over(turns, planned, Replaying(cls, tape, info.id, records[-1:]))
+
+
+def _no_model(cls: type[Run], info: RunInfo) -> LLMClient | None:
+    check_manifest(info.id, info.manifest, cls.part_names)
+    config = llm_config_of(info.manifest)
+    return LLMClient(config, NoModel()) if config else None
+
+
+def _with_recorded_settings(info: RunInfo, client: LLMClient | None) -> LLMClient | None:
+    """Return a client that asks the given model as the recording did, with its own patience."""
+    if client is None:
+        return None
+    own = {name: getattr(client.config, name) for name in _THE_CLIENTS_OWN}
+    config = llm_config_of(info.manifest, **own)
+    return client if config in (None, client.config) else LLMClient(config, client.backend)
+
+
+def _rebuild(
+    cls: type[Run],
+    info: RunInfo,
+    llm_client: LLMClient | None,
+    parts: Mapping[str, Any],
+    state: Any,
+) -> AnyRun:
+    """Return a simulation of a recorded run's configuration, prompts and settings."""
+    check_manifest(info.id, info.manifest, cls.part_names)
+    client = _with_recorded_settings(info, llm_client)
+    given = {name: part for name, part in parts.items() if part is not None}
+    if unknown := given.keys() - set(cls.part_names):
+        raise ConfigError(
+            f"{', '.join(sorted(unknown))}: the parts of a run of the kind {cls.kind!r} are "
+            f"{', '.join(cls.part_names) or 'none'}"
+        )
+    lacking = [name for name in info.manifest["given"] if name not in given]
+    if lacking:
+        raise ConfigError(
+            f"run {info.id} was given {', '.join(lacking)} of its own, which no tape can hold; "
+            f"pass the same again: {', '.join(f'{name}=...' for name in lacking)}"
+        )
+    config = config_of(info, cls)
+    simulation = cls.rebuilt(
+        # Interventions are not planned anew: the turns' records say which were, and which came in.
+        config.model_copy(update={"interventions": ()}),
+        llm_client=client,
+        state=state,
+        prompts={
+            place: prompt
+            for place, prompt in prompts_of(info.manifest).items()
+            if not belongs_to(place, given)
+        },
+        parts=made_of(client, given),
+    )
+    simulation.config = config
+    return simulation
+
+
+def _own_code_changes(info: RunInfo, simulation: AnyRun) -> str:
+    """Return what of a world's own code is not as it was recorded; empty where nothing is.
+
+    Of parts with code of their own the run's ``code_changes`` tells.
+    """
+    if digests_in(simulation.parts):
+        return ""
+    then, now = info.manifest.get("code") or {}, simulation.code_digests
+    changed = [name for name in _OWN_CODE if then.get(name) != now.get(name) and name in then]
+    if not changed:
+        return ""
+    return f"{simulation.kind} has changed since it was recorded: its {', '.join(changed)}"
+
+
+def _reading(tape: Tapes) -> Tape:
+    return tape if isinstance(tape, Tape) else Tape(tape, read_only=True)
+
+
+def _writing(tape: Tapes) -> Tape:
+    if isinstance(tape, Tape):
+        return tape
+    path = Path(tape)
+    if not path.exists() or path.stat().st_size == 0:
+        raise TapeError(f"there is no tape at {tape}")
+    return Tape(tape)
+
+
+class NoModel(ScriptedBackend):
+    """Instead of a recorded run's model: whoever asks it asks what is not on the tape."""
+
+    def __init__(self) -> None:
+        super().__init__(TapeError("a replay makes no call"))
+
+
+def _listed(intervene: Any) -> list[Mapping[str, Any]]:
+    """Return interventions as a list, whatever they came in; a generator can be read but once."""
+    one = isinstance(intervene, Mapping | str) or not isinstance(intervene, Iterable)
+    items = [] if one else list(intervene)
+    if one or not all(isinstance(item, Mapping) for item in items):
+        raise ConfigError(
+            f"intervene={items or intervene!r:.120} must be a list of interventions, each a dict: "
+            "intervene=[{'turn': 3, ...}]"
+        )
+    return items
+
+
+# --- parts ----------------------------------------------------------------------------------------
+
+
+def digests_in(parts: Mapping[str, Any]) -> dict[str, Mapping[str, str]]:
+    """Return the ``digests`` of those parts that have some, by their names."""
+    found = {name: getattr(part, "digests", None) for name, part in parts.items()}
+    return {name: digests for name, digests in found.items() if isinstance(digests, Mapping)}
+
+
+def code_changes(what: str, recorded: Mapping[str, str], now: Mapping[str, str]) -> str:
+    """Return how code differs from what a run was recorded with; empty if it does not.
+
+    Args:
+        what: what the code is of, in the plural.
+        recorded: its digests by name, as the manifest has them.
+        now: the same of the code that is there.
+    """
+    found = [f"{name} is missing" for name in recorded if name not in now]
+    found += [f"{name} is new" for name in now if name not in recorded]
+    found += [
+        f"{name} is {digest[:12]} and was {recorded[name][:12]}"
+        for name, digest in now.items()
+        if recorded.get(name, digest) != digest
+    ]
+    if not found:
+        return ""
+    return f"the {what} are not those that the run was recorded with: {', '.join(found)}"
+
+
+def _placed(parts: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, part in parts.items():
+        if isinstance(part, Sequence):
+            yield from ((f"{_one_of(name)}:{item.name}", item) for item in part)
+        else:
+            yield name, part
+
+
+def _one_of(name: str) -> str:
+    return name.removesuffix("s")
+
+
+def belongs_to(place: str, names: Collection[str]) -> bool:
+    """Return True if a prompt's place is in one of the parts of these names."""
+    one, colon, _ = place.partition(":")
+    return place in names or (bool(colon) and any(_one_of(name) == one for name in names))
+
+
+def made_of(client: LLMClient | None, parts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return given parts; whatever of them can be called is called with the client to make one.
+
+    Args:
+        client: what the parts are to ask; None where there is no model.
+        parts: by their names.
+
+    Raises:
+        ConfigError: one cannot be called with a client, or makes nothing.
+    """
+    return {
+        name: _called(name, part, client) if callable(part) else part
+        for name, part in parts.items()
+    }
+
+
+def _called(name: str, make: Callable[[LLMClient | None], Any], client: LLMClient | None) -> Any:
+    forms = (
+        f"give the part itself, {name}=..., or what makes it of a client, {name}=lambda client: "
+        "...; a part that can itself be called needs the latter"
+    )
+    try:
+        inspect.signature(make).bind(client)
+    except ValueError:  # a callable of C's that does not say what it takes
+        pass
+    except TypeError as error:
+        raise ConfigError(
+            f"{name}={make!r:.120} cannot be called with the client alone: {error}; {forms}"
+        ) from error
+    made = make(client)
+    if made is None:
+        raise ConfigError(f"{name}={make!r:.120} returned None where a part is wanted; {forms}")
+    return made
+
+
+def copied(
+    parts: Mapping[str, Any], client: LLMClient | None, prompts: Mapping[str, Prompt]
+) -> dict[str, Any]:
+    """Return copies of parts that ask another model, where one is given, with other prompts.
+
+    Args:
+        parts: by their names.
+        client: the model instead of theirs.
+        prompts: by the name of the prompt that each takes the place of.
+    """
+
+    def one(part: Any) -> Any:
+        new = copy.copy(part)  # shallow: a part's settings are shared, its client and prompt not
+        own = getattr(part, "own_client", False)  # a person's, who is not a model to be exchanged
+        if client is not None and hasattr(part, "llm_client") and not own:
+            new.llm_client = client
+        prompt = getattr(part, "prompt", None)
+        if isinstance(prompt, Prompt) and prompt.name in prompts:
+            new.prompt = prompts[prompt.name]
+        return new
+
+    return {
+        name: [one(item) for item in part] if isinstance(part, Sequence) else one(part)
+        for name, part in parts.items()
+    }
+
+
+def check_used(wanted: Collection[str], used: Collection[str]) -> None:
+    """Raise ConfigError for prompts that no part would use; it names them, and those there are."""
+    if lost := set(wanted) - set(used):
+        raise ConfigError(
+            f"no part of the run uses a prompt named {', '.join(sorted(lost))}; "
+            f"its prompts are: {', '.join(sorted(set(used))) or _NO_PROMPTS_YET}"
         )

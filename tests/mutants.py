@@ -61,7 +61,7 @@ EQUIVALENT = {
     "9ccd00bf": "embedded/wheels.py, _POLL_S: how often it looks whether pip has ended",
     "68320a7e": "embedded/wheels.py, _BATCH_BYTES: how much is fetched at once; same bytes",
     "eae43c58": "economy/data.py, initial_state: the last of a list of one is its first",
-    "5fb95117": "lab/reasoning.py, chain_html: the one caller passes it",
+    "5fb95117": "lab/_inspector.py, chain_html: the one caller passes it",
     "8367d123": "economy/rules.py, slots: frozen raises already; slots save memory",
     "84816d41": "economy/macro.py, _check: no level is off by the tolerance to the last bit",
     "02e5ccda": "run_recorder.py, restart_turn: what is asked again replaces what was pending",

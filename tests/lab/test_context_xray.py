@@ -18,7 +18,7 @@ from llmsim_lab.lab import (
     RunTree,
     TurnStepper,
 )
-from llmsim_lab.lab.xray_html import as_attempt, clip_lines
+from llmsim_lab.lab._context_xray import as_attempt, clip_lines
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.runs import load
 

@@ -12,7 +12,7 @@ from viewer_kit import HOSTILE, bumpy, hostile_run, played
 from llmsim_lab.calls import Attempt, CallRecord, ChatReply, ChatRequest, Message
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab import ReasoningInspector
-from llmsim_lab.lab.reasoning import COLUMNS, Filter, steps_of
+from llmsim_lab.lab._inspector import COLUMNS, Filter, steps_of
 from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.runs import RunTurn
 

@@ -17,8 +17,8 @@ from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.experiments import PromptExperiment
 from llmsim_lab.files import data_path
 from llmsim_lab.lab import PromptComparer
-from llmsim_lab.lab.comparer_form import read_turns, spread, turns_text
-from llmsim_lab.lab.comparison_chart import alt_text
+from llmsim_lab.lab._prompt_comparer import read_turns, spread, turns_text
+from llmsim_lab.lab.figures import _difference_alt
 from llmsim_lab.llm import Tape
 from llmsim_lab.simulation import Simulation, SimulationConfig
 
@@ -33,9 +33,9 @@ def _undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Charts without their pictures; ``test_drawing`` draws them."""
 
     def words_only(results: PromptExperiment, outcome: Any) -> Markup:
-        return Markup('<img alt="{}">').format(alt_text(results, outcome))
+        return Markup('<img alt="{}">').format(_difference_alt(results, outcome))
 
-    monkeypatch.setattr("llmsim_lab.lab.comparison_html.chart_html", words_only)
+    monkeypatch.setattr("llmsim_lab.lab._prompt_comparer.chart_html", words_only)
 
 
 async def played(replies: Any = answer, *, turns: int = 3, **config: Any) -> Simulation:
@@ -242,7 +242,7 @@ class Gate:
 
 
 async def test_stop_keeps_what_was_played_and_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("llmsim_lab.lab.prompt_comparer._TICK_S", 0)
+    monkeypatch.setattr("llmsim_lab.lab._prompt_comparer._TICK_S", 0)
     gate = Gate()
     simulation = await played(gate.answer)
     widget = PromptComparer(simulation, samples=1)
@@ -469,8 +469,8 @@ async def test_a_tape_with_several_runs_is_asked_about_and_the_one_compared_is_n
 async def test_an_experiment_of_more_samples_than_the_box_takes_is_shown_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("llmsim_lab.lab.prompt_comparer.MOST_SAMPLES", 5)
-    monkeypatch.setattr("llmsim_lab.lab.comparer_layout.MOST_SAMPLES", 5)
+    monkeypatch.setattr("llmsim_lab.lab._prompt_comparer.MOST_SAMPLES", 5)
+    monkeypatch.setattr("llmsim_lab.lab._prompt_comparer.MOST_SAMPLES", 5)
     client = make_simulation(answer, names=("Aland",)).llm_client
     config = SimulationConfig(nations=("Aland",))
     simulation = Simulation(config, llm_client=client, tape=tmp_path / "x.tape")

@@ -18,9 +18,15 @@ from llmsim_lab.agents import EconLLMAgent
 from llmsim_lab.calls import Attempt, ChatReply, ChatRequest, Message, ToolCall
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.lab import PromptViewer
-from llmsim_lab.lab.attempts import Attempts
-from llmsim_lab.lab.prompt_html import facts_html, legend_html, messages_html, reply_html
-from llmsim_lab.lab.texts import copyable, word_diff
+from llmsim_lab.lab._html import (
+    copyable,
+    facts_html,
+    legend_html,
+    messages_html,
+    reply_html,
+    word_diff,
+)
+from llmsim_lab.lab._run_reading import Attempts
 from llmsim_lab.llm import Tape
 from llmsim_lab.models import SimulationState
 from llmsim_lab.prompts import Cut, Provenance, Span
@@ -421,7 +427,7 @@ def test_many_hits_are_listed_a_hundred_at_a_time() -> None:
 
 
 def test_more_hits_than_can_be_kept_are_counted_as_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("llmsim_lab.lab.search_bar._MOST_HITS", 3)
+    monkeypatch.setattr("llmsim_lab.lab._prompt_viewer._MOST_HITS", 3)
     viewer = PromptViewer(played())
     assert len(viewer.find("confidence")) == 3
     assert "Hit 1 of 3+" in viewer.status.value

@@ -21,7 +21,7 @@ from llmsim_lab.economy import TaylorRule
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.files import data_path
 from llmsim_lab.lab import RateChart
-from llmsim_lab.lab.charts.pace import Pace
+from llmsim_lab.lab._widget import Pace
 from llmsim_lab.llm import Tape
 from llmsim_lab.simulation import Simulation
 
@@ -436,7 +436,7 @@ async def test_what_goes_wrong_while_drawing_is_shown_in_place(
     simulation = ruled(1)
     chart = RateChart(simulation)
     monkeypatch.setattr(
-        "llmsim_lab.lab.rate_chart.compose", lambda *_: (_ for _ in ()).throw(KeyError("rate"))
+        "llmsim_lab.lab._rate_chart.compose", lambda *_: (_ for _ in ()).throw(KeyError("rate"))
     )
     chart._view_count = 1
     await simulation.step()
@@ -586,7 +586,7 @@ async def test_buttons_make_links_to_the_same_files(tmp_path: Path) -> None:
 async def test_a_file_too_large_for_a_link_is_pointed_to_save(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("llmsim_lab.lab.charts.export._MOST_BYTES", 10)
+    monkeypatch.setattr("llmsim_lab.lab.charts._export._MOST_BYTES", 10)
     chart = RateChart(ruled(1))
     chart.export.csv.click()
     await chart.idle()

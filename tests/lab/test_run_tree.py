@@ -15,7 +15,7 @@ from counter_kit import answer as count
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.files import data_path
 from llmsim_lab.lab import RunTree
-from llmsim_lab.lab.run_facts import prompt_changes
+from llmsim_lab.lab._run_tree import prompt_changes
 from llmsim_lab.llm import Tape
 from llmsim_lab.simulation import Simulation
 

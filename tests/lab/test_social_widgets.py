@@ -21,11 +21,9 @@ from llmsim_lab.lab import (
     RunTree,
     SocialBoard,
     TurnStepper,
-    cascade_figure,
-    state_figure,
-    transition_figure,
 )
-from llmsim_lab.lab.social_figures import figure_html
+from llmsim_lab.lab.charts._export import figure_html
+from llmsim_lab.lab.figures import cascade_figure, state_figure, transition_figure
 from llmsim_lab.statechart import Cascade, Post, SocialSimulation, cascades
 
 RULE = {"reasoner": {"kind": "rule"}}

@@ -13,8 +13,8 @@ from widget_kit import every_widget
 
 from llmsim_lab import lab
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.lab import widget as widget_module
-from llmsim_lab.lab.widget import LabWidget, button
+from llmsim_lab.lab import _widget as widget_module
+from llmsim_lab.lab._widget import LabWidget, button
 
 
 class Counter(LabWidget):

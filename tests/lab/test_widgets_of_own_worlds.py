@@ -12,7 +12,7 @@ from worlds import PublicGoods
 from llmsim_lab import lab
 from llmsim_lab.calls import ChatRequest
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.lab.widget import LabWidget
+from llmsim_lab.lab._widget import LabWidget
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.models import LLMReasoningChain
 

@@ -1,8 +1,8 @@
 """What people look at in a notebook: widgets, and the score of a run with people in it.
 
-``llmsim_lab.lab.figures`` has figures without a widget, ``llmsim_lab.lab.nested`` the patch that lets
-a cell call ``asyncio.run``. Each name is imported when it is first used, so that importing the
-package loads neither ipywidgets nor matplotlib.
+``llmsim_lab.lab.figures`` has figures without a widget, ``llmsim_lab.lab.nested`` the patch that
+lets a cell call ``asyncio.run``. Each name is imported when it is first used, so that importing
+the package loads neither ipywidgets nor matplotlib.
 """
 
 from __future__ import annotations

@@ -475,7 +475,8 @@ class VariantEditor(w.VBox):
         text = str(self.text_box.value)
         if len(text) > _MOST_PROMPT_CHARS:
             raise ConfigError(
-                f"the prompt has {len(text):,} characters, more than {_MOST_PROMPT_CHARS:,}; shorten it"
+                f"the prompt has {len(text):,} characters, more than {_MOST_PROMPT_CHARS:,}; "
+                "shorten it"
             )
         prompt = self._base if text == self._base.text else self._bench.prompt.edit(text)
         self._bench.check(prompt, name=self.name)

@@ -1,8 +1,8 @@
 """Step through a run in a notebook: play, pause, stop, look back, fork.
 
-What one turn looks like, as HTML and as plain text, comes first; then the player of turns, the list of
-a run and its forks, and the widget. The text, and the HTML of the static view, hold nothing that
-differs from one run of the same tape to the next, such as seconds.
+First comes what plays turns, then what one turn looks like, as HTML and as plain text, then the
+list of a run and its forks, and last the widget. Its static view holds nothing that differs from
+one run of the same tape to the next, such as seconds.
 """
 
 from __future__ import annotations
@@ -425,19 +425,53 @@ MOST_TURNS = 100_000
 """As many as a configuration may ask for."""
 
 
-class StepperLayout(LabWidget):
-    """The stepper without what its parts do.
+class TurnStepper(LabWidget):
+    """Plays a run turn by turn and shows each turn: its state, what was decided and why.
+
+    A turn that fails, or is stopped, changes nothing: the run stays at its last whole turn.
+
+    Args:
+        source: a simulation; or a tape or its file, whose run is then looked at.
+        run: for a tape, the run's number; the latest if not given.
+        llm_client: the model for forks of a recorded run, which has none of its own.
 
     Attributes:
+        simulation: the run shown: the one given, or a fork made here.
+        forks: the forks made here, in order.
+        shown: the number of the turn shown.
         step_button, play_button, turns_box, pause_button, stop_button: play turns.
         first_button, previous_button, turn_box, next_button, latest_button: look back and forth.
         fork_button, run_box: make runs and choose among them.
         panel: the turn shown; its parts are attributes here too.
         progress: how far the turns under way are.
+
+    Example:
+        ``await stepper.step()`` and ``await stepper.play(3)`` do in a cell what the buttons do.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self, source: Source, *, run: int | None = None, llm_client: LLMClient | None = None
+    ) -> None:
+        simulation = simulation_of(source, run=run)
         super().__init__()
+        self._runs = RunList(simulation)
+        self.llm_client = llm_client
+        self.tick_s = 1.0
+        self.shown = simulation.turn_number
+        self._seen = self.shown
+        """The latest turn when the run was last looked at."""
+        self._relisting = False
+        self._playing: Playing | None = None
+        self._turn_hooks: list[Callable[[Any], object]] = []
+        self._change_hooks: list[Callable[[Any], object]] = []
+        # Clicks come on threads of their own, whole turns on the loop.
+        self._view = threading.RLock()
+        self._lay_out()
+        self._wire()
+        self._set_busy(False)
+        self.refresh()
+
+    def _lay_out(self) -> None:
         self.step_button = button("Step", tooltip="Play one turn", button_style="primary")
         self.play_button = button("Play", tooltip="Play as many turns as the box says")
         self.pause_button = button("Pause", tooltip="Finish the turn under way, then stop")
@@ -463,10 +497,7 @@ class StepperLayout(LabWidget):
             self.run_box,
         )
         self.stoppers = (self.pause_button, self.stop_button)
-        self.children = self._rows()
-
-    def _rows(self) -> tuple[w.Widget, ...]:
-        return (
+        self.children = (
             self.panel.heading,
             row(
                 self.step_button,
@@ -490,33 +521,21 @@ class StepperLayout(LabWidget):
             self.panel.body,
         )
 
-
-class StepperView(StepperLayout):
-    """A stepper that shows a run's turns and plays none.
-
-    Args:
-        simulation: the run.
-
-    Attributes:
-        shown: the number of the turn shown.
-    """
-
-    def __init__(self, simulation: Run) -> None:
-        super().__init__()
-        self._runs = RunList(simulation)
-        self._change_hooks: list[Callable[[Any], object]] = []
-        # Clicks come on threads of their own, whole turns on the loop.
-        self._view = threading.RLock()
-        self.shown = simulation.turn_number
-        self._seen = self.shown
-        self._relisting = False
-        self._listen()
+    def _wire(self) -> None:
+        self.step_button.on_click(lambda _: self._begin_playing(1))
+        self.play_button.on_click(lambda _: self._begin_playing())
+        self.pause_button.on_click(lambda _: self.pause())
+        self.stop_button.on_click(lambda _: self.stop())
+        self.fork_button.on_click(lambda _: self.start(self._fork_shown))
         self.first_button.on_click(lambda _: self.show(self.simulation.turns[0].number))
         self.previous_button.on_click(lambda _: self._move(-1))
         self.next_button.on_click(lambda _: self._move(+1))
         self.latest_button.on_click(lambda _: self.show(self.simulation.turn_number))
         self.turn_box.observe(lambda change: self._jump(change["new"]), names="value")
         self.run_box.observe(lambda change: self._choose(change["new"]), names="value")
+        self._follow_shown()
+
+    # --- looking ------------------------------------------------------------------------------
 
     @property
     def simulation(self) -> Run:
@@ -569,7 +588,7 @@ class StepperView(StepperLayout):
             self.panel.show(simulation, self.shown, name=self._runs.name_of(simulation))
         self._tell(self._change_hooks, self)
 
-    def _listen(self) -> None:
+    def _follow_shown(self) -> None:
         """Hear of turns that the run shown plays, whoever plays them."""
         self.follow(self.simulation, lambda: self.worker.call(self._grew))
 
@@ -606,73 +625,9 @@ class StepperView(StepperLayout):
 
     def _look_at(self, turn: int) -> None:
         """Show a turn of the run that has just been chosen or made."""
-        self._listen()
+        self._follow_shown()
         self.shown = turn
         self.refresh()
-
-    def on_change(self, callback: Callable[[Self], object]) -> None:
-        """Have something called, with this stepper, whenever another turn or run is shown."""
-        self._change_hooks.append(callback)
-
-    def _tell(self, hooks: Sequence[Callable[[Any], object]], about: object) -> None:
-        for hook in list(hooks):
-            try:
-                hook(about)
-            except Exception as error:  # noqa: BLE001 - a stranger's code; shown, nothing hidden
-                self.show_error(error)
-
-    # --- where no widget lives ----------------------------------------------------------------
-
-    def face_text(self) -> str:
-        """Return the turn shown as plain text, the same for the same run."""
-        turn, before = turn_and_before(self.simulation, self.shown)
-        name, at = self._runs.name_of(self.simulation), self.simulation.turn_number
-        of = f"TurnStepper of {name}, at turn {at}"
-        return f"{of}\n{turn_text(self.simulation, turn, before)}"
-
-    def face_html(self) -> Markup:
-        """Return the turn shown as simple HTML, the same for the same run."""
-        turn, before = turn_and_before(self.simulation, self.shown)
-        return turn_html(self.simulation, turn, before)
-
-
-class TurnStepper(StepperView):
-    """Plays a run turn by turn and shows each turn: its state, what was decided and why.
-
-    A turn that fails, or is stopped, changes nothing: the run stays at its last whole turn.
-
-    Args:
-        source: a simulation; or a tape or its file, whose run is then looked at.
-        run: for a tape, the run's number; the latest if not given.
-        llm_client: the model for forks of a recorded run, which has none of its own.
-
-    Attributes:
-        simulation: the run shown: the one given, or a fork made here.
-        forks: the forks made here, in order.
-        shown: the number of the turn shown.
-
-    Example:
-        ``await stepper.step()`` and ``await stepper.play(3)`` do in a cell what the buttons do.
-    """
-
-    def __init__(
-        self, source: Source, *, run: int | None = None, llm_client: LLMClient | None = None
-    ) -> None:
-        super().__init__(simulation_of(source, run=run))
-        self.llm_client = llm_client
-        self.tick_s = 1.0
-        self._playing: Playing | None = None
-        self._turn_hooks: list[Callable[[Any], object]] = []
-        self._wire()
-        self._set_busy(False)
-        self.refresh()
-
-    def _wire(self) -> None:
-        self.step_button.on_click(lambda _: self._begin_playing(1))
-        self.play_button.on_click(lambda _: self._begin_playing())
-        self.pause_button.on_click(lambda _: self.pause())
-        self.stop_button.on_click(lambda _: self.stop())
-        self.fork_button.on_click(lambda _: self.start(self._fork_shown))
 
     # --- playing ------------------------------------------------------------------------------
 
@@ -830,3 +785,28 @@ class TurnStepper(StepperView):
         What it raises is shown in place; the turn is kept.
         """
         self._turn_hooks.append(callback)
+
+    def on_change(self, callback: Callable[[Self], object]) -> None:
+        """Have something called, with this stepper, whenever another turn or run is shown."""
+        self._change_hooks.append(callback)
+
+    def _tell(self, hooks: Sequence[Callable[[Any], object]], about: object) -> None:
+        for hook in list(hooks):
+            try:
+                hook(about)
+            except Exception as error:  # noqa: BLE001 - a stranger's code; shown, nothing hidden
+                self.show_error(error)
+
+    # --- the static view ----------------------------------------------------------------------
+
+    def face_text(self) -> str:
+        """Return the turn shown as plain text, the same for the same run."""
+        turn, before = turn_and_before(self.simulation, self.shown)
+        name, at = self._runs.name_of(self.simulation), self.simulation.turn_number
+        of = f"TurnStepper of {name}, at turn {at}"
+        return f"{of}\n{turn_text(self.simulation, turn, before)}"
+
+    def face_html(self) -> Markup:
+        """Return the turn shown as simple HTML, the same for the same run."""
+        turn, before = turn_and_before(self.simulation, self.shown)
+        return turn_html(self.simulation, turn, before)

@@ -1,10 +1,10 @@
 """Figures of runs without a widget, for notebooks and papers.
 
-Each is a matplotlib figure made without pyplot, so that nothing global changes, and has its content in
-words as ``alt``, for screen readers. A notebook shows it where a cell ends in it;
+Each is a matplotlib figure made without pyplot, so that nothing global changes, and has its
+content in words as ``alt``, for screen readers. A notebook shows it where a cell ends in it;
 ``figure.savefig("rates.svg")`` writes it. Colours are from palettes that colour-blind readers can
-tell apart (Okabe and Ito's; Paul Tol's "muted"), or shades of one; names, shapes and numbers say the
-same.
+tell apart (Okabe and Ito's; Paul Tol's "muted"), or shades of one; names, shapes and numbers say
+the same.
 """
 
 from __future__ import annotations

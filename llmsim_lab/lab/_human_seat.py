@@ -625,27 +625,105 @@ def people_of(simulation: Run) -> Sequence[HumanAgent | Player]:
     ]
 
 
-class SeatLayout(LabWidget):
-    """What a seat is made of; ``HumanSeat`` lets it do something.
+def chosen_people(simulation: Run, agent: str | None) -> list[HumanAgent | Player]:
+    """Return the people of a run, or one of them.
+
+    Raises:
+        ConfigError: there is nobody, or nobody of that name.
+    """
+    if not isinstance(simulation, Run):
+        raise ConfigError(
+            f"{type(simulation).__name__} is not a simulation; pass one, as in "
+            "HumanSeat(Simulation(config)), or a recorded one: HumanSeat(load('x.tape'))"
+        )
+    people = people_of(simulation)
+    if not people:
+        way = (
+            'make a nation kind: human, as in SimulationConfig(nations=[{"name": "Aland", "kind": '
+            '"human"}])'
+            if isinstance(simulation, Simulation)
+            else f'name one: {type(simulation).__name__}(players={{"Bob": Person()}})'
+        )
+        raise ConfigError(f"{simulation!r:.120} has no people in it; {way}")
+    chosen = [person for person in people if agent in (None, person.name)]
+    if not chosen:
+        raise ConfigError(
+            f"agent={agent!r} is no person in this run; the people are "
+            f"{', '.join(person.name for person in people)}"
+        )
+    return chosen
+
+
+_seats: WeakKeyDictionary[Run, WeakSet[HumanSeat]] = WeakKeyDictionary()
+"""Who sits at which run, so that one seat's turn shows at the others."""
+
+
+class HumanSeat(LabWidget):
+    """Lets one or several people decide in a run: what they see, their form, whom the run awaits.
+
+    The turn can be started here, by another widget or by ``simulation.step()`` in a cell; the seat
+    asks whenever the run waits for one of its people. A form keeps what is written in it until the
+    answer was taken. Where several people share a notebook, each may have a seat of their own, or
+    all use one and choose whose form is shown.
 
     Args:
-        agents: who answers here.
+        simulation: an economic run with nations of kind ``human``; or one of a world of one's own
+            with people among its players: ``PublicGoods(players={"Bob": Person()})``.
+        agent: whose seat it is; the seat of all people in the run if not given.
+        model: for the score: a client, or a recorded run of a model's; see ``leaderboard``.
+        loss: for the score: how runs are judged.
 
     Attributes:
+        simulation: the run.
         agents: the people who answer here, by name.
         forms: their forms, by name.
         seat_box: whose form is shown.
         step_button: starts a turn.
-        stop_button: stops the turn that was started here.
+        stop_button: stops the turn that was started here; what was answered in it is lost, unless
+            the run has a tape.
         score_button: shows the leaderboard.
         facts: the state, as far as a model would be shown it.
         prompt: what a model would be sent.
         form_box: the form shown.
         score: the leaderboard.
+        waiting_for: the people whose answers the turn waits for, whichever seat they have.
+
+    Raises:
+        ConfigError: nobody of that name, or nobody at all, is a person in it.
+
+    Example:
+        ``await seat.take_turn("Hold the rate", rate=4, reasoning="All is calm.", confidence=0.8)``
+        does in a cell what people do with the form and the buttons.
     """
 
-    def __init__(self, agents: Sequence[HumanAgent | Player]) -> None:
+    _deaf: Sequence[Callable[[], None]] = ()
+
+    def __init__(
+        self,
+        simulation: Run,
+        *,
+        agent: str | None = None,
+        model: LLMClient | Simulation | Tape | str | Path | None = None,
+        loss: QuadraticLoss | None = None,
+    ) -> None:
+        agents = chosen_people(simulation, agent)
         super().__init__()
+        self._following = Following()
+        self.simulation = simulation
+        self._lay_out(agents)
+        self.model = model
+        self.loss = loss
+        self._refreshing = threading.RLock()
+        self._thread = thread_of_loop()
+        self._stepping = False
+        self._failure: Exception | None = None
+        self.sendings = Sendings()
+        self._wire()
+        _seats.setdefault(simulation, WeakSet()).add(self)
+        self._set_busy(False)
+        self.refresh()
+
+    def _lay_out(self, agents: Sequence[HumanAgent | Player]) -> None:
         self.agents = {agent.name: agent for agent in agents}
         self.forms = {
             agent.name: RateForm(names_rate=agent.names_rate)
@@ -682,6 +760,17 @@ class SeatLayout(LabWidget):
             self.score,
         )
 
+    def _wire(self) -> None:
+        self.step_button.on_click(lambda _: self._begin_turn())
+        self.stop_button.on_click(lambda _: self.worker.stop())
+        self.score_button.on_click(lambda _: self.start(self._show_score))
+        self.seat_box.observe(lambda _: self._in_order(self.refresh), names="value")
+        for name, form in self.forms.items():
+            form.answer_button.on_click(lambda _, name=name: self._send_soon(name))
+            form.on_change(partial(self._check, name))
+        people = {id(it.person): it.person for it in people_of(self.simulation)}
+        self._deaf = [person.listen(self._heard) for person in people.values()]
+
     @property
     def shown(self) -> HumanAgent | Player:
         """The person whose form is shown."""
@@ -700,105 +789,6 @@ class SeatLayout(LabWidget):
                 f"agent={agent!r} has no seat here; those who have: {', '.join(self.agents)}"
             )
         return self.agents[agent]
-
-
-def chosen_people(simulation: Run, agent: str | None) -> list[HumanAgent | Player]:
-    """Return the people of a run, or one of them.
-
-    Raises:
-        ConfigError: there is nobody, or nobody of that name.
-    """
-    if not isinstance(simulation, Run):
-        raise ConfigError(
-            f"{type(simulation).__name__} is not a simulation; pass one, as in "
-            "HumanSeat(Simulation(config)), or a recorded one: HumanSeat(load('x.tape'))"
-        )
-    people = people_of(simulation)
-    if not people:
-        way = (
-            'make a nation kind: human, as in SimulationConfig(nations=[{"name": "Aland", "kind": '
-            '"human"}])'
-            if isinstance(simulation, Simulation)
-            else f'name one: {type(simulation).__name__}(players={{"Bob": Person()}})'
-        )
-        raise ConfigError(f"{simulation!r:.120} has no people in it; {way}")
-    chosen = [person for person in people if agent in (None, person.name)]
-    if not chosen:
-        raise ConfigError(
-            f"agent={agent!r} is no person in this run; the people are "
-            f"{', '.join(person.name for person in people)}"
-        )
-    return chosen
-
-
-_seats: WeakKeyDictionary[Run, WeakSet[HumanSeat]] = WeakKeyDictionary()
-"""Who sits at which run, so that one seat's turn shows at the others."""
-
-
-class HumanSeat(SeatLayout):
-    """Lets one or several people decide in a run: what they see, their form, whom the run awaits.
-
-    The turn can be started here, by another widget or by ``simulation.step()`` in a cell; the seat
-    asks whenever the run waits for one of its people. A form keeps what is written in it until the
-    answer was taken. Where several people share a notebook, each may have a seat of their own, or
-    all use one and choose whose form is shown.
-
-    Args:
-        simulation: an economic run with nations of kind ``human``; or one of a world of one's own
-            with people among its players: ``PublicGoods(players={"Bob": Person()})``.
-        agent: whose seat it is; the seat of all people in the run if not given.
-        model: for the score: a client, or a recorded run of a model's; see ``leaderboard``.
-        loss: for the score: how runs are judged.
-
-    Attributes:
-        simulation: the run.
-        stop_button: stops the turn that was started here; what was answered in it is lost, unless
-            the run has a tape.
-        waiting_for: the people whose answers the turn waits for, whichever seat they have.
-
-    Raises:
-        ConfigError: nobody of that name, or nobody at all, is a person in it.
-
-    Example:
-        ``await seat.take_turn("Hold the rate", rate=4, reasoning="All is calm.", confidence=0.8)``
-        does in a cell what people do with the form and the buttons.
-    """
-
-    _deaf: Sequence[Callable[[], None]] = ()
-
-    def __init__(
-        self,
-        simulation: Run,
-        *,
-        agent: str | None = None,
-        model: LLMClient | Simulation | Tape | str | Path | None = None,
-        loss: QuadraticLoss | None = None,
-    ) -> None:
-        self._following = Following()
-        self.simulation = simulation
-        super().__init__(chosen_people(simulation, agent))
-        self.model = model
-        self.loss = loss
-        self._refreshing = threading.RLock()
-        self._thread = thread_of_loop()
-        self._stepping = False
-        self._failure: Exception | None = None
-        self.sendings = Sendings()
-        self._wire()
-        _seats.setdefault(simulation, WeakSet()).add(self)
-        self._set_busy(False)
-        self.refresh()
-
-    def _wire(self) -> None:
-        self.step_button.on_click(lambda _: self._begin_turn())
-        self.stop_button.on_click(lambda _: self.worker.stop())
-        self.score_button.on_click(lambda _: self.start(self._show_score))
-        self.seat_box.observe(lambda _: self._in_order(self.refresh), names="value")
-        for name, form in self.forms.items():
-            form.answer_button.on_click(lambda _, name=name: self._send_soon(name))
-            form.on_change(partial(self._check, name))
-        people = {id(it.person): it.person for it in people_of(self.simulation)}
-        self._deaf = [person.listen(self._heard) for person in people.values()]
 
     # --- what is shown ------------------------------------------------------------------------
 

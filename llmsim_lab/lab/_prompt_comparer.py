@@ -607,171 +607,11 @@ MOST_SAMPLES = 1_000
 """More is taken for a slip; a recorded experiment may have them all the same."""
 
 
-class ComparerLayout(LabWidget):
-    """What a prompt comparer consists of; what it does is ``PromptComparer``'s.
-
-    Args:
-        bench: the component whose prompts are compared.
-        turns: the turns, as text.
-        samples: of each variant at each turn.
-
-    Attributes:
-        editor_box: the variants' editors.
-        add_button: adds a variant.
-        difference_box: whether to show what differs from the first variant.
-        preview: a variant as the model would get it.
-        turns_box, samples_box, only_box: what is played.
-        plan_line: what it costs, or why it cannot be done.
-        run_button, again_button, stop_button: what they say.
-        results, chart, answers: what came of it.
-    """
-
-    def __init__(self, bench: Bench, *, turns: str, samples: int) -> None:
-        super().__init__()
-        source = safe(source_of(bench.simulation))
-        heading = w.HTML(f"<h3>Compare prompts of: {safe(bench.component)}</h3><p>On {source}</p>")
-        self.editor_box = w.VBox()
-        self.add_button = button("Add variant", tooltip="Add a copy of the last variant")
-        self.difference_box = checkbox("Show what differs, word by word")
-        self.preview = VariantPreview(bench)
-        self.turns_box = w.Text(
-            value=turns,
-            description="Turns",
-            layout=w.Layout(width="16em"),
-            style={"description_width": "initial"},
-        )
-        self.samples_box = number_box("Samples", value=samples, least=1, most=MOST_SAMPLES)
-        self.only_box = w.Checkbox(
-            value=False,
-            description=f"Ask the {bench.stage} alone (cheaper, no resulting rate)",
-            indent=False,
-            layout=w.Layout(width="auto"),
-        )
-        self.plan_line = w.HTML()
-        self.run_button = button(
-            "Run", tooltip="Play all samples of all variants", button_style="primary"
-        )
-        self.again_button = button(
-            "Play anew", tooltip="Play the whole comparison again with other seeds", disabled=True
-        )
-        self.stop_button = button("Stop", tooltip="Stop; what was played is kept", disabled=True)
-        self.results, self.chart, self.answers = w.HTML(), w.HTML(), w.HTML()
-        self.stoppers = [self.stop_button]
-        self.controls = [
-            self.add_button,
-            self.turns_box,
-            self.samples_box,
-            self.only_box,
-            self.run_button,
-            self.again_button,
-        ]
-        self.children = [
-            heading,
-            self.editor_box,
-            row(self.add_button, self.difference_box),
-            self.preview,
-            row(self.turns_box, self.samples_box, self.only_box),
-            self.plan_line,
-            row(self.run_button, self.again_button, self.stop_button, self.retry),
-            self.status,
-            self.error,
-            self.results,
-            self.chart,
-            self.answers,
-        ]
-
-
-class ComparerResults(ComparerLayout):
-    """A prompt comparer without what it does.
-
-    Args:
-        bench: the component whose prompts are compared.
-        turns: the turns, as text.
-        samples: of each variant at each turn.
-
-    Attributes:
-        experiment: the one that was run last or loaded, if any.
-        experiments: all of them, in order.
-    """
-
-    variants: VariantList
-
-    def __init__(self, bench: Bench, *, turns: str, samples: int) -> None:
-        super().__init__(bench, turns=turns, samples=samples)
-        self.bench = bench
-        self.experiment: PromptExperiment | None = None
-        self.experiments: list[PromptExperiment] = []
-
-    @property
-    def editors(self) -> list[VariantEditor]:
-        """One for each variant; the first is what the others are held against."""
-        return self.variants.editors
-
-    def _show_results(self) -> None:
-        experiment = self.experiment
-        if experiment is None or not experiment.played:
-            return
-        show(self.results, str(results_html(experiment)))
-        show(self.chart, str(charts_html(experiment)))
-        show(self.answers, str(answers_html(experiment)))
-
-    # --- what others see ----------------------------------------------------------------------
-
-    @property
-    def frame(self) -> pd.DataFrame:
-        """All results so far, one row a decision.
-
-        Raises:
-            ConfigError: nothing was played.
-        """
-        return self._results.frame
-
-    @property
-    def summary(self) -> pd.DataFrame:
-        """The differences with their intervals and noise floors.
-
-        Raises:
-            ConfigError: nothing was played.
-        """
-        return self._results.summary
-
-    @property
-    def _results(self) -> PromptExperiment:
-        if self.experiment is None or not self.experiment.played:
-            raise ConfigError("nothing was played yet; click Run, or load a recorded experiment")
-        return self.experiment
-
-    @property
-    def _heading(self) -> str:
-        source = source_of(self.bench.simulation)
-        return f"Prompts of {self.bench.component} compared, on {source}"
-
-    def face_text(self) -> str:
-        """Return variants, set-up and results as plain text."""
-        lines = [visible(self._heading)]
-        for editor in self.editors:
-            base = "the reference" if editor is self.editors[0] else "a variant"
-            fault = f"; wrong: {editor.fault}" if editor.fault else ""
-            lines.append(f"  {visible(editor.name)}: {base}{visible(fault)}")
-        lines.append(f"  turns {self.turns_box.value}; samples {self.samples_box.value}")
-        if self.experiment is None or not self.experiment.played:
-            return "\n".join([*lines, "  nothing played yet"])
-        done, total = len(self.experiment.played), len(self.experiment.schedule)
-        return "\n".join([*lines, f"  {done} of {total} samples", *results_text(self.experiment)])
-
-    def face_html(self) -> Markup:
-        """Return the same as simple HTML; with results, their tables."""
-        if self.experiment is None or not self.experiment.played:
-            return pre(self.face_text())
-        heading = Markup("<p>{}</p>").format(safe(self._heading))
-        return join([heading, results_html(self.experiment), answers_html(self.experiment)])
-
-
 _TICK_S = 1.0
 _MOST_TURNS_AT_FIRST = 4
 
 
-class PromptComparer(ComparerResults):
+class PromptComparer(LabWidget):
     """Edit two or more variants of a prompt, run them on the same recorded states, and compare.
 
     Slots are checked as you type; what the comparison will cost stands beside the button before it
@@ -797,7 +637,14 @@ class PromptComparer(ComparerResults):
     Attributes:
         experiment: the one that was run last or loaded, if any.
         experiments: all of them, in order.
-        run_button, again_button, stop_button, add_button: what they say.
+        variants: the editors; the first is the one that the others are compared with.
+        editor_box: where they stand.
+        difference_box: whether to show what differs from the first variant.
+        preview: a variant as the model would get it.
+        turns_box, samples_box, only_box: what is played.
+        plan_line: what it costs, or why it cannot be done.
+        run_button, again_button, stop_button, add_button: as labelled.
+        results, chart, answers: what came of it.
 
     Example:
         ``PromptComparer(simulation, component="agent")`` at the end of a cell shows it.
@@ -835,7 +682,11 @@ class PromptComparer(ComparerResults):
         if variants is None:
             variants = {"as it was": None, "variant 2": None}
         check_variants(variants)
-        super().__init__(bench, turns=turns_text(first), samples=samples)
+        super().__init__()
+        self.bench = bench
+        self.experiment: PromptExperiment | None = None
+        self.experiments: list[PromptExperiment] = []
+        self._lay_out(turns=turns_text(first), samples=samples)
         self.simulation = simulation
         self.llm_client = llm_client
         self._seed, self._temperature = seed, temperature
@@ -850,6 +701,61 @@ class PromptComparer(ComparerResults):
         for box in (self.turns_box, self.samples_box, self.only_box):
             box.observe(lambda _: self.refresh(), names="value")
         self.refresh()
+
+    def _lay_out(self, *, turns: str, samples: int) -> None:
+        source = safe(source_of(self.bench.simulation))
+        heading = w.HTML(
+            f"<h3>Compare prompts of: {safe(self.bench.component)}</h3><p>On {source}</p>"
+        )
+        self.editor_box = w.VBox()
+        self.add_button = button("Add variant", tooltip="Add a copy of the last variant")
+        self.difference_box = checkbox("Show what differs, word by word")
+        self.preview = VariantPreview(self.bench)
+        self.turns_box = w.Text(
+            value=turns,
+            description="Turns",
+            layout=w.Layout(width="16em"),
+            style={"description_width": "initial"},
+        )
+        self.samples_box = number_box("Samples", value=samples, least=1, most=MOST_SAMPLES)
+        self.only_box = w.Checkbox(
+            value=False,
+            description=f"Ask the {self.bench.stage} alone (cheaper, no resulting rate)",
+            indent=False,
+            layout=w.Layout(width="auto"),
+        )
+        self.plan_line = w.HTML()
+        self.run_button = button(
+            "Run", tooltip="Play all samples of all variants", button_style="primary"
+        )
+        self.again_button = button(
+            "Play anew", tooltip="Play the whole comparison again with other seeds", disabled=True
+        )
+        self.stop_button = button("Stop", tooltip="Stop; what was played is kept", disabled=True)
+        self.results, self.chart, self.answers = w.HTML(), w.HTML(), w.HTML()
+        self.stoppers = [self.stop_button]
+        self.controls = [
+            self.add_button,
+            self.turns_box,
+            self.samples_box,
+            self.only_box,
+            self.run_button,
+            self.again_button,
+        ]
+        self.children = [
+            heading,
+            self.editor_box,
+            row(self.add_button, self.difference_box),
+            self.preview,
+            row(self.turns_box, self.samples_box, self.only_box),
+            self.plan_line,
+            row(self.run_button, self.again_button, self.stop_button, self.retry),
+            self.status,
+            self.error,
+            self.results,
+            self.chart,
+            self.answers,
+        ]
 
     @classmethod
     def from_results(
@@ -897,6 +803,11 @@ class PromptComparer(ComparerResults):
     def add_variant(self, name: str = "", prompt: Variant = None) -> VariantEditor:
         """Add a variant; see ``VariantList.add``, which refuses while a comparison runs."""
         return self.variants.add(name, prompt)
+
+    @property
+    def editors(self) -> list[VariantEditor]:
+        """One for each variant; the first is what the others are held against."""
+        return self.variants.editors
 
     # --- what is shown before a run -----------------------------------------------------------
 
@@ -1067,3 +978,64 @@ class PromptComparer(ComparerResults):
         """Show what there is."""
         self.refresh()
         self._show_results()
+
+    # --- what came of it ----------------------------------------------------------------------
+
+    def _show_results(self) -> None:
+        experiment = self.experiment
+        if experiment is None or not experiment.played:
+            return
+        show(self.results, str(results_html(experiment)))
+        show(self.chart, str(charts_html(experiment)))
+        show(self.answers, str(answers_html(experiment)))
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """All results so far, one row a decision.
+
+        Raises:
+            ConfigError: nothing was played.
+        """
+        return self._results.frame
+
+    @property
+    def summary(self) -> pd.DataFrame:
+        """The differences with their intervals and noise floors.
+
+        Raises:
+            ConfigError: nothing was played.
+        """
+        return self._results.summary
+
+    @property
+    def _results(self) -> PromptExperiment:
+        if self.experiment is None or not self.experiment.played:
+            raise ConfigError("nothing was played yet; click Run, or load a recorded experiment")
+        return self.experiment
+
+    # --- the static view ----------------------------------------------------------------------
+
+    @property
+    def _heading(self) -> str:
+        source = source_of(self.bench.simulation)
+        return f"Prompts of {self.bench.component} compared, on {source}"
+
+    def face_text(self) -> str:
+        """Return variants, set-up and results as plain text."""
+        lines = [visible(self._heading)]
+        for editor in self.editors:
+            base = "the reference" if editor is self.editors[0] else "a variant"
+            fault = f"; wrong: {editor.fault}" if editor.fault else ""
+            lines.append(f"  {visible(editor.name)}: {base}{visible(fault)}")
+        lines.append(f"  turns {self.turns_box.value}; samples {self.samples_box.value}")
+        if self.experiment is None or not self.experiment.played:
+            return "\n".join([*lines, "  nothing played yet"])
+        done, total = len(self.experiment.played), len(self.experiment.schedule)
+        return "\n".join([*lines, f"  {done} of {total} samples", *results_text(self.experiment)])
+
+    def face_html(self) -> Markup:
+        """Return the same as simple HTML; with results, their tables."""
+        if self.experiment is None or not self.experiment.played:
+            return pre(self.face_text())
+        heading = Markup("<p>{}</p>").format(safe(self._heading))
+        return join([heading, results_html(self.experiment), answers_html(self.experiment)])

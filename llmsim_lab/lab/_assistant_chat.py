@@ -160,11 +160,11 @@ class AssistantChat(LabWidget):
         """Say that the message was given up."""
         self.say("Stopped.")
 
-    def face_text(self) -> str:
+    def static_text(self) -> str:
         """Return the conversation."""
         return repr(self.chat)
 
-    def face_html(self) -> Markup:
+    def static_html(self) -> Markup:
         """Return the conversation with the tool calls folded."""
         return self.chat.html()
 

@@ -382,9 +382,9 @@ class ContextXRay(LabWidget):
         answers = table(header, rows, caption="What was answered")
         return block(verdict, sideways(answers, name="Answers", least="36em"))
 
-    # --- the static face ---------------------------------------------------------------------
+    # --- the static view ----------------------------------------------------------------------
 
-    def face_text(self) -> str:
+    def static_text(self) -> str:
         """Return the sections with their sources and tokens, and what was found by asking."""
         whole, shown = self.whole, self.shown
         lines = [self._title(whole, shown)]
@@ -395,7 +395,7 @@ class ContextXRay(LabWidget):
             lines.append(self.ablation.verdict())
         return clip_lines(lines)
 
-    def face_html(self) -> Markup:
+    def static_html(self) -> Markup:
         """Return the same as tables, with the changes."""
         whole, shown = self.whole, self.shown
         parts: list[object] = [

@@ -1012,20 +1012,20 @@ class HumanSeat(LabWidget):
         board = await asyncio.to_thread(self.leaderboard)
         self.score.value = str(board.html)
 
-    # --- faces --------------------------------------------------------------------------------
+    # --- the static view ----------------------------------------------------------------------
 
     def _answering(self) -> list[str]:
         """Return whose answers are shown; nobody's name where one answers for all others."""
         open_ended = any(isinstance(it, Player) and it.not_for for it in self.agents.values())
         return [] if open_ended else list(self.agents)
 
-    def face_text(self) -> str:
+    def static_text(self) -> str:
         """Return who sits here, where the run is, and the latest answers."""
         names = self._answering()
         lines = [title(self.simulation, self.agents), *answers_text(self.simulation, names)]
         return "\n".join(lines)
 
-    def face_html(self) -> Markup:
+    def static_html(self) -> Markup:
         """Return the same as a heading and a table."""
         heading = Markup("<p><strong>{}</strong></p>").format(
             safe(title(self.simulation, self.agents))

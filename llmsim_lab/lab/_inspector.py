@@ -42,7 +42,7 @@ COLUMNS = (
     *("turn", "component", "agent", "status", "confidence", "decided", "reasoning", "model"),
     *("attempts", "prompt_tokens", "reply_tokens", "seconds"),
 )
-"""Of a frame of steps."""
+"""Of a frame of decisions."""
 
 _SAID_ELSEWHERE = ("reasoning", "confidence")
 _MOST_CHARS = 4_000
@@ -51,7 +51,7 @@ _FOLDED_FROM = 400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Decision:
     """One link of the chain.
 
     Attributes:
@@ -65,7 +65,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
-    """Which steps are wanted; what is empty lets all pass.
+    """Which decisions are wanted; what is empty lets all pass.
 
     Attributes:
         agent: its name.
@@ -82,24 +82,24 @@ class Filter:
     def __bool__(self) -> bool:
         return any((self.agent, self.component, self.status, self.text))
 
-    def fits(self, step: Step) -> bool:
-        """Say whether a step passes."""
+    def fits(self, decision: Decision) -> bool:
+        """Say whether a decision passes."""
         return (
-            self.has_place_for(step)
-            and self.status in ("", step.chain.status)
-            and self.text.lower() in f"{step.decided}\n{step.chain.reasoning}".lower()
+            self.has_place_for(decision)
+            and self.status in ("", decision.chain.status)
+            and self.text.lower() in f"{decision.decided}\n{decision.chain.reasoning}".lower()
         )
 
-    def has_place_for(self, step: Step) -> bool:
-        """Say whether a step is of the agent and the component wanted."""
-        chain = step.chain
+    def has_place_for(self, decision: Decision) -> bool:
+        """Say whether a decision is of the agent and the component wanted."""
+        chain = decision.chain
         return self.agent in ("", chain.agent) and self.component in ("", chain.component)
 
 
-def steps_of(turn: RunTurn) -> dict[str, list[Step]]:
-    """Return a turn's steps by agent, in the order in which they followed."""
+def decisions_by_agent(turn: RunTurn) -> dict[str, list[Decision]]:
+    """Return a turn's decisions by agent, in the order in which they followed."""
     _, agents = decisions_of(turn)
-    found: dict[str, list[Step]] = {}
+    found: dict[str, list[Decision]] = {}
     for who in agents:
         chains = [chain for its in who.chains.values() for chain in its]
         # What a rule proposed is not in its chain, but with the turn's actions or answers.
@@ -107,7 +107,7 @@ def steps_of(turn: RunTurn) -> dict[str, list[Step]]:
         if len(proposed) != len(chains):
             proposed = ("; ".join(proposed), *[""] * len(chains))
         found[who.agent] = [
-            Step(chain=chain, decided=_decided(chain) or said)
+            Decision(chain=chain, decided=_decided(chain) or said)
             for chain, said in zip(chains, proposed, strict=False)
         ]
     return found
@@ -128,25 +128,25 @@ def _plain(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def rows_of(steps: dict[str, list[Step]], wanted: Filter) -> dict[str, list[Step]]:
-    """Return the agents of whom a step passes, each with the steps that have a place."""
+def rows_of(decisions: dict[str, list[Decision]], wanted: Filter) -> dict[str, list[Decision]]:
+    """Return the agents of whom a decision passes, each with the decisions that have a place."""
     return {
-        agent: [step for step in its if wanted.has_place_for(step)]
-        for agent, its in steps.items()
-        if any(wanted.fits(step) for step in its)
+        agent: [decision for decision in its if wanted.has_place_for(decision)]
+        for agent, its in decisions.items()
+        if any(wanted.fits(decision) for decision in its)
     }
 
 
-def step_row(step: Step) -> tuple[Any, ...]:
-    """Return a step as a row of a frame; ``COLUMNS`` has the names."""
-    chain, call = step.chain, step.chain.call
+def decision_row(decision: Decision) -> tuple[Any, ...]:
+    """Return a decision as a row of a frame; ``COLUMNS`` has the names."""
+    chain, call = decision.chain, decision.chain.call
     return (
         chain.turn,
         chain.component,
         chain.agent,
         chain.status,
         chain.confidence,
-        step.decided,
+        decision.decided,
         chain.reasoning,
         call.request.model if call else None,
         call.attempts if call else 0,
@@ -168,29 +168,33 @@ _TITLE = '<div style="font-weight:600">{}</div>'
 
 def chain_html(
     agent: str,
-    steps: list[Step],
+    decisions: list[Decision],
     *,
     wanted: Filter,
-    before: list[Step] | None = None,
+    before: list[Decision] | None = None,
     seconds: bool = False,
 ) -> Markup:
-    """Return an agent's steps side by side, on further lines where the page is narrow.
+    """Return an agent's decisions side by side, on further lines where the page is narrow.
 
     Args:
         agent: its name.
-        steps: its steps.
+        decisions: its decisions.
         wanted: marks those that pass, where something is filtered.
-        before: its steps of the turn before, to show what changed; None to leave that out.
+        before: its decisions of the turn before, to show what changed; None to leave that out.
         seconds: whether to say how long the calls took.
     """
     cards = []
-    for place, step in enumerate(steps):
-        found = bool(wanted.status or wanted.text) and wanted.fits(step)
+    for place, decision in enumerate(decisions):
+        found = bool(wanted.status or wanted.text) and wanted.fits(decision)
         arrow = "→ " if place else ""
-        title = f"{arrow}{step.chain.component}{' (found)' if found else ''}"
-        parts = [Markup(_TITLE).format(title), _facts(step.chain, seconds=seconds), _said(step)]
+        title = f"{arrow}{decision.chain.component}{' (found)' if found else ''}"
+        parts = [
+            Markup(_TITLE).format(title),
+            _facts(decision.chain, seconds=seconds),
+            _said(decision),
+        ]
         if before is not None:
-            parts.append(_changes(step, before))
+            parts.append(_changes(decision, before))
         cards.append(Markup(_CARD).format(join(parts)))
     heading = Markup(_TITLE).format(safe(agent, limit=200))
     return block(heading, Markup(_ROW).format(join(cards)))
@@ -214,50 +218,50 @@ def _confidence(chain: LLMReasoningChain) -> str:
     return "not asked" if chain.confidence is None else number(chain.confidence)
 
 
-def _said(step: Step) -> Markup:
+def _said(decision: Decision) -> Markup:
     parts = []
-    if step.decided:
-        decided = prose(step.decided, limit=_MOST_CHARS)
+    if decision.decided:
+        decided = prose(decision.decided, limit=_MOST_CHARS)
         parts.append(Markup('<div style="font-weight:600">{}</div>').format(decided))
-    reasoning = step.chain.reasoning
+    reasoning = decision.chain.reasoning
     shown = prose(reasoning, limit=_MOST_CHARS)
     if len(reasoning) > _FOLDED_FROM:
         shown = details(f"reasoning, {len(reasoning):,} characters", shown)
     return join([*parts, shown])
 
 
-def changes_of(step: Step, before: list[Step]) -> Iterator[tuple[str, str, str]]:
-    """Yield what differs from the same component's step of the turn before: name, then, now.
+def changes_of(decision: Decision, before: list[Decision]) -> Iterator[tuple[str, str, str]]:
+    """Yield what differs from the same component's decision of the turn before: name, then, now.
 
     Args:
-        step: the step.
-        before: the agent's steps of the turn before.
+        decision: the decision.
+        before: the agent's decisions of the turn before.
     """
-    then = next((one for one in before if one.chain.component == step.chain.component), None)
+    then = next((one for one in before if one.chain.component == decision.chain.component), None)
     if then is None:
-        yield "step", "", "there was none in the turn before"
+        yield "decision", "", "there was none in the turn before"
         return
     values = (
-        ("confidence", _confidence(then.chain), _confidence(step.chain)),
-        ("status", then.chain.status, step.chain.status),
-        ("decided", then.decided, step.decided),
-        ("reasoning", then.chain.reasoning, step.chain.reasoning),
+        ("confidence", _confidence(then.chain), _confidence(decision.chain)),
+        ("status", then.chain.status, decision.chain.status),
+        ("decided", then.decided, decision.decided),
+        ("reasoning", then.chain.reasoning, decision.chain.reasoning),
     )
     yield from ((name, was, now) for name, was, now in values if was != now)
 
 
-def _changes(step: Step, before: list[Step]) -> Markup:
+def _changes(decision: Decision, before: list[Decision]) -> Markup:
     changes = [
         Markup("<div>{}: {}</div>").format(name, f"{was} → {now}" if was else now)
-        if name in ("confidence", "status", "step")
+        if name in ("confidence", "status", "decision")
         else join([f"{name}:", word_diff(was, now, limit=_MOST_COMPARED_CHARS)])
-        for name, was, now in changes_of(step, before)
+        for name, was, now in changes_of(decision, before)
     ]
     return join([Markup("<div><em>Changes</em></div>"), *(changes or [safe("none")])])
 
 
 _AGENTS_A_PAGE = 10
-_MOST_FACE_CHARS = 160
+_MOST_STATIC_CHARS = 160
 
 
 class ReasoningInspector(LabWidget):
@@ -371,10 +375,12 @@ class ReasoningInspector(LabWidget):
         shown = self._named(self.turn_box.value if turn is None else turn)
         number = shown.number
         plain_text("text", text)
-        steps = [step.chain for its in steps_of(shown).values() for step in its]
+        decisions = [
+            decision.chain for its in decisions_by_agent(shown).values() for decision in its
+        ]
         for name, given, there in (
-            ("agent", agent, [chain.agent for chain in steps]),
-            ("component", component, [chain.component for chain in steps]),
+            ("agent", agent, [chain.agent for chain in decisions]),
+            ("component", component, [chain.component for chain in decisions]),
             ("status", status, ["ok", "repaired", "fallback", "failed"]),
         ):
             if given and given not in there:
@@ -400,17 +406,17 @@ class ReasoningInspector(LabWidget):
             )
         return shown
 
-    def _seek(self, step: int) -> None:
+    def _seek(self, by: int) -> None:
         """Go to the next turn, before or after, in which something passes the filter."""
         turns, wanted = self.simulation.turns, self.wanted
-        number = self.turn_box.value + step
+        number = self.turn_box.value + by
         while turns[0].number <= number <= turns[-1].number:
             turn = turn_at(self.simulation, number)
-            if turn is not None and (not wanted or rows_of(steps_of(turn), wanted)):
+            if turn is not None and (not wanted or rows_of(decisions_by_agent(turn), wanted)):
                 self._go(number)
                 return
-            number += step
-        where = "before" if step < 0 else "after"
+            number += by
+        where = "before" if by < 0 else "after"
         self.say(f"There is nothing to show {where} turn {self.turn_box.value}.")
 
     def _go(self, number: int) -> None:
@@ -437,13 +443,13 @@ class ReasoningInspector(LabWidget):
 
     # --- showing -----------------------------------------------------------------------------
 
-    def _rows(self) -> tuple[dict[str, list[Step]], dict[str, list[Step]]]:
+    def _rows(self) -> tuple[dict[str, list[Decision]], dict[str, list[Decision]]]:
         """Return the shown turn's rows, and all of the turn before."""
         number = self.turn_box.value
         turn = turn_at(self.simulation, number)
         before = turn_at(self.simulation, number - 1)
-        rows = rows_of(steps_of(turn), self.wanted) if turn else {}
-        return rows, steps_of(before) if before else {}
+        rows = rows_of(decisions_by_agent(turn), self.wanted) if turn else {}
+        return rows, decisions_by_agent(before) if before else {}
 
     def _draw(self) -> None:
         rows, before = self._rows()
@@ -463,8 +469,8 @@ class ReasoningInspector(LabWidget):
 
     def _html(
         self,
-        rows: dict[str, list[Step]],
-        before: dict[str, list[Step]],
+        rows: dict[str, list[Decision]],
+        before: dict[str, list[Decision]],
         *,
         page: int,
         seconds: bool,
@@ -477,12 +483,12 @@ class ReasoningInspector(LabWidget):
         return join(
             chain_html(
                 agent,
-                steps,
+                decisions,
                 wanted=self.wanted,
                 before=before.get(agent, []) if compare else None,
                 seconds=seconds,
             )
-            for agent, steps in list(rows.items())[first : first + _AGENTS_A_PAGE]
+            for agent, decisions in list(rows.items())[first : first + _AGENTS_A_PAGE]
         )
 
     def to_frame(self, turn: int | None = None) -> pd.DataFrame:
@@ -502,38 +508,38 @@ class ReasoningInspector(LabWidget):
         turns = tuple(self.simulation.turns) if turn is None else (self._named(turn),)
         wanted = self.wanted
         rows = [
-            step_row(step)
+            decision_row(decision)
             for one in turns
-            for steps in steps_of(one).values()
-            for step in steps
-            if wanted.fits(step)
+            for decisions in decisions_by_agent(one).values()
+            for decision in decisions
+            if wanted.fits(decision)
         ]
         return pd.DataFrame(rows, columns=list(COLUMNS))
 
-    # --- the static face ---------------------------------------------------------------------
+    # --- the static view ----------------------------------------------------------------------
 
-    def face_text(self) -> str:
+    def static_text(self) -> str:
         """Return the turn's decisions, a line each."""
         rows, _ = self._rows()
         turn = turn_at(self.simulation, self.turn_box.value)
         name = turn_name(turn) if turn else ""
         lines = [f"Reasoning of {self.simulation.config.name!r}, {name}"]
-        for agent, steps in list(rows.items())[:_AGENTS_A_PAGE]:
+        for agent, decisions in list(rows.items())[:_AGENTS_A_PAGE]:
             lines.append(f"  {agent}")
-            lines += [f"    {_line(step)}" for step in steps]
+            lines += [f"    {_line(decision)}" for decision in decisions]
         if len(rows) > _AGENTS_A_PAGE:
             lines.append(f"  … and {len(rows) - _AGENTS_A_PAGE} more agents")
         return visible("\n".join(lines if rows else [*lines, "  nothing to show"]))
 
-    def face_html(self) -> Markup:
+    def static_html(self) -> Markup:
         """Return the turn's decisions side by side, without seconds."""
         rows, before = self._rows()
         return join([self._heading(len(rows)), self._html(rows, before, page=1, seconds=False)])
 
 
-def _line(step: Step) -> str:
-    chain = step.chain
+def _line(decision: Decision) -> str:
+    chain = decision.chain
     how = chain.status if chain.call or chain.status != "ok" else "by rule"
-    said = clip("; ".join(filter(None, (step.decided, chain.reasoning))), _MOST_FACE_CHARS)
+    said = clip("; ".join(filter(None, (decision.decided, chain.reasoning))), _MOST_STATIC_CHARS)
     sure = "not asked" if chain.confidence is None else chain.confidence
     return f"{chain.component} ({how}, confidence {sure}): {said}"

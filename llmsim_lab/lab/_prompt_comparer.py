@@ -1020,7 +1020,7 @@ class PromptComparer(LabWidget):
         source = source_of(self.bench.simulation)
         return f"Prompts of {self.bench.component} compared, on {source}"
 
-    def face_text(self) -> str:
+    def static_text(self) -> str:
         """Return variants, set-up and results as plain text."""
         lines = [visible(self._heading)]
         for editor in self.editors:
@@ -1033,9 +1033,9 @@ class PromptComparer(LabWidget):
         done, total = len(self.experiment.played), len(self.experiment.schedule)
         return "\n".join([*lines, f"  {done} of {total} samples", *results_text(self.experiment)])
 
-    def face_html(self) -> Markup:
+    def static_html(self) -> Markup:
         """Return the same as simple HTML; with results, their tables."""
         if self.experiment is None or not self.experiment.played:
-            return pre(self.face_text())
+            return pre(self.static_text())
         heading = Markup("<p>{}</p>").format(safe(self._heading))
         return join([heading, results_html(self.experiment), answers_html(self.experiment)])

@@ -89,8 +89,8 @@ class SearchBar(w.VBox):
         self._choices.on_choice(self.search_box, self._find)
         self._choices.on_click(self.find_button, self._find)
         self._choices.on_choice(self.hit_box, lambda: self._show(self.hit_box.value))
-        self._choices.on_click(self.previous_hit_button, lambda: self._step(-1))
-        self._choices.on_click(self.next_hit_button, lambda: self._step(1))
+        self._choices.on_click(self.previous_hit_button, lambda: self._move(-1))
+        self._choices.on_click(self.next_hit_button, lambda: self._move(1))
         super().__init__((row(self.search_box, self.find_button), self._found))
 
     def find(self, text: str) -> list[Hit]:
@@ -109,9 +109,9 @@ class SearchBar(w.VBox):
     def _find(self) -> None:
         self.find(self.search_box.value)
 
-    def _step(self, step: int) -> None:
+    def _move(self, by: int) -> None:
         if self.hits:
-            self._show((int(self.hit_box.value) + step) % len(self.hits))
+            self._show((int(self.hit_box.value) + by) % len(self.hits))
 
     def _show(self, place: int) -> None:
         hit = self.hits[place]
@@ -128,7 +128,7 @@ def _label(hit: Hit, place: int) -> str:
     return f"{place + 1}. {where}: {hit.line}"
 
 
-_MOST_FACE_CHARS = 600
+_MOST_STATIC_CHARS = 600
 
 
 class PromptViewer(LabWidget):
@@ -289,16 +289,16 @@ class PromptViewer(LabWidget):
         status = self.status_box.value
         return any(fits(seen, status=status) for seen in self._attempts.of(number))
 
-    def _seek(self, step: int) -> None:
+    def _seek(self, by: int) -> None:
         """Go to the next turn, before or after, that has something of the status wanted."""
         first, last = self._attempts.first, self._attempts.last
-        number = self.turn_box.value + step
+        number = self.turn_box.value + by
         while first <= number <= last:
             if self._has_wanted(number):
                 self._go(number)
                 return
-            number += step
-        where = "before" if step < 0 else "after"
+            number += by
+        where = "before" if by < 0 else "after"
         self.say(f"There is nothing to show {where} turn {self.turn_box.value}.")
 
     def _go(self, number: int, seen: Seen | None = None) -> None:
@@ -438,9 +438,9 @@ class PromptViewer(LabWidget):
         attempt = self.seen.attempt if self.seen else None
         self.copies.show(self.text, attempt.reply.text if attempt and attempt.reply else "")
 
-    # --- the static face ---------------------------------------------------------------------
+    # --- the static view ----------------------------------------------------------------------
 
-    def face_text(self) -> str:
+    def static_text(self) -> str:
         """Return which request is shown, its slots, where they came from, and the reply."""
         seen = self.seen
         title = f"Prompt viewer of {self.simulation.config.name!r}, turn {self.turn_box.value}"
@@ -449,14 +449,14 @@ class PromptViewer(LabWidget):
         lines = [f"{title}, {seen.component} of {seen.agent}, {seen.name}"]
         if seen.attempt is None:
             reason = seen.chain.reasoning if seen.chain else ""
-            return visible(f"{lines[0]}\n  reason: {clip(reason, _MOST_FACE_CHARS)}")
+            return visible(f"{lines[0]}\n  reason: {clip(reason, _MOST_STATIC_CHARS)}")
         lines += slot_lines(seen.attempt, self.provenance)
         reply, fault = seen.attempt.reply, seen.attempt.detail
         came = [f"fault: {fault}"] if seen.fault else []
         came += [f"reply: {reply.text}"] if reply else []
-        return visible("\n".join([*lines, *(f"  {clip(one, _MOST_FACE_CHARS)}" for one in came)]))
+        return visible("\n".join([*lines, *(f"  {clip(one, _MOST_STATIC_CHARS)}" for one in came)]))
 
-    def face_html(self) -> Markup:
+    def static_html(self) -> Markup:
         """Return the prompt with its slots marked, their sources and the reply."""
         seen = self.seen
         if seen is None or seen.attempt is None:

@@ -500,15 +500,15 @@ class RateChart(LabWidget):
         upto = last_turn(self._items)
         self.export.link.value = str(Markup("{}, up to turn {}").format(link, upto))
 
-    # --- the static view ---------------------------------------------------------------------
+    # --- the static view ----------------------------------------------------------------------
 
-    def face_text(self) -> str:
+    def static_text(self) -> str:
         """Return first and latest values, the same for the same runs."""
         with self._lock:
             self._up_to_date()
             return summary_text(self._items, self._scene)
 
-    def face_html(self) -> Markup:
+    def static_html(self) -> Markup:
         """Return the picture, and first and latest values as a table."""
         with self._lock:
             self._up_to_date()

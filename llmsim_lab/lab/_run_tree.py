@@ -567,9 +567,9 @@ class RunTree(LabWidget):
         runs = "1 run" if checked.same == 1 else f"{checked.same} runs"
         self.say(f"The tape is sound; {runs} replayed to the same turns.")
 
-    # --- where no widget lives ----------------------------------------------------------------
+    # --- the static view ----------------------------------------------------------------------
 
-    def face_text(self) -> str:
+    def static_text(self) -> str:
         """Return the tree and the selected run as plain text, the same for the same tape."""
         lines = [f"RunTree of {self.tape.path.name}", *self.tape.tree().lines[1:]]
         lines += [f"  {name}: {clip(printable(value), 120)}" for name, value in self._facts()]
@@ -579,7 +579,7 @@ class RunTree(LabWidget):
             lines.append(f"Run {self.selected} and run {self.other_box.value} part {where}")
         return "\n".join(lines)
 
-    def face_html(self) -> Markup:
+    def static_html(self) -> Markup:
         """Return the same as simple HTML."""
         parts = [
             pre("\n".join(self.tape.tree().lines[1:])),

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def counts_of(turn: SocialTurn) -> dict[AgentState, int]:
-    """Return how many users are in each state after a round."""
+    """Return how many users are in each state after a turn."""
     counts = dict.fromkeys(AgentState, 0)
     for person in turn.state.people:
         counts[person.state] += 1
@@ -77,12 +77,12 @@ class SocialWidget(LabWidget):
             self.refresh()
 
 
-_MOST_ROUNDS = 200
-"""Rounds drawn, the latest ones: so drawing costs the same however long a run is."""
+_MOST_TURNS = 200
+"""Turns drawn, the latest ones: so drawing costs the same however long a run is."""
 
 
 class SocialBoard(SocialWidget):
-    """Shows how many users are in each state: over the rounds, and on the chart for one round.
+    """Shows how many users are in each state: over the turns, and on the chart for one turn.
 
     It follows the run, whoever plays it: a cell, a TurnStepper, another widget.
 
@@ -92,7 +92,7 @@ class SocialBoard(SocialWidget):
 
     Attributes:
         simulation: the run.
-        previous_button, round_box, next_button, latest_button: choose the round.
+        previous_button, turn_box, next_button, latest_button: choose the turn.
         heading, picture, chart: what is shown.
 
     Example:
@@ -103,20 +103,20 @@ class SocialBoard(SocialWidget):
         super().__init__(source, run=run)
         self._counts: dict[int, dict[AgentState, int]] = {}
         self._drawn: tuple[int, int] | None = None
-        self.previous_button = button("Previous", tooltip="Show the round before")
-        self.round_box = number_box("Round shown", value=0, least=0, most=0)
-        self.next_button = button("Next", tooltip="Show the round after")
-        self.latest_button = button("Latest", tooltip="Show the latest round")
+        self.previous_button = button("Previous", tooltip="Show the turn before")
+        self.turn_box = number_box("Turn shown", value=0, least=0, most=0)
+        self.next_button = button("Next", tooltip="Show the turn after")
+        self.latest_button = button("Latest", tooltip="Show the latest turn")
         self.heading, self.picture, self.chart = w.HTML(), w.HTML(), w.HTML()
         self.children = (
             self.heading,
-            row(self.previous_button, self.round_box, self.next_button, self.latest_button),
+            row(self.previous_button, self.turn_box, self.next_button, self.latest_button),
             self.status,
             self.error,
             self.picture,
             self.chart,
         )
-        box, clicked = self.round_box, self._choices.on_click
+        box, clicked = self.turn_box, self._choices.on_click
         clicked(self.previous_button, lambda: self._go(max(box.min, box.value - 1)))
         clicked(self.next_button, lambda: self._go(min(box.max, box.value + 1)))
         clicked(self.latest_button, lambda: self._go(box.max))
@@ -124,38 +124,38 @@ class SocialBoard(SocialWidget):
         self.show(self.simulation.turn_number)
 
     def show(self, turn: int) -> None:
-        """Show a round.
+        """Show a turn.
 
         Raises:
-            ConfigError: the run has no such round.
+            ConfigError: the run has no such turn.
         """
         first, last = self.simulation.turns[0].number, self.simulation.turn_number
         if not first <= turn <= last:
-            raise ConfigError(f"round {turn} is not there to show; the run has {first} to {last}")
+            raise ConfigError(f"turn {turn} is not there to show; the run has {first} to {last}")
         with self._view:
             self._go(turn)
 
     def refresh(self) -> None:
-        """Show the run as it is now; who looked at the latest round sees the new one."""
+        """Show the run as it is now; who looked at the latest turn sees the new one."""
         with self._view:
-            latest = self.round_box.value >= self.round_box.max
-            self._go(self.simulation.turn_number if latest else self.round_box.value)
+            latest = self.turn_box.value >= self.turn_box.max
+            self._go(self.simulation.turn_number if latest else self.turn_box.value)
 
     def _go(self, number: int) -> None:
         turns = self.simulation.turns
-        self._choices.number(self.round_box, number, least=turns[0].number, most=turns[-1].number)
+        self._choices.number(self.turn_box, number, least=turns[0].number, most=turns[-1].number)
         shown = turns[number - turns[0].number]
         self.heading.value = str(Markup("<strong>{}</strong>").format(self._title(shown)))
         self.chart.value = str(wide_chart_html(self.simulation, counts=self._count(shown)))
-        span = (turns[max(0, len(turns) - _MOST_ROUNDS)].number, turns[-1].number)
+        span = (turns[max(0, len(turns) - _MOST_TURNS)].number, turns[-1].number)
         if span != self._drawn:
             self._drawn = span
-            self.picture.value = str(self._draw(turns[-_MOST_ROUNDS:]))
+            self.picture.value = str(self._draw(turns[-_MOST_TURNS:]))
 
     def _title(self, turn: SocialTurn) -> str:
         name = clip(visible(self.simulation.config.name), 80)
         users = len(turn.state.people)
-        return f"{name}, round {turn.number}: {users:,} users; choices left open: {turn.asked:,}"
+        return f"{name}, turn {turn.number}: {users:,} users; choices left open: {turn.asked:,}"
 
     def _count(self, turn: SocialTurn) -> dict[AgentState, int]:
         if turn.number not in self._counts:
@@ -171,26 +171,26 @@ class SocialBoard(SocialWidget):
         )
         return figure_html(state_figure(frame))
 
-    # --- the static face ---------------------------------------------------------------------
+    # --- the static view ----------------------------------------------------------------------
 
     def _rows(self) -> list[tuple[str, int, int]]:
         turns = self.simulation.turns
-        place = self.round_box.value - turns[0].number
+        place = self.turn_box.value - turns[0].number
         now, before = (self._count(turns[at]) for at in (place, max(0, place - 1)))
         return [(state.value, now[state], now[state] - before[state]) for state in AgentState]
 
-    def face_text(self) -> str:
-        """Return the shown round's counts, and the change since the round before."""
+    def static_text(self) -> str:
+        """Return the shown turn's counts, and the change since the turn before."""
         with self._view:
-            shown = self.simulation.turns[self.round_box.value - self.simulation.turns[0].number]
+            shown = self.simulation.turns[self.turn_box.value - self.simulation.turns[0].number]
             lines = [f"SocialBoard of {self._title(shown)}"]
             lines += [f"  {name}: {count} ({change:+})" for name, count, change in self._rows()]
             return "\n".join(lines)
 
-    def face_html(self) -> Markup:
+    def static_html(self) -> Markup:
         """Return the same as a table, with the chart."""
         with self._view:
-            shown = self.simulation.turns[self.round_box.value - self.simulation.turns[0].number]
+            shown = self.simulation.turns[self.turn_box.value - self.simulation.turns[0].number]
             title = Markup("<p><strong>{}</strong></p>").format(self._title(shown))
             rows = [(name, count, f"{change:+}") for name, count, change in self._rows()]
             counts = table(("state", "users", "change"), rows, caption="Users by state")
@@ -292,7 +292,7 @@ class AgentStory(SocialWidget):
             first = turns[0].state
             self._posts |= {entry.post.id: entry.post for entry in first.feed}
             self._posts |= {post.id: post for post in first.kept}
-        # What was injected into the latest round may have come after it was read.
+        # What was injected into the latest turn may have come after it was read.
         for turn in turns[max(0, self._read - 1) :]:
             self._posts |= {post.id: post for post in turn.state.new_posts}
         for turn in turns[self._read :]:
@@ -327,7 +327,7 @@ class AgentStory(SocialWidget):
     def _who(self, place: int) -> Markup:
         profile = self.simulation.config.agents[place]
         person = self.simulation.state.people[place]
-        now = f"{person.state.value}, for {person.ticks} rounds" + (
+        now = f"{person.state.value}, for {person.ticks} turns" + (
             "; banned" if person.banned else ""
         )
         known = [
@@ -367,7 +367,7 @@ class AgentStory(SocialWidget):
             )
             for event in events
         ]
-        header = ("round", "trigger", "move", "about", "decided by")
+        header = ("turn", "trigger", "move", "about", "decided by")
         return block(table(header, rows, caption=f"What {visible(self.agent_box.value)} did"))
 
     def _about(self, move: Move) -> Markup:
@@ -379,13 +379,13 @@ class AgentStory(SocialWidget):
             return safe(brief)
         return details(brief, pre(post.text, limit=_MOST_CHARS))
 
-    # --- the static face ---------------------------------------------------------------------
+    # --- the static view ----------------------------------------------------------------------
 
-    def face_text(self) -> str:
+    def static_text(self) -> str:
         """Return the user's shown transitions, a line each."""
         with self._view:
             name = printable(self.agent_box.value, keep=" ")
-            lines = [f"Story of {name}, up to round {self.simulation.turn_number}"]
+            lines = [f"Story of {name}, up to turn {self.simulation.turn_number}"]
             for event in self._shown():
                 move = event.move
                 post = self._posts.get(move.post) if move.post is not None else None
@@ -396,7 +396,7 @@ class AgentStory(SocialWidget):
                 lines.append(f"  {event.turn.number}  {printable(text, keep=' ')}")
             return "\n".join(lines if len(lines) > 1 else [*lines, "  nothing has happened yet"])
 
-    def face_html(self) -> Markup:
+    def static_html(self) -> Markup:
         """Return the same as a table, with the chart."""
         with self._view:
             place = self._place

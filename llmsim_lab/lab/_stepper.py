@@ -799,14 +799,14 @@ class TurnStepper(LabWidget):
 
     # --- the static view ----------------------------------------------------------------------
 
-    def face_text(self) -> str:
+    def static_text(self) -> str:
         """Return the turn shown as plain text, the same for the same run."""
         turn, before = turn_and_before(self.simulation, self.shown)
         name, at = self._runs.name_of(self.simulation), self.simulation.turn_number
         of = f"TurnStepper of {name}, at turn {at}"
         return f"{of}\n{turn_text(self.simulation, turn, before)}"
 
-    def face_html(self) -> Markup:
+    def static_html(self) -> Markup:
         """Return the turn shown as simple HTML, the same for the same run."""
         turn, before = turn_and_before(self.simulation, self.shown)
         return turn_html(self.simulation, turn, before)

@@ -208,13 +208,13 @@ class LabWidget(w.VBox):
 
     # --- what each widget says of itself ------------------------------------------------------
 
-    def face_text(self) -> str:
+    def static_text(self) -> str:
         """Return what the widget shows, as plain text; the same for the same run."""
         raise NotImplementedError
 
-    def face_html(self) -> Markup:
+    def static_html(self) -> Markup:
         """Return what the widget shows, as simple HTML; the same for the same run."""
-        return pre(self.face_text())
+        return pre(self.static_text())
 
     def _ipython_display_(self) -> None:
         # Closing a widget puts None in the place of its method.
@@ -231,7 +231,7 @@ class LabWidget(w.VBox):
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
         bundle: dict[str, Any] = super()._repr_mimebundle_(**kwargs) or {}
-        return bundle | {"text/plain": self.face_text(), "text/html": str(self.face_html())}
+        return bundle | {"text/plain": self.static_text(), "text/html": str(self.static_html())}
 
     # --- work in the background ---------------------------------------------------------------
 

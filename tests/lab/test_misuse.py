@@ -95,7 +95,9 @@ def test_a_missing_run_is_named_without_a_lesson_on_numbers() -> None:
 
 
 def test_a_chart_takes_one_run_of_a_tape_or_several() -> None:
-    assert RateChart(RECORDED, run=2).face_text() == RateChart(RECORDED, numbers=[2]).face_text()
+    assert (
+        RateChart(RECORDED, run=2).static_text() == RateChart(RECORDED, numbers=[2]).static_text()
+    )
     assert RateChart(RECORDED, run=[1, 3]).frame["run"].nunique() == 2
 
 
@@ -170,7 +172,7 @@ async def test_an_experiment_chosen_in_the_lists_is_not_compared() -> None:
     await tree.idle()
     assert "run 2 is a prompt experiment" in tree.error.value
     assert tree.comparison is None
-    assert tree.face_text().count("part") == 0
+    assert tree.static_text().count("part") == 0
 
 
 # --- arguments of methods -------------------------------------------------------------------------

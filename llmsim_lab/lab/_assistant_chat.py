@@ -19,7 +19,7 @@ class AssistantChat(LabWidget):
     """A chat with the assistant.
 
     The tools it used are folded beside each message. What would be deleted is asked first, with a
-    button for yes and one for no; writing one of them, alone, does as well.
+    button for yes and one for no; writing just that word does the same.
 
     Args:
         chat: a conversation, or an engine to begin one with.
@@ -29,7 +29,7 @@ class AssistantChat(LabWidget):
         chat: the conversation.
         message: what to send.
         send_button: sends it.
-        stop_button: gives the message under way up; what its tools did stays done.
+        stop_button: stops the message under way; what its tools did stays done.
         clear_button: begins a new conversation.
         confirm_button: says yes to what waits for it.
         cancel_button: says no.
@@ -84,7 +84,7 @@ class AssistantChat(LabWidget):
         self.refresh()
 
     def refresh(self) -> None:
-        """Show the conversation as it is now, also where a cell has gone on with it."""
+        """Show the conversation as it is now, with what a cell has added to it."""
         self._show()
         self.say(self._news())
 
@@ -117,7 +117,7 @@ class AssistantChat(LabWidget):
         async def work() -> None:
             if self.chat.pending != asked:
                 raise ConfigError(
-                    "the conversation has gone on elsewhere, so that this is no longer what was "
+                    "the conversation has continued elsewhere, so that this is no longer what was "
                     "asked; look again, and answer what is asked now"
                 )
             await self._deliver(text)
@@ -134,7 +134,7 @@ class AssistantChat(LabWidget):
             return
         try:
             self.chat.clear()
-        except LabError as error:  # a recorded conversation cannot begin anew
+        except LabError as error:  # a recorded conversation cannot be cleared
             self.show_error(error)
             return
         self.show_error(None)
@@ -157,7 +157,7 @@ class AssistantChat(LabWidget):
         self._show()
 
     def stopped(self) -> None:
-        """Say that the message was given up."""
+        """Show that the message was stopped."""
         self.say("Stopped.")
 
     def static_text(self) -> str:

@@ -38,7 +38,7 @@ _ROLES: tuple[Role, ...] = ("system", "user")
 def section_rows(whole: RenderedPrompt, shown: RenderedPrompt) -> list[tuple[str, ...]]:
     """Return each section: name, source, message, tokens, and ``yes``, ``no`` or why not.
 
-    Where a budget cuts prompts, silence makes room: a section may then come back.
+    Where a budget cuts prompts, silencing a module makes room: a section that was cut may return.
 
     Args:
         whole: the prompt.
@@ -118,7 +118,7 @@ def _same(old: Sequence[str], new: Sequence[str]) -> int:
 
 
 def as_attempt(prompt: RenderedPrompt) -> Attempt:
-    """Return a prompt as a request that nobody has made."""
+    """Return a prompt as a request, which was never made, to show it like one."""
     messages = [Message(role, _text(prompt, role)) for role in _ROLES if _text(prompt, role)]
     return Attempt(request=ChatRequest(model="", messages=tuple(messages)), reply=None, seconds=0.0)
 
@@ -237,7 +237,7 @@ class ContextXRay(LabWidget):
 
     @property
     def _last(self) -> int:
-        """The latest turn played; the one to come where none was."""
+        """The latest turn played; the first one to come where none was."""
         return max(self.simulation.turn_number, self._first)
 
     @property
@@ -259,7 +259,7 @@ class ContextXRay(LabWidget):
         self._chosen()
 
     def _grew(self) -> None:
-        """Take note of a new turn; who looked at the latest one sees it."""
+        """Offer a new turn; show it if the latest one was shown."""
         with self._view:
             at_end = self.turn_box.value == self.turn_box.max
             self._go(self._last if at_end else self.turn_box.value)
@@ -360,7 +360,7 @@ class ContextXRay(LabWidget):
         self.answers.value = str(self._answers_html())
 
     def ended(self) -> None:
-        """Show what there is."""
+        """Show the answers so far."""
         self.answers.value = str(self._answers_html())
 
     def show_ablation(self, ablation: Ablation) -> None:

@@ -30,15 +30,15 @@ def block(*parts: object) -> Markup:
 
 
 def sideways(content: object, *, name: str, least: str = "0") -> Markup:
-    """Return something that, where the page is too narrow for it, has a bar of its own.
+    """Return content with a scroll bar of its own where the page is too narrow for it.
 
     Args:
         content: such as a table or a picture.
-        name: what it is, for screen readers; who uses the keyboard moves it by its arrows.
-        least: how narrow it may become, as CSS has it.
+        name: what it is, for screen readers; the arrow keys scroll it.
+        least: how narrow it may become, in CSS.
     """
     # Words break only where they are longer than a line, so that columns stay readable. Without
-    # a width of 0, what is in it would widen the whole widget.
+    # a width of 0 the content would widen the whole widget.
     return Markup(
         '<div tabindex="0" role="region" aria-label="{}" '
         'style="width:0;min-width:100%;overflow-x:auto">'
@@ -47,7 +47,7 @@ def sideways(content: object, *, name: str, least: str = "0") -> Markup:
 
 
 def copyable(text: str) -> str:
-    """Return a text as it may be pasted anywhere; a last line says what differs, if anything does.
+    """Return a text that is safe to paste anywhere; a last line says what differs, if anything.
 
     Args:
         text: hidden characters, which a terminal might obey, are written out.
@@ -63,7 +63,7 @@ def copyable(text: str) -> str:
 
 
 def prose(text: object, *, limit: int = 20_000) -> Markup:
-    """Return a text for reading: its lines are kept, its letters are those of the page.
+    """Return a text for reading: its lines are kept, in the page's font.
 
     Args:
         text: anything.
@@ -78,10 +78,10 @@ def word_diff(before: str, after: str, *, limit: int = _MOST_COMPARED_CHARS) -> 
     """Return what changed from one text to another, word by word; a line where nothing did.
 
     Args:
-        before: the one.
-        after: the other.
+        before: the earlier text.
+        after: the later one.
         limit: how much of each is compared, characters, since the time grows with its square; a
-            note says so.
+            note says so where a text is longer.
     """
     if before == after:
         return safe("no change")
@@ -113,7 +113,7 @@ class CopyBoxes(w.VBox):
 
     @property
     def shown(self) -> bool:
-        """Whether the boxes are there."""
+        """True while the boxes are shown."""
         return bool(self.layout.display != "none")
 
     def show(self, *texts: str) -> None:
@@ -166,7 +166,7 @@ def _message(message: Message, note: str, text: Markup) -> Markup:
 
 
 def _notes(attempt: Attempt) -> list[str]:
-    """Return what to say of each message: where a repair begins, whose result a tool's is."""
+    """Return a note on each message: where a repair begins, which tool a result is of."""
     messages = attempt.request.messages
     notes = [message.tool_name or "" for message in messages]
     roles = [message.role for message in messages[-2:]]
@@ -270,7 +270,7 @@ def _source(span: Span) -> str:
     return (span.source or "source not said") + tokens
 
 
-# --- what became of it -----------------------------------------------------------------------
+# --- the reply -------------------------------------------------------------------------------
 
 
 def facts_html(attempt: Attempt, *, status: str | None, seconds: bool = False) -> Markup:
@@ -278,8 +278,8 @@ def facts_html(attempt: Attempt, *, status: str | None, seconds: bool = False) -
 
     Args:
         attempt: the request.
-        status: how the decision came about; None where there is none.
-        seconds: whether to say how long it took.
+        status: how the decision came about; None where there is no decision.
+        seconds: True to show how long it took.
     """
     request, reply = attempt.request, attempt.reply
     options = ", ".join(f"{name} {value}" for name, value in sorted(request.options.items()))
@@ -315,7 +315,7 @@ def reply_html(attempt: Attempt) -> Markup:
     """Return a reply's fields as a table, and, folded, the reply as it came.
 
     Args:
-        attempt: the request and what became of it.
+        attempt: the request and its outcome.
     """
     reply = attempt.reply
     if reply is None:

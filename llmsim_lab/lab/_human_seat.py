@@ -63,7 +63,7 @@ def _choice(label: str) -> w.Dropdown:
 
 
 class AnswerForm(w.VBox):
-    """One person's answer, as far as it is written; nothing is chosen beforehand.
+    """One person's answer, as far as it is written; nothing is preselected.
 
     Its fields are those of the latest question, unless it is made with some.
 
@@ -73,14 +73,14 @@ class AnswerForm(w.VBox):
     Attributes:
         inputs: what the person fills in, by the names that the answer has for it.
         answer_button: sends it.
-        hint: what would be wrong with it, while it is being written.
+        hint: what would be wrong with it, shown while it is being written.
         complaint: what was wrong with it when it was sent.
     """
 
     def __init__(self, inputs: Mapping[str, w.ValueWidget] | None = None) -> None:
         self.inputs = dict(inputs or {})
         self.answer_button = button(
-            "Answer", tooltip="Send this answer; the turn goes on", button_style="primary"
+            "Answer", tooltip="Send this answer; the turn continues", button_style="primary"
         )
         self.hint = w.HTML()
         self.complaint = w.HTML()
@@ -88,7 +88,7 @@ class AnswerForm(w.VBox):
         self._fixed = bool(inputs)
         self._schemas: Mapping[str, Any] = {}
         self._question: OpenQuestion | None = None
-        self._heard: Callable[[], object] = lambda: None
+        self._on_change: Callable[[], object] = lambda: None
         super().__init__(self._parts())
         self._observe()
 
@@ -100,11 +100,11 @@ class AnswerForm(w.VBox):
             field.observe(self._on_input, names="value")  # the same one twice counts once
 
     def _on_input(self, _: object) -> None:
-        self._heard()
+        self._on_change()
 
-    def on_change(self, heard: Callable[[], object]) -> None:
-        """Register what is called whenever something is written or chosen."""
-        self._heard = heard
+    def on_change(self, callback: Callable[[], object]) -> None:
+        """Register a callback for whenever something is written or chosen."""
+        self._on_change = callback
 
     @property
     def fields(self) -> Sequence[w.ValueWidget]:
@@ -144,7 +144,7 @@ class AnswerForm(w.VBox):
                 field.value = value if isinstance(value, str) else json.dumps(value)
 
     def ask(self, question: OpenQuestion | None, *, turn: int) -> None:
-        """Get ready for a question; what was sent goes once its turn is played, what is new stays.
+        """Show a question's fields; clear what was sent once its turn is played, keep what is new.
 
         Args:
             question: what waits for an answer; None while nothing does.
@@ -163,7 +163,7 @@ class AnswerForm(w.VBox):
             self.complain(f"{question.complaint} This is the second try, and the last.")
 
     def _show_fields_of(self, question: OpenQuestion) -> None:
-        """Have a field for each that is asked for; those that are the same keep what is in them."""
+        """Show a field for each value asked for; those that are the same keep what is in them."""
         if question is self._question:
             return
         self._question = question
@@ -181,7 +181,7 @@ class AnswerForm(w.VBox):
     def send(self, question: OpenQuestion | None, answer: Callable[[], None]) -> None:
         """Send what stands in the form.
 
-        What is sent is noted first, since a refusal may come back before the sending returns.
+        What is sent is remembered first, since the next question may come before this returns.
 
         Args:
             question: what it answers.
@@ -204,11 +204,11 @@ class AnswerForm(w.VBox):
         self.complain("")
 
     def complain(self, text: str) -> None:
-        """Say what was wrong, in place, so that screen readers say it too; nothing if empty."""
+        """Show what was wrong, in place, so that screen readers read it out; nothing if empty."""
         self.complaint.value = str(_marked("alert", "#cf222e", text)) if text else ""
 
     def suggest(self, text: str) -> None:
-        """Say what would be wrong if it were sent like this; nothing if empty."""
+        """Show what would be wrong if it were sent like this; nothing if empty."""
         value = str(_marked("status", "#9a6700", text)) if text else ""
         if self.hint.value != value:
             self.hint.value = value
@@ -296,7 +296,7 @@ def _option(choice: Any) -> str:
 
 
 def _choose(choice: w.Dropdown, value: Any) -> None:
-    """Choose the offered value that is all but the wished one; else leave the choice open."""
+    """Choose the offered value nearest to the wanted one, up to rounding; else leave it open."""
     offered = [option for _, option in choice.options if option != _OPEN]
     close = [option for option in offered if value is not None and same_choice(option, value)]
     choice.value = close[0] if close else _OPEN
@@ -318,17 +318,20 @@ _PATIENCE_S = 600.0
 
 
 class Following:
-    """Watches one thing at a time; call its methods on the event loop only."""
+    """Watches for the end of a turn that another widget or a cell plays.
+
+    It watches one thing at a time; call its methods on the event loop only.
+    """
 
     def __init__(self) -> None:
         self._task: asyncio.Task[None] | None = None
 
     def follow(self, arrived: Callable[[], bool], then: Callable[[], None]) -> None:
-        """Do something once something has come about, or ten minutes have passed.
+        """Call ``then`` once ``arrived`` is true, or after ten minutes.
 
         Args:
-            arrived: whether it has; asked now and then, less often as time passes.
-            then: what to do.
+            arrived: asked now and then, less often as time passes.
+            then: called once.
         """
         self.stop()
         if arrived():
@@ -337,7 +340,7 @@ class Following:
             self._task = asyncio.get_running_loop().create_task(self._look(arrived, then))
 
     def stop(self) -> None:
-        """Watch no more, if anything was watched."""
+        """Watch nothing any more."""
         if self._task is not None:
             self._task.cancel()
             self._task = None
@@ -362,9 +365,9 @@ def thread_of_loop() -> int | None:
 
 
 class Sendings:
-    """Sends forms, each once for however many clicks until it has settled.
+    """Sends forms, each once for however many clicks, when what was written has arrived.
 
-    A loop of its own waits for that, since the page's may be held up by a cell.
+    The background loop waits for that, since the notebook's own may be blocked by a cell.
     """
 
     def __init__(self) -> None:
@@ -374,12 +377,12 @@ class Sendings:
     def send_soon(
         self, name: str, fields: Sequence[w.ValueWidget], send: Callable[[], object]
     ) -> None:
-        """Have a form sent when its fields have settled, from any thread.
+        """Send a form when its fields have settled; from any thread.
 
         Args:
             name: the form's.
             fields: what is written in it.
-            send: does it, on the waiting loop.
+            send: sends it, called on the background loop.
         """
         with self._lock:
             before = self._under_way.get(name)
@@ -426,7 +429,7 @@ def news(
     playing: bool,
     elsewhere: bool,
 ) -> str:
-    """Return one line on what is going on, and what to do about it.
+    """Return one line on what is happening, and what to do about it.
 
     Args:
         simulation: the run.
@@ -648,18 +651,18 @@ def chosen_people(simulation: Run, agent: str | None) -> list[HumanAgent | Playe
     chosen = [person for person in people if agent in (None, person.name)]
     if not chosen:
         raise ConfigError(
-            f"agent={agent!r} is no person in this run; the people are "
+            f"agent={agent!r} is not a person in this run; the people are "
             f"{', '.join(person.name for person in people)}"
         )
     return chosen
 
 
 _seats: WeakKeyDictionary[Run, WeakSet[HumanSeat]] = WeakKeyDictionary()
-"""Who sits at which run, so that one seat's turn shows at the others."""
+"""The seats at each run, so that one seat's turn shows at the others; weak, so that they can go."""
 
 
 class HumanSeat(LabWidget):
-    """Lets one or several people decide in a run: what they see, their form, whom the run awaits.
+    """Lets one or several people decide in a run: what they see, their form, who is waited for.
 
     The turn can be started here, by another widget or by ``simulation.step()`` in a cell; the seat
     asks whenever the run waits for one of its people. A form keeps what is written in it until the
@@ -696,7 +699,7 @@ class HumanSeat(LabWidget):
         does in a cell what people do with the form and the buttons.
     """
 
-    _deaf: Sequence[Callable[[], None]] = ()
+    _stop_listening: Sequence[Callable[[], None]] = ()
 
     def __init__(
         self,
@@ -769,7 +772,7 @@ class HumanSeat(LabWidget):
             form.answer_button.on_click(lambda _, name=name: self._send_soon(name))
             form.on_change(partial(self._check, name))
         people = {id(it.person): it.person for it in people_of(self.simulation)}
-        self._deaf = [person.listen(self._heard) for person in people.values()]
+        self._stop_listening = [person.listen(self._on_question) for person in people.values()]
 
     @property
     def shown(self) -> HumanAgent | Player:
@@ -860,7 +863,7 @@ class HumanSeat(LabWidget):
                 raise seat._failure
 
     def stopped(self) -> None:
-        """Leave what was written where it is; the run is at its last whole turn."""
+        """Leave the forms as they are; the run is at its last whole turn."""
 
     def ended(self) -> None:
         """Show where the run is now, at every seat."""
@@ -869,7 +872,7 @@ class HumanSeat(LabWidget):
             seat.refresh()
 
     def _check(self, name: str) -> None:
-        """Say what would be wrong with the answer so far, while it is being written."""
+        """Show what would be wrong with the answer so far, while it is being written."""
         agent, form = self.agents[name], self.forms[name]
         written = form.values.items()
         said = {key: value for key, value in written if value not in ("", None)}
@@ -893,16 +896,17 @@ class HumanSeat(LabWidget):
         except ConfigError as error:
             form.complain(str(error))
 
-    def _heard(self) -> None:
+    def _on_question(self) -> None:
         """A question came or went, in whichever thread."""
         self._in_order(self.refresh)
         if not self.waiting_for:
             self.worker.call(self._follow, self.simulation.turn_number + 1)
 
     def _in_order(self, action: Callable[..., object], *args: object) -> None:
-        """Do something on the seat's own loop, since what other threads show may arrive late.
+        """Call something on the seat's own loop, since what other threads show may arrive late.
 
-        It is done at once where that loop is here, or is held up by a cell that waits for the turn.
+        It is called directly where this is that loop, or where that loop is blocked by a cell that
+        waits for the turn.
         """
         if self._elsewhere or threading.get_ident() == self._thread:
             action(*args)
@@ -921,7 +925,7 @@ class HumanSeat(LabWidget):
             lambda: self.simulation.turn_number >= turn or self._playing(), self.refresh
         )
 
-    # --- the same from code -------------------------------------------------------------------
+    # --- from code ----------------------------------------------------------------------------
 
     async def asked(self, agent: str | None = None) -> OpenQuestion:
         """Wait until somebody is asked, and return the question.
@@ -999,7 +1003,7 @@ class HumanSeat(LabWidget):
     # --- the score ----------------------------------------------------------------------------
 
     def leaderboard(self) -> Leaderboard:
-        """Return the score: the people against the Taylor rule and the model."""
+        """Return the score: the people compared with the Taylor rule and the model."""
         if not isinstance(self.simulation, Simulation):
             raise ConfigError(
                 f"{type(self.simulation).__name__} has no score to compare; a leaderboard is of "
@@ -1015,7 +1019,7 @@ class HumanSeat(LabWidget):
     # --- the static view ----------------------------------------------------------------------
 
     def _answering(self) -> list[str]:
-        """Return whose answers are shown; nobody's name where one answers for all others."""
+        """Return whose answers are shown; nobody's name, for all, where one answers for others."""
         open_ended = any(isinstance(it, Player) and it.not_for for it in self.agents.values())
         return [] if open_ended else list(self.agents)
 
@@ -1033,11 +1037,11 @@ class HumanSeat(LabWidget):
         return heading + answers_html(self.simulation, self._answering())
 
     def close(self) -> None:
-        """Take the seat away and stop a turn started here; any other waits for another seat."""
-        if self._deaf:
+        """Remove the seat and stop a turn started here; any other turn waits for another seat."""
+        if self._stop_listening:
             self.worker.call(self._following.stop)
             _seats.get(self.simulation, WeakSet()).discard(self)
-        for stop in self._deaf:
+        for stop in self._stop_listening:
             stop()
-        self._deaf = ()
+        self._stop_listening = ()
         super().close()

@@ -42,7 +42,7 @@ COLUMNS = (
     *("turn", "component", "agent", "status", "confidence", "decided", "reasoning", "model"),
     *("attempts", "prompt_tokens", "reply_tokens", "seconds"),
 )
-"""Of a frame of decisions."""
+"""The columns of ``to_frame``."""
 
 _SAID_ELSEWHERE = ("reasoning", "confidence")
 _MOST_CHARS = 4_000
@@ -52,7 +52,7 @@ _FOLDED_FROM = 400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """One link of the chain.
+    """One decision of a turn, with its reasons.
 
     Attributes:
         chain: the decision's reasoning.
@@ -83,15 +83,15 @@ class Filter:
         return any((self.agent, self.component, self.status, self.text))
 
     def fits(self, decision: Decision) -> bool:
-        """Say whether a decision passes."""
+        """Return True if a decision passes."""
         return (
-            self.has_place_for(decision)
+            self.is_of(decision)
             and self.status in ("", decision.chain.status)
             and self.text.lower() in f"{decision.decided}\n{decision.chain.reasoning}".lower()
         )
 
-    def has_place_for(self, decision: Decision) -> bool:
-        """Say whether a decision is of the agent and the component wanted."""
+    def is_of(self, decision: Decision) -> bool:
+        """Return True if a decision is of the agent and the component wanted."""
         chain = decision.chain
         return self.agent in ("", chain.agent) and self.component in ("", chain.component)
 
@@ -129,9 +129,9 @@ def _plain(value: object) -> str:
 
 
 def rows_of(decisions: dict[str, list[Decision]], wanted: Filter) -> dict[str, list[Decision]]:
-    """Return the agents of whom a decision passes, each with the decisions that have a place."""
+    """Return the agents with a decision that passes, and those of their decisions to show."""
     return {
-        agent: [decision for decision in its if wanted.has_place_for(decision)]
+        agent: [decision for decision in its if wanted.is_of(decision)]
         for agent, its in decisions.items()
         if any(wanted.fits(decision) for decision in its)
     }
@@ -181,7 +181,7 @@ def chain_html(
         decisions: its decisions.
         wanted: marks those that pass, where something is filtered.
         before: its decisions of the turn before, to show what changed; None to leave that out.
-        seconds: whether to say how long the calls took.
+        seconds: True to show how long the calls took.
     """
     cards = []
     for place, decision in enumerate(decisions):
@@ -234,7 +234,7 @@ def changes_of(decision: Decision, before: list[Decision]) -> Iterator[tuple[str
     """Yield what differs from the same component's decision of the turn before: name, then, now.
 
     Args:
-        decision: the decision.
+        decision: the later one.
         before: the agent's decisions of the turn before.
     """
     then = next((one for one in before if one.chain.component == decision.chain.component), None)
@@ -328,7 +328,7 @@ class ReasoningInspector(LabWidget):
         self.follow(self.simulation, lambda: self.worker.call(self._grew))
 
     def _grew(self) -> None:
-        """Take note of a new turn; who looked at the latest one sees it."""
+        """Offer a new turn; show it if the latest one was shown."""
         with self._view:
             if self.turn_box.value == self.turn_box.max:
                 self._go(self.simulation.turns[-1].number)
@@ -343,7 +343,7 @@ class ReasoningInspector(LabWidget):
 
     @property
     def wanted(self) -> Filter:
-        """The filter, as the boxes have it."""
+        """The filter, from the boxes."""
         return Filter(
             agent=self.agent_box.value or "",
             component=self.component_box.value or "",

@@ -258,10 +258,10 @@ def draft_schedule(*, variants: int, turns: Sequence[int], samples: int) -> Iter
 
 
 def done_text(experiment: PromptExperiment) -> str:
-    """Say of an experiment that is all played what can be done next, and what failed in it.
+    """Return what can be done next with a completed experiment, and what failed in it.
 
-    Failed samples are not offered by themselves: only those that came off the second time would
-    come in, which is no fair sample of either variant.
+    Failed samples cannot be played again by themselves: only those that succeed the second time
+    would be added, which is not a fair sample of either variant.
     """
     frame = experiment.frame
     failed = frame.loc[~frame["completed"].astype(bool)]
@@ -279,7 +279,7 @@ def done_text(experiment: PromptExperiment) -> str:
 
 _MORE = "more, or play all of it anew with other seeds"
 _AFTER_FAILURES = (
-    "Failures count as results. Once their cause is mended, play all anew: playing only those that "
+    "Failures count as results. Once their cause is fixed, play all anew: playing only those that "
     "failed again would favour whatever came off."
 )
 
@@ -361,7 +361,7 @@ class VariantPreview(w.VBox):
 
 
 def show(part: w.HTML, value: str) -> None:
-    """Show something, if it is not there already."""
+    """Show something, unless it is shown already: each change is sent to the page."""
     if part.value != value:
         part.value = value
 
@@ -389,7 +389,7 @@ class VariantEditor(w.VBox):
         name: the variant's.
         prompt: its text at first.
         on_change: called when name or text change.
-        on_remove: called with this editor when it is to go; None for one that stays.
+        on_remove: called with this editor to remove it; None for one that stays.
 
     Attributes:
         name_box: the variant's name.
@@ -445,12 +445,12 @@ class VariantEditor(w.VBox):
         return str(self.name_box.value).strip()
 
     def lock(self, locked: bool) -> None:
-        """Let the variant be edited, or not."""
+        """Forbid editing the variant, or allow it."""
         for control in (self.name_box, self.text_box, self.remove_button):
             control.disabled = locked
 
     def check(self, taken: tuple[str, ...] = ()) -> None:
-        """Read name and text, and say what is wrong with them under the editor.
+        """Read name and text, and show what is wrong with them under the editor.
 
         Args:
             taken: names of the variants before this one.
@@ -485,19 +485,19 @@ class VariantEditor(w.VBox):
     def compare(self, reference: VariantEditor) -> None:
         """Show what differs from another variant, word by word."""
         if reference is self:
-            show(self.difference, "<small>The others are held against this one.</small>")
+            show(self.difference, "<small>The others are compared with this one.</small>")
             return
         diff = word_diff(str(reference.text_box.value), str(self.text_box.value))
         title = safe(f"What differs from {reference.name or 'the first'}, word by word:")
         show(self.difference, str(join([title, diff])))
 
     def show_difference(self, shown: bool) -> None:
-        """Show what differs from the first variant, or keep it out of the way."""
+        """Show or hide what differs from the first variant."""
         self.difference.layout.display = "" if shown else "none"
 
 
 class VariantList(w.VBox):
-    """All variants, the one that the others are held against first.
+    """All variants; the first is the one that the others are compared with.
 
     Args:
         bench: what the prompts are for.
@@ -541,7 +541,7 @@ class VariantList(w.VBox):
             prompt: what it says at first; a copy of the last variant if not given.
 
         Raises:
-            ConfigError: name or prompt is none, or a comparison is running.
+            ConfigError: name or prompt is not one, or a comparison is running.
         """
         if self._locked:
             raise ConfigError(
@@ -569,13 +569,13 @@ class VariantList(w.VBox):
             self._on_change()
 
     def lock(self, locked: bool) -> None:
-        """Let the variants be edited and added to, or not."""
+        """Forbid editing and adding variants, or allow it."""
         self._locked = locked
         for editor in self.editors:
             editor.lock(locked)
 
     def show_differences(self, shown: bool) -> None:
-        """Show what differs from the first variant, or keep it out of the way."""
+        """Show or hide what differs from the first variant."""
         self._differences = shown
         for editor in self.editors:
             editor.show_difference(shown)
@@ -604,7 +604,7 @@ class VariantList(w.VBox):
 
 
 MOST_SAMPLES = 1_000
-"""More is taken for a slip; a recorded experiment may have them all the same."""
+"""More is taken for a typing error; a recorded experiment may still have more."""
 
 
 _TICK_S = 1.0
@@ -631,20 +631,20 @@ class PromptComparer(LabWidget):
         temperature: of the model; as recorded if not given.
 
     Raises:
-        ConfigError: an argument is none of these, the run has no such component, or the tape holds
-            several runs and none is named; the message lists them.
+        ConfigError: an argument is not one of these, the run has no such component, or the tape
+            holds several runs and none is named; the message lists them.
 
     Attributes:
         experiment: the one that was run last or loaded, if any.
         experiments: all of them, in order.
         variants: the editors; the first is the one that the others are compared with.
-        editor_box: where they stand.
+        editor_box: contains them.
         difference_box: whether to show what differs from the first variant.
         preview: a variant as the model would get it.
         turns_box, samples_box, only_box: what is played.
         plan_line: what it costs, or why it cannot be done.
         run_button, again_button, stop_button, add_button: as labelled.
-        results, chart, answers: what came of it.
+        results, chart, answers: the results.
 
     Example:
         ``PromptComparer(simulation, component="agent")`` at the end of a cell shows it.
@@ -670,8 +670,8 @@ class PromptComparer(LabWidget):
         simulation = simulation_of(source, run=run)
         if not isinstance(simulation, Simulation):
             raise ConfigError(
-                f"{type(simulation).__name__} is no economic simulation; PromptComparer compares "
-                "prompts of those only, PromptViewer shows the prompts of any"
+                f"{type(simulation).__name__} is not an economic simulation; PromptComparer "
+                "compares prompts of those only, PromptViewer shows the prompts of any"
             )
         bench = Bench(simulation, component)
         there = bench.turns
@@ -770,7 +770,7 @@ class PromptComparer(LabWidget):
         Args:
             tape: the tape, or its file, which is opened for reading only.
             run: the experiment's number; the latest if not given.
-            llm_client: a model, to go on with an experiment that was stopped, or to vary it.
+            llm_client: a model, to continue an experiment that was stopped, or to vary it.
 
         Raises:
             TapeError: there is no such experiment.
@@ -801,18 +801,18 @@ class PromptComparer(LabWidget):
         self.variants.show_differences(bool(self.difference_box.value))
 
     def add_variant(self, name: str = "", prompt: Variant = None) -> VariantEditor:
-        """Add a variant; see ``VariantList.add``, which refuses while a comparison runs."""
+        """Add a variant; see ``VariantList.add``, which raises while a comparison runs."""
         return self.variants.add(name, prompt)
 
     @property
     def editors(self) -> list[VariantEditor]:
-        """One for each variant; the first is what the others are held against."""
+        """One for each variant; the first is the one that the others are compared with."""
         return self.variants.editors
 
     # --- what is shown before a run -----------------------------------------------------------
 
     def refresh(self) -> None:
-        """Check and show everything anew; also after the simulation was stepped from a cell."""
+        """Check and show everything again, as after the simulation was stepped from a cell."""
         self.variants.check()
         self.bench = Bench(
             self.simulation, self.bench.component, only_component=bool(self.only_box.value)
@@ -968,18 +968,18 @@ class PromptComparer(LabWidget):
         self.variants.lock(busy)
 
     def stopped(self) -> None:
-        """Say how far it got."""
+        """Show how far it got."""
         experiment = self.experiment
         if experiment is not None:
             done, total = len(experiment.played), len(experiment.schedule)
-            self.say(f"Stopped after {done} of {total} samples; Run goes on with the next.")
+            self.say(f"Stopped after {done} of {total} samples; Run continues with the next.")
 
     def ended(self) -> None:
-        """Show what there is."""
+        """Show the results so far."""
         self.refresh()
         self._show_results()
 
-    # --- what came of it ----------------------------------------------------------------------
+    # --- results ------------------------------------------------------------------------------
 
     def _show_results(self) -> None:
         experiment = self.experiment

@@ -56,9 +56,9 @@ class SearchBar(w.VBox):
 
     Args:
         attempts: what is searched.
-        choices: hears what the user does.
-        on_hit: called with the hit to show and what to say of it.
-        say: called with what else there is to say.
+        choices: registers the callbacks for what the user does.
+        on_hit: called with the hit to show and a line about it.
+        say: called with any other message.
 
     Attributes:
         search_box, find_button: what to look for.
@@ -161,7 +161,7 @@ class PromptViewer(LabWidget):
         super().__init__()
         self.simulation = simulation_of(source, run=run)
         self._attempts = Attempts(self.simulation)
-        # Clicks come on threads of their own, turns on the loop.
+        # Clicks arrive on threads of their own, turns on the loop.
         self._view = threading.RLock()
         self._choices = Choices(self._view, show_error=self.show_error)
         self._of_turn: list[Seen] = []
@@ -222,7 +222,7 @@ class PromptViewer(LabWidget):
         self.follow(self.simulation, lambda: self.worker.call(self._grew))
 
     def _grew(self) -> None:
-        """Take note of a new turn; who looked at the latest one sees it."""
+        """Offer a new turn; show it if the latest one was shown."""
         with self._view:
             if self.turn_box.value == self.turn_box.max:
                 self._go(self._attempts.last)
@@ -302,7 +302,7 @@ class PromptViewer(LabWidget):
         self.say(f"There is nothing to show {where} turn {self.turn_box.value}.")
 
     def _go(self, number: int, seen: Seen | None = None) -> None:
-        """Show a turn: this request of it, or the one like the one shown before."""
+        """Show a turn: the request given, or the one that matches the one shown before."""
         status = self.status_box.value
         self._of_turn = [one for one in self._attempts.of(number) if fits(one, status=status)]
         self._set_turn(number)
@@ -473,7 +473,7 @@ class PromptViewer(LabWidget):
 
 
 def _provenance_of(attempt: Attempt) -> Provenance:
-    """Return where a prompt's values came from; of a damaged tape, that it cannot be told."""
+    """Return where a prompt's values came from; on a damaged tape, that it is unknown."""
     try:
         return attempt.request.provenance
     except TapeError as error:

@@ -159,7 +159,7 @@ class TablePart:
 
     @property
     def open(self) -> bool:
-        """Whether it is shown."""
+        """True while it is shown."""
         return bool(self.box.layout.display != "none")
 
     def _on_toggle(self, _: object) -> None:
@@ -176,7 +176,7 @@ class TablePart:
 
         Args:
             html: the table.
-            turns: how many turns there are in all, besides the first.
+            turns: how many turns there are in all, without the first.
         """
         self.html.value = str(html)
         self.earlier.disabled = self.back + self.page > turns
@@ -299,7 +299,7 @@ class RateChart(LabWidget):
             for track in self._tracks
             if hasattr(track.simulation, "listen")
         ]
-        # From 0 on, the page counts where the chart is shown; nothing is drawn for nowhere.
+        # Any number but None makes the page count where the chart is shown: it is drawn only there.
         self._view_count = 0
         self.refresh()
         self.observe(self._on_shown, names="_view_count")
@@ -358,10 +358,10 @@ class RateChart(LabWidget):
         )
 
     def refresh(self, *, reread: bool = False) -> None:
-        """Show the runs as they are now; the picture is drawn only where somebody sees it.
+        """Show the runs as they are now; the picture is drawn only if it is on a page.
 
         Args:
-            reread: whether to read tapes again, too.
+            reread: True to read tapes again, too.
         """
         with self._lock:
             self._stale = False
@@ -378,7 +378,7 @@ class RateChart(LabWidget):
 
     @property
     def _seen(self) -> bool:
-        """Whether somebody sees the picture: as the page says, once it has said anything."""
+        """True if the picture is on a page: as the page counts, once it has counted at all."""
         return self._view_count > 0 if self._counted else self._displayed
 
     def _draw(self) -> None:
@@ -396,7 +396,7 @@ class RateChart(LabWidget):
             self._drawn = self._scene
 
     def _redraw(self) -> None:
-        """Draw, and show in place what goes wrong, since nobody waits for it."""
+        """Draw, and show errors in place, since no caller waits for it."""
         if not self._seen:
             return
         try:
@@ -477,7 +477,7 @@ class RateChart(LabWidget):
             ConfigError: it ends in something else, or cannot be written.
         """
         if not isinstance(path, str | PathLike):
-            raise ConfigError(f"{path!r:.80} is no path; give a file's name: save('chart.svg')")
+            raise ConfigError(f"{path!r:.80} is not a path; give a file's name: save('chart.svg')")
         path = Path(path)
         content = self._content(file_kind(path.name))
         try:

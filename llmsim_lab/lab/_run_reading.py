@@ -44,7 +44,7 @@ def simulation_of(source: Source, *, run: int | None = None) -> Run:
         run: for a tape, the run's number; the latest if not given.
 
     Raises:
-        ConfigError: it is none of these, or a run was named for a simulation.
+        ConfigError: it is not one of these, or a run was named for a simulation.
         TapeError: the tape cannot be read, or has no such run.
     """
     if isinstance(source, Tape | str | Path):
@@ -52,8 +52,8 @@ def simulation_of(source: Source, *, run: int | None = None) -> Run:
         return loaded
     if not all(hasattr(source, name) for name in ("step", "turns", "to_frame", "chains")):
         raise ConfigError(
-            f"{type(source).__name__} is no simulation and no tape; pass a Simulation, a Tape, or "
-            "a tape's file"
+            f"{type(source).__name__} is neither a simulation nor a tape; pass a Simulation, a "
+            "Tape, or a tape's file"
         )
     if run is not None:
         raise ConfigError(f"run={run} goes with a tape; a simulation is one run already")
@@ -61,7 +61,7 @@ def simulation_of(source: Source, *, run: int | None = None) -> Run:
 
 
 FAILED_ATTEMPTS = "failed attempts"
-"""The filter for requests that went wrong, whatever became of their calls."""
+"""The filter for requests that went wrong, whatever came of their calls."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ class Seen:
         turn: that was being played.
         component: which made it.
         agent: who decided, or whose action was judged or applied.
-        attempt: the request and what became of it; None for a rule's decision.
+        attempt: the request and its outcome; None for a rule's decision.
         chain: the decision it led to; None where it led to none.
     """
 
@@ -94,7 +94,7 @@ class Seen:
 
     @property
     def name(self) -> str:
-        """Which of a call's attempts it is and what became of it, in words."""
+        """Which of a call's attempts it is and its outcome, in words."""
         if self.attempt is None:
             return "by rule, no model asked"
         what = self.fault or "answered"
@@ -147,13 +147,13 @@ class Attempts:
     def last(self) -> int:
         """The number of the last turn that there is something of, whole or not.
 
-        What the tape has of turns that a replay has yet to play is not this run's.
+        What the tape has of turns that a replay has not played yet is not this run's.
         """
         tape = self.simulation.tape
         last: int = self.simulation.turns[-1].number
         if tape is None:
             return last
-        # Only after the last turn that was recorded whole can there be one that broke off.
+        # Only after the last turn that was recorded whole can there be an unfinished one.
         run = self.simulation.run_id
         [row] = tape.query(
             "SELECT max(turn) AS turn FROM calls WHERE run = ?"
@@ -226,13 +226,13 @@ def _only_on_tape(tape: Tape, run: int | None, number: int, *, whole: bool) -> I
 
 
 def fits(seen: Seen, *, status: str = "", component: str = "", agent: str = "") -> bool:
-    """Say whether a request passes the filters; empty ones let all pass.
+    """Return True if a request passes the filters; empty ones let all pass.
 
     Args:
         seen: the request.
         status: of its decision, or ``FAILED_ATTEMPTS``.
         component: which made it.
-        agent: whom it is about.
+        agent: the one it is about.
     """
     right = seen.fault is not None if status == FAILED_ATTEMPTS else status in ("", seen.status)
     return right and component in ("", seen.component) and agent in ("", seen.agent)
@@ -327,7 +327,7 @@ def _fields(value: object) -> Iterable[tuple[str, object]]:
 
 
 def value_text(value: object) -> str:
-    """Return a value as it stands in a table."""
+    """Return a value as a table shows it."""
     if isinstance(value, float):
         return number(value)
     if isinstance(value, int) and not isinstance(value, bool):
@@ -336,7 +336,7 @@ def value_text(value: object) -> str:
 
 
 def change_text(before: object, now: object) -> str:
-    """Say how a value changed: ``+0.25``, ``was …``, or nothing where it did not."""
+    """Return how a value changed: ``+0.25``, ``was …``, or nothing where it did not."""
     if before == now:
         return ""
     if _is_number(before) and _is_number(now):

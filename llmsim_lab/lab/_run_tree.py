@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """What a check came to.
+    """The outcome of a check.
 
     Attributes:
-        findings: what is wrong; nothing if the tape is sound.
+        findings: what is wrong; empty if nothing is.
         same: how many runs were replayed to the recorded turns.
     """
 
@@ -50,7 +50,7 @@ class Checked:
 async def check_tape(path: Path, *, on_run: Callable[[int, int], object]) -> Checked:
     """Return what is wrong with a tape, and how many of its runs came out as recorded.
 
-    Where the tape itself is damaged no run is replayed. Experiments on runs are no runs, and a
+    Where the tape itself is damaged, no run is replayed. Experiments on runs are not runs, and a
     redacted run cannot be replayed.
 
     Args:
@@ -120,7 +120,7 @@ def facts(info: RunInfo) -> list[tuple[str, str]]:
         ("how it came about", _origin(info)),
         ("its own turns", f"{first} to {info.turns}" if info.turns >= first else "none yet"),
         ("requests recorded", f"{info.calls:,}"),
-        ("outcome", info.outcome or "open: no end was noted, and it may go on"),
+        ("outcome", info.outcome or "open: no end was noted, and it may continue"),
         ("model", _model(info)),
         ("temperature", llm.get("temperature")),
         ("seed", manifest.get("seed")),
@@ -213,7 +213,7 @@ def _word_diff(was: str, now: str) -> Markup:
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
-    """A tape may hold anything; what is no mapping has nothing in it."""
+    """Return a mapping, or an empty one for anything else: a tape may hold anything."""
     return value if isinstance(value, Mapping) else {}
 
 
@@ -327,7 +327,7 @@ class RunTree(LabWidget):
         comparison: how the selected run and the one it is compared with differ, as
             ``tape.compare`` gives it; None while nothing is compared.
         stepper: what the run was opened in, or None.
-        checked: what the last check came to, or None before it.
+        checked: the outcome of the last check, or None before it.
     """
 
     stepper: TurnStepper | None = None
@@ -342,7 +342,8 @@ class RunTree(LabWidget):
         super().__init__()
         if not isinstance(tape, Tape | str | Path):
             raise ConfigError(
-                f"{type(tape).__name__} is no tape; pass a Tape or a tape's file: RunTree('x.tape')"
+                f"{type(tape).__name__} is not a tape; pass a Tape or a tape's file: "
+                "RunTree('x.tape')"
             )
         self.tape = tape if isinstance(tape, Tape) else Tape(tape, read_only=True)
         self.llm_client = llm_client
@@ -410,7 +411,7 @@ class RunTree(LabWidget):
         return int(self.run_box.value)
 
     def refresh(self) -> None:
-        """Read the tape again: a run may have come, or gone on.
+        """Read the tape again: it may have a new run, or more turns of one.
 
         Raises:
             TapeError: it cannot be read, or holds no run.
@@ -449,14 +450,14 @@ class RunTree(LabWidget):
         return table((f"The tape's {count}, forks and reruns below what they came from",), rows)
 
     def select(self, run: int, *, compare_with: int | None = None) -> None:
-        """Show a run's facts, and hold another against it if one is named.
+        """Show a run's facts, and compare it with another one if one is named.
 
         Args:
             run: its number.
             compare_with: another's.
 
         Raises:
-            ConfigError: a number is no whole one, or the widget is at work.
+            ConfigError: a number is not a whole one, or the widget is at work.
             TapeError: there is no such run, or one of those to compare is an experiment.
         """
         run = whole_number("run", run)
@@ -476,7 +477,7 @@ class RunTree(LabWidget):
         self._chosen()
 
     def _chosen(self, _: object = None) -> None:
-        """Show what was chosen: facts at once, a comparison, which takes a moment, by and by."""
+        """Show what was chosen: facts at once, a comparison, which is slow, in the background."""
         if self._relisting:
             return
         try:
@@ -491,7 +492,7 @@ class RunTree(LabWidget):
 
     async def _compare_chosen(self) -> None:
         self.say(f"Comparing run {self.selected} and run {self.other_box.value}.")
-        await asyncio.sleep(0)  # so that it is seen before the chart is drawn
+        await asyncio.sleep(0)  # so that the message is sent before the chart is drawn
         self._show_comparison()
 
     def _show_facts(self) -> None:
@@ -536,19 +537,19 @@ class RunTree(LabWidget):
         self.say(f"Run {run} is open below.")
 
     def _look_again(self) -> None:
-        """Show a fork that was made in the opened stepper, if it is on this tape."""
+        """List a fork that was made in the opened stepper, if it is on this tape."""
         if len(self.tape) != len(self.run_box.options):
             self.refresh()
 
     def close_run(self) -> None:
-        """Take the opened run away; what it is playing is stopped."""
+        """Close the opened run; a turn under way there is stopped."""
         self.opened.children = ()
         if self.stepper is not None:
             self.stepper.close()
             self.stepper = None
 
     def close(self) -> None:
-        """Take the widget from the page, with the opened run; what they are at is stopped."""
+        """Remove the widget from the page, with the opened run; their work is stopped."""
         if self.stepper is not None:
             self.close_run()
         super().close()

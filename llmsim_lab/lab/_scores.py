@@ -152,11 +152,11 @@ def leaderboard(
     """
     if not isinstance(simulation, Simulation):
         raise ConfigError(
-            f"{type(simulation).__name__} is no economic simulation; pass the people's run, a "
+            f"{type(simulation).__name__} is not an economic simulation; pass the people's run, a "
             "Simulation, or a recorded one: leaderboard(load('x.tape'))"
         )
     if loss is not None and not isinstance(loss, QuadraticLoss):
-        raise ConfigError(f"loss={loss!r:.80} is no loss; pass QuadraticLoss(gap_weight=0.5)")
+        raise ConfigError(f"loss={loss!r:.80} is not a loss; pass QuadraticLoss(gap_weight=0.5)")
     turns = simulation.turn_number - simulation.turns[0].number
     people = people_in(simulation)
     client = model if isinstance(model, LLMClient) else None
@@ -180,7 +180,7 @@ def leaderboard(
     else:
         other = simulation_of(model)
         if not isinstance(other, Simulation):
-            raise ConfigError(f"the model's run is no economic simulation: {other!r:.120}")
+            raise ConfigError(f"the model's run is not an economic simulation: {other!r:.120}")
         if difference := world_differs(simulation, other):
             raise ConfigError(f"the model's run cannot be compared: {difference}")
         runs[f"language model ({_model_of(other)})"] = other.to_frame().iloc[: turns + 1]
@@ -195,7 +195,7 @@ def _who(people: Sequence[HumanAgent]) -> str:
 def _play(
     simulation: Simulation, who: str, runs: dict[str, pd.DataFrame], missing: dict[str, str]
 ) -> None:
-    """Play a run to its end, or say in the table why it has none."""
+    """Play a run to its end, or put in the table why it has none."""
     try:
         runs[who] = simulation.run()
     except (EconomyError, LLMFailureException) as error:
@@ -203,7 +203,7 @@ def _play(
 
 
 def _model_of(simulation: Simulation) -> str:
-    """Return the name of the model that decided, as the recorded calls have it."""
+    """Return the name of the model that decided, from the recorded calls."""
     for chain in simulation.chains:
         if chain.component == "agent" and chain.call is not None:
             return chain.call.request.model

@@ -51,7 +51,7 @@ class SocialWidget(LabWidget):
         run: for a tape, the run's number; the latest if not given.
 
     Raises:
-        ConfigError: it is no social simulation.
+        ConfigError: it is not a social simulation.
     """
 
     def __init__(self, source: Source | SocialSimulation, *, run: int | None = None) -> None:
@@ -136,7 +136,7 @@ class SocialBoard(SocialWidget):
             self._go(turn)
 
     def refresh(self) -> None:
-        """Show the run as it is now; who looked at the latest turn sees the new one."""
+        """Show the run as it is now; follows the latest turn if that one was shown."""
         with self._view:
             latest = self.turn_box.value >= self.turn_box.max
             self._go(self.simulation.turn_number if latest else self.turn_box.value)

@@ -44,7 +44,7 @@ _MOST_NAMED = 3
 
 
 class Playing:
-    """So many turns of a run, one after the other. Called again, it goes on with those left.
+    """Plays some turns of a run, one after the other; called again, it continues with those left.
 
     Args:
         simulation: the run.
@@ -79,12 +79,12 @@ class Playing:
 
     @property
     def seconds(self) -> float:
-        """Since it was called last."""
+        """Since it was last called."""
         return time.perf_counter() - self._began
 
     @property
     def pausing(self) -> bool:
-        """Whether it stops after the turn under way."""
+        """True if it stops after the turn under way."""
         return self._pausing
 
     def pause(self) -> None:
@@ -104,7 +104,7 @@ class Playing:
                     turn = await self.simulation.step()
                 self.played.append(turn)
                 self._on_turn(turn)
-                # Instant turns would keep all else from happening.
+                # Turns that never wait, as replayed ones, would keep clicks from being handled.
                 await asyncio.sleep(0)
         finally:
             ticker.cancel()
@@ -118,7 +118,7 @@ class Playing:
 
 
 def waiting_text(calls: InFlight) -> str:
-    """Say whose calls are being waited for, for how long, and what has been answered so far."""
+    """Return whose calls the run waits for, for how long, and what has been answered so far."""
     waiting = calls.waiting
     parts = []
     if waiting:
@@ -157,7 +157,7 @@ def cost_text(turn: RunTurn, *, still: bool = False) -> str:
 
     Args:
         turn: the turn.
-        still: leave the seconds out.
+        still: True to leave out seconds, which differ each time, for the static view.
     """
     counts = [f"{count} {status}" for status, count in turn.statuses.items() if count]
     parts = [f"model decisions: {', '.join(counts)}" if counts else "no model was asked"]
@@ -169,7 +169,7 @@ def cost_text(turn: RunTurn, *, still: bool = False) -> str:
 
 
 def state_html(simulation: Run, turn: RunTurn, before: RunTurn | None) -> Markup:
-    """Return a turn's state as a table, with the change against the turn before.
+    """Return a turn's state as a table, with the change from the turn before.
 
     Args:
         simulation: the run.
@@ -263,7 +263,7 @@ def interventions_html(turn: RunTurn) -> Markup:
 
 
 def turn_html(simulation: Run, turn: RunTurn, before: RunTurn | None) -> Markup:
-    """Return a whole turn as simple HTML without seconds, for where no widget lives."""
+    """Return a whole turn as simple HTML without seconds, for the static view."""
     return join(
         [
             Markup("<p><strong>{}</strong> · {}</p>").format(
@@ -312,7 +312,7 @@ class TurnPanel:
         state: the values and how they changed.
         decisions: who decided what and why.
         agents_box: which agents' decisions; there from eleven agents on.
-        body: all of it but the heading.
+        body: all of it except the heading.
     """
 
     def __init__(self) -> None:
@@ -377,7 +377,7 @@ class RunList:
         original: the run.
 
     Attributes:
-        place: which one is looked at, 0 for the original.
+        place: which one is shown, 0 for the original.
     """
 
     def __init__(self, original: Run) -> None:
@@ -387,20 +387,20 @@ class RunList:
 
     @property
     def shown(self) -> Run:
-        """The run that is looked at."""
+        """The run that is shown."""
         return self._runs[self.place]
 
     @property
     def forks(self) -> list[Run]:
-        """All but the original."""
+        """The runs made here."""
         return self._runs[1:]
 
     def add(self, fork: Run, turn: int) -> None:
-        """Take in a fork of the run that is looked at, and look at it.
+        """Add a fork of the run shown, and show it.
 
         Args:
             fork: the new run.
-            turn: the turn it goes on from.
+            turn: the turn it continues from.
         """
         parent = f"fork {self.place}" if self.place else "the original"
         self._runs.append(fork)
@@ -464,7 +464,8 @@ class TurnStepper(LabWidget):
         self._playing: Playing | None = None
         self._turn_hooks: list[Callable[[Any], object]] = []
         self._change_hooks: list[Callable[[Any], object]] = []
-        # Clicks come on threads of their own, whole turns on the loop.
+        # Clicks arrive on threads of their own, whole turns on the loop.
+        # Reentrant, since show() holds it while refresh() takes it again.
         self._view = threading.RLock()
         self._lay_out()
         self._wire()
@@ -482,7 +483,7 @@ class TurnStepper(LabWidget):
         self.next_button = button("Next", tooltip="Show the turn after")
         self.latest_button = button("Latest", tooltip="Show the latest turn")
         self.turn_box = number_box("Turn shown", value=0, least=0, most=0)
-        self.fork_button = button("Fork here", tooltip="Make a run that goes on from this turn")
+        self.fork_button = button("Fork here", tooltip="Make a run that continues from this turn")
         self.run_box = dropdown("Run shown", width="34em")
         self.panel = TurnPanel()
         self.heading, self.interventions = self.panel.heading, self.panel.interventions
@@ -565,7 +566,7 @@ class TurnStepper(LabWidget):
             self.refresh()
 
     def _move(self, by: int) -> None:
-        """Go back or forth; at the ends of the run there is nowhere to go."""
+        """Go back or forth; does nothing at the ends of the run."""
         to = self.shown + by
         if self.simulation.turns[0].number <= to <= self.simulation.turn_number:
             self.show(to)
@@ -589,11 +590,11 @@ class TurnStepper(LabWidget):
         self._tell(self._change_hooks, self)
 
     def _follow_shown(self) -> None:
-        """Hear of turns that the run shown plays, whoever plays them."""
+        """Follow the run shown, whoever plays it."""
         self.follow(self.simulation, lambda: self.worker.call(self._grew))
 
     def _grew(self) -> None:
-        """Show what was played from elsewhere; one's own turns have been shown already."""
+        """Show what was played elsewhere; turns played here have been shown already."""
         with self._view:
             if self._seen == self.simulation.turn_number:
                 return
@@ -608,7 +609,7 @@ class TurnStepper(LabWidget):
     def _show_runs(self) -> None:
         options = self._runs.options()
         if self.run_box.options != options:
-            # New options choose the first one by themselves, which is nobody's choice.
+            # ipywidgets selects the first of new options by itself; that is not the user's choice.
             self._relisting = True
             try:
                 self.run_box.options = options
@@ -647,13 +648,13 @@ class TurnStepper(LabWidget):
     async def play(self, turns: int | None = None) -> list[RunTurn]:
         """Play turns; returns those played, fewer than asked for if it was paused or stopped.
 
-        Interrupting the cell that waits for it breaks off the turn under way.
+        Interrupting the cell that waits for it cancels the turn under way.
 
         Args:
             turns: how many; as many as the box says if not given.
 
         Raises:
-            ConfigError: turns are being played already, or the number is no whole one above 0.
+            ConfigError: turns are being played already, or the number is not a whole one above 0.
             LabError: a turn failed; those before it are kept.
         """
         playing = self._new_playing(self.turns_box.value if turns is None else turns)
@@ -667,11 +668,11 @@ class TurnStepper(LabWidget):
             self.say("Pausing: the turn under way is finished first.")
 
     def stop(self) -> None:
-        """Break off the turn under way; the last whole turn stays."""
+        """Cancel the turn under way; the run stays at its last whole turn."""
         self.worker.stop()
 
     def _begin_playing(self, turns: int | None = None) -> None:
-        """Play as a click wants it; tried again after a failure, it goes on with what is left."""
+        """Play, as a click asks; *Try again* after a failure continues with the turns left."""
         begun: list[Playing] = []
 
         async def work() -> None:
@@ -726,11 +727,11 @@ class TurnStepper(LabWidget):
         self.progress.value = str(join([bar.format(now - 1, of), " ", said]))
 
     def stopped(self) -> None:
-        """Say where the run is now."""
+        """Show where the run is now."""
         self.say(f"Stopped. The run is at turn {self.simulation.turn_number}, its last whole one.")
 
     def ended(self) -> None:
-        """Take the progress away."""
+        """Remove the progress bar."""
         if not self.worker.busy:
             self._playing = None
             self.progress.value = ""
@@ -738,10 +739,10 @@ class TurnStepper(LabWidget):
     # --- forks --------------------------------------------------------------------------------
 
     def fork(self, turn: int | None = None, **changes: Any) -> Run:
-        """Make a run that goes on from a turn, and show it; its parent stays in the list of runs.
+        """Make a run that continues from a turn, and show it; its parent stays in the list of runs.
 
         Args:
-            turn: the turn to go on from; the one shown if not given.
+            turn: the turn to continue from; the one shown if not given.
             changes: what the run's own ``fork`` takes, such as ``intervene``.
 
         Raises:
@@ -768,7 +769,7 @@ class TurnStepper(LabWidget):
             self._look_at(turn)
         unrecorded = getattr(new, "unrecorded", "")
         self.say(
-            f"This is {self._runs.name_of(new)}. Step or Play goes on from there."
+            f"This is {self._runs.name_of(new)}. Step or Play continues from there."
             + (f" It is not recorded: {unrecorded}." if unrecorded else "")
         )
         return new
@@ -777,24 +778,24 @@ class TurnStepper(LabWidget):
         await settled(self.turn_box, self.run_box)
         self._fork(self.shown, {})
 
-    # --- for others ---------------------------------------------------------------------------
+    # --- callbacks ----------------------------------------------------------------------------
 
     def on_turn(self, callback: Callable[[RunTurn], object]) -> None:
-        """Have something called with each whole turn that is played here.
+        """Register a callback for each whole turn that is played here.
 
         What it raises is shown in place; the turn is kept.
         """
         self._turn_hooks.append(callback)
 
     def on_change(self, callback: Callable[[Self], object]) -> None:
-        """Have something called, with this stepper, whenever another turn or run is shown."""
+        """Register a callback, called with this stepper whenever another turn or run is shown."""
         self._change_hooks.append(callback)
 
     def _tell(self, hooks: Sequence[Callable[[Any], object]], about: object) -> None:
         for hook in list(hooks):
             try:
                 hook(about)
-            except Exception as error:  # noqa: BLE001 - a stranger's code; shown, nothing hidden
+            except Exception as error:  # noqa: BLE001 - the user's code; what it raises is shown
                 self.show_error(error)
 
     # --- the static view ----------------------------------------------------------------------

@@ -62,7 +62,7 @@ class Worker:
 
     @property
     def busy(self) -> bool:
-        """Whether work is under way."""
+        """True while work is under way."""
         return self._lock.locked()
 
     def start(self, work: Work) -> bool:
@@ -71,6 +71,7 @@ class Worker:
         Raises:
             ConfigError: the event loop that the widget was built under is gone.
         """
+        # Taken without waiting: a second click while work is under way does nothing.
         if not self._lock.acquire(blocking=False):
             return False
         self._ended = Future()
@@ -87,17 +88,17 @@ class Worker:
         return True
 
     def stop(self) -> None:
-        """Cancel the work that is under way, if any; it ends soon after."""
+        """Cancel the work under way, if any; it ends soon after."""
         if self.busy and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._cancel)
 
     def call(self, action: Callable[..., object], *args: object) -> None:
-        """Have something done soon on the loop, from any thread."""
+        """Schedule a call on the loop, from any thread."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(action, *args)
 
     async def idle(self) -> None:
-        """Wait until no work is under way; whoever is cancelled waiting leaves the work alone."""
+        """Wait until no work is under way; cancelling the wait does not cancel the work."""
         await asyncio.shield(asyncio.wrap_future(self._ended))
 
     def _spawn(self, work: Work) -> None:
@@ -111,6 +112,7 @@ class Worker:
     def _done(self, task: asyncio.Task[object]) -> None:
         self._task = None
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        # Released before on_end, which may start the next piece; ``ended`` is this piece's own.
         ended = self._ended
         self._lock.release()
         try:
@@ -124,14 +126,14 @@ class Worker:
 
 
 SETTLE_S = 0.05
-"""For how long fields must have stayed as they are before a click reads them."""
+"""How long fields must have stayed unchanged before a click reads them."""
 
 _VIEW = "application/vnd.jupyter.widget-view+json"
 
 # A widget is shown as two outputs, itself and then its static view: of a single output JupyterLab
 # would show the widget only, and in a reopened notebook that its model was not found. The style
 # lets one of the two be seen. Behind a live widget it hides the static view. Before a static view
-# it hides what stands for a widget that is gone: a panel, or an element of the class
+# it hides what is left of a widget that is gone: a panel, or an element of the class
 # jupyter-widgets. An output is a jp-OutputArea-child in JupyterLab, Notebook 7, Voila and
 # nbconvert's pages, and an output_container in VS Code.
 _STYLE = Markup(
@@ -146,7 +148,7 @@ _STYLE = Markup(
 
 
 async def settled(*fields: w.ValueWidget) -> None:
-    """Wait until fields have stayed as they are for a moment; a click awaits it before it reads.
+    """Wait until fields have stayed unchanged for a moment; a click awaits it before it reads.
 
     The kernel may take a click before the changes that came just before it, since it handles the
     messages of one page on several threads.
@@ -175,20 +177,20 @@ def button(label: str, *, tooltip: str, **more: Any) -> w.Button:
 class LabWidget(w.VBox):
     """Base of the lab's widgets.
 
-    A widget shows a run and sends it commands; it holds no state of the run's. In a saved notebook,
-    where no widget lives, its static view is what is left: the same facts as plain text and HTML,
-    as they were when it was displayed.
+    A widget shows a run and sends it commands; it holds no state of the run's. A saved notebook,
+    which has no live widgets, shows its static view: the same facts as plain text and HTML, as they
+    were when it was displayed.
 
     Attributes:
         controls: what is disabled while work is under way; set by each widget.
-        stoppers: what is disabled while none is.
-        status: one line on what is going on, read out by screen readers.
+        stoppers: what is disabled while no work is under way.
+        status: one line on what is happening, read out by screen readers.
         error: what went wrong, in place.
-        retry: does again what failed; shown only then.
+        retry: repeats what failed; shown only then.
         worker: what does the work.
     """
 
-    # Python closes also what was never built to its end, as one with a wrong argument is.
+    # ``__del__`` calls close also where __init__ raised, as for a wrong argument.
     _built = False
     _unfollow: Callable[[], None] | None = None
 
@@ -206,7 +208,7 @@ class LabWidget(w.VBox):
         self.add_class("llmsim-live")
         self._built = True
 
-    # --- what each widget says of itself ------------------------------------------------------
+    # --- the static view ----------------------------------------------------------------------
 
     def static_text(self) -> str:
         """Return what the widget shows, as plain text; the same for the same run."""
@@ -217,7 +219,7 @@ class LabWidget(w.VBox):
         return pre(self.static_text())
 
     def _ipython_display_(self) -> None:
-        # Closing a widget puts None in the place of its method.
+        # By the type, since closing a widget sets the instance's method to None.
         outputs = [bundle := type(self)._repr_mimebundle_(self)]
         view = bundle.pop(_VIEW)
         if self.comm is not None:
@@ -297,11 +299,11 @@ class LabWidget(w.VBox):
         self.ended()
 
     def stopped(self) -> None:
-        """Say that the work was stopped."""
+        """Show that the work was stopped."""
         self.say("Stopped.")
 
     def ended(self) -> None:
-        """Do what is due when work has ended, however it did."""
+        """Called when work has ended, whether done, failed or stopped."""
 
     def _set_busy(self, busy: bool) -> None:
         for control in self.controls:
@@ -339,22 +341,22 @@ class LabWidget(w.VBox):
             self.worker.stop()
         parts = []
         if self._built and self.comm is not None:
-            # Not every widget has a place for what it could say.
+            # Not every widget has these among its children.
             parts = [self.status, self.error, self.retry, *_parts(self), *_parts(self.retry)]
         super().close()
         for part in parts:
             part.close()
 
-    # --- what is said in place ----------------------------------------------------------------
+    # --- messages in place --------------------------------------------------------------------
 
     def say(self, text: object) -> None:
-        """Show one line on what is going on."""
+        """Show one line on what is happening."""
         value = f'<div role="status" aria-live="polite">{safe(text)}</div>'
         if self.status.value != value:
             self.status.value = value
 
     def show_error(self, error: BaseException | None, *, retry: bool = False) -> None:
-        """Show what went wrong, or nothing any more.
+        """Show what went wrong, or take an earlier error away.
 
         Args:
             error: the exception; None takes an earlier one away.
@@ -365,7 +367,7 @@ class LabWidget(w.VBox):
 
 
 def _parts(widget: w.Widget) -> Iterator[w.Widget]:
-    """Yield what a widget is made of: children, layouts and styles, and theirs."""
+    """Yield a widget's children, layouts and styles, and theirs."""
     for value in widget.trait_values(sync=True).values():
         for part in value if isinstance(value, tuple) else (value,):
             if isinstance(part, w.Widget):
@@ -390,7 +392,7 @@ class Choices:
     """Tells a user's choices from values that the widget sets.
 
     Args:
-        lock: held while a choice is reacted to; choices come on threads of their own.
+        lock: held while a choice is handled, since choices arrive on threads of their own.
         show_error: called with what went wrong, or with None where nothing did.
     """
 
@@ -399,19 +401,20 @@ class Choices:
     ) -> None:
         self._lock = lock
         self._show_error = show_error
+        # By thread: while one fills a box, the user's choice may arrive on another.
         self._here = threading.local()
 
     def on_choice(self, box: w.DOMWidget, react: Callable[[], object]) -> None:
-        """Have something done when the user changes a box."""
+        """Register ``react`` as a callback for the user's changes of a box."""
 
-        def heard(_: object) -> None:
+        def changed(_: object) -> None:
             if not getattr(self._here, "filling", False):
                 self._react(react)
 
-        box.observe(heard, names="value")
+        box.observe(changed, names="value")
 
     def on_click(self, button: w.Button, react: Callable[[], object]) -> None:
-        """Have something done when the user presses a button."""
+        """Register ``react`` as a callback for clicks on a button."""
         button.on_click(lambda _: self._react(react))
 
     def _react(self, react: Callable[[], object]) -> None:
@@ -465,7 +468,7 @@ class Choices:
 
 
 def text_box(label: str, *, placeholder: str = "") -> w.Text:
-    """Return a box for a text, which is heard when it is left or Enter is pressed."""
+    """Return a box for a text, which takes effect when it is left or Enter is pressed."""
     return w.Text(
         description=label,
         placeholder=placeholder,
@@ -508,7 +511,7 @@ def number_box(label: str, *, value: int, least: int, most: int) -> w.BoundedInt
 
 
 def dropdown(label: str, *, width: str = "20em") -> w.Dropdown:
-    """Return a list to choose from, with one nameless entry, 0, until it is given others.
+    """Return a list to choose from; it has one nameless entry, 0, until it is given others.
 
     Args:
         label: what stands before it.
@@ -535,19 +538,19 @@ def row(*parts: w.Widget, gap: str = "4px") -> w.HBox:
 
 _LEAST_S = 0.25
 _REST = 3.0
-"""How much longer than it took to draw the run has the loop for itself."""
+"""For so many times as long as a drawing took, the run has the loop to itself."""
 
 
 class Pace:
-    """Has something drawn soon, once for all the calls in the meantime.
+    """Draws soon, once for all the requests made in the meantime.
 
-    The drawing is done on the loop that calls, which is the one the run is played on: the
-    notebook's own is blocked while a cell runs. Its last call is always followed by a drawing, if
-    that loop lives on.
+    It draws on the loop that asks, which is the one the run is played on: the notebook's own is
+    blocked while a cell runs. The last request is always followed by a drawing, unless that loop is
+    closed first.
 
     Args:
-        draw: what is done; its errors are its own to show.
-        elsewhere: has something done where the caller is on no loop.
+        draw: draws; it shows its errors itself.
+        elsewhere: calls a function on a loop, where the caller is on none.
         least_s: the least time between two drawings, seconds.
     """
 
@@ -566,14 +569,14 @@ class Pace:
         self._next = 0.0
 
     def ask(self) -> None:
-        """Have it drawn soon."""
+        """Request a drawing."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
             self._elsewhere(self.ask)
             return
         with self._lock:
-            # A loop that was closed before its time, as a script's is, has drawn nothing.
+            # A loop that was closed early, as a script's is, never drew; so ask again on this one.
             if self._waiting is not None and not self._waiting.is_closed():
                 return
             self._waiting = loop

@@ -61,7 +61,7 @@ def rate_figure(
         ``figure.savefig("rates.png")`` writes it.
 
     Raises:
-        ConfigError: there is no run, a frame is none of a run's, or ``rule_of`` is none of them.
+        ConfigError: there is no run, a frame is not a run's, or ``rule_of`` does not name one.
     """
     known = {series.column: series for series in SERIES}
     choice = Choice(
@@ -165,7 +165,7 @@ def _figure_class() -> Any:
     from matplotlib.figure import Figure
 
     class SocialFigure(Figure):
-        """A figure that a notebook shows, with its text for who cannot see it."""
+        """A figure that a notebook shows, with its content in words."""
 
         alt = ""
 
@@ -280,7 +280,7 @@ def transition_figure(
 
 
 def cascade_figure(cascade: Cascade, *, title: str | None = None) -> Figure:
-    """Draw a cascade as a tree, a level a column: who answered or passed on from whom.
+    """Draw a cascade as a tree, a level a column: who replied to whom, or reshared what.
 
     Args:
         cascade: the cascade.
@@ -332,7 +332,7 @@ def cascade_figure(cascade: Cascade, *, title: str | None = None) -> Figure:
 
 
 def _places(cascade: Cascade) -> dict[int, tuple[float, float]]:
-    """Return where posts stand: the level to the right, ends of branches below each other."""
+    """Return the posts' places: levels to the right, ends of branches below each other."""
     heights: dict[int, float] = {}
     bottom = 0
     for post, _ in cascade.walk():

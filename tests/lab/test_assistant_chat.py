@@ -83,7 +83,7 @@ async def test_a_click_answers_only_the_question_that_is_shown() -> None:
     widget.confirm_button.click()
     await widget.idle()
     assert tools.tasks["ann"] == {1: "Buy milk", 2: "Call mum"}
-    assert "gone on elsewhere" in widget.error.value
+    assert "continued elsewhere" in widget.error.value
     assert "delete task 2" in widget.question.value
     widget.confirm_button.click()
     await widget.idle()

@@ -397,7 +397,7 @@ def test_a_seat_for_nobody_is_refused() -> None:
     )
     with pytest.raises(ConfigError, match="has no people in it"):
         HumanSeat(rules)
-    with pytest.raises(ConfigError, match="agent='Syldavia' is no person in this run"):
+    with pytest.raises(ConfigError, match="agent='Syldavia' is not a person in this run"):
         HumanSeat(table_of(), agent="Syldavia")
 
 

@@ -168,7 +168,7 @@ async def test_one_seat_serves_all_that_a_person_answers_for() -> None:
 def test_a_world_without_people_says_how_to_name_one() -> None:
     with pytest.raises(ConfigError, match=r'PublicGoods\(players={"Bob": Person\(\)}\)'):
         HumanSeat(pot())
-    with pytest.raises(ConfigError, match="agent='Cy' is no person in this run"):
+    with pytest.raises(ConfigError, match="agent='Cy' is not a person in this run"):
         HumanSeat(pot(Bob="person"), agent="Cy")
     with pytest.raises(ConfigError, match="PublicGoods has no score to compare"):
         HumanSeat(pot(Bob="person")).leaderboard()

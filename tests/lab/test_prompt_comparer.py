@@ -101,7 +101,7 @@ async def test_what_differs_from_the_first_variant_is_shown_word_by_word() -> No
     shown = re.sub(r"<(\w+)[^>]*>", r"<\1>", widget.editors[1].difference.value)
     assert "advisor</del>" in shown
     assert "hawk</ins>" in shown
-    assert "held against this one" in widget.editors[0].difference.value
+    assert "compared with this one" in widget.editors[0].difference.value
 
 
 async def test_the_prompt_is_shown_as_the_model_would_get_it_on_a_chosen_state() -> None:
@@ -261,7 +261,7 @@ async def test_stop_keeps_what_was_played_and_run_goes_on(monkeypatch: pytest.Mo
     done = len(widget.experiment.played)
     assert done == 2
     await asyncio.sleep(0)  # its clock has stopped as well
-    assert f"Stopped after {done} of 6 samples; Run goes on" in widget.status.value
+    assert f"Stopped after {done} of 6 samples; Run continues" in widget.status.value
     assert f"{done} of 6 samples played" in widget.results.value
     assert not widget.editors[0].text_box.disabled
     gate.open.set()

@@ -629,7 +629,7 @@ def test_the_static_view_of_very_many_runs_stays_short() -> None:
     ("runs", "more", "message"),
     [
         ((), {}, "there is no run to chart"),
-        ((7,), {}, "int is no run; pass a Simulation"),
+        ((7,), {}, "int is not a run; pass a Simulation"),
         (([],), {}, "an ensemble of at least one"),
         ((pd.DataFrame({"turn": []}),), {}, "has no turn to chart"),
         ((pd.DataFrame({"x": [1]}),), {}, "has no column 'turn' of numbers"),

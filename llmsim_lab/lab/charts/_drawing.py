@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def drawable(text: str, length: int = 40) -> str:
-    """Return a stranger's text as matplotlib draws it as it is: no formula, no missing letter.
+    """Return an untrusted text that matplotlib draws as it is: no formula, no missing letter.
 
     Args:
         text: such as a run's name.
@@ -37,7 +37,7 @@ def drawable(text: str, length: int = 40) -> str:
 
 @cache
 def _has(letter: str) -> bool:
-    """Say whether the font has a letter; without it drawing would warn."""
+    """Return True if the font has a letter; without it drawing would warn."""
     return letter.isascii() or bool(_font().get_char_index(ord(letter)))
 
 
@@ -93,11 +93,11 @@ def thinned(
 
 
 def pin_labels(axes: Axes, *, large: bool) -> None:
-    """Say where labels stand, which else is worked out at each drawing."""
+    """Fix the labels' places, which matplotlib would otherwise compute at each drawing."""
     from matplotlib.ticker import MaxNLocator
 
     axes.xaxis.set_label_coords(0.5, -0.12 if large else -0.2)
-    if not large:  # which bear no label on that side
+    if not large:  # small panels have no label on that side
         axes.yaxis.set_label_coords(-0.2, 0.5)
     axes.yaxis.set_major_locator(MaxNLocator(6 if large else 4))
 
@@ -130,7 +130,7 @@ _ROW_HIGH = 2.0
 """Inches that a further row of small panels takes."""
 _BLANK = "."
 _FEW = 60
-"""Up to so many points a line shows each of them."""
+"""Up to so many points, each is marked."""
 _MANY_MARKS = 10
 _GREY = "#444444"
 
@@ -140,9 +140,9 @@ class Drawing:
 
     Args:
         scene: what to draw.
-        labelled: whether the ends of lines bear names and texts are drawn as they are, with no
+        labelled: True to write names at the ends of lines and to draw texts as they are, with no
             formula in them; the legend is always there.
-        quick: for screens: where titles and labels stand is not worked out each time.
+        quick: for screens: the places of titles and labels are not computed each time.
 
     Attributes:
         figure: what is drawn on.
@@ -196,7 +196,7 @@ class Drawing:
             cells, height_ratios=(2, *(1 for _ in rows)), empty_sentinel=_BLANK
         )
         self._axes = {str(name): axes for name, axes in mosaic.items()}
-        # A given height spares the search for one that is clear of everything.
+        # With a given height matplotlib does not search for one that is clear of everything.
         height = 1.0 if self._quick else None
         for series in scene.shown:
             axes = self._axes[series.column]
@@ -348,7 +348,7 @@ def _parts(curve: Curve) -> tuple[tuple[str, str], ...]:
 
 
 def _frame(scene: Scene) -> tuple[object, ...]:
-    """Return what, once changed, needs the figure laid out anew."""
+    """Return what needs the figure laid out again once it has changed."""
     return (
         scene.title,
         scene.shown,
@@ -364,7 +364,7 @@ def chart_class() -> type[Figure]:
     from matplotlib.figure import Figure
 
     class Chart(Figure):
-        """A matplotlib figure with a face of its own in notebooks."""
+        """A matplotlib figure that notebooks show, with its content in words."""
 
         alt = ""
 
@@ -385,8 +385,7 @@ class Screen:
     """Makes pictures of a figure.
 
     Args:
-        figure: with a layout engine of its own; it is given one again when it is to be laid out
-            anew.
+        figure: with a layout engine; setting one again makes ``Screen`` lay it out again.
     """
 
     def __init__(self, figure: Figure) -> None:
@@ -424,7 +423,7 @@ class Screen:
         self._legend = None
 
     def _outgrown(self) -> bool:
-        """Say whether numbers on an axis have become longer than when the figure was laid out."""
+        """Return True if numbers on an axis are longer than when the figure was laid out."""
         longest = [
             max((len(tick.label1.get_text()) for tick in axes.yaxis.get_major_ticks()), default=0)
             for axes in self._figure.axes

@@ -243,7 +243,7 @@ def summary_html(items: Sequence[Item], scene: Scene) -> Markup:
 
 
 def notes_html(scene: Scene) -> Markup:
-    """Return what the marks on the chart mean, and what there is to know besides."""
+    """Return what the marks on the chart mean, and the chart's other notes."""
     lines = [Markup("<li>{}</li>").format(safe(remark, limit=500)) for remark in _remarks(scene)]
     if not lines:
         return Markup()
@@ -253,7 +253,7 @@ def notes_html(scene: Scene) -> Markup:
 
 
 def alt_text(items: Sequence[Item], scene: Scene) -> str:
-    """Return what the picture shows, with every run's latest values, for who cannot see it."""
+    """Return what the picture shows, with every run's latest values, for screen readers."""
     first = min(_turns(item)[0] for item in items)
     parts = [f"Chart of {scene.title}, turns {first} to {last_turn(items)}. Latest values."]
     for item in items[:_MOST_RUNS]:

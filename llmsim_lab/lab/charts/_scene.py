@@ -42,7 +42,7 @@ class Mark:
         turn: when.
         text: what, in words.
         runs: to whom.
-        fork: whether a run branches off here.
+        fork: True if a run branches off here.
     """
 
     number: int
@@ -85,7 +85,7 @@ PREDICTION_LOOK: Mapping[str, Any] = {"colour": "black", "style": "--"}
 
 
 def check_choices(*, panels: object, history: object, rule: object, title: object) -> None:
-    """Refuse what a chart cannot be given.
+    """Raise ConfigError for what a chart cannot be given.
 
     Args:
         panels: names of columns, or None.
@@ -172,7 +172,7 @@ def history_curve(
 
 
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-"""Okabe and Ito's palette, which colour-blind readers can tell apart, less its yellow."""
+"""Okabe and Ito's palette, which colour-blind readers can tell apart, without its yellow."""
 _STYLES = ("-", "--", "-.", ":")
 _MARKERS = ("o", "s", "D", "^", "v")
 _FAN_FROM = 5
@@ -202,7 +202,7 @@ class Curve:
         legend: what the legend calls it; empty keeps it out.
         look: how it is drawn.
         points: turns and values by column.
-        labelled: whether its end bears its name, too.
+        labelled: True if its name is also written at its end.
     """
 
     name: str
@@ -246,7 +246,7 @@ class Scene:
         main: what the large panel shows.
         panels: what the small ones show.
         marks: what happened when, numbered from 1.
-        notes: what the reader must know besides, a sentence each.
+        notes: what else the reader must know, a sentence each.
         ticks: of the turns' axis.
         span: the first and the last turn on that axis; there may be none played so far yet.
         limits: the lowest and the highest value on a panel's other axis, by column.
@@ -460,8 +460,8 @@ class _Composer:
         asked = [item for item in self.items if item.name == rule or not isinstance(rule, str)]
         if not asked:
             raise ConfigError(
-                f"the Taylor rule is asked for on the data of {rule!r}, which is no run here; the "
-                f"runs are: {', '.join(item.name for item in self.items)}"
+                f"the Taylor rule is asked for on the data of {rule!r}, which is not a run here; "
+                f"the runs are: {', '.join(item.name for item in self.items)}"
             )
         singles = [item for item in asked if isinstance(item, Track)]
         points = rule_curve(singles[0], rule) if singles else None
@@ -530,7 +530,7 @@ def _limits(curves: Sequence[Curve], bands: Sequence[Band], column: str) -> tupl
         return 0.0, 1.0
     low, high = float(values.min()), float(values.max())
     size = max(abs(low), abs(high))
-    # One value, or several that differ by rounding: a scale as fine as that would say nothing.
+    # One value, or several that differ by rounding: a scale that fine would magnify noise.
     flat = high - low <= max(_LEAST_SHARE * size, _LEAST)
     room = (size / 4 if size > _LEAST else 1.0) if flat else 0.06 * (high - low)
     return low - room, high + room

@@ -39,7 +39,7 @@ _NOT_CHARTED = {"turn", "ok", "actions", "accepted"}
 
 
 def plain_number(value: object) -> bool:
-    """Say whether a value can stand on an axis; a yes or no cannot."""
+    """Return True if a value can be drawn on an axis; a truth value cannot."""
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
@@ -80,11 +80,11 @@ class Track:
     Attributes:
         name: in legends and tables.
         rows: one a turn.
-        read: returns all rows anew; None for a frame, which does not change.
+        read: reads all rows again; None for a frame, which does not change.
         simulation: where turns are still to come from, if anywhere.
         series: what the run itself says can be charted.
         prediction: what theory says of the run, by column.
-        recorded: whether it is read from a tape.
+        recorded: True if it is read from a tape.
     """
 
     name: str
@@ -191,7 +191,7 @@ class Ensemble:
 
 
 def common_turns(one: Track, other: Track) -> int:
-    """Return how many first rows two runs share, which forks do, to the time that turns took."""
+    """Return how many first rows two runs share; forks share even the time that turns took."""
     count = 0
     for a, b in zip(one.rows, other.rows, strict=False):
         if a is not b and not _same(a, b):
@@ -324,7 +324,7 @@ def _named(name: str, run: object, numbers: Sequence[int] | None) -> Track | Ens
 def _of_simulation(simulation: Any) -> Track:
     if not all(hasattr(simulation, name) for name in ("turns", "to_frame")):
         raise ConfigError(
-            f"{type(simulation).__name__} is no run; pass a Simulation, a Tape, a frame as "
+            f"{type(simulation).__name__} is not a run; pass a Simulation, a Tape, a frame as "
             "to_frame() gives it, or a list of these"
         )
     config = getattr(simulation, "config", None)

@@ -15,7 +15,7 @@ from llmsim_lab.context import CrisisSimulation
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.experiments import Ablation, module_ablation
 from llmsim_lab.experiments.keeping import asks_nobody
-from llmsim_lab.lab._html import block, messages_html, prose, sideways, word_diff
+from llmsim_lab.lab._html import block, heading, messages_html, prose, sideways, word_diff
 from llmsim_lab.lab._run_reading import Source, simulation_of
 from llmsim_lab.lab._widget import (
     Choices,
@@ -69,13 +69,6 @@ def clip_lines(lines: Iterable[str]) -> str:
     """Return lines, each of at most 300 characters."""
     return "\n".join(
         " " * (len(line) - len(line.lstrip())) + clip(line.strip(), 300) for line in lines
-    )
-
-
-def title_line(text: str) -> Markup:
-    """Return a line in bold."""
-    return Markup('<div style="font-weight:600;margin-top:6px">{}</div>').format(
-        safe(text, limit=400)
     )
 
 
@@ -293,10 +286,10 @@ class ContextXRay(LabWidget):
 
     def _draw(self) -> None:
         whole, shown = self.whole, self.shown
-        self.heading.value = str(title_line(self._title(whole, shown)))
+        self.heading.value = str(heading(self._title(whole, shown)))
         self.sections.value = str(sideways(sections_table(whole, shown), name="Sections"))
         self.prompt.value = str(messages_html(as_attempt(shown), shown.provenance))
-        changes = [title_line("What unticking changes"), *changed(whole, shown)]
+        changes = [heading("What unticking changes"), *changed(whole, shown)]
         self.changes.value = str(block(*changes)) if self.silenced else ""
         self.answers.value = str(self._answers_html())
 
@@ -399,7 +392,7 @@ class ContextXRay(LabWidget):
         """Return the same as tables, with the changes."""
         whole, shown = self.whole, self.shown
         parts: list[object] = [
-            title_line(self._title(whole, shown)),
+            heading(self._title(whole, shown)),
             sections_table(whole, shown),
         ]
         if self.silenced:

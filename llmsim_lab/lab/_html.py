@@ -162,7 +162,7 @@ def messages_html(attempt: Attempt, provenance: Provenance) -> Markup:
 
 def _message(message: Message, note: str, text: Markup) -> Markup:
     title = f"{message.role}: {note}" if note else message.role
-    return join([_heading(title), _box(pre(text)), *map(_tool_call, message.tool_calls)])
+    return join([heading(title), _box(pre(text)), *map(_tool_call, message.tool_calls)])
 
 
 def _notes(attempt: Attempt) -> list[str]:
@@ -175,8 +175,16 @@ def _notes(attempt: Attempt) -> list[str]:
     return notes
 
 
-def _heading(title: str) -> Markup:
-    return Markup('<div style="font-weight:600;margin-top:6px">{}</div>').format(safe(title))
+def heading(text: str) -> Markup:
+    """Return a line in bold, a little below what is above it."""
+    return Markup('<div style="font-weight:600;margin-top:6px">{}</div>').format(
+        safe(text, limit=400)
+    )
+
+
+def bold(text: object, *, limit: int = 300) -> Markup:
+    """Return a line in bold."""
+    return Markup('<div style="font-weight:600">{}</div>').format(safe(text, limit=limit))
 
 
 def _box(content: Markup) -> Markup:
@@ -319,9 +327,9 @@ def reply_html(attempt: Attempt) -> Markup:
     """
     reply = attempt.reply
     if reply is None:
-        return block(_heading("Reply"), "none came")
+        return block(heading("Reply"), "none came")
     fields = parsed_fields(reply)
-    parts = [_heading("Reply")]
+    parts = [heading("Reply")]
     if isinstance(fields, str):
         parts += [safe(fields), pre(reply.text)]
     else:

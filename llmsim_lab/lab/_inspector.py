@@ -13,9 +13,8 @@ from markupsafe import Markup
 
 from llmsim_lab.checks import plain_text, whole_number
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.lab._html import block, parsed_fields, prose, word_diff
-from llmsim_lab.lab._run_reading import Source, decisions_of, simulation_of, turn_at
-from llmsim_lab.lab._stepper import turn_name
+from llmsim_lab.lab._html import block, bold, parsed_fields, prose, word_diff
+from llmsim_lab.lab._run_reading import Source, decisions_of, simulation_of, turn_at, turn_name
 from llmsim_lab.lab._widget import (
     Choices,
     LabWidget,
@@ -163,7 +162,6 @@ _CARD = (
     '<div style="flex:1 1 16em;min-width:0;padding:4px 8px;'
     'border:1px solid var(--jp-border-color1, #999);border-radius:3px">{}</div>'
 )
-_TITLE = '<div style="font-weight:600">{}</div>'
 
 
 def chain_html(
@@ -189,15 +187,14 @@ def chain_html(
         arrow = "→ " if place else ""
         title = f"{arrow}{decision.chain.component}{' (found)' if found else ''}"
         parts = [
-            Markup(_TITLE).format(title),
+            bold(title),
             _facts(decision.chain, seconds=seconds),
             _said(decision),
         ]
         if before is not None:
             parts.append(_changes(decision, before))
         cards.append(Markup(_CARD).format(join(parts)))
-    heading = Markup(_TITLE).format(safe(agent, limit=200))
-    return block(heading, Markup(_ROW).format(join(cards)))
+    return block(bold(agent, limit=200), Markup(_ROW).format(join(cards)))
 
 
 def _facts(chain: LLMReasoningChain, *, seconds: bool) -> Markup:
@@ -222,7 +219,7 @@ def _said(decision: Decision) -> Markup:
     parts = []
     if decision.decided:
         decided = prose(decision.decided, limit=_MOST_CHARS)
-        parts.append(Markup('<div style="font-weight:600">{}</div>').format(decided))
+        parts.append(bold(decided))
     reasoning = decision.chain.reasoning
     shown = prose(reasoning, limit=_MOST_CHARS)
     if len(reasoning) > _FOLDED_FROM:
@@ -465,7 +462,7 @@ class ReasoningInspector(LabWidget):
         title = turn_name(turn) if turn else f"Turn {self.turn_box.value}"
         if agents > _AGENTS_A_PAGE:
             title += f" · {agents} agents"
-        return Markup('<div style="font-weight:600">{}</div>').format(safe(title))
+        return bold(title)
 
     def _html(
         self,

@@ -6,7 +6,7 @@ import asyncio
 import base64
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -48,45 +48,10 @@ if TYPE_CHECKING:
 _MOST_CHARS = 200
 
 
-def differences_html(experiment: PromptExperiment) -> Markup:
-    """Return the differences and noise floors as a table."""
-    return table(_HEADER, _rows(experiment), caption=_caption(experiment))
-
-
 _HEADER = (
-    "outcome",
-    "variant",
-    "difference",
-    "95 % interval",
-    "noise floor",
-    "p (Holm)",
-    "pairs used",
-    "failed",
+    *("outcome", "variant", "difference", "95 % interval", "noise floor", "p (Holm)"),
+    *("pairs used", "failed"),
 )
-
-
-def _caption(experiment: PromptExperiment) -> str:
-    return (
-        f"Differences from {experiment.names[0]!r} in {experiment.source}, over pairs of the same "
-        "turn and seed. Noise floor: by how much two single samples of one prompt differ; a mean "
-        "over pairs is known better than that, as its interval says."
-    )
-
-
-def _rows(experiment: PromptExperiment) -> Iterable[list[object]]:
-    for item in experiment.summary.to_dict("records"):
-        name, unit = UNITS[item["outcome"]]
-        low, high, floor, p = (item[key] for key in ("low", "high", "noise_floor", "p_holm"))
-        yield [
-            f"{name} ({unit})",
-            item["variant"],
-            _signed(item["estimate"]),
-            "none" if _missing(low) else f"{_signed(low)} to {_signed(high)}",
-            "not known" if _missing(floor) else number(floor),
-            "none" if _missing(p) else f"{p:.3f}",
-            item["pairs"],
-            item["failed"],
-        ]
 
 
 def _missing(value: Any) -> bool:
@@ -99,18 +64,40 @@ def _signed(value: Any) -> str:
 
 def results_html(experiment: PromptExperiment) -> Markup:
     """Return how much was played, the differences as a table, and what they amount to."""
-    return join([_played(experiment), differences_html(experiment), _verdicts(experiment)])
-
-
-def _played(experiment: PromptExperiment) -> Markup:
     frame = experiment.frame
     failed = frame.loc[~frame["completed"].astype(bool), ["variant", "turn", "sample"]]
-    return Markup("<p>{} of {} samples played, {} of them failed. {}</p>").format(
+    played = Markup("<p>{} of {} samples played, {} of them failed. {}</p>").format(
         len(experiment.played),
         len(experiment.schedule),
         len(failed.drop_duplicates()),
         safe(experiment.storage),
     )
+    differences = table(
+        _HEADER,
+        map(_difference_row, experiment.summary.to_dict("records")),
+        caption=f"Differences from {experiment.names[0]!r} in {experiment.source}, over pairs of "
+        "the same turn and seed. Noise floor: by how much two single samples of one prompt differ; "
+        "a mean over pairs is known better than that, as its interval says.",
+    )
+    verdicts = join(Markup("<li>{}</li>").format(safe(text)) for text in experiment.verdicts)
+    return join(
+        [played, differences, Markup('<ul style="line-height:1.4">{}</ul>').format(verdicts)]
+    )
+
+
+def _difference_row(item: Mapping[Hashable, Any]) -> list[object]:
+    name, unit = UNITS[item["outcome"]]
+    low, high, floor, p = (item[key] for key in ("low", "high", "noise_floor", "p_holm"))
+    return [
+        f"{name} ({unit})",
+        item["variant"],
+        _signed(item["estimate"]),
+        "none" if _missing(low) else f"{_signed(low)} to {_signed(high)}",
+        "not known" if _missing(floor) else number(floor),
+        "none" if _missing(p) else f"{p:.3f}",
+        item["pairs"],
+        item["failed"],
+    ]
 
 
 def chart_html(results: Results, outcome: Outcome) -> Markup:
@@ -129,11 +116,6 @@ def charts_html(experiment: PromptExperiment) -> Markup:
         details(f"Chart: {UNITS[outcome][0]}", chart_html(experiment, outcome), open=place == 0)
         for place, outcome in enumerate(experiment.outcomes)
     )
-
-
-def _verdicts(experiment: PromptExperiment) -> Markup:
-    lines = join(Markup("<li>{}</li>").format(safe(text)) for text in experiment.verdicts)
-    return Markup('<ul style="line-height:1.4">{}</ul>').format(lines)
 
 
 def answers_html(experiment: PromptExperiment) -> Markup:
@@ -265,23 +247,21 @@ def done_text(experiment: PromptExperiment) -> str:
     """
     frame = experiment.frame
     failed = frame.loc[~frame["completed"].astype(bool)]
-    count, total = (
-        len(failed.drop_duplicates(["variant", "turn", "sample"])),
-        len(experiment.played),
+    count = len(failed.drop_duplicates(["variant", "turn", "sample"]))
+    total = len(experiment.played)
+    said = (
+        "all samples are played; change a variant, the turns or the samples for more, or play all "
+        "of it anew with other seeds"
     )
-    said = f"all samples are played; change a variant, the turns or the samples for {_MORE}"
     if not count:
         return said
     how_many = f"all {total} failed" if count == total else f"{count} of {total} failed"
     why = clip(str(failed["detail"].iloc[0]), 200)
-    return f"{said}. {how_many.capitalize()}, the first with: {why}. {_AFTER_FAILURES}"
-
-
-_MORE = "more, or play all of it anew with other seeds"
-_AFTER_FAILURES = (
-    "Failures count as results. Once their cause is fixed, play all anew: playing only those that "
-    "failed again would favour whatever came off."
-)
+    return (
+        f"{said}. {how_many.capitalize()}, the first with: {why}. Failures count as results. Once "
+        "their cause is fixed, play all anew: playing only those that failed again would favour "
+        "whatever came off."
+    )
 
 
 class VariantPreview(w.VBox):

@@ -15,6 +15,7 @@ from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.lab._html import (
     CopyBoxes,
     block,
+    bold,
     conversation_text,
     facts_html,
     legend_html,
@@ -360,7 +361,7 @@ class PromptViewer(LabWidget):
         title = f"Turn {number}"
         if seen is not None:
             title += f" · {seen.component} · {seen.agent} · {seen.name}"
-        return Markup('<div style="font-weight:600">{}</div>').format(safe(title, limit=300))
+        return bold(title)
 
     def _without_prompt(self, seen: Seen | None) -> Markup:
         if seen is not None and seen.chain is not None:
@@ -391,9 +392,7 @@ class PromptViewer(LabWidget):
         ]
         if not before:
             return safe(f"Turn {seen.turn - 1} has no such prompt to compare with.")
-        title = Markup('<div style="font-weight:600">{}</div>').format(
-            f"From turn {seen.turn - 1} to turn {seen.turn}"
-        )
+        title = bold(f"From turn {seen.turn - 1} to turn {seen.turn}")
         was, now = before[0].request.messages, seen.attempt.request.messages
         parts = [title]
         for then, message in zip_longest(was, now):

@@ -24,7 +24,7 @@ from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.runs import Run
 from llmsim_lab.runs.turn import WorldTurn, answer_in_words, every_chain
 from llmsim_lab.runs.verbs import load
-from llmsim_lab.text import number
+from llmsim_lab.text import number, printable
 
 if TYPE_CHECKING:
     from llmsim_lab.llm import Tape
@@ -121,6 +121,13 @@ def turn_at(simulation: Run, number: int) -> RunTurn | None:
     """Return a run's turn by its number, or None."""
     place = number - simulation.turns[0].number
     return simulation.turns[place] if 0 <= place < len(simulation.turns) else None
+
+
+def turn_name(turn: RunTurn) -> str:
+    """Return a turn's number and period: ``Turn 3 (1980Q2)``."""
+    period = getattr(turn.state, "period", None)
+    name = "Initial state" if turn.number == 0 else f"Turn {turn.number}"
+    return f"{name} ({printable(str(period))})" if period else name
 
 
 class Attempts:

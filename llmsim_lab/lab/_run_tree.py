@@ -105,7 +105,10 @@ def run_html(tape: Tape, info: RunInfo) -> Markup:
             pairs([*facts(info), *started], caption=f"Run {info.id}"),
             _interventions(tape, info),
             _prompts(tape, info),
-            details("Configuration", pre(_json(info.manifest.get("config")))),
+            details(
+                "Configuration",
+                pre(json.dumps(info.manifest.get("config"), indent=2, ensure_ascii=False)),
+            ),
         ]
     )
 
@@ -215,10 +218,6 @@ def _word_diff(was: str, now: str) -> Markup:
 def _mapping(value: object) -> Mapping[str, Any]:
     """Return a mapping, or an empty one for anything else: a tape may hold anything."""
     return value if isinstance(value, Mapping) else {}
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False)
 
 
 _MOST_TURNS = 24

@@ -27,6 +27,7 @@ from llmsim_lab.lab._run_reading import (
     decisions_of,
     facts_of,
     simulation_of,
+    turn_name,
     value_text,
 )
 from llmsim_lab.lab._widget import LabWidget, button, dropdown, number_box, row, settled
@@ -56,6 +57,7 @@ class Playing:
     Attributes:
         played: the whole turns, in order.
         calls: the model calls of the turn under way.
+        pausing: True if it stops after the turn under way.
     """
 
     def __init__(
@@ -75,29 +77,24 @@ class Playing:
         self._on_turn = on_turn
         self._tick_s = tick_s
         self._began = time.perf_counter()
-        self._pausing = False
+        self.pausing = False
 
     @property
     def seconds(self) -> float:
         """Since it was last called."""
         return time.perf_counter() - self._began
 
-    @property
-    def pausing(self) -> bool:
-        """True if it stops after the turn under way."""
-        return self._pausing
-
     def pause(self) -> None:
         """Stop after the turn under way; from any thread."""
-        self._pausing = True
+        self.pausing = True
 
     async def __call__(self) -> None:
         """Play the turns that are left."""
         self._began = time.perf_counter()
-        self._pausing = False
+        self.pausing = False
         ticker = asyncio.create_task(self._tick())
         try:
-            while len(self.played) < self.turns and not self._pausing:
+            while len(self.played) < self.turns and not self.pausing:
                 self.calls = InFlight()
                 self._on_tick(self)
                 with watching(self.calls):
@@ -143,13 +140,6 @@ _MOST_FACTS = 12
 _MOST_FOLDED = 100
 _MOST_CHARS = 4_000
 _BRIEF = 80
-
-
-def turn_name(turn: RunTurn) -> str:
-    """Return a turn's number and period: ``Turn 3 (1980Q2)``."""
-    period = getattr(turn.state, "period", None)
-    name = "Initial state" if turn.number == 0 else f"Turn {turn.number}"
-    return f"{name} ({printable(str(period))})" if period else name
 
 
 def cost_text(turn: RunTurn, *, still: bool = False) -> str:

@@ -107,6 +107,7 @@ class AssistantChat(LabWidget):
         await settled(self.message)
         text = self.message.value
         await self._deliver(text)
+        # Unless the next message is being written already.
         if self.message.value == text:
             self.message.value = ""
 

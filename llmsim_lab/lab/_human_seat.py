@@ -97,6 +97,7 @@ class AnswerForm(w.VBox):
 
     def _observe(self) -> None:
         for field in self.inputs.values():
+            # A bound method, so that observing a kept field a second time adds nothing.
             field.observe(self._on_input, names="value")  # the same one twice counts once
 
     def _on_input(self, _: object) -> None:
@@ -717,6 +718,7 @@ class HumanSeat(LabWidget):
         self.model = model
         self.loss = loss
         self._refreshing = threading.RLock()
+        # A question asked on another thread than this is asked by a loop that a cell has started.
         self._thread = thread_of_loop()
         self._stepping = False
         self._failure: Exception | None = None
@@ -867,6 +869,7 @@ class HumanSeat(LabWidget):
 
     def ended(self) -> None:
         """Show where the run is now, at every seat."""
+        # The turn shows at every seat of the run, whichever started it.
         for seat in self._fellows():
             seat.worker.call(seat._following.stop)
             seat.refresh()
@@ -908,6 +911,7 @@ class HumanSeat(LabWidget):
         It is called directly where this is that loop, or where that loop is blocked by a cell that
         waits for the turn.
         """
+        # A blocked loop would take the call only after the turn that waits for it.
         if self._elsewhere or threading.get_ident() == self._thread:
             action(*args)
         else:
@@ -937,6 +941,7 @@ class HumanSeat(LabWidget):
             ConfigError: the turn that was started here ended without a question.
         """
         person = self.named(agent)
+        # The turn may also end without a question: answered from the tape, stopped or failed.
         asked = asyncio.ensure_future(person.person.asked())
         ended = asyncio.ensure_future(self.idle()) if self._playing() else None
         try:
@@ -1013,6 +1018,7 @@ class HumanSeat(LabWidget):
 
     async def _show_score(self) -> None:
         self.say("Playing the same quarters with others in your seat.")
+        # In a thread, since it plays whole runs, and runs in a cell block the loop.
         board = await asyncio.to_thread(self.leaderboard)
         self.score.value = str(board.html)
 

@@ -897,6 +897,7 @@ class PromptComparer(LabWidget):
         if experiment is None or not self._unchanged():
             raise ConfigError("the set-up was changed since it was played; click Run")
         if self._all_played:
+            # After the last seed used, so that no sample is the same as an earlier one.
             experiment = self._set_up(max(sample.seed for sample in experiment.schedule))
         await self._play(experiment)
 
@@ -921,6 +922,7 @@ class PromptComparer(LabWidget):
         return experiment
 
     async def _play(self, experiment: PromptExperiment) -> None:
+        # A sample may take minutes; the clock shows that it is still being played.
         clock = asyncio.ensure_future(self._tick(experiment))
         try:
             await experiment.arun(on_progress=self._on_progress)

@@ -323,6 +323,7 @@ class PromptViewer(LabWidget):
         chosen = self.component_box.value, self.agent_box.value
         self._listed = [one for one in self._of_turn if (one.component, one.agent) == chosen]
         places = [(one.name, place) for place, one in enumerate(self._listed)]
+        # By place, not by name: two attempts may be called the same.
         at = self._listed.index(wanted) if wanted in self._listed else 0
         self._choices.options(self.attempt_box, places, at)
         self._show_chosen()

@@ -477,6 +477,7 @@ class RunTree(LabWidget):
 
     def _chosen(self, _: object = None) -> None:
         """Show what was chosen: facts at once, a comparison, which is slow, in the background."""
+        # Filling the lists fires the same events as a choice.
         if self._relisting:
             return
         try:
@@ -530,6 +531,7 @@ class RunTree(LabWidget):
         run = self.selected
         stepper = TurnStepper(self.tape, run=run, llm_client=self.llm_client)
         stepper.on_change(lambda _: self._look_again())
+        # Only now, since a run that cannot be opened leaves the one before in place.
         self.close_run()
         self.stepper = stepper
         self.opened.children = (stepper,)

@@ -572,6 +572,7 @@ class TurnStepper(LabWidget):
             first, last = simulation.turns[0].number, simulation.turn_number
             self.shown = min(max(self.shown, first), last)
             self._seen = last
+            # Together, since a value outside the limits of the moment would be cut to them.
             with self.turn_box.hold_trait_notifications():
                 self.turn_box.min, self.turn_box.max = first, last
                 self.turn_box.value = self.shown
@@ -663,10 +664,12 @@ class TurnStepper(LabWidget):
 
     def _begin_playing(self, turns: int | None = None) -> None:
         """Play, as a click asks; *Try again* after a failure continues with the turns left."""
+        # *Try again* calls ``work`` again: what was begun is kept, so that it continues with the rest.
         begun: list[Playing] = []
 
         async def work() -> None:
             if not begun:
+                # The boxes' last changes may arrive after the click on Play.
                 await settled(self.turns_box, self.run_box)
                 begun.append(self._new_playing(self.turns_box.value if turns is None else turns))
             await self._as_work(begun[0])()
@@ -701,9 +704,11 @@ class TurnStepper(LabWidget):
     def _arrived(self, turn: RunTurn) -> None:
         """Show a turn that has just been played, unless an earlier one is being looked at."""
         with self._view:
+            # Whoever looks at an earlier turn is left there.
             if self.shown == turn.number - 1:
                 self.shown = turn.number
             self.refresh()
+        # What they raise stops playing, unlike what the callbacks of a look raise.
         for hook in list(self._turn_hooks):
             hook(turn)
 

@@ -77,9 +77,11 @@ class Worker:
         self._ended = Future()
         try:
             self._on_begin()
+            # Only posted: a click's handler may run on a thread without a loop.
             self._loop.call_soon_threadsafe(self._spawn, work)
         except BaseException as error:
             self._release()
+            # A loop that ended, as in a cell's asyncio.run, takes no more calls; nothing would ever run.
             if isinstance(error, RuntimeError) and self._loop.is_closed():
                 raise ConfigError(
                     "the event loop that this widget was built under is closed; make it again"
@@ -99,6 +101,7 @@ class Worker:
 
     async def idle(self) -> None:
         """Wait until no work is under way; cancelling the wait does not cancel the work."""
+        # Without the shield, cancelling one wait would cancel the future that all others wait for.
         await asyncio.shield(asyncio.wrap_future(self._ended))
 
     def _spawn(self, work: Work) -> None:
@@ -226,6 +229,7 @@ class LabWidget(w.VBox):
             static = Markup('<div class="llmsim-static">{}</div>').format(
                 Markup(bundle["text/html"])
             )
+            # One of the two has no other form, so that a page without widgets shows the facts once.
             # With no second form at all, nbconvert warns that it cannot show the first output.
             outputs = [{_VIEW: view, "text/html": ""}, bundle | {"text/html": str(_STYLE + static)}]
         for output in outputs:
@@ -260,6 +264,7 @@ class LabWidget(w.VBox):
         Raises:
             ConfigError: other work of this widget is under way.
         """
+        # The worker shows what fails and swallows it; a cell's caller needs it, too.
         failures: list[BaseException] = []
 
         async def watched() -> None:
@@ -277,6 +282,7 @@ class LabWidget(w.VBox):
             self.worker.stop()
             await self.idle()
             raise
+        # Stopped by the button: that is no error of the cell that waits.
         if failures and not isinstance(failures[0], asyncio.CancelledError):
             raise failures[0]
 
@@ -289,6 +295,7 @@ class LabWidget(w.VBox):
         self._set_busy(True)
 
     def _end(self, error: BaseException | None) -> None:
+        # Not simply False.
         # A click on another thread may have begun the next piece of work by now.
         self._set_busy(self.worker.busy)
         if isinstance(error, asyncio.CancelledError):
@@ -442,6 +449,7 @@ class Choices:
 
     def number(self, box: w.BoundedIntText, value: int, *, least: int, most: int) -> None:
         """Set a number box's value and limits."""
+        # Together, since a value outside the limits of the moment would be cut to them.
         with self._quietly(), box.hold_trait_notifications():
             box.max, box.min, box.value = most, least, value
 
@@ -461,6 +469,7 @@ class Choices:
         )
         values = [choice for _, choice in shown]
         with self._quietly():
+            # Setting the same options again would reset the choice, and send it all to the page.
             if shown != tuple(box.options):
                 box.options = shown
             if shown:

@@ -161,6 +161,7 @@ class Drawing:
     def show(self, scene: Scene) -> None:
         """Draw a scene, in place of the one before."""
         frame = _frame(scene)
+        # Bands, marks and labels cannot be moved like lines, so they are drawn again.
         for artist in self._passing:
             artist.remove()
         self._passing = []
@@ -192,6 +193,7 @@ class Drawing:
         rows = [(names + [_BLANK] * wide)[at : at + wide] for at in range(0, len(names), wide)]
         self.figure.set_size_inches(_SIZE[0], _SIZE[1] + max(0, len(rows) - 1) * _ROW_HIGH)
         cells: list[Any] = [[main] * wide, *rows]
+        # The main panel is twice as high as a row of small ones, at the full width.
         mosaic = self.figure.subplot_mosaic(
             cells, height_ratios=(2, *(1 for _ in rows)), empty_sentinel=_BLANK
         )
@@ -401,6 +403,7 @@ class Screen:
         self._figure.set_dpi(_DPI)
         canvas = FigureCanvasAgg(self._figure)
         if self._is_loose():
+            # Laid out once and then left: the constrained layout takes longer than the drawing.
             self._reserved = []
             self._lay_out()
         pixels = self._paint(canvas)
@@ -436,6 +439,7 @@ class Screen:
         import numpy as np
 
         [legend] = self._figure.legends
+        # Laying out its text takes most of a drawing's time, and it does not change.
         legend.set_visible(self._legend is None)
         try:
             canvas.draw()  # type: ignore[no-untyped-call]

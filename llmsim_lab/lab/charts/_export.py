@@ -69,6 +69,7 @@ def figure_bytes(figure: Figure, kind: Literal["pdf", "png", "svg"], *, dpi: flo
         "svg.fonttype": "none",
         "pdf.fonttype": 42,
     }
+    # The salt makes the ids in an SVG the same each time; text stays text, to be found and edited.
     with mpl.rc_context(settings):
         figure.savefig(buffer, format=kind, dpi=dpi, metadata=leave_out[kind])
     return buffer.getvalue()
@@ -80,6 +81,7 @@ def small_png(png: bytes) -> bytes:
 
     buffer = io.BytesIO()
     with Image.open(io.BytesIO(png)) as picture:
+        # Without dithering, since its noise would make the file larger again.
         picture.quantize(64, dither=Image.Dither.NONE).save(buffer, format="png", optimize=True)
     return buffer.getvalue()
 

@@ -378,6 +378,7 @@ class _Composer:
         count, other = max(shared, key=lambda pair: pair[0], default=(0, track))
         if count == len(track.rows) == len(other.rows) and other is not track:
             self.notes.append(f"{track.name} is the same as {other.name}, turn by turn.")
+        # One common row is the start, which runs of one configuration share without being forks.
         elif count > 1:
             self.branches.append((int(track.rows[count - 1]["turn"]), track.name, other.name))
         return max(0, count - 1)

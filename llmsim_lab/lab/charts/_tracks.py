@@ -114,6 +114,7 @@ class Track:
         new = [turn_row(turn, run.own_columns(turn)) for turn in turns[same:]]
         self.rows[same:] = new
         self._turns[same:] = turns[same:]
+        # A replaced turn takes its values with it; the columns fill up again when they are read.
         for values in self._columns.values():
             del values[same:]
 

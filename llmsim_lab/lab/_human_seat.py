@@ -1018,7 +1018,7 @@ class HumanSeat(LabWidget):
 
     async def _show_score(self) -> None:
         self.say("Playing the same quarters with others in your seat.")
-        # In a thread, since it plays whole runs, and runs in a cell block the loop.
+        # In a thread, since it plays whole runs, which would hold up the loop.
         board = await asyncio.to_thread(self.leaderboard)
         self.score.value = str(board.html)
 

@@ -197,8 +197,8 @@ class Attempts:
         for turn in range(self.first, self.last + 1):
             for seen in self.of(turn):
                 for part, text in _texts(seen):
-                    # ``in`` is many times faster than the pattern, which then gives the place in the original:
-                    # lower() may change a text's length.
+                    # ``in`` is many times faster than the pattern; that gives the place in the text
+                    # as it is, since lower() may change a text's length.
                     if low in text.lower() and (found := pattern.search(text)):
                         yield Hit(seen=seen, part=part, line=_line(text, found.start()))
 

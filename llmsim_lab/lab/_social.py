@@ -101,7 +101,6 @@ class SocialBoard(SocialWidget):
 
     def __init__(self, source: Source | SocialSimulation, *, run: int | None = None) -> None:
         super().__init__(source, run=run)
-        # Turns do not change once played, so each is counted once.
         self._counts: dict[int, dict[AgentState, int]] = {}
         self._drawn: tuple[int, int] | None = None
         self.previous_button = button("Previous", tooltip="Show the turn before")

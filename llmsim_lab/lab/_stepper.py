@@ -664,7 +664,7 @@ class TurnStepper(LabWidget):
 
     def _begin_playing(self, turns: int | None = None) -> None:
         """Play, as a click asks; *Try again* after a failure continues with the turns left."""
-        # *Try again* calls ``work`` again: what was begun is kept, so that it continues with the rest.
+        # Kept, since *Try again* calls ``work`` again, which then plays what is left.
         begun: list[Playing] = []
 
         async def work() -> None:

@@ -81,7 +81,7 @@ class Worker:
             self._loop.call_soon_threadsafe(self._spawn, work)
         except BaseException as error:
             self._release()
-            # A loop that ended, as in a cell's asyncio.run, takes no more calls; nothing would ever run.
+            # A loop that is closed, as asyncio.run's is at its end, takes no more calls.
             if isinstance(error, RuntimeError) and self._loop.is_closed():
                 raise ConfigError(
                     "the event loop that this widget was built under is closed; make it again"
@@ -229,8 +229,8 @@ class LabWidget(w.VBox):
             static = Markup('<div class="llmsim-static">{}</div>').format(
                 Markup(bundle["text/html"])
             )
-            # One of the two has no other form, so that a page without widgets shows the facts once.
-            # With no second form at all, nbconvert warns that it cannot show the first output.
+            # The live output's HTML is empty, so that a page without widgets shows the facts once;
+            # with no second form at all, nbconvert would warn that it cannot show that output.
             outputs = [{_VIEW: view, "text/html": ""}, bundle | {"text/html": str(_STYLE + static)}]
         for output in outputs:
             display(output, raw=True)  # type: ignore[no-untyped-call]
@@ -295,8 +295,7 @@ class LabWidget(w.VBox):
         self._set_busy(True)
 
     def _end(self, error: BaseException | None) -> None:
-        # Not simply False.
-        # A click on another thread may have begun the next piece of work by now.
+        # Not simply False: a click on another thread may have begun the next piece of work by now.
         self._set_busy(self.worker.busy)
         if isinstance(error, asyncio.CancelledError):
             self.stopped()

@@ -439,7 +439,7 @@ class Screen:
         import numpy as np
 
         [legend] = self._figure.legends
-        # Laying out its text takes most of a drawing's time, and it does not change.
+        # Painted once: it stays the same while lines move, and its many texts are slow to draw.
         legend.set_visible(self._legend is None)
         try:
             canvas.draw()  # type: ignore[no-untyped-call]

@@ -84,12 +84,12 @@ class Filter:
     def fits(self, decision: Decision) -> bool:
         """Return True if a decision passes."""
         return (
-            self.is_of(decision)
+            self.covers(decision)
             and self.status in ("", decision.chain.status)
             and self.text.lower() in f"{decision.decided}\n{decision.chain.reasoning}".lower()
         )
 
-    def is_of(self, decision: Decision) -> bool:
+    def covers(self, decision: Decision) -> bool:
         """Return True if a decision is of the agent and the component wanted."""
         chain = decision.chain
         return self.agent in ("", chain.agent) and self.component in ("", chain.component)
@@ -130,7 +130,7 @@ def _plain(value: object) -> str:
 def rows_of(decisions: dict[str, list[Decision]], wanted: Filter) -> dict[str, list[Decision]]:
     """Return the agents with a decision that passes, and those of their decisions to show."""
     return {
-        agent: [decision for decision in its if wanted.is_of(decision)]
+        agent: [decision for decision in its if wanted.covers(decision)]
         for agent, its in decisions.items()
         if any(wanted.fits(decision) for decision in its)
     }

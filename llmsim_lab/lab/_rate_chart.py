@@ -389,7 +389,7 @@ class RateChart(LabWidget):
             if self._drawn is self._scene:
                 return
             if self._drawing is None:
-                # Kept, since moving its lines takes a tenth of the time that the first drawing takes.
+                # Kept, since moving its lines takes a tenth of the time that a first drawing takes.
                 self._drawing = Drawing(self._scene, quick=True)
                 self._screen = Screen(self._drawing.figure)
             else:

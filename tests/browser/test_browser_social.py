@@ -9,7 +9,8 @@ from lab_page import LOOKS, LabPage, Notebook, Theme
 from playwright.sync_api import Locator, expect
 
 SETUP = """
-from llmsim_lab.lab import AgentStory, SocialBoard, TurnStepper, state_figure
+from llmsim_lab.lab import AgentStory, SocialBoard, TurnStepper
+from llmsim_lab.lab.figures import state_figure
 from scenes import HOSTILE
 from social_kit import make_social
 posts = [{"author": "Press", "text": f"{HOSTILE} {n}", "topics": ["tea"]} for n in range(4)]

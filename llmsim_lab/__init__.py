@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from llmsim_lab.agents import NationAgent, TaylorRuleAgent
     from llmsim_lab.economy import initial_state, load_us_macro
-    from llmsim_lab.lab import rate_figure
+    from llmsim_lab.lab.figures import rate_figure
     from llmsim_lab.llm import Budget, LLMClient, LLMConfig, Person, ScriptedBackend, Tape, connect
     from llmsim_lab.prompts import Prompt
     from llmsim_lab.runs import Ask, Question, Run, State, fork, load, replay, rerun, resume
@@ -50,7 +50,7 @@ __all__ = [
 _PLACES = {
     "agents": ("NationAgent", "TaylorRuleAgent"),
     "economy": ("initial_state", "load_us_macro"),
-    "lab": ("rate_figure",),
+    "lab.figures": ("rate_figure",),
     "llm": ("Budget", "LLMClient", "LLMConfig", "Person", "ScriptedBackend", "Tape", "connect"),
     "prompts": ("Prompt",),
     "runs": ("Ask", "Question", "Run", "State", "fork", "load", "replay", "rerun", "resume"),

@@ -16,7 +16,7 @@ from llmsim_lab.assistant import FunctionTools
 from llmsim_lab.assistant.evaluation import Cases, evaluate
 from llmsim_lab.assistant.recorded_tools import RecordedTools
 from llmsim_lab.calls import ChatRequest, Message
-from llmsim_lab.lab.playing import Playing
+from llmsim_lab.lab._stepper import Playing
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm._ollama.backend import OllamaBackend
 from llmsim_lab.llm._scope import recording
@@ -53,7 +53,7 @@ async def test_a_turn_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_turns_that_are_being_played(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock(monkeypatch, "llmsim_lab.lab.playing", 100.0, 101.0, 200.0, 207.0)
+    clock(monkeypatch, "llmsim_lab.lab._stepper", 100.0, 101.0, 200.0, 207.0)
     playing = Playing(make_simulation(), 0, on_tick=lambda _: None, on_turn=lambda _: None)
     assert playing.seconds == 1.0
     await playing()

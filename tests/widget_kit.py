@@ -6,7 +6,7 @@ from assistant_kit import call, engine
 
 from llmsim_lab import Simulation, SimulationConfig, lab
 from llmsim_lab.files import data_path
-from llmsim_lab.lab.widget import LabWidget
+from llmsim_lab.lab._widget import LabWidget
 from llmsim_lab.runs import load
 
 __all__ = ["every_widget"]

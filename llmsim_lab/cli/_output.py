@@ -16,7 +16,6 @@ from rich.text import Text
 
 from llmsim_lab.economy import history
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.lab import rate_figure
 from llmsim_lab.runs import Run, RunTurn
 from llmsim_lab.runs._turn import Series
 from llmsim_lab.simulation import Simulation, Turn
@@ -218,6 +217,9 @@ def _say_how_it_went(simulation: Run, taped: int | None) -> None:
 
 
 def _write_chart(simulation: Simulation, shadow: Simulation | None, out: Path) -> Path:
+    # Here, since it loads all worlds, a quarter of a second, and most commands draw nothing.
+    from llmsim_lab.lab.figures import rate_figure
+
     name = _chart_name(simulation)
     frames = {name: simulation.to_frame()}
     if shadow is not None:

@@ -1,7 +1,8 @@
-"""What people look at in a notebook: charts and widgets.
+"""What people look at in a notebook: widgets, and the score of a run with people in it.
 
-Each loads when it is first asked for, so that importing the package loads neither ipywidgets nor
-matplotlib.
+``llmsim_lab.lab.figures`` has figures without a widget, ``llmsim_lab.lab.nested`` the patch that
+lets a cell call ``asyncio.run``. Each name is imported when it is first used, so that importing
+the package loads neither ipywidgets nor matplotlib.
 """
 
 from __future__ import annotations
@@ -10,28 +11,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from llmsim_lab.lab.agent_story import AgentStory
-    from llmsim_lab.lab.assistant_chat import AssistantChat
-    from llmsim_lab.lab.context_xray import ContextXRay
-    from llmsim_lab.lab.figures import rate_figure
-    from llmsim_lab.lab.human_seat import HumanSeat
-    from llmsim_lab.lab.inspector import ReasoningInspector
-    from llmsim_lab.lab.nested import enable_nested_asyncio
-    from llmsim_lab.lab.prompt_comparer import PromptComparer
-    from llmsim_lab.lab.prompt_viewer import PromptViewer
-    from llmsim_lab.lab.rate_chart import RateChart
-    from llmsim_lab.lab.run_tree import RunTree
-    from llmsim_lab.lab.scores import Leaderboard, leaderboard
-    from llmsim_lab.lab.social_board import SocialBoard
-    from llmsim_lab.lab.social_figures import cascade_figure, state_figure, transition_figure
-    from llmsim_lab.lab.stepper import TurnStepper
+    from llmsim_lab.lab._assistant_chat import AssistantChat
+    from llmsim_lab.lab._context_xray import ContextXRay
+    from llmsim_lab.lab._human_seat import HumanSeat
+    from llmsim_lab.lab._inspector import ReasoningInspector
+    from llmsim_lab.lab._prompt_comparer import PromptComparer
+    from llmsim_lab.lab._prompt_viewer import PromptViewer
+    from llmsim_lab.lab._rate_chart import RateChart
+    from llmsim_lab.lab._run_tree import RunTree
+    from llmsim_lab.lab._scores import leaderboard
+    from llmsim_lab.lab._social import AgentStory, SocialBoard
+    from llmsim_lab.lab._stepper import TurnStepper
 
 __all__ = [
     "AgentStory",
     "AssistantChat",
     "ContextXRay",
     "HumanSeat",
-    "Leaderboard",
     "PromptComparer",
     "PromptViewer",
     "RateChart",
@@ -39,33 +35,22 @@ __all__ = [
     "RunTree",
     "SocialBoard",
     "TurnStepper",
-    "cascade_figure",
-    "enable_nested_asyncio",
     "leaderboard",
-    "rate_figure",
-    "state_figure",
-    "transition_figure",
 ]
 
 _HOME = {
-    "AgentStory": "agent_story",
-    "AssistantChat": "assistant_chat",
-    "ContextXRay": "context_xray",
-    "HumanSeat": "human_seat",
-    "Leaderboard": "scores",
-    "PromptComparer": "prompt_comparer",
-    "PromptViewer": "prompt_viewer",
-    "RateChart": "rate_chart",
-    "ReasoningInspector": "inspector",
-    "RunTree": "run_tree",
-    "SocialBoard": "social_board",
-    "TurnStepper": "stepper",
-    "cascade_figure": "social_figures",
-    "enable_nested_asyncio": "nested",
-    "leaderboard": "scores",
-    "rate_figure": "figures",
-    "state_figure": "social_figures",
-    "transition_figure": "social_figures",
+    "AgentStory": "_social",
+    "AssistantChat": "_assistant_chat",
+    "ContextXRay": "_context_xray",
+    "HumanSeat": "_human_seat",
+    "PromptComparer": "_prompt_comparer",
+    "PromptViewer": "_prompt_viewer",
+    "RateChart": "_rate_chart",
+    "ReasoningInspector": "_inspector",
+    "RunTree": "_run_tree",
+    "SocialBoard": "_social",
+    "TurnStepper": "_stepper",
+    "leaderboard": "_scores",
 }
 """The module that each name lives in."""
 

@@ -1,16 +1,45 @@
-"""Charts of runs as matplotlib figures, made without pyplot so that nothing global changes."""
+"""Figures of runs without a widget, for notebooks and papers.
+
+Each is a matplotlib figure made without pyplot, so that nothing global changes, and has its
+content in words as ``alt``, for screen readers. A notebook shows it where a cell ends in it;
+``figure.savefig("rates.svg")`` writes it. Colours are from palettes that colour-blind readers can
+tell apart (Okabe and Ito's; Paul Tol's "muted"), or shades of one; names, shapes and numbers say
+the same.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from llmsim_lab.experiments import PromptExperiment
+from llmsim_lab.experiments._results import UNITS
+from llmsim_lab.experiments._statistics import Outcome, sample_values
+from llmsim_lab.lab.charts._drawing import Drawing, chart_class, drawable
+from llmsim_lab.lab.charts._export import alt_text, figure_bytes, small_png
+from llmsim_lab.lab.charts._scene import Choice, compose
+from llmsim_lab.lab.charts._tracks import read_runs
+from llmsim_lab.markup import visible
+from llmsim_lab.simulation._config import SERIES
+from llmsim_lab.statechart import AgentState
+from llmsim_lab.statechart._analysis import Cascade, state_frame, transition_matrix
+from llmsim_lab.statechart._state import SocialTurn
+from llmsim_lab.text import clip
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["rate_figure"]
+__all__ = [
+    "cascade_figure",
+    "difference_figure",
+    "rate_figure",
+    "state_figure",
+    "transition_figure",
+]
 
 _PANELS = ("inflation", "output_gap", "unemployment")
 
@@ -35,15 +64,8 @@ def rate_figure(
         ``figure.savefig("rates.png")`` writes it.
 
     Raises:
-        ConfigError: there is no run, a frame is none of a run's, or ``rule_of`` is none of them.
+        ConfigError: there is no run, a frame is not a run's, or ``rule_of`` does not name one.
     """
-    # Here, since whoever imports the package comes by, and few of them draw.
-    from llmsim_lab.lab.charts.drawing import Drawing
-    from llmsim_lab.lab.charts.faces import alt_text
-    from llmsim_lab.lab.charts.scene import Choice, compose
-    from llmsim_lab.lab.charts.tracks import read_runs
-    from llmsim_lab.simulation._config import SERIES
-
     known = {series.column: series for series in SERIES}
     choice = Choice(
         title=title,
@@ -58,3 +80,270 @@ def rate_figure(
     figure = Drawing(replace(scene, marks=()), labelled=False).figure
     figure.alt = alt_text(items, scene)  # type: ignore[attr-defined]
     return figure
+
+
+_BLUE, _ORANGE, _GREY = "#0072B2", "#D55E00", "#BBBBBB"
+"""From Okabe and Ito's palette; shapes differ too."""
+
+
+def difference_figure(results: PromptExperiment, outcome: Outcome = "interest_rate") -> Figure:
+    """Draw how each variant differs from the first in one outcome.
+
+    The small points are pairs of samples, the rings turns' means, the thick mark is the mean of
+    those with its 95 % interval; the grey band is about the points: by how much two single samples
+    of one prompt differ on average, the larger of the two variants' noise floors.
+
+    Args:
+        results: an experiment.
+        outcome: one of those it measured.
+    """
+    found = [item for item in results.differences if item.outcome == outcome]
+    summary = results.summary
+    floors = summary[summary["outcome"] == outcome].set_index("variant")["noise_floor"]
+    figure = chart_class()(
+        figsize=(8, 1.5 + 0.9 * len(found)), layout="constrained", facecolor="white"
+    )
+    axes: Axes = figure.subplots()
+    values = sample_values(results.frame, outcome).pivot_table(
+        index=["turn", "sample"], columns="variant", values="value", dropna=False
+    )
+    for place, item in enumerate(found):
+        height = len(found) - place
+        if (floor := floors[item.variant]) is not None and floor == floor:
+            axes.fill_betweenx(
+                [height - 0.4, height + 0.4], -floor, floor, color=_GREY, alpha=0.45, linewidth=0
+            )
+        if {item.variant, item.reference} <= set(values.columns):
+            pairs = (values[item.variant] - values[item.reference]).dropna()
+            means = pairs.groupby(level="turn").mean()
+            axes.plot(pairs, [height - 0.18] * len(pairs), ".", color=_BLUE, alpha=0.5)
+            axes.plot(means, [height] * len(means), "o", color=_BLUE, fillstyle="none")
+        if item.estimate is not None:
+            low = item.estimate if item.low is None else item.low
+            high = item.estimate if item.high is None else item.high
+            reach = [[item.estimate - low], [high - item.estimate]]
+            axes.errorbar(
+                [item.estimate], [height + 0.2], xerr=reach, fmt="D", color=_ORANGE, capsize=5
+            )
+    axes.axvline(0, color="black", linewidth=1)
+    axes.set_ylim(0.4, len(found) + 0.6)
+    axes.set_yticks(
+        [len(found) - place for place in range(len(found))],
+        [drawable(item.variant, 24) for item in found],
+    )
+    name, unit = UNITS[outcome]
+    axes.set_xlabel(f"{name}: difference from {drawable(results.names[0], 24)}, {unit}")
+    axes.set_title(
+        "orange: mean and 95 % interval · rings: turns · points: pairs · "
+        "grey: noise floor of single samples",
+        loc="left",
+        fontsize="small",
+    )
+    figure.alt = _difference_alt(results, outcome)  # type: ignore[attr-defined]
+    return figure
+
+
+def _difference_alt(results: PromptExperiment, outcome: Outcome) -> str:
+    pairs = zip(results.differences, results.verdicts, strict=True)
+    return visible(" ".join(text for item, text in pairs if item.outcome == outcome))
+
+
+_COLOURS = {
+    AgentState.IDLE: "#BBBBBB",
+    AgentState.SCROLLING: "#88CCEE",
+    AgentState.EVALUATING: "#332288",
+    AgentState.COMPOSING: "#117733",
+    AgentState.ENGAGING_LIKE: "#DDCC77",
+    AgentState.ENGAGING_REPLY: "#CC6677",
+    AgentState.ENGAGING_RESHARE: "#882255",
+    AgentState.RESTING: "#DDDDDD",
+}
+_KINDS = {"original": ("o", "#332288"), "reply": ("s", "#CC6677"), "reshare": ("^", "#117733")}
+_MOST_NAMED = 40
+"""Posts of a cascade up to which their authors are written beside them."""
+
+
+@cache
+def _figure_class() -> Any:
+    from matplotlib.figure import Figure
+
+    class SocialFigure(Figure):
+        """A figure that a notebook shows, with its content in words."""
+
+        alt = ""
+
+        def _repr_png_(self) -> tuple[bytes, dict[str, str]]:
+            # nbconvert's classic pages take the image's text from the second; JupyterLab 4.6
+            # does not.
+            return small_png(figure_bytes(self, "png", dpi=80)), {"alt": self.alt}
+
+        def __repr__(self) -> str:
+            return self.alt
+
+    return SocialFigure
+
+
+def _name(state: object) -> str:
+    return str(state).replace("_", " ")
+
+
+def _whole_numbers() -> Any:
+    from matplotlib.ticker import MaxNLocator
+
+    return MaxNLocator(integer=True)
+
+
+def state_figure(
+    turns: Sequence[SocialTurn] | pd.DataFrame, *, title: str = "What users are doing"
+) -> Figure:
+    """Draw how many users are in each state, turn by turn, as stacked areas.
+
+    Args:
+        turns: a run's, or the frame that ``state_frame`` makes of them.
+        title: above the chart.
+    """
+    import pandas as pd
+
+    frame = turns if isinstance(turns, pd.DataFrame) else state_frame(turns)
+    figure: Figure = _figure_class()(figsize=(8, 4), layout="constrained", facecolor="white")
+    axes = figure.subplots()
+    shown = [state for state in AgentState if frame[state.value].any()]
+    # An area begins half a turn before its turn; the last one ends half a turn after it.
+    edges = [*(number - 0.5 for number in frame.index), frame.index[-1] + 0.5]
+    axes.stackplot(
+        edges,
+        [[*frame[state.value], frame[state.value].iloc[-1]] for state in shown],
+        labels=[_name(state.value) for state in shown],
+        colors=[_COLOURS[state] for state in shown],
+        step="post",
+        edgecolor="white",
+        linewidth=0.5,
+    )
+    axes.set_xlim(edges[0], edges[-1])
+    axes.set_ylim(0, frame.iloc[0].sum())
+    axes.xaxis.set_major_locator(_whole_numbers())
+    axes.set_xlabel("turn")
+    axes.set_ylabel("users")
+    axes.set_title(drawable(title, 80), loc="left")
+    handles, labels = axes.get_legend_handles_labels()
+    # Top to bottom as the areas stand.
+    axes.legend(handles[::-1], labels[::-1], loc="center left", bbox_to_anchor=(1, 0.5))
+    last = frame.iloc[-1]
+    counts = ", ".join(f"{_name(name)} {count}" for name, count in last.items() if count)
+    figure.alt = visible(  # type: ignore[attr-defined]
+        f"{title}: stacked areas of users by state, turns {frame.index[0]} to {frame.index[-1]}. "
+        f"In the last one: {counts}."
+    )
+    return figure
+
+
+def transition_figure(
+    turns: Sequence[SocialTurn], *, title: str = "Where users go from each state"
+) -> Figure:
+    """Draw the shares of moves out of each state, with the numbers in the fields.
+
+    Args:
+        turns: a run's.
+        title: above the chart.
+    """
+    shares, counts = transition_matrix(turns), transition_matrix(turns, shares=False)
+    names = [_name(name) for name in shares.columns]
+    share_of, count_of = shares.to_numpy(dtype=float), counts.to_numpy(dtype=int)
+    figure: Figure = _figure_class()(figsize=(7.5, 5.5), layout="constrained", facecolor="white")
+    axes = figure.subplots()
+    axes.imshow(share_of, cmap="Blues", vmin=0, vmax=1)
+    for row in range(len(names)):
+        for column in range(len(names)):
+            if count := count_of[row, column]:
+                share = share_of[row, column]
+                axes.text(
+                    column,
+                    row,
+                    f"{share:.0%}\n({count})",
+                    ha="center",
+                    va="center",
+                    fontsize=8,
+                    color="white" if share > 0.5 else "black",
+                )
+    axes.set_xticks(range(len(names)), names, rotation=40, ha="right")
+    axes.set_yticks(range(len(names)), names)
+    axes.set_xlabel("to")
+    axes.set_ylabel("from")
+    axes.set_title(drawable(title, 80), loc="left")
+    parts = [
+        f"{names[row]} to {names[column]} {share_of[row, column]:.0%}"
+        for row in range(len(names))
+        for column in range(len(names))
+        if count_of[row, column]
+    ]
+    figure.alt = visible(  # type: ignore[attr-defined]
+        f"{title}: shares of the moves out of each state. {'; '.join(parts) or 'No moves'}."
+    )
+    return figure
+
+
+def cascade_figure(cascade: Cascade, *, title: str | None = None) -> Figure:
+    """Draw a cascade as a tree, a level a column: who replied to whom, or reshared what.
+
+    Args:
+        cascade: the cascade.
+        title: above the chart; the first post's author and text if not given.
+    """
+    places = _places(cascade)
+    width = min(14.0, max(8.0, 1.6 * (cascade.depth + 1)))
+    height = min(12.0, max(2.5, 0.26 * (max(y for _, y in places.values()) + 2)))
+    figure: Figure = _figure_class()(
+        figsize=(width, height), layout="constrained", facecolor="white"
+    )
+    axes = figure.subplots()
+    for parent, below in cascade.children.items():
+        for post in below:
+            (x1, y1), (x2, y2) = places[parent], places[post.id]
+            axes.plot([x1, x2], [y1, y2], color="#999999", linewidth=0.8, zorder=1)
+    for kind, (marker, colour) in _KINDS.items():
+        points = [places[post.id] for post in cascade.posts if post.kind == kind]
+        if points:
+            xs, ys = zip(*points, strict=True)
+            axes.scatter(xs, ys, marker=marker, color=colour, s=36, label=kind, zorder=2)
+    if cascade.size <= _MOST_NAMED:
+        for post in cascade.posts:
+            x, y = places[post.id]
+            axes.annotate(
+                drawable(post.author, 24),
+                (x, y),
+                (6, 0),
+                textcoords="offset points",
+                va="center",
+                fontsize=8,
+                bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5},
+            )
+    axes.set_xlim(-0.3, cascade.depth + 0.9)
+    axes.invert_yaxis()
+    axes.set_yticks([])
+    axes.xaxis.set_major_locator(_whole_numbers())
+    axes.set_xlabel("steps from the first post")
+    for side in ("left", "right", "top"):
+        axes.spines[side].set_visible(False)
+    title = title or f"{cascade.root.author}: {cascade.root.text}"
+    axes.set_title(drawable(title, 90), loc="left")
+    axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
+    figure.alt = visible(  # type: ignore[attr-defined]
+        f"Tree of a cascade: {clip(title, 120)}. {cascade.size} posts, depth {cascade.depth}, "
+        f"breadth {cascade.breadth}, {cascade.likes} likes."
+    )
+    return figure
+
+
+def _places(cascade: Cascade) -> dict[int, tuple[float, float]]:
+    """Return the posts' places: levels to the right, ends of branches below each other."""
+    heights: dict[int, float] = {}
+    bottom = 0
+    for post, _ in cascade.walk():
+        if post.id not in cascade.children:
+            heights[post.id] = bottom
+            bottom += 1
+    for post, _ in reversed(list(cascade.walk())):
+        if post.id in cascade.children:
+            below = [heights[child.id] for child in cascade.children[post.id]]
+            heights[post.id] = sum(below) / len(below)
+    return {post: (level, heights[post]) for post, level in cascade.levels.items()}

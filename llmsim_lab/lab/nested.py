@@ -1,4 +1,4 @@
-"""``asyncio.run`` inside a notebook's cell, for code that cannot do without; off unless asked for.
+"""``asyncio.run`` inside a notebook's cell, for code that depends on it; off unless asked for.
 
 Nothing here needs it: ``run`` works in a cell as it is, and cells can ``await``.
 """
@@ -18,7 +18,7 @@ def enable_nested_asyncio() -> None:
     """Patch asyncio, for this whole process, so that running loops can be run again.
 
     It is nest-asyncio's patch, which is archived. Under ipykernel 7.1 and later it makes the kernel
-    drop queued cells under Run All without a word, so it is refused there.
+    drop queued cells under Run All without a word, so it raises ConfigError there.
 
     Raises:
         ConfigError: the kernel is one that would lose cells, or nest-asyncio is not installed.

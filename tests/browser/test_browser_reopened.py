@@ -22,7 +22,7 @@ SHOWN = {
     "RateChart": "first → latest value",
     "ReasoningInspector": "confidence 0.8",
     "RunTree": "They part at turn 4",
-    "SocialBoard": "harbour town, round 7",
+    "SocialBoard": "harbour town, turn 7",
     "TurnStepper": "Turn 8 (1981Q3)",
 }
 """What is read in a widget's static view."""

@@ -9,7 +9,8 @@ from lab_page import LOOKS, LabPage, Notebook, Theme
 from playwright.sync_api import Locator, expect
 
 SETUP = """
-from llmsim_lab.lab import AgentStory, SocialBoard, TurnStepper, state_figure
+from llmsim_lab.lab import AgentStory, SocialBoard, TurnStepper
+from llmsim_lab.lab.figures import state_figure
 from scenes import HOSTILE
 from social_kit import make_social
 posts = [{"author": "Press", "text": f"{HOSTILE} {n}", "topics": ["tea"]} for n in range(4)]
@@ -52,20 +53,20 @@ def test_the_board_follows_the_run_and_goes_back_and_forth(notebook: Notebook) -
     picture = notebook.output(BOARD).locator("img")
     for turn in (1, 2, 3):
         play(notebook, to=turn)
-        title(notebook, f"round {turn}: 6 users")
-        expect(picture).to_have_attribute("alt", re.compile(f"rounds 0 to {turn}"))
+        title(notebook, f"turn {turn}: 6 users")
+        expect(picture).to_have_attribute("alt", re.compile(f"turns 0 to {turn}"))
     for turn in (2, 1, 0):
         notebook.click("Previous", cell=BOARD)
-        title(notebook, f"round {turn}: 6 users")
+        title(notebook, f"turn {turn}: 6 users")
     play(notebook, to=4)
-    title(notebook, "round 0: 6 users")
+    title(notebook, "turn 0: 6 users")
     notebook.click("Next", cell=BOARD)
-    title(notebook, "round 1: 6 users")
-    field(notebook, BOARD, "Round shown").fill("3")
-    field(notebook, BOARD, "Round shown").press("Enter")
-    title(notebook, "round 3: 6 users")
+    title(notebook, "turn 1: 6 users")
+    field(notebook, BOARD, "Turn shown").fill("3")
+    field(notebook, BOARD, "Turn shown").press("Enter")
+    title(notebook, "turn 3: 6 users")
     notebook.click("Latest", cell=BOARD)
-    title(notebook, "round 4: 6 users")
+    title(notebook, "turn 4: 6 users")
     assert notebook.faults() == []
 
 
@@ -113,18 +114,18 @@ def test_markup_in_posts_is_text(notebook: Notebook) -> None:
 
 def test_both_are_there_after_the_page_was_loaded_anew(notebook: Notebook) -> None:
     play(notebook, to=3)
-    title(notebook, "round 3: 6 users")
+    title(notebook, "turn 3: 6 users")
     notebook.click("Previous", cell=BOARD)
-    title(notebook, "round 2: 6 users")
+    title(notebook, "turn 2: 6 users")
     field(notebook, STORY, "User").select_option(label="User 4")
     expect(notebook.output(STORY)).to_contain_text("What User 4 did")
     notebook.reload()
-    title(notebook, "round 2: 6 users")
+    title(notebook, "turn 2: 6 users")
     expect(notebook.output(STORY)).to_contain_text("What User 4 did")
     notebook.click("Next", cell=BOARD)
-    title(notebook, "round 3: 6 users")
+    title(notebook, "turn 3: 6 users")
     play(notebook, to=4)
-    title(notebook, "round 4: 6 users")
+    title(notebook, "turn 4: 6 users")
 
 
 def test_a_figures_text_is_kept_where_jupyterlab_would_have_to_look_for_it(
@@ -147,7 +148,7 @@ def test_they_read_in_both_colours_and_on_a_narrow_page(
     notebook: Notebook, lab: LabPage, theme: Theme, width: int
 ) -> None:
     play(notebook, to=4)
-    title(notebook, "round 4: 6 users")
+    title(notebook, "turn 4: 6 users")
     expect(notebook.output(STORY).get_by_role("listitem")).to_have_count(4)
     with lab.looking(theme, width=width):
         colour = theme.split()[-1].lower()

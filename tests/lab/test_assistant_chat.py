@@ -83,7 +83,7 @@ async def test_a_click_answers_only_the_question_that_is_shown() -> None:
     widget.confirm_button.click()
     await widget.idle()
     assert tools.tasks["ann"] == {1: "Buy milk", 2: "Call mum"}
-    assert "gone on elsewhere" in widget.error.value
+    assert "continued elsewhere" in widget.error.value
     assert "delete task 2" in widget.question.value
     widget.confirm_button.click()
     await widget.idle()
@@ -128,13 +128,13 @@ async def test_hostile_text_of_user_model_and_tool_is_escaped() -> None:
     tools.instead = lambda name: ToolResult(success=True, data={"text": HOSTILE})
     widget = AssistantChat(engine(call("list_tasks"), HOSTILE, tools=tools), user_id="ann")
     await said(widget, HOSTILE)
-    for html in (widget.talk.value, str(widget.face_html())):
+    for html in (widget.talk.value, str(widget.static_html())):
         assert "<script" not in html
         assert "<img" not in html
         assert "</style" not in html
         assert "\x1b" not in html
         assert "\u202e" not in html
-    assert "\x1b" not in widget.face_text()
+    assert "\x1b" not in widget.static_text()
 
 
 async def test_a_hostile_question_is_escaped() -> None:
@@ -249,7 +249,7 @@ async def test_a_new_conversation_forgets_what_waits_for_a_yes() -> None:
     assert "Nothing was said yet" in widget.talk.value
 
 
-async def test_the_face_is_the_conversation() -> None:
+async def test_the_static_view_is_the_conversation() -> None:
     widget = AssistantChat(
         engine(call("add_task", title="Water plants"), "I have added it."), user_id="ann"
     )
@@ -298,6 +298,6 @@ async def test_a_conversation_that_cannot_begin_anew_says_so_in_place() -> None:
 def test_the_general_widgets_show_a_recorded_conversation() -> None:
     tape = data_path("tapes/assistant.tape")
     viewer, inspector = PromptViewer(tape), ReasoningInspector(tape)
-    assert "turn 9, assistant" in viewer.face_text()
-    assert "Turn 9" in inspector.face_text()
-    assert "chat" in RunTree(tape).face_text()
+    assert "turn 9, assistant" in viewer.static_text()
+    assert "Turn 9" in inspector.static_text()
+    assert "chat" in RunTree(tape).static_text()

@@ -18,7 +18,7 @@ from llmsim_lab.lab import (
     RunTree,
     TurnStepper,
 )
-from llmsim_lab.lab.xray_html import as_attempt, clip_lines
+from llmsim_lab.lab._context_xray import as_attempt, clip_lines
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.runs import load
 
@@ -40,10 +40,10 @@ def crisis() -> Any:
 
 def test_each_section_has_its_module_and_its_tokens(crisis: Any) -> None:
     xray = ContextXRay(crisis)
-    lines = xray.face_text().splitlines()
+    lines = xray.static_text().splitlines()
     assert lines[0].startswith("Ada, turn 2: about ")
     assert "  MUD: module mud, user, 7 tokens" in lines
-    assert "  SITUATION: context builder, user, " in xray.face_text()
+    assert "  SITUATION: context builder, user, " in xray.static_text()
     assert "module mud" in xray.sections.value
     assert "Mud everywhere." in xray.prompt.value
 
@@ -58,7 +58,7 @@ def test_a_module_taken_out_is_gone_from_the_prompt_and_stands_in_the_changes(
     assert "Fog as well." in xray.prompt.value
     assert "Mud" in xray.changes.value
     assert "without mud (-7)" in xray.heading.value
-    assert "  MUD: module mud, user, 7 tokens (left out)" in xray.face_text()
+    assert "  MUD: module mud, user, 7 tokens (left out)" in xray.static_text()
     xray.module_boxes["mud"].value = True
     assert "Mud everywhere." in xray.prompt.value
 
@@ -104,7 +104,7 @@ def test_a_new_turn_is_shown_to_who_looked_at_the_latest(crisis: Any) -> None:
 
 
 def test_a_run_that_was_not_played_has_a_preview() -> None:
-    assert "turn 1 (a preview: it has not been played)" in ContextXRay(make_crisis()).face_text()
+    assert "turn 1 (a preview: it has not been played)" in ContextXRay(make_crisis()).static_text()
 
 
 async def test_asking_tells_change_from_noise(crisis: Any) -> None:
@@ -121,7 +121,7 @@ async def test_asking_tells_change_from_noise(crisis: Any) -> None:
     assert ": evidence of a change beyond noise" in xray.answers.value
     assert "They sail far off" in xray.answers.value
     assert xray.answers.value.count("<tr><th") == 1 + 3 * 4
-    assert ": evidence of a change beyond noise" in xray.face_text()
+    assert ": evidence of a change beyond noise" in xray.static_text()
     assert not xray.ask_button.disabled
     xray.module_boxes["fog"].value = False
     assert xray.answers.value == ""
@@ -213,9 +213,9 @@ def test_hostile_words_are_text_only(crisis: Any) -> None:
     simulation = make_crisis(modules=[talking("mud", HOSTILE)], client=client)
     simulation.run(2)
     xray = ContextXRay(simulation)
-    whole = xray.prompt.value + xray.sections.value + str(xray.face_html())
+    whole = xray.prompt.value + xray.sections.value + str(xray.static_html())
     xray.silence("mud")
-    whole += xray.changes.value + str(xray.face_html())
+    whole += xray.changes.value + str(xray.static_html())
     assert "<script" not in whole
     assert "<img" not in whole
     assert "\x1b" not in whole
@@ -228,14 +228,14 @@ def test_the_other_widgets_need_no_special_case(tmp_path: Path) -> None:
     viewer = PromptViewer(simulation)
     viewer.show(turn=2, component="agent", agent="Japan")
     assert viewer.provenance == simulation.context_of("Japan", 2).provenance
-    assert "TRUST DYNAMICS = " in viewer.face_text() or "TRUST DYNAMICS" in viewer.legend.value
+    assert "TRUST DYNAMICS = " in viewer.static_text() or "TRUST DYNAMICS" in viewer.legend.value
     assert "module trust_dynamics" in viewer.legend.value
     viewer.show(turn=2, component="engine")
     assert "events before turn 2" in viewer.legend.value
-    assert "Taiwan" in ReasoningInspector(simulation).face_text()
-    assert "Crisis level" in TurnStepper(simulation).face_text()
-    assert "Crisis level" in str(RateChart(simulation).face_html())
-    assert "crisis" in RunTree(tmp_path / "a.tape").face_text()
+    assert "Taiwan" in ReasoningInspector(simulation).static_text()
+    assert "Crisis level" in TurnStepper(simulation).static_text()
+    assert "Crisis level" in str(RateChart(simulation).static_html())
+    assert "crisis" in RunTree(tmp_path / "a.tape").static_text()
 
 
 async def test_the_stepper_plays_a_crisis() -> None:
@@ -244,7 +244,7 @@ async def test_the_stepper_plays_a_crisis() -> None:
     stepper.step_button.click()
     await stepper.idle()
     assert simulation.turn_number == 1
-    assert "Water level" in stepper.face_text() or "Water level" in str(stepper.face_html())
+    assert "Water level" in stepper.static_text() or "Water level" in str(stepper.static_html())
 
 
 def test_lines_are_cut_not_wrapped() -> None:
@@ -257,12 +257,12 @@ def test_what_comes_back_where_silence_makes_room_is_said_to_be_there() -> None:
     simulation = make_crisis(modules=speaking, budget_tokens=285)
     simulation.run(2)
     xray = ContextXRay(simulation)
-    assert "  FOG: module fog, not sent, " in xray.face_text()
-    assert "left out: budget_tokens=285" in xray.face_text()
+    assert "  FOG: module fog, not sent, " in xray.static_text()
+    assert "left out: budget_tokens=285" in xray.static_text()
 
     xray.silence("mud")
     assert "Fog and rain." in xray.prompt.value
-    fog = next(line for line in xray.face_text().splitlines() if line.startswith("  FOG"))
+    fog = next(line for line in xray.static_text().splitlines() if line.startswith("  FOG"))
     assert fog.endswith("(yes, now that there is room)")
 
 

@@ -14,12 +14,10 @@ from builders import make_config, make_simulation
 from llmsim_lab.experiments import PromptExperiment
 from llmsim_lab.files import data_path
 from llmsim_lab.lab import RateChart
-from llmsim_lab.lab.charts.axes import thinned
-from llmsim_lab.lab.charts.drawing import Drawing
-from llmsim_lab.lab.charts.labels import drawable, spread_out
-from llmsim_lab.lab.charts.scene import Scene
-from llmsim_lab.lab.charts.screen import Screen
-from llmsim_lab.lab.comparison_chart import alt_text, chart_html, difference_figure
+from llmsim_lab.lab._prompt_comparer import chart_html
+from llmsim_lab.lab.charts._drawing import Drawing, Screen, drawable, spread_out, thinned
+from llmsim_lab.lab.charts._scene import Scene
+from llmsim_lab.lab.figures import difference_figure
 from llmsim_lab.simulation import Simulation
 
 
@@ -200,5 +198,5 @@ def test_a_comparisons_chart_shows_pairs_turns_interval_and_noise() -> None:
         noise = axes.collections[2 * place].get_paths()[0].vertices[:, 0]
         assert (noise.min(), noise.max()) == (-row["noise_floor"], row["noise_floor"])
     image = chart_html(results, "interest_rate")
-    assert alt_text(results, "interest_rate") in html.unescape(image)
+    assert difference_figure(results, "interest_rate").alt in html.unescape(image)  # type: ignore[attr-defined]
     assert 'src="data:image/png;base64,iVBOR' in image

@@ -7,8 +7,8 @@ import sys
 from builders import make_simulation
 
 from llmsim_lab.economy import history
-from llmsim_lab.lab import rate_figure
-from llmsim_lab.lab.charts.columns import chartable
+from llmsim_lab.lab.charts._tracks import chartable
+from llmsim_lab.lab.figures import rate_figure
 from llmsim_lab.simulation import Simulation, SimulationConfig
 
 

@@ -272,7 +272,7 @@ async def test_a_recorded_run_is_looked_at_without_being_asked(tmp_path: Path) -
         await seat.take_turn(**RAISE, rate=5)
     first.close()
     with seated(load(path)) as seat:
-        assert "turn 1: Aland (ok): Raise the policy rate; rate 5.00%" in seat.face_text()
+        assert "turn 1: Aland (ok): Raise the policy rate; rate 5.00%" in seat.static_text()
     with seated(replay(path, turns=0)) as seat:
         seat.step_button.click()
         await seat.idle()
@@ -398,7 +398,7 @@ def test_a_seat_for_nobody_is_refused() -> None:
     )
     with pytest.raises(ConfigError, match="has no people in it"):
         HumanSeat(rules)
-    with pytest.raises(ConfigError, match="agent='Syldavia' is no person in this run"):
+    with pytest.raises(ConfigError, match="agent='Syldavia' is not a person in this run"):
         HumanSeat(table_of(), agent="Syldavia")
 
 
@@ -417,40 +417,40 @@ async def test_what_people_write_is_shown_and_obeyed_by_nothing() -> None:
         for _ in range(2):
             rate = seat.simulation.state.global_state.interest_rate
             await seat.take_turn(**said, rate=rate)
-        for html in (str(seat.face_html()), seat.facts.value, seat.status.value):
+        for html in (str(seat.static_html()), seat.facts.value, seat.status.value):
             for live in ("<script", "<img", "</style", "\x1b", "\u202e"):
                 assert live not in html
-        assert "&lt;script&gt;" in str(seat.face_html())
+        assert "&lt;script&gt;" in str(seat.static_html())
 
 
-async def test_the_saved_face_is_the_same_for_the_same_run() -> None:
-    faces = []
+async def test_the_static_view_is_the_same_for_the_same_run() -> None:
+    views = []
     for _ in range(2):
         with seated(table_of()) as seat:
             await seat.take_turn(**RAISE, rate=11.5)
             bundle = seat._repr_mimebundle_()
-            faces.append((bundle["text/plain"], bundle["text/html"]))
-    assert faces[0] == faces[1]
-    assert faces[0][0] == (
+            views.append((bundle["text/plain"], bundle["text/html"]))
+    assert views[0] == views[1]
+    assert views[0][0] == (
         "Seat of Aland: turn 1 (1979Q4), rate 11.50%\n"
         "turn 1: Aland (ok): Raise the policy rate; rate 11.50%"
     )
 
 
-async def test_the_face_says_that_an_answer_is_waited_for() -> None:
+async def test_the_static_view_says_that_an_answer_is_waited_for() -> None:
     async with asked_at(table_of()) as seat:
-        assert seat.face_text().splitlines() == [
+        assert seat.static_text().splitlines() == [
             "Seat of Aland: turn 0 (1979Q3), rate 9.67%, waits for Aland",
             "no answer yet",
         ]
-        assert "No answer yet." in seat.face_html()
+        assert "No answer yet." in seat.static_html()
 
 
-def test_the_face_of_a_run_without_a_calendar_has_no_date() -> None:
+def test_the_static_view_of_a_run_without_a_calendar_has_no_date() -> None:
     nations = [{"name": "Aland", "kind": "human"}]
     config = SimulationConfig(nations=nations, validator={"kind": "always_valid"})
     with seated(Simulation(config)) as seat:
-        assert seat.face_text().splitlines()[0] == "Seat of Aland: turn 0, rate 4.00%"
+        assert seat.static_text().splitlines()[0] == "Seat of Aland: turn 0, rate 4.00%"
 
 
 async def test_the_score_is_shown_in_place() -> None:

@@ -86,20 +86,20 @@ async def test_a_turn_is_played_from_the_seat_recorded_and_replayed(tmp_path: Pa
     assert [turn.state.given["Bob"] for turn in run.turns[1:]] == [7, 2]
     assert "All 2 turns are played." in seat.status.value
     assert "Score" not in seat.status.value
-    assert seat.face_text() == "\n".join(
+    assert seat.static_text() == "\n".join(
         [
             "Seat of Bob: turn 2",
             "turn 1: Bob (ok): amount 7",
             "turn 2: Bob (ok): amount 2",
         ]
     )
-    assert "amount 7" in str(seat.face_html())
+    assert "amount 7" in str(seat.static_html())
     seat.close()
     run.close()
     again = PublicGoods.replay(tmp_path / "t.tape")
     assert again.state == run.state
     recorded = HumanSeat(PublicGoods.load(tmp_path / "t.tape"))
-    assert "turn 1: Bob (ok): amount 7" in recorded.face_text()
+    assert "turn 1: Bob (ok): amount 7" in recorded.static_text()
     recorded.close()
 
 
@@ -161,14 +161,14 @@ async def test_one_seat_serves_all_that_a_person_answers_for() -> None:
         await seat.sendings.idle()
     await seat.idle()
     assert run.state.given["Di"] == 1
-    assert "turn 1: Di (ok): amount 1" in seat.face_text()
+    assert "turn 1: Di (ok): amount 1" in seat.static_text()
     seat.close()
 
 
 def test_a_world_without_people_says_how_to_name_one() -> None:
     with pytest.raises(ConfigError, match=r'PublicGoods\(players={"Bob": Person\(\)}\)'):
         HumanSeat(pot())
-    with pytest.raises(ConfigError, match="agent='Cy' is no person in this run"):
+    with pytest.raises(ConfigError, match="agent='Cy' is not a person in this run"):
         HumanSeat(pot(Bob="person"), agent="Cy")
     with pytest.raises(ConfigError, match="PublicGoods has no score to compare"):
         HumanSeat(pot(Bob="person")).leaderboard()

@@ -12,7 +12,7 @@ from viewer_kit import HOSTILE, bumpy, hostile_run, played
 from llmsim_lab.calls import Attempt, CallRecord, ChatReply, ChatRequest, Message
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab import ReasoningInspector
-from llmsim_lab.lab.reasoning import COLUMNS, Filter, steps_of
+from llmsim_lab.lab._inspector import COLUMNS, Filter, decisions_by_agent
 from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.runs import RunTurn
 
@@ -53,13 +53,13 @@ def test_a_rules_step_says_so_and_what_it_proposed() -> None:
     inspector.show(agent="Rule")
     assert "by rule" in inspector.body.value
     assert "Set the interest rate to" in inspector.body.value
-    assert "agent (by rule, confidence 1.0): Set the interest rate to" in inspector.face_text()
+    assert "agent (by rule, confidence 1.0): Set the interest rate to" in inspector.static_text()
 
 
 def test_the_initial_state_has_no_decisions() -> None:
     inspector = ReasoningInspector(make_simulation())
     assert "Nothing was decided in this turn" in inspector.body.value
-    assert "nothing to show" in inspector.face_text()
+    assert "nothing to show" in inspector.static_text()
 
 
 def test_attempts_are_counted_where_there_were_several(tmp_path: Path) -> None:
@@ -255,7 +255,7 @@ def test_components_of_any_name_are_shown() -> None:
     inspector = ReasoningInspector(other)
     assert options(inspector.component_box) == ["all", "reasoner"]
     assert "confidence not asked" in inspector.body.value
-    assert "confidence not asked" in inspector.face_text()
+    assert "confidence not asked" in inspector.static_text()
     assert ">→ reasoner</div>" in inspector.body.value
     assert inspector.to_frame().confidence.isna().all()
 
@@ -271,7 +271,7 @@ def test_many_agents_come_ten_to_a_page() -> None:
     assert "N10" not in inspector.body.value
     inspector.page_box.value = 3
     assert "N22" in inspector.body.value
-    assert "… and 13 more agents" in inspector.face_text()
+    assert "… and 13 more agents" in inspector.static_text()
     inspector.agent_box.value = "N05"
     assert (inspector.page_box.value, inspector.page_box.layout.display) == (1, "none")
 
@@ -281,21 +281,21 @@ def test_the_page_does_not_grow_with_the_turns() -> None:
     assert len(long.body.value) < 1.1 * len(short.body.value)
 
 
-# Untrusted text, static face
+# Untrusted text, static view
 
 
 def test_hostile_text_is_shown_and_does_nothing() -> None:
     inspector = ReasoningInspector(hostile_run())
     inspector.changes_box.value = True
-    page = inspector.body.value + inspector.heading.value + str(inspector.face_html())
+    page = inspector.body.value + inspector.heading.value + str(inspector.static_html())
     for wrong in ("<script", "<img", "</style", "<b>", "\x1b", "\u202e"):
         assert wrong not in page
     assert "&lt;script&gt;" in page
-    assert "\u202e" not in inspector.face_text()
-    assert "\x1b" not in inspector.face_text()
+    assert "\u202e" not in inspector.static_text()
+    assert "\x1b" not in inspector.static_text()
 
 
-def test_the_face_is_the_same_for_the_same_run() -> None:
+def test_the_static_view_is_the_same_for_the_same_run() -> None:
     [first, second] = [ReasoningInspector(str(TWO_NATIONS))._repr_mimebundle_() for _ in range(2)]
     for kind in ("text/plain", "text/html"):
         assert first[kind] == second[kind]
@@ -306,4 +306,4 @@ def test_the_face_is_the_same_for_the_same_run() -> None:
 def test_an_empty_filter_wants_everything() -> None:
     assert not Filter()
     assert Filter(text="a")
-    assert steps_of(RunTurn(number=0, state=None)) == {}
+    assert decisions_by_agent(RunTurn(number=0, state=None)) == {}

@@ -64,7 +64,9 @@ def test_a_widget_of_the_wrong_thing_is_refused_and_leaves_no_second_error(
     widget: type, unraisable: list[Any]
 ) -> None:
     for source in (None, 5, [], object()):
-        with pytest.raises(ConfigError, match=r"is no |is not a |an ensemble of at least one"):
+        with pytest.raises(
+            ConfigError, match=r"is not an? |is neither a |an ensemble of at least one"
+        ):
             widget(source)
     gc.collect()
     assert unraisable == []
@@ -95,7 +97,9 @@ def test_a_missing_run_is_named_without_a_lesson_on_numbers() -> None:
 
 
 def test_a_chart_takes_one_run_of_a_tape_or_several() -> None:
-    assert RateChart(RECORDED, run=2).face_text() == RateChart(RECORDED, numbers=[2]).face_text()
+    assert (
+        RateChart(RECORDED, run=2).static_text() == RateChart(RECORDED, numbers=[2]).static_text()
+    )
     assert RateChart(RECORDED, run=[1, 3]).frame["run"].nunique() == 2
 
 
@@ -125,7 +129,7 @@ def test_a_chart_of_a_simulation_has_no_run_to_choose() -> None:
 
 def test_a_chart_is_saved_under_a_name_only() -> None:
     chart: Any = RateChart(RECORDED, run=1)
-    with pytest.raises(ConfigError, match="None is no path"):
+    with pytest.raises(ConfigError, match="None is not a path"):
         chart.save(None)
 
 
@@ -170,7 +174,7 @@ async def test_an_experiment_chosen_in_the_lists_is_not_compared() -> None:
     await tree.idle()
     assert "run 2 is a prompt experiment" in tree.error.value
     assert tree.comparison is None
-    assert tree.face_text().count("part") == 0
+    assert tree.static_text().count("part") == 0
 
 
 # --- arguments of methods -------------------------------------------------------------------------
@@ -214,8 +218,8 @@ def _frame(turn: Any) -> object:
         (lambda: _inspect(text=5), "text=5 must be a text"),
         (lambda: _frame(99), "the run has no turn 99; it has turns 0 to 8"),
         (lambda: _frame("a"), "turn='a' must be a whole number"),
-        (lambda: leaderboard(None), "NoneType is no economic simulation"),  # type: ignore[arg-type]
-        (lambda: leaderboard(seated_run(), loss=5), "loss=5 is no loss"),  # type: ignore[arg-type]
+        (lambda: leaderboard(None), "NoneType is not an economic simulation"),  # type: ignore[arg-type]
+        (lambda: leaderboard(seated_run(), loss=5), "loss=5 is not a loss"),  # type: ignore[arg-type]
         (lambda: QuadraticLoss(gap_weight="a"), "gap_weight='a' must be a finite number"),  # type: ignore[arg-type]
         (lambda: QuadraticLoss(gap_weight=True), "gap_weight=True must be a finite number"),
         (lambda: QuadraticLoss(inflation_target=None), "inflation_target=None must be"),  # type: ignore[arg-type]

@@ -8,7 +8,8 @@ import sys
 import pytest
 
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.lab import enable_nested_asyncio, nested
+from llmsim_lab.lab import nested
+from llmsim_lab.lab.nested import enable_nested_asyncio
 
 NESTED = """
 import asyncio

@@ -17,8 +17,8 @@ from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.experiments import PromptExperiment
 from llmsim_lab.files import data_path
 from llmsim_lab.lab import PromptComparer
-from llmsim_lab.lab.comparer_form import read_turns, spread, turns_text
-from llmsim_lab.lab.comparison_chart import alt_text
+from llmsim_lab.lab._prompt_comparer import read_turns, spread, turns_text
+from llmsim_lab.lab.figures import _difference_alt
 from llmsim_lab.llm import Tape
 from llmsim_lab.simulation import Simulation, SimulationConfig
 
@@ -33,9 +33,9 @@ def _undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Charts without their pictures; ``test_drawing`` draws them."""
 
     def words_only(results: PromptExperiment, outcome: Any) -> Markup:
-        return Markup('<img alt="{}">').format(alt_text(results, outcome))
+        return Markup('<img alt="{}">').format(_difference_alt(results, outcome))
 
-    monkeypatch.setattr("llmsim_lab.lab.comparison_html.chart_html", words_only)
+    monkeypatch.setattr("llmsim_lab.lab._prompt_comparer.chart_html", words_only)
 
 
 async def played(replies: Any = answer, *, turns: int = 3, **config: Any) -> Simulation:
@@ -101,7 +101,7 @@ async def test_what_differs_from_the_first_variant_is_shown_word_by_word() -> No
     shown = re.sub(r"<(\w+)[^>]*>", r"<\1>", widget.editors[1].difference.value)
     assert "advisor</del>" in shown
     assert "hawk</ins>" in shown
-    assert "held against this one" in widget.editors[0].difference.value
+    assert "compared with this one" in widget.editors[0].difference.value
 
 
 async def test_the_prompt_is_shown_as_the_model_would_get_it_on_a_chosen_state() -> None:
@@ -242,7 +242,7 @@ class Gate:
 
 
 async def test_stop_keeps_what_was_played_and_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("llmsim_lab.lab.prompt_comparer._TICK_S", 0)
+    monkeypatch.setattr("llmsim_lab.lab._prompt_comparer._TICK_S", 0)
     gate = Gate()
     simulation = await played(gate.answer)
     widget = PromptComparer(simulation, samples=1)
@@ -261,7 +261,7 @@ async def test_stop_keeps_what_was_played_and_run_goes_on(monkeypatch: pytest.Mo
     done = len(widget.experiment.played)
     assert done == 2
     await asyncio.sleep(0)  # its clock has stopped as well
-    assert f"Stopped after {done} of 6 samples; Run goes on" in widget.status.value
+    assert f"Stopped after {done} of 6 samples; Run continues" in widget.status.value
     assert f"{done} of 6 samples played" in widget.results.value
     assert not widget.editors[0].text_box.disabled
     gate.open.set()
@@ -458,19 +458,21 @@ async def test_a_tape_with_several_runs_is_asked_about_and_the_one_compared_is_n
     widget = PromptComparer(tmp_path / "x.tape", run=1, samples=2, llm_client=client)
     assert widget.simulation.tape is not None
     assert widget.simulation.tape.read_only
-    assert widget.face_text().startswith("Prompts of agent compared, on run 1 'first' of x.tape\n")
+    assert widget.static_text().startswith(
+        "Prompts of agent compared, on run 1 'first' of x.tape\n"
+    )
     widget.run_button.click()
     await widget.idle()
     named = "Prompts of agent compared, on run 1 &#39;first&#39; of x.tape"
-    assert named in str(widget.face_html())
+    assert named in str(widget.static_html())
     assert "in run 1 &#39;first&#39; of x.tape, over pairs of the same turn" in widget.results.value
 
 
 async def test_an_experiment_of_more_samples_than_the_box_takes_is_shown_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("llmsim_lab.lab.prompt_comparer.MOST_SAMPLES", 5)
-    monkeypatch.setattr("llmsim_lab.lab.comparer_layout.MOST_SAMPLES", 5)
+    monkeypatch.setattr("llmsim_lab.lab._prompt_comparer.MOST_SAMPLES", 5)
+    monkeypatch.setattr("llmsim_lab.lab._prompt_comparer.MOST_SAMPLES", 5)
     client = make_simulation(answer, names=("Aland",)).llm_client
     config = SimulationConfig(nations=("Aland",))
     simulation = Simulation(config, llm_client=client, tape=tmp_path / "x.tape")
@@ -479,7 +481,7 @@ async def test_an_experiment_of_more_samples_than_the_box_takes_is_shown_as_it_i
     await PromptExperiment(simulation, variants=variants, samples=6).arun()
     shown = PromptComparer.from_results(tmp_path / "x.tape")
     assert shown.samples_box.value == 6
-    assert "12 of 12 samples" in shown.face_text()
+    assert "12 of 12 samples" in shown.static_text()
 
 
 async def test_on_a_tape_the_results_are_recorded_and_can_be_shown_again(tmp_path: Path) -> None:
@@ -494,7 +496,7 @@ async def test_on_a_tape_the_results_are_recorded_and_can_be_shown_again(tmp_pat
     assert "Results are recorded on x.tape" in widget.results.value
     shown = PromptComparer.from_results(tmp_path / "x.tape")
     assert shown.frame.equals(widget.frame)
-    assert shown.face_text() == widget.face_text()
+    assert shown.static_text() == widget.static_text()
     assert shown.editors[1].text_box.value == widget.editors[1].text_box.value
     assert "there is no model" in plan_of(shown)
     assert "All 8 samples are recorded on x.tape." in shown.results.value
@@ -516,7 +518,7 @@ def test_a_loaded_tape_without_a_model_does_all_but_run_and_says_the_way_out() -
 def test_every_component_can_be_compared(component: str) -> None:
     widget = PromptComparer(data_path("tapes/first_run.tape"), component, run=1)
     assert "[user]" in widget.preview.view.value
-    assert f"Prompts of {component} compared" in widget.face_text()
+    assert f"Prompts of {component} compared" in widget.static_text()
 
 
 # Strangers' text, and many of everything
@@ -537,33 +539,33 @@ async def test_what_models_and_users_write_is_shown_and_never_obeyed() -> None:
     assert widget.error.value == ""
     parts = [widget.results, widget.chart, widget.answers, widget.plan_line, widget.preview.view]
     parts += [part for editor in widget.editors for part in (editor.note, editor.difference)]
-    shown = "".join(part.value for part in parts) + str(widget.face_html())
+    shown = "".join(part.value for part in parts) + str(widget.static_html())
     assert "<script" not in shown
     assert "<img src=x" not in shown
     assert "</style>" not in shown
     assert "\x1b" not in shown
-    assert "\u202e" not in shown + widget.face_text()
+    assert "\u202e" not in shown + widget.static_text()
     labels = [label for label, _ in widget.preview.variant_choice.options]
     assert any("⟨U+202E⟩" in label for label in labels)
     assert "\u202e" not in "".join(labels)
     assert "&lt;script&gt;" in shown
 
 
-async def test_the_face_is_the_same_for_the_same_run() -> None:
-    faces = []
+async def test_the_static_view_is_the_same_for_the_same_run() -> None:
+    views = []
     for _ in range(2):
         widget = PromptComparer(await played(_by_prompt), samples=2)
         hawkish(widget)
-        before = widget.face_text()
+        before = widget.static_text()
         assert before.endswith("nothing played yet")
-        assert str(widget.face_html()).startswith("<pre")
+        assert str(widget.static_html()).startswith("<pre")
         widget.run_button.click()
         await widget.idle()
-        faces.append((before, widget.face_text(), str(widget.face_html())))
-    assert faces[0] == faces[1]
-    assert "variant 2: 6 times: raise the rate by 0.75" in faces[0][1]
-    assert "<table" in faces[0][2]
-    assert "<img" not in faces[0][2]
+        views.append((before, widget.static_text(), str(widget.static_html())))
+    assert views[0] == views[1]
+    assert "variant 2: 6 times: raise the rate by 0.75" in views[0][1]
+    assert "<table" in views[0][2]
+    assert "<img" not in views[0][2]
 
 
 async def test_only_the_component_can_be_asked_and_then_no_rate_is_shown() -> None:

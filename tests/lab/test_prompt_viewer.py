@@ -18,9 +18,15 @@ from llmsim_lab.agents import EconLLMAgent
 from llmsim_lab.calls import Attempt, ChatReply, ChatRequest, Message, ToolCall
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.lab import PromptViewer
-from llmsim_lab.lab.attempts import Attempts
-from llmsim_lab.lab.prompt_html import facts_html, legend_html, messages_html, reply_html
-from llmsim_lab.lab.texts import copyable, word_diff
+from llmsim_lab.lab._html import (
+    copyable,
+    facts_html,
+    legend_html,
+    messages_html,
+    reply_html,
+    word_diff,
+)
+from llmsim_lab.lab._run_reading import Attempts
 from llmsim_lab.llm import Tape
 from llmsim_lab.models import SimulationState
 from llmsim_lab.runs import load, replay
@@ -140,7 +146,7 @@ def test_a_rules_decision_shows_its_reason() -> None:
     assert "No model was asked" in viewer.prompt.value
     assert "the rule asks for" in viewer.prompt.value
     assert viewer.text == ""
-    assert "the rule asks for" in viewer.face_text()
+    assert "the rule asks for" in viewer.static_text()
 
 
 def test_turns_played_later_are_seen_by_who_looks_at_the_latest() -> None:
@@ -156,7 +162,7 @@ def test_turns_played_later_are_seen_by_who_looks_at_the_latest() -> None:
 async def test_a_running_simulation_is_followed() -> None:
     simulation = make_simulation()
     viewer = PromptViewer(simulation)
-    assert "nothing to show" in viewer.face_text()
+    assert "nothing to show" in viewer.static_text()
     await simulation.arun(2)
     assert viewer.turn_box.max == 2
     assert "Turn 2 · agent" in viewer.heading.value
@@ -166,7 +172,7 @@ async def test_a_replay_opens_at_its_own_turn_and_shows_what_it_has_played() -> 
     simulation = await asyncio.to_thread(replay, FIRST_RUN, 1, turns=0)
     viewer = PromptViewer(simulation)
     assert (viewer.turn_box.value, viewer.turn_box.max) == (0, 0)
-    assert viewer.face_text() == "Prompt viewer of 'one nation', turn 0: nothing to show"
+    assert viewer.static_text() == "Prompt viewer of 'one nation', turn 0: nothing to show"
     assert viewer.find("interest rate") == []
     await simulation.arun(2)
     await viewer.idle()
@@ -211,7 +217,7 @@ def test_calls_that_were_lost_are_there_too(tmp_path: Path) -> None:
     ]
     assert "timeout: " in viewer.facts.value
     assert "none came" in viewer.reply.value
-    assert "fault: " in viewer.face_text()
+    assert "fault: " in viewer.static_text()
 
 
 def test_what_a_stopped_model_had_said_is_shown_with_the_reason(tmp_path: Path) -> None:
@@ -232,7 +238,7 @@ def test_what_a_stopped_model_had_said_is_shown_with_the_reason(tmp_path: Path) 
     assert "{&#34;action&#34;: &#34;ha ha ha" in viewer.reply.value
     assert "generation_stopped: it said ha" in viewer.facts.value
     assert "aborted" in viewer.facts.value
-    assert viewer.face_text().splitlines()[-2:] == [
+    assert viewer.static_text().splitlines()[-2:] == [
         "  fault: it said ha",
         '  reply: {"action": "ha ha ha',
     ]
@@ -286,8 +292,8 @@ def test_a_filter_skips_turns_and_says_when_there_are_none(tmp_path: Path) -> No
     assert viewer.seen is None
     viewer.previous_button.click()
     assert "nothing to show before turn 3" in viewer.status.value
-    assert "nothing to show" in viewer.face_text()
-    assert "Nothing in this run" in viewer.face_html()
+    assert "nothing to show" in viewer.static_text()
+    assert "Nothing in this run" in viewer.static_html()
 
 
 def test_a_damaged_tape_is_told_in_place(tmp_path: Path) -> None:
@@ -359,7 +365,7 @@ def test_damaged_spans_leave_the_prompt_plain_and_are_told(
     assert "<mark" not in viewer.prompt.value
     assert "where its values came from is damaged: " in viewer.legend.value
     assert why in viewer.legend.value
-    assert "<img" not in viewer.legend.value + str(viewer.face_html())
+    assert "<img" not in viewer.legend.value + str(viewer.static_html())
     assert viewer.error.value == ""
 
 
@@ -421,7 +427,7 @@ def test_many_hits_are_listed_a_hundred_at_a_time() -> None:
 
 
 def test_more_hits_than_can_be_kept_are_counted_as_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("llmsim_lab.lab.search_bar._MOST_HITS", 3)
+    monkeypatch.setattr("llmsim_lab.lab._prompt_viewer._MOST_HITS", 3)
     viewer = PromptViewer(played())
     assert len(viewer.find("confidence")) == 3
     assert "Hit 1 of 3+" in viewer.status.value
@@ -498,13 +504,13 @@ def test_hostile_text_is_shown_and_does_nothing() -> None:
     viewer.find("alert(1)")
     for component in ("agent", "validator", "engine"):
         viewer.component_box.value = component
-        for page in (panes(viewer), str(viewer.face_html())):
+        for page in (panes(viewer), str(viewer.static_html())):
             tags = Tags(page)
             assert not tags.names & {"script", "img", "style", "b"}
             assert tags.handlers == []
             assert "\x1b" not in page
             assert "\u202e" not in page
-    assert "\u202e" not in viewer.face_text()
+    assert "\u202e" not in viewer.static_text()
     assert "\x1b" not in "".join(options(viewer.search.hit_box))
 
 
@@ -568,10 +574,10 @@ def test_sections_with_tokens_and_cuts_have_a_place_in_the_legend() -> None:
     assert "&lt;over budget&gt;" in page
 
 
-# The static face
+# The static view
 
 
-def test_the_face_is_the_same_for_the_same_run() -> None:
+def test_the_static_view_is_the_same_for_the_same_run() -> None:
     viewers = [PromptViewer(Tape(FIRST_RUN, read_only=True), run=1) for _ in range(2)]
     for viewer in viewers:
         viewer.show(turn=2, component="agent")

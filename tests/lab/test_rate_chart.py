@@ -21,7 +21,7 @@ from llmsim_lab.economy import TaylorRule
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.files import data_path
 from llmsim_lab.lab import RateChart
-from llmsim_lab.lab.charts.pace import Pace
+from llmsim_lab.lab._widget import Pace
 from llmsim_lab.llm import Tape
 from llmsim_lab.simulation import Simulation
 
@@ -95,7 +95,7 @@ def test_a_runs_forks_on_a_tape_are_drawn_from_where_they_leave_it() -> None:
     assert drawn["2 one nation"][0] == drawn["3 one nation"][0] == list(range(3, 9))
     assert drawn["2 one nation"][1][0] == drawn["1 one nation"][1][3]
     assert marks(chart)[0] == "1 fork of 1 one nation"
-    assert "1: turn 3, fork of 1 one nation (2 one nation, 3 one nation)" in chart.face_text()
+    assert "1: turn 3, fork of 1 one nation (2 one nation, 3 one nation)" in chart.static_text()
     assert "2: turn 4, supply shock +4 (oil) (2 one nation)" in chart.remarks.value
 
 
@@ -113,7 +113,7 @@ def test_a_fork_in_memory_that_has_not_gone_on_is_a_point_on_its_parent() -> Non
     assert lines(chart)["fork"][0] == [2]
     fork.run(2)
     assert lines(chart)["fork"][0] == [2, 3, 4]
-    assert "turn 2, fork of parent (fork)" in chart.face_text()
+    assert "turn 2, fork of parent (fork)" in chart.static_text()
 
 
 def test_the_axes_leave_room_for_what_is_planned_and_can_be_read_from_the_start() -> None:
@@ -157,7 +157,7 @@ def test_frames_that_only_start_alike_are_drawn_whole() -> None:
     other = frame.assign(interest_rate=frame["interest_rate"] + [0, 1, 1, 1])
     chart = RateChart({"one": frame, "other": other})
     assert lines(chart)["other"][0] == [0, 1, 2, 3]
-    assert "fork" not in chart.face_text()
+    assert "fork" not in chart.static_text()
 
 
 def test_an_ensemble_is_a_fan_of_quantiles_and_says_how_many() -> None:
@@ -201,10 +201,10 @@ def test_many_interventions_are_numbered_and_listed() -> None:
 @pytest.mark.parametrize("name", ["<script>alert(1)</script>", "\x1b[31mred", "a\u202eb"])
 def test_a_hostile_name_is_written_as_it_is(name: str) -> None:
     chart = RateChart({name: ruled(1).to_frame()}, title=name)
-    static = f"{chart.face_text()}{chart.face_html()}{chart.alt}{chart.remarks.value}"
+    static = f"{chart.static_text()}{chart.static_html()}{chart.alt}{chart.remarks.value}"
     assert "\x1b" not in static
     assert "\u202e" not in static
-    assert "<script" not in str(chart.face_html())
+    assert "<script" not in str(chart.static_html())
 
 
 def test_one_name_for_two_runs_is_told_apart() -> None:
@@ -219,7 +219,7 @@ def test_the_rule_may_be_another_one_and_on_another_runs_data() -> None:
     chart = RateChart(one, two, rule="two")
     expected = two.to_frame()["taylor_rate"].tolist()
     assert lines(chart)["what the Taylor rule asks, on the data of: two"][1] == expected
-    assert "History is not drawn: the runs begin in different quarters." in chart.face_text()
+    assert "History is not drawn: the runs begin in different quarters." in chart.static_text()
     passive = TaylorRule(inflation_weight=0)
     asked = lines(RateChart(one, rule=passive))["what the Taylor rule asks, on the data of: one"]
     row = one.to_frame().iloc[-1]
@@ -237,8 +237,8 @@ def test_the_rule_may_be_another_one_and_on_another_runs_data() -> None:
 def test_a_frame_without_the_rules_data_says_so() -> None:
     frame = pd.DataFrame({"turn": [0, 1], "interest_rate": [2.0, None]})
     chart = RateChart({"mine": frame})
-    assert "The Taylor rule is not drawn" in chart.face_text()
-    assert "2 → none" in chart.face_text()
+    assert "The Taylor rule is not drawn" in chart.static_text()
+    assert "2 → none" in chart.static_text()
 
 
 def test_the_rule_is_worked_out_where_a_frame_has_only_its_data() -> None:
@@ -273,7 +273,7 @@ def test_what_a_run_predicts_is_a_dashed_line_before_there_are_values_and_after(
     [line] = [curve for curve in chart.scene.curves if curve.name == "prediction"]
     assert (line.look.style, line.look.marker) == ("--", "")
     assert len(lines(chart)) == 2
-    assert "Prediction: heads 5." in chart.face_text()
+    assert "Prediction: heads 5." in chart.static_text()
 
 
 def test_runs_of_which_theory_says_the_same_share_the_line_and_others_are_named() -> None:
@@ -283,7 +283,7 @@ def test_runs_of_which_theory_says_the_same_share_the_line_and_others_are_named(
         "prediction for a, b": [5, 5],
         "prediction for c": [15, 15],
     }
-    assert "Prediction for c: heads 15." in chart.face_text()
+    assert "Prediction for c: heads 15." in chart.static_text()
 
 
 def test_a_recorded_runs_prediction_is_that_of_its_parameters(tmp_path: Path) -> None:
@@ -311,9 +311,9 @@ def test_a_prediction_that_is_no_number_is_named() -> None:
 def test_history_may_be_given_and_may_end_early() -> None:
     own = pd.DataFrame({"interest_rate": [1.0, 2.0]})
     assert lines(RateChart(ruled(4), history=own))["history (T-bill)"] == ([0, 1], [1.0, 2.0])
-    assert "History ends with 2009Q3." in RateChart(ruled(4, start="2009Q1")).face_text()
+    assert "History ends with 2009Q3." in RateChart(ruled(4, start="2009Q1")).static_text()
     late = ruled(2).to_frame().assign(period=["2030Q1", "2030Q2", "2030Q3"])
-    assert "History is not drawn: quarter=2030Q1 is outside" in RateChart(late).face_text()
+    assert "History is not drawn: quarter=2030Q1 is outside" in RateChart(late).static_text()
 
 
 # --- choosing ------------------------------------------------------------------------------------
@@ -436,7 +436,7 @@ async def test_what_goes_wrong_while_drawing_is_shown_in_place(
     simulation = ruled(1)
     chart = RateChart(simulation)
     monkeypatch.setattr(
-        "llmsim_lab.lab.rate_chart.compose", lambda *_: (_ for _ in ()).throw(KeyError("rate"))
+        "llmsim_lab.lab._rate_chart.compose", lambda *_: (_ for _ in ()).throw(KeyError("rate"))
     )
     chart._view_count = 1
     await simulation.step()
@@ -449,7 +449,7 @@ def test_a_run_in_plain_code_is_drawn_when_asked_for() -> None:
     simulation = ruled(1)
     chart = RateChart(simulation)
     simulation.run(2)
-    assert "0 to 3" in chart.face_text()
+    assert "0 to 3" in chart.static_text()
 
 
 def test_a_tape_is_read_again_on_demand(tmp_path: Path) -> None:
@@ -501,7 +501,7 @@ def test_pace_goes_elsewhere_without_a_loop_and_forgets_a_closed_one() -> None:
     assert drawn == [1, 1]
 
 
-# --- table, files, faces -------------------------------------------------------------------------
+# --- table, files, views -------------------------------------------------------------------------
 
 
 async def test_the_table_shows_the_latest_turns_and_turns_its_pages() -> None:
@@ -586,7 +586,7 @@ async def test_buttons_make_links_to_the_same_files(tmp_path: Path) -> None:
 async def test_a_file_too_large_for_a_link_is_pointed_to_save(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("llmsim_lab.lab.charts.export._MOST_BYTES", 10)
+    monkeypatch.setattr("llmsim_lab.lab.charts._export._MOST_BYTES", 10)
     chart = RateChart(ruled(1))
     chart.export.csv.click()
     await chart.idle()
@@ -600,13 +600,13 @@ def test_the_values_come_as_a_frame_with_the_members_of_ensembles() -> None:
     assert counts == {("one", 0): 3, ("many", 1): 3, ("many", 2): 3}
 
 
-def test_the_face_is_the_same_for_the_same_run_and_shows_its_course() -> None:
+def test_the_static_view_is_the_same_for_the_same_run_and_shows_its_course() -> None:
     one, other = RateChart(FIRST_RUN), RateChart(FIRST_RUN)
-    assert one.face_text() == other.face_text()
-    assert str(one.face_html()) == str(other.face_html())
-    line = one.face_text().splitlines()[2]
+    assert one.static_text() == other.static_text()
+    assert str(one.static_html()) == str(other.static_html())
+    line = one.static_text().splitlines()[2]
     assert re.fullmatch(r"1 one nation +0 to 8 +9\.67 → 16\.75 .*▁▂▂▃▅▆▆▇█", line)
-    html = str(one.face_html())
+    html = str(one.static_html())
     [(alt_text, png)] = re.findall(r'<img alt="(.+?)" src="data:image/png;base64,(.+?)"', html)
     assert alt_text.startswith("Chart of ")
     assert base64.b64decode(png).startswith(b"\x89PNG")
@@ -614,11 +614,11 @@ def test_the_face_is_the_same_for_the_same_run_and_shows_its_course() -> None:
     assert "<table" in html
 
 
-def test_the_face_of_very_many_runs_stays_short() -> None:
+def test_the_static_view_of_very_many_runs_stays_short() -> None:
     frame = ruled(1).to_frame()
     chart = RateChart({f"run {place}": frame.assign(seconds=place) for place in range(25)})
-    assert "and 5 more runs" in chart.face_text()
-    assert "and 5 more runs" in str(chart.face_html())
+    assert "and 5 more runs" in chart.static_text()
+    assert "and 5 more runs" in str(chart.static_html())
     assert "and 5 more runs" in chart.alt
 
 
@@ -629,7 +629,7 @@ def test_the_face_of_very_many_runs_stays_short() -> None:
     ("runs", "more", "message"),
     [
         ((), {}, "there is no run to chart"),
-        ((7,), {}, "int is no run; pass a Simulation"),
+        ((7,), {}, "int is not a run; pass a Simulation"),
         (([],), {}, "an ensemble of at least one"),
         ((pd.DataFrame({"turn": []}),), {}, "has no turn to chart"),
         ((pd.DataFrame({"x": [1]}),), {}, "has no column 'turn' of numbers"),

@@ -15,7 +15,7 @@ from counter_kit import answer as count
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.files import data_path
 from llmsim_lab.lab import RunTree
-from llmsim_lab.lab.run_facts import prompt_changes
+from llmsim_lab.lab._run_tree import prompt_changes
 from llmsim_lab.llm import Tape
 from llmsim_lab.simulation import Simulation
 
@@ -32,7 +32,7 @@ def copy(tmp_path: Path) -> Path:
 
 def test_the_tree_shows_forks_below_what_they_came_from() -> None:
     tree = RunTree(data_path(RECORDED))
-    assert tree.face_text().splitlines()[:4] == [
+    assert tree.static_text().splitlines()[:4] == [
         "RunTree of first_run.tape",
         "1 one nation · run · turns 1 to 8 · done · qwen2.5-coder-1.5b",
         "├─ 2 one nation · fork at turn 3 · turn 4: shock supply 4, note oil · turns 4 to 8 · done "
@@ -50,7 +50,7 @@ def test_the_tree_of_the_terminal_and_the_widget_have_the_same_lines() -> None:
     with Tape(data_path(RECORDED), read_only=True) as tape:
         text = tape.tree()
         assert [run.id for run in text.runs] == [1, 2, 3]
-        assert tuple(RunTree(tape).face_text().splitlines()[1:4]) == text.lines[1:]
+        assert tuple(RunTree(tape).static_text().splitlines()[1:4]) == text.lines[1:]
 
 
 async def test_a_run_that_is_chosen_shows_what_it_was() -> None:
@@ -66,7 +66,7 @@ async def test_a_run_that_is_chosen_shows_what_it_was() -> None:
         "United States",
     ):
         assert text in tree.facts.value, text
-    assert "fork of run 1 at turn 3" in tree.face_text()
+    assert "fork of run 1 at turn 3" in tree.static_text()
 
 
 async def test_a_fork_with_another_prompt_shows_the_words_that_changed() -> None:
@@ -86,8 +86,8 @@ async def test_two_runs_are_held_against_each_other_in_numbers_and_as_a_chart() 
     assert 'alt="Chart of policy rate. run 1 ends at 16.75' in tree.chart.value
     assert tree.comparison is not None
     assert tree.comparison["interest_rate", "difference"].iloc[-1] == 0.75
-    assert "Run 1 and run 3 part at turn 4" in tree.face_text()
-    assert "They part at turn 4" in str(tree.face_html())
+    assert "Run 1 and run 3 part at turn 4" in tree.static_text()
+    assert "They part at turn 4" in str(tree.static_html())
     tree.other_box.value = 0
     await tree.idle()
     assert tree.differences.value == tree.chart.value == ""
@@ -109,7 +109,7 @@ async def test_runs_that_went_the_same_way_are_said_to(tmp_path: Path) -> None:
     tree.select(1, compare_with=2)
     await tree.idle()
     assert "took the same way" in tree.differences.value
-    assert "part nowhere" in tree.face_text()
+    assert "part nowhere" in tree.static_text()
 
 
 async def test_long_differences_are_cut_and_the_rest_is_named(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ async def test_a_fork_made_in_the_opened_stepper_joins_the_tree(copy: Path) -> N
     tree.stepper.fork_button.click()
     await tree.stepper.idle()
     assert tree.stepper.error.value == ""
-    assert "4 one nation · fork at turn 5" in tree.face_text()
+    assert "4 one nation · fork at turn 5" in tree.static_text()
     assert [number for _, number in tree.run_box.options] == [1, 2, 3, 4]
     assert tree.selected == 1
 
@@ -274,11 +274,11 @@ def test_an_empty_tape_says_what_to_do(tmp_path: Path) -> None:
         RunTree(Tape(tmp_path / "empty.tape"))
 
 
-def test_the_face_is_the_same_for_the_same_tape_and_names_no_folder(copy: Path) -> None:
-    faces = [RunTree(path)._repr_mimebundle_() for path in (copy, copy)]
-    assert faces[0]["text/plain"] == faces[1]["text/plain"]
-    assert faces[0]["text/html"] == faces[1]["text/html"]
-    assert str(copy.parent) not in faces[0]["text/plain"] + faces[0]["text/html"]
+def test_the_static_view_is_the_same_for_the_same_tape_and_names_no_folder(copy: Path) -> None:
+    views = [RunTree(path)._repr_mimebundle_() for path in (copy, copy)]
+    assert views[0]["text/plain"] == views[1]["text/plain"]
+    assert views[0]["text/html"] == views[1]["text/html"]
+    assert str(copy.parent) not in views[0]["text/plain"] + views[0]["text/html"]
 
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)></pre>\x1b[31m\u202e"
@@ -294,10 +294,10 @@ async def test_hostile_texts_on_a_tape_are_shown_and_do_nothing(copy: Path) -> N
     tree = RunTree(copy)
     tree.select(3)
     await tree.idle()
-    seen = "".join(part.value for part in (tree.tree, tree.facts)) + str(tree.face_html())
+    seen = "".join(part.value for part in (tree.tree, tree.facts)) + str(tree.static_html())
     for text in ("<script", "<img", "\x1b", "\u202e"):
         assert text not in seen
-        assert text not in tree.face_text() or text.startswith("<")
+        assert text not in tree.static_text() or text.startswith("<")
     assert "&lt;script&gt;" in seen
 
 

@@ -21,11 +21,9 @@ from llmsim_lab.lab import (
     RunTree,
     SocialBoard,
     TurnStepper,
-    cascade_figure,
-    state_figure,
-    transition_figure,
 )
-from llmsim_lab.lab.social_figures import figure_html
+from llmsim_lab.lab.charts._export import figure_html
+from llmsim_lab.lab.figures import cascade_figure, state_figure, transition_figure
 from llmsim_lab.statechart import Post, SocialSimulation
 from llmsim_lab.statechart._analysis import Cascade
 
@@ -34,7 +32,7 @@ RULE = {"reasoner": {"kind": "rule"}}
 
 @pytest.fixture
 def run() -> SocialSimulation:
-    """Six users, eight rounds, a model that gives reasons."""
+    """Six users, eight turns, a model that gives reasons."""
     made = make_social(reasoner={"kind": "llm", "rationale": True})
     made.run(8)
     return made
@@ -65,21 +63,21 @@ def hostile() -> SocialSimulation:
 
 def test_the_board_shows_the_latest_round_and_goes_back_and_forth(run: SocialSimulation) -> None:
     board = SocialBoard(run)
-    assert "round 8: 6 users" in board.heading.value
+    assert "turn 8: 6 users" in board.heading.value
     assert ">6</text>" not in board.chart.value
     board.previous_button.click()
-    assert "round 7" in board.heading.value
+    assert "turn 7" in board.heading.value
     board.show(0)
     assert ">6</text>" in board.chart.value
     board.previous_button.click()
-    assert board.round_box.value == 0
+    assert board.turn_box.value == 0
     board.next_button.click()
     board.latest_button.click()
     board.next_button.click()
-    assert "round 8" in board.heading.value
-    board.round_box.value = 3
-    assert "round 3" in board.heading.value
-    with pytest.raises(ConfigError, match="round 9 is not there to show; the run has 0 to 8"):
+    assert "turn 8" in board.heading.value
+    board.turn_box.value = 3
+    assert "turn 3" in board.heading.value
+    with pytest.raises(ConfigError, match="turn 9 is not there to show; the run has 0 to 8"):
         board.show(9)
 
 
@@ -90,9 +88,9 @@ async def test_the_board_follows_a_run_that_others_play() -> None:
     await made.step()
     early.show(0)
     await turn_over()
-    assert "round 1:" in latest.heading.value
-    assert "round 0:" in early.heading.value
-    assert early.round_box.max == 1
+    assert "turn 1:" in latest.heading.value
+    assert "turn 0:" in early.heading.value
+    assert early.turn_box.max == 1
     assert latest.picture.value != before
     latest.close()
     assert len(made._listeners) == 1
@@ -111,14 +109,14 @@ def test_the_boards_picture_is_drawn_once_a_round_not_once_a_look(run: SocialSim
     assert board.picture.value == before
 
 
-def test_the_boards_face_is_the_same_for_the_same_run(run: SocialSimulation) -> None:
+def test_the_boards_static_view_is_the_same_for_the_same_run(run: SocialSimulation) -> None:
     board, again = SocialBoard(run), SocialBoard(run)
-    assert board.face_text() == again.face_text()
-    assert board.face_html() == again.face_html()
+    assert board.static_text() == again.static_text()
+    assert board.static_html() == again.static_html()
     counts = {k.value: v for k, v in run.state_distribution().items()}
     for name, count in counts.items():
-        assert f"  {name}: {count} (" in board.face_text()
-    assert "<svg" in board.face_html()
+        assert f"  {name}: {count} (" in board.static_text()
+    assert "<svg" in board.static_html()
 
 
 def test_only_social_simulations_are_shown() -> None:
@@ -149,7 +147,7 @@ def test_another_user_is_chosen_from_the_list(run: SocialSimulation) -> None:
     assert "User 1" in story.heading.value
     story.agent_box.value = "User 5"
     assert "User 5" in story.heading.value
-    assert story.face_text().startswith("Story of User 5, up to round 8")
+    assert story.static_text().startswith("Story of User 5, up to turn 8")
     with pytest.raises(ConfigError, match="there is no user 'Eve'"):
         story.show("Eve")
     with pytest.raises(ConfigError, match="page 2 is not there; User 5 has 1"):
@@ -172,7 +170,7 @@ async def test_a_story_goes_on_as_the_run_does() -> None:
     made = make_social(users=2, **RULE)
     story = AgentStory(made)
     assert "Nothing has happened yet" in story.body.value
-    assert "nothing has happened yet" in story.face_text()
+    assert "nothing has happened yet" in story.static_text()
     await made.step()
     await turn_over()
     assert "idle → scrolling" in re.sub("<[^>]*>", "", story.body.value)
@@ -206,14 +204,14 @@ async def test_hostile_texts_are_escaped_everywhere() -> None:
     widgets = [SocialBoard(made), AgentStory(made), TurnStepper(made), PromptViewer(made)]
     widgets += [ReasoningInspector(made)]
     for widget in widgets:
-        html = str(widget.face_html()) + " ".join(
+        html = str(widget.static_html()) + " ".join(
             part.value for part in vars(widget).values() if isinstance(part, w.HTML)
         )
         assert "<script>" not in html
         assert "<img src=x" not in html
         assert "</style>" not in html
-        assert "\x1b" not in html + widget.face_text()
-        assert "\u202e" not in html + widget.face_text()
+        assert "\x1b" not in html + widget.static_text()
+        assert "\u202e" not in html + widget.static_text()
     assert "&lt;img src=x onerror=alert(0)&gt;" in widgets[1].heading.value
     for figure in (
         state_figure(made.turns, title=HOSTILE[:200]),
@@ -235,8 +233,8 @@ async def test_the_stepper_plays_rounds_and_forks_with_an_injected_post() -> Non
         stepper.step_button.click()
         await stepper.idle()
     assert made.turn_number == 3
-    assert "reasoner" in stepper.face_html()
-    assert "Likes" in stepper.face_text()
+    assert "reasoner" in stepper.static_html()
+    assert "Likes" in stepper.static_text()
 
 
 async def test_every_prompt_and_every_reason_of_a_round_is_found(run: SocialSimulation) -> None:
@@ -245,12 +243,12 @@ async def test_every_prompt_and_every_reason_of_a_round_is_found(run: SocialSimu
     inspector.show(turn=3)
     asked = [move.agent for move in run.turns[3].moves if move.decided_by == "reasoner"]
     assert asked
-    assert "received the &#34;decides&#34; event" in str(viewer.face_html()) or (
-        "decides" in viewer.face_text()
+    assert "received the &#34;decides&#34; event" in str(viewer.static_html()) or (
+        "decides" in viewer.static_text()
     )
     for name in asked:
-        assert name in inspector.face_text()
-    assert "because of" in inspector.face_text()
+        assert name in inspector.static_text()
+    assert "because of" in inspector.static_text()
 
 
 async def test_the_tree_of_runs_and_the_chart_know_social_runs(tmp_path: Path) -> None:
@@ -259,10 +257,10 @@ async def test_the_tree_of_runs_and_the_chart_know_social_runs(tmp_path: Path) -
     other = made.fork(2, intervene=[{"turn": 2, "ban": ["User 1"]}])
     other.run(2)
     tree = RunTree(tmp_path / "x.tape")
-    assert "social" in tree.face_text()
-    assert "2 social · fork at turn 2" in tree.face_text()
+    assert "social" in tree.static_text()
+    assert "2 social · fork at turn 2" in tree.static_text()
     chart = RateChart(made)
-    assert "Likes" in chart.face_text()
+    assert "Likes" in chart.static_text()
     made.close()
     other.close()
 

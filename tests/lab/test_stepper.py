@@ -239,7 +239,7 @@ async def test_any_simulation_that_keeps_to_the_protocol_can_be_stepped() -> Non
     stepper.play_button.click()
     await stepper.idle()
     assert stepper.error.value == ""
-    assert stepper.face_text().splitlines() == [
+    assert stepper.static_text().splitlines() == [
         "TurnStepper of class <room>, at turn 2",
         "Turn 2 · no model was asked",
         "  pupils.awake: 24 (-3)",
@@ -419,7 +419,7 @@ async def test_what_was_done_from_outside_is_shown_at_its_turn() -> None:
     assert stepper.interventions.value == ""
     await stepper.step()
     assert "supply shock +2 (dear &lt;oil&gt;)" in stepper.interventions.value
-    assert "from outside: turn 1: supply shock +2" in stepper.face_text()
+    assert "from outside: turn 1: supply shock +2" in stepper.static_text()
 
 
 # Forks
@@ -521,8 +521,8 @@ async def test_a_replay_can_be_stepped() -> None:
     stepper = TurnStepper(again)
     await stepper.play(8)
     loaded = TurnStepper(data_path("tapes/first_run.tape"), run=1)
-    assert stepper.face_text() == loaded.face_text()
-    assert str(stepper.face_html()) == str(loaded.face_html())
+    assert stepper.static_text() == loaded.static_text()
+    assert str(stepper.static_html()) == str(loaded.static_html())
 
 
 # Others who listen
@@ -576,13 +576,13 @@ async def test_hostile_text_is_shown_and_does_nothing() -> None:
 
     stepper = TurnStepper(make_simulation(reply, names=("<b>Aland</b>",)))
     await stepper.step()
-    seen = stepper.decisions.value + str(stepper.face_html())
+    seen = stepper.decisions.value + str(stepper.static_html())
     assert "<script" not in seen
     assert "<img" not in seen
     assert "<b>" not in seen
     assert "</style>" not in seen
-    assert "\x1b" not in seen + stepper.face_text()
-    assert "\u202e" not in seen + stepper.face_text()
+    assert "\x1b" not in seen + stepper.static_text()
+    assert "\u202e" not in seen + stepper.static_text()
     assert "&lt;script&gt;alert(1)" in seen
     assert len(stepper.decisions.value) < 60_000
 
@@ -595,7 +595,7 @@ async def test_many_agents_come_in_pages() -> None:
     assert "Nation 10" not in stepper.decisions.value
     stepper.agents_box.value = 2
     assert "Decisions of agents 21 to 25 of 25" in stepper.decisions.value
-    assert "… and 15 more agents" in stepper.face_text()
+    assert "… and 15 more agents" in stepper.static_text()
     stepper.first_button.click()
     assert "Nobody has decided anything yet." in stepper.decisions.value
 
@@ -612,15 +612,15 @@ async def test_what_is_sent_to_the_screen_does_not_grow_with_the_turns() -> None
     assert size() < early + 50
 
 
-async def test_the_face_is_the_same_for_the_same_run_and_reads_without_a_widget() -> None:
-    faces = []
+async def test_the_static_view_is_the_same_for_the_same_run_and_reads_without_a_widget() -> None:
+    views = []
     for _ in range(2):
         stepper = TurnStepper(make_simulation(names=("Aland",)))
         await stepper.step()
-        faces.append(stepper._repr_mimebundle_())
-    assert faces[0]["text/plain"] == faces[1]["text/plain"]
-    assert faces[0]["text/html"] == faces[1]["text/html"]
-    assert faces[0]["text/plain"].splitlines()[:3] == [
+        views.append(stepper._repr_mimebundle_())
+    assert views[0]["text/plain"] == views[1]["text/plain"]
+    assert views[0]["text/html"] == views[1]["text/html"]
+    assert views[0]["text/plain"].splitlines()[:3] == [
         "TurnStepper of economy, at turn 1",
         "Turn 1 · model decisions: 3 ok",
         "  Policy rate (% per year): 4.25 (+0.25)",

@@ -11,8 +11,8 @@ import pytest
 from builders import make_config, make_simulation, policy, verdict
 
 from llmsim_lab.lab import TurnStepper
-from llmsim_lab.lab.turn_facts import change_text, facts_of, value_text
-from llmsim_lab.lab.turn_view import (
+from llmsim_lab.lab._run_reading import change_text, facts_of, value_text
+from llmsim_lab.lab._stepper import (
     cost_text,
     decisions_html,
     state_html,

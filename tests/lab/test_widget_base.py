@@ -13,8 +13,8 @@ from widget_kit import every_widget
 
 from llmsim_lab import lab
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.lab import widget as widget_module
-from llmsim_lab.lab.widget import LabWidget, button
+from llmsim_lab.lab import _widget as widget_module
+from llmsim_lab.lab._widget import LabWidget, button
 
 
 class Counter(LabWidget):
@@ -39,7 +39,7 @@ class Counter(LabWidget):
         self.count += 1
         self.say(f"<{self.count}>")
 
-    def face_text(self) -> str:
+    def static_text(self) -> str:
         return f"Counter at {self.count} <b>"
 
 
@@ -184,7 +184,7 @@ async def test_of_a_closed_widget_the_static_view_is_shown_and_hides_nothing(
     DisplayFormatter().format(counter)
     [static] = outputs
     assert static["text/plain"] == "Counter at 7 <b>"
-    assert static["text/html"] == str(counter.face_html())
+    assert static["text/html"] == str(counter.static_html())
 
 
 async def test_closing_a_widget_leaves_nothing_of_it_open() -> None:

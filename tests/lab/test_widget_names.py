@@ -6,7 +6,7 @@ import ipywidgets as w
 import pytest
 
 from llmsim_lab import lab
-from llmsim_lab.lab.widget import LabWidget
+from llmsim_lab.lab._widget import LabWidget
 
 MEANT = {"_repr_mimebundle_", "close"}
 WIDGETS = [

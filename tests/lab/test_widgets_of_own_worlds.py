@@ -12,7 +12,7 @@ from worlds import PublicGoods
 from llmsim_lab import lab
 from llmsim_lab.calls import ChatRequest
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.lab.widget import LabWidget
+from llmsim_lab.lab._widget import LabWidget
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.models import LLMReasoningChain
 
@@ -75,7 +75,7 @@ async def test_a_general_widget_opens_in_its_words(
     run = await source(tmp_path / "t.tape")
     shown = widget(run)
     try:
-        text, html = shown.face_text(), str(shown.face_html())
+        text, html = shown.static_text(), str(shown.static_html())
         await shown.idle()
     finally:
         shown.close()
@@ -92,7 +92,7 @@ async def test_the_tree_of_runs_shows_forks_and_compares_them(tmp_path: Path) ->
     tree.select(1, compare_with=2)
     await tree.idle()
     assert "coins.Ann" in tree.differences.value
-    assert "turn 1: set coins.Ann 7" in tree.face_text()
+    assert "turn 1: set coins.Ann 7" in tree.static_text()
     tree.open_button.click()
     await tree.idle()
     assert tree.error.value == ""
@@ -104,9 +104,9 @@ async def test_what_players_answered_is_shown_whoever_answered(tmp_path: Path) -
     await run.arun(1)
     bob = next(answer.fields["amount"] for answer in run.turns[1].answers)
     stepper, inspector = lab.TurnStepper(run), lab.ReasoningInspector(run)
-    for text in (stepper.face_text(), inspector.face_text()):
+    for text in (stepper.static_text(), inspector.static_text()):
         assert f"amount {bob}" in text
-    assert "Ann: amount 3" in stepper.face_text()
+    assert "Ann: amount 3" in stepper.static_text()
     assert isinstance(run.chains[0], LLMReasoningChain)
     stepper.close()
     inspector.close()
@@ -152,10 +152,10 @@ def unknown(tmp_path: Path) -> Iterator[Path]:
 
 async def test_a_tape_is_charted_and_its_runs_compared_without_the_class(unknown: Path) -> None:
     chart = lab.RateChart(unknown)
-    assert "coins.Ann" in chart.face_text()
+    assert "coins.Ann" in chart.static_text()
     chart.close()
     tree = lab.RunTree(unknown)
-    assert "PublicGoods" in tree.face_text()
+    assert "PublicGoods" in tree.static_text()
     tree.close()
 
 

@@ -89,14 +89,14 @@ def test_every_call_is_in_turns_frames_and_statuses(silent: Silent) -> None:
 
 
 def test_every_call_is_shown_by_every_general_widget(silent: Silent) -> None:
-    assert "3 ok" in TurnStepper(silent).face_text()
+    assert "3 ok" in TurnStepper(silent).static_text()
     for widget in (PromptViewer(silent), ReasoningInspector(silent)):
-        text = widget.face_text()
+        text = widget.static_text()
         assert "Ann" in text
         assert "no model was asked" not in text
-    assert "calls" in RateChart(silent, main="calls").face_text().lower()
+    assert "calls" in RateChart(silent, main="calls").static_text().lower()
     if silent.tape is not None:
-        assert "turns 1 to 2" in RunTree(silent.tape).face_text()
+        assert "turns 1 to 2" in RunTree(silent.tape).static_text()
     assert "no model was asked" not in silent._repr_html_()
     assert "Cy" in silent.turns[1]._repr_html_()
 

@@ -84,7 +84,7 @@ def test_an_ensemble_that_cannot_spread_says_so_under_the_chart(
         run.run()
     chart = RateChart(runs)
     assert f"ensemble: runs that differ only in their seeds (0, 1, 2, 3, 4, …) {NO_SHOCKS}." in (
-        chart.face_text()
+        chart.static_text()
     )
     assert caplog.text.count("SEEDS_CHANGE_NOTHING") == 1
 

@@ -141,10 +141,10 @@ def test_numbers_stay_and_the_runs_can_be_looked_at(tape_file: Path) -> None:
         assert after.decisions()[numbers].equals(before.decisions()[numbers])
         assert after.decisions().reasoning.str.fullmatch("redacted:sha256:[0-9a-f]{12}").all()
         for widget in (TurnStepper(after), PromptViewer(after), ReasoningInspector(after)):
-            text = widget.face_text()
+            text = widget.static_text()
             assert "Aland" in text
             assert not any(secret in text for secret in SECRETS)
-        assert "fork at turn 1" in RunTree(tape).face_text()
+        assert "fork at turn 1" in RunTree(tape).static_text()
 
 
 def test_a_redacted_run_is_not_replayed_and_says_so(tape_file: Path) -> None:

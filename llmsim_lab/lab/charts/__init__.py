@@ -1,4 +1,4 @@
-"""What charts of runs are made of: runs' values, what is drawn of them, drawing, export, faces."""
+"""Charts of runs: their values, what is drawn of them, the drawing, files and words."""
 
 from __future__ import annotations
 

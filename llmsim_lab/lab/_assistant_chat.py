@@ -1,0 +1,183 @@
+"""Talk to the assistant: the conversation, the tools it used beside it, yes and no to deletions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ipywidgets as w
+from markupsafe import Markup
+
+from llmsim_lab.assistant import LLMAgentEngine
+from llmsim_lab.assistant.chat import Chat
+from llmsim_lab.assistant.types import PendingAction
+from llmsim_lab.errors import ConfigError, LabError
+from llmsim_lab.lab._html import block
+from llmsim_lab.lab._widget import LabWidget, button, row, settled
+from llmsim_lab.markup import safe
+
+
+class AssistantChat(LabWidget):
+    """A chat with the assistant.
+
+    The tools it used are folded beside each message. What would be deleted is asked first, with a
+    button for yes and one for no; writing just that word does the same.
+
+    Args:
+        chat: a conversation, or an engine to begin one with.
+        user_id: who writes; needed with an engine.
+
+    Attributes:
+        chat: the conversation.
+        message: what to send.
+        send_button: sends it.
+        stop_button: stops the message under way; what its tools did stays done.
+        clear_button: begins a new conversation.
+        confirm_button: says yes to what waits for it.
+        cancel_button: says no.
+        question: what waits for a yes.
+        talk: the conversation so far.
+
+    Raises:
+        ConfigError: an engine without a ``user_id``, or a conversation with another one.
+    """
+
+    def __init__(self, chat: Chat | LLMAgentEngine, *, user_id: str | None = None) -> None:
+        super().__init__()
+        self.chat = _chat_of(chat, user_id)
+        self.message = w.Textarea(
+            description="Message",
+            rows=2,
+            style={"description_width": "initial"},
+            layout=w.Layout(width="auto", flex="1 1 320px", min_width="0"),
+        )
+        self.send_button = button("Send", tooltip="Send the message", button_style="primary")
+        self.stop_button = button("Stop", tooltip="Give the message under way up")
+        self.clear_button = button("New conversation", tooltip="Forget what was said")
+        self.confirm_button = button("Yes", tooltip="Do what is asked about")
+        self.cancel_button = button("No", tooltip="Do not do what is asked about")
+        self.question = w.HTML()
+        self.talk = w.HTML()
+        self._ask_row = row(self.question, self.confirm_button, self.cancel_button)
+        self._asked: PendingAction | None = None
+        """What the buttons are about, as it is shown."""
+        self.controls = (
+            self.message,
+            self.send_button,
+            self.clear_button,
+            self.confirm_button,
+            self.cancel_button,
+        )
+        self.stoppers = (self.stop_button,)
+        self.children = (
+            self.talk,
+            self._ask_row,
+            self.status,
+            self.error,
+            self.retry,
+            row(self.message, self.send_button, self.stop_button, self.clear_button),
+        )
+        self.send_button.on_click(lambda _: self.start(self._send_written))
+        self.confirm_button.on_click(lambda _: self._reply("yes"))
+        self.cancel_button.on_click(lambda _: self._reply("no"))
+        self.clear_button.on_click(lambda _: self._clear())
+        self.stop_button.on_click(lambda _: self.worker.stop())
+        self._set_busy(False)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Show the conversation as it is now, with what a cell has added to it."""
+        self._show()
+        self.say(self._news())
+
+    def _show(self) -> None:
+        html = str(block(self.chat.html()))
+        if self.talk.value != html:
+            self.talk.value = html
+        pending = self._asked = self.chat.pending
+        self._ask_row.layout.display = "none" if pending is None else ""
+        what = "" if pending is None else pending.description or pending.tool_name
+        self.question.value = str(Markup("<strong>Do this?</strong> {}").format(safe(what)))
+
+    def _news(self) -> str:
+        if self.chat.pending is not None:
+            return "The assistant waits for a yes or a no."
+        count = len(self.chat.exchanges)
+        return f"{count} message{'' if count == 1 else 's'} so far."
+
+    async def _send_written(self) -> None:
+        await settled(self.message)
+        text = self.message.value
+        await self._deliver(text)
+        # Unless the next message is being written already.
+        if self.message.value == text:
+            self.message.value = ""
+
+    def _reply(self, text: str) -> None:
+        """Answer the question that is shown, if it is still the one that is asked."""
+        asked = self._asked
+
+        async def work() -> None:
+            if self.chat.pending != asked:
+                raise ConfigError(
+                    "the conversation has continued elsewhere, so that this is no longer what was "
+                    "asked; look again, and answer what is asked now"
+                )
+            await self._deliver(text)
+
+        self.start(work)
+
+    async def _deliver(self, text: str) -> None:
+        self.say("The assistant is at work.")
+        await self.chat.send(text)
+        self.say(self._news())
+
+    def _clear(self) -> None:
+        if self.worker.busy:
+            return
+        try:
+            self.chat.clear()
+        except LabError as error:  # a recorded conversation cannot be cleared
+            self.show_error(error)
+            return
+        self.show_error(None)
+        self.refresh()
+
+    async def ask(self, text: str) -> None:
+        """Send a message and wait for the answer, as a cell does.
+
+        Raises:
+            ConfigError: a message is under way, or this one is empty.
+        """
+
+        async def work() -> None:
+            await self._deliver(text)
+
+        await self.do(work)
+
+    def ended(self) -> None:
+        """Show what was answered."""
+        self._show()
+
+    def stopped(self) -> None:
+        """Show that the message was stopped."""
+        self.say("Stopped.")
+
+    def static_text(self) -> str:
+        """Return the conversation."""
+        return repr(self.chat)
+
+    def static_html(self) -> Markup:
+        """Return the conversation with the tool calls folded."""
+        return self.chat.html()
+
+
+def _chat_of(chat: Any, user_id: str | None) -> Chat:
+    if isinstance(chat, Chat):
+        if user_id not in (None, chat.user_id):
+            raise ConfigError(f"the conversation is {chat.user_id!r}'s, not {user_id!r}'s")
+        return chat
+    if user_id is None:
+        raise ConfigError(
+            "say who writes: AssistantChat(engine, user_id='ann'), not AssistantChat(engine)"
+        )
+    return Chat(chat, user_id=user_id)

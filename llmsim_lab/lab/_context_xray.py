@@ -1,0 +1,400 @@
+"""See what each module put into an agent's prompt, take it out, and ask what that changes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import ipywidgets as w
+from markupsafe import Markup
+
+from llmsim_lab.calls import Attempt, ChatRequest, Message, Role
+from llmsim_lab.context import CrisisSimulation
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.experiments import Ablation, module_ablation
+from llmsim_lab.experiments._keeping import has_no_model
+from llmsim_lab.lab._html import block, heading, messages_html, prose, sideways, word_diff
+from llmsim_lab.lab._run_reading import Source, simulation_of
+from llmsim_lab.lab._widget import (
+    Choices,
+    LabWidget,
+    button,
+    checkbox,
+    dropdown,
+    number_box,
+    row,
+    settled,
+)
+from llmsim_lab.llm import LLMClient, Tape
+from llmsim_lab.markup import badge, join, safe, table
+from llmsim_lab.prompts import RenderedPrompt
+from llmsim_lab.text import clip
+
+_ROLES: tuple[Role, ...] = ("system", "user")
+
+
+def section_rows(whole: RenderedPrompt, shown: RenderedPrompt) -> list[tuple[str, ...]]:
+    """Return each section: name, source, message, tokens, and ``yes``, ``no`` or why not.
+
+    Where a budget cuts prompts, silencing a module makes room: a section that was cut may return.
+
+    Args:
+        whole: the prompt.
+        shown: the same without some modules' words.
+    """
+    there = {(span.name, span.source, span.of(_text(shown, span.role))) for span in shown.spans}
+    sections = {(span.name, span.source) for span in whole.spans}
+    returned = {(span.name, span.source) for span in shown.spans} - sections
+    rows: list[tuple[str, ...]] = []
+    for span in whole.spans:
+        text = span.of(_text(whole, span.role))
+        left = "yes" if (span.name, span.source, text) in there else "no"
+        rows.append((span.name, span.source, span.role, f"{span.tokens or 0}", left))
+    for cut in whole.provenance.cuts:
+        back = (cut.name, cut.source) in returned
+        left = "yes, now that there is room" if back else cut.reason
+        rows.append((cut.name, cut.source, "", f"{cut.tokens or 0}", left))
+    return rows
+
+
+def sections_table(whole: RenderedPrompt, shown: RenderedPrompt) -> Markup:
+    """Return the sections as a table; ``section_rows`` has the words."""
+    header = ("section", "from", "message", "tokens", "in the prompt")
+    return table(header, section_rows(whole, shown), caption="Sections, tokens estimated")
+
+
+def clip_lines(lines: Iterable[str]) -> str:
+    """Return lines, each of at most 300 characters."""
+    return "\n".join(
+        " " * (len(line) - len(line.lstrip())) + clip(line.strip(), 300) for line in lines
+    )
+
+
+def _text(prompt: RenderedPrompt, role: Role) -> str:
+    return prompt.system if role == "system" else prompt.user
+
+
+def tokens_of(prompt: RenderedPrompt) -> int:
+    """Return about how many tokens a prompt has."""
+    return sum(span.tokens or 0 for span in prompt.spans)
+
+
+def changed(whole: RenderedPrompt, shown: RenderedPrompt) -> list[Markup]:
+    """Return what differs, by message, without the lines before and after that are the same."""
+    found = [
+        join([safe(f"{role}: "), _difference(_text(whole, role), _text(shown, role))])
+        for role in _ROLES
+        if _text(whole, role) != _text(shown, role)
+    ]
+    return found or [safe("Nothing: those modules had nothing to say to this agent.")]
+
+
+def _difference(before: str, after: str) -> Markup:
+    old, new = before.split("\n"), after.split("\n")
+    head = _same(old, new)
+    old, new = old[head:], new[head:]
+    tail = _same(old[::-1], new[::-1])
+    parts = [word_diff(*("\n".join(lines[: len(lines) - tail]) for lines in (old, new)))]
+    if head:
+        parts.insert(0, safe(f"{head} lines before it stay. "))
+    if tail:
+        parts.append(safe(f"{tail} lines after it stay."))
+    return join(parts)
+
+
+def _same(old: Sequence[str], new: Sequence[str]) -> int:
+    """Return how many lines are the same from the start."""
+    pairs = enumerate(zip(old, new, strict=False))
+    return next((n for n, (one, two) in pairs if one != two), min(len(old), len(new)))
+
+
+def as_attempt(prompt: RenderedPrompt) -> Attempt:
+    """Return a prompt as a request, which was never made, to show it like one."""
+    messages = [Message(role, _text(prompt, role)) for role in _ROLES if _text(prompt, role)]
+    return Attempt(request=ChatRequest(model="", messages=tuple(messages)), reply=None, seconds=0.0)
+
+
+_MOST_SAMPLES = 50
+
+
+class ContextXRay(LabWidget):
+    """Shows an agent's prompt section by section: whose it is, what it costs, what it does.
+
+    Untick a module and the prompt is built again without its words; what the module changed of the
+    state stays. *Ask* lets a model answer both prompts several times and says how far the answers
+    differ, beside how far two answers to the same prompt do.
+
+    Args:
+        source: a crisis simulation, a tape, or a tape's file.
+        run: for a tape, the run's number; the latest if not given.
+        agent: whose prompt at first; the first agent's if not given.
+        turn: of which turn at first; the latest if not given.
+        llm_client: the model to ask; the run's own if not given.
+        tape: where to record what is asked; in memory only if not given.
+
+    Attributes:
+        simulation: the run.
+        agent_box, turn_box: choose the prompt.
+        module_boxes: by module, whether its words are in.
+        samples_box, ask_button, stop_button: ask a model.
+        sections, prompt, changes, answers: what is shown.
+        ablation: the latest comparison, or None.
+
+    Example:
+        >>> xray = ContextXRay("data/tapes/crisis.tape", run=1)  # doctest: +SKIP
+        >>> xray.silence("trust_dynamics")  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        run: int | None = None,
+        agent: str | None = None,
+        turn: int | None = None,
+        llm_client: LLMClient | None = None,
+        tape: Tape | str | Path | None = None,
+    ) -> None:
+        super().__init__()
+        simulation: Any = simulation_of(source, run=run)
+        if not isinstance(simulation, CrisisSimulation):
+            raise ConfigError(
+                f"{type(simulation).__name__} has no context modules; ContextXRay shows crisis "
+                "simulations, PromptViewer shows any"
+            )
+        self.simulation: CrisisSimulation = simulation
+        self.llm_client = llm_client
+        self.ablation: Ablation | None = None
+        self._tape = tape
+        self._view = threading.RLock()
+        self._choices = Choices(self._view, show_error=self.show_error)
+        names = list(simulation.config.scenario.agents)
+        self.agent_box = dropdown("Agent")
+        self._choices.options(self.agent_box, [(name, name) for name in names], agent or names[0])
+        if agent is not None and agent not in names:
+            raise ConfigError(f"there is no agent {agent!r}; there are: {', '.join(names)}")
+        self.turn_box = number_box("Turn", value=0, least=0, most=0)
+        self.module_boxes = {name: checkbox(name) for name in simulation.modules.names}
+        for box in self.module_boxes.values():
+            box.value = True
+        self.samples_box = number_box("Samples", value=5, least=1, most=_MOST_SAMPLES)
+        self.ask_button = button(
+            "Ask", tooltip="Let a model answer the prompt with and without what is unticked"
+        )
+        self.stop_button = button("Stop", tooltip="Stop asking; the samples so far are kept")
+        self.heading, self.sections, self.prompt, self.changes, self.answers = (
+            w.HTML() for _ in range(5)
+        )
+        self.controls = (
+            self.agent_box,
+            self.turn_box,
+            *self.module_boxes.values(),
+            self.samples_box,
+            self.ask_button,
+        )
+        self.stoppers = (self.stop_button,)
+        self.stop_button.disabled = True
+        self._lay_out()
+        self._wire()
+        self._go(self._last if turn is None else turn)
+
+    def _lay_out(self) -> None:
+        self.children = (
+            self.heading,
+            row(self.agent_box, self.turn_box),
+            row(w.HTML("Modules that speak:"), *self.module_boxes.values(), gap="12px"),
+            self.sections,
+            self.prompt,
+            self.changes,
+            row(self.samples_box, self.ask_button, self.stop_button),
+            self.status,
+            self.error,
+            self.retry,
+            self.answers,
+        )
+
+    def _wire(self) -> None:
+        for box in (self.agent_box, self.turn_box, *self.module_boxes.values()):
+            self._choices.on_choice(box, self._chosen)
+        self.ask_button.on_click(lambda _: self.start(self._ask))
+        self.stop_button.on_click(lambda _: self.worker.stop())
+        self.follow(self.simulation, lambda: self.worker.call(self._grew))
+
+    # --- which prompt ------------------------------------------------------------------------
+
+    @property
+    def _first(self) -> int:
+        return self.simulation.turns[0].number + 1
+
+    @property
+    def _last(self) -> int:
+        """The latest turn played; the first one to come where none was."""
+        return max(self.simulation.turn_number, self._first)
+
+    @property
+    def silenced(self) -> tuple[str, ...]:
+        """The modules that are unticked."""
+        return tuple(name for name, box in self.module_boxes.items() if not box.value)
+
+    def silence(self, *names: str) -> None:
+        """Let only the other modules speak, as unticking these does.
+
+        Raises:
+            ConfigError: there is no such module.
+        """
+        if unknown := [name for name in names if name not in self.module_boxes]:
+            there = ", ".join(self.module_boxes) or "none"
+            raise ConfigError(f"no module {unknown[0]!r}; there are: {there}")
+        for name, box in self.module_boxes.items():
+            self._choices.set(box, name not in names)
+        self._chosen()
+
+    def _grew(self) -> None:
+        """Offer a new turn; show it if the latest one was shown."""
+        with self._view:
+            at_end = self.turn_box.value == self.turn_box.max
+            self._go(self._last if at_end else self.turn_box.value)
+
+    def _go(self, turn: int) -> None:
+        if not self._first <= turn <= self._last:
+            raise ConfigError(
+                f"there is no prompt of turn {turn}; there are turns {self._first} to {self._last}"
+            )
+        self._choices.number(self.turn_box, turn, least=self._first, most=self._last)
+        self._draw()
+
+    def _chosen(self) -> None:
+        self.ablation = None
+        self.say("")
+        self._draw()
+
+    @property
+    def whole(self) -> RenderedPrompt:
+        """The prompt as it was, or, where nothing was played, as it would be."""
+        return self.simulation.context_of(self.agent_box.value, self.turn_box.value)
+
+    @property
+    def shown(self) -> RenderedPrompt:
+        """The prompt without the words of what is unticked."""
+        return self.simulation.context_of(
+            self.agent_box.value, self.turn_box.value, silenced=self.silenced
+        )
+
+    # --- showing -----------------------------------------------------------------------------
+
+    def _draw(self) -> None:
+        whole, shown = self.whole, self.shown
+        self.heading.value = str(heading(self._title(whole, shown)))
+        self.sections.value = str(sideways(sections_table(whole, shown), name="Sections"))
+        self.prompt.value = str(messages_html(as_attempt(shown), shown.provenance))
+        changes = [heading("What unticking changes"), *changed(whole, shown)]
+        self.changes.value = str(block(*changes)) if self.silenced else ""
+        self.answers.value = str(self._answers_html())
+
+    def _title(self, whole: RenderedPrompt, shown: RenderedPrompt) -> str:
+        turn = self.turn_box.value
+        preview = (
+            " (a preview: it has not been played)" if turn > self.simulation.turn_number else ""
+        )
+        tokens = f"about {tokens_of(whole)} tokens"
+        if self.silenced:
+            change = tokens_of(shown) - tokens_of(whole)
+            tokens += f", {tokens_of(shown)} without {', '.join(self.silenced)} ({change:+d})"
+        return f"{self.agent_box.value}, turn {turn}{preview}: {tokens}"
+
+    # --- asking ------------------------------------------------------------------------------
+
+    async def ask(self, samples: int | None = None) -> Ablation:
+        """Ask as the button does, and wait: ``await xray.ask(5)``; returns the comparison.
+
+        Args:
+            samples: how many; those in the box if not given.
+
+        Raises:
+            ConfigError: nothing is unticked, or there is no model.
+        """
+        if samples is not None:
+            self.samples_box.value = samples
+        await self.do(self._ask)
+        assert self.ablation is not None
+        return self.ablation
+
+    async def _ask(self) -> None:
+        if not self.silenced:
+            raise ConfigError("untick a module first: there is nothing to compare with")
+        client = self.llm_client or self.simulation.llm_client
+        if has_no_model(client):
+            raise ConfigError(
+                "there is no model to ask, for a recorded run has none; everything else works. "
+                "To ask: ContextXRay(..., llm_client=connect('auto'))"
+            )
+        await settled(self.samples_box)
+        samples = self.samples_box.value
+        self.ablation = ablation = module_ablation(
+            self.simulation,
+            self.agent_box.value,
+            self.turn_box.value,
+            silenced=self.silenced,
+            samples=samples,
+            llm_client=client,
+            tape=self._tape,
+        )
+        self.say(f"Asking: {samples} samples, {3 * samples} calls")
+        try:
+            await ablation.arun(on_turn=lambda turn: self._progress(turn.number, samples))
+        finally:
+            ablation.close()
+        self.say(f"{samples} of {samples} samples asked")
+
+    def _progress(self, done: int, samples: int) -> None:
+        self.say(f"{done} of {samples} samples asked")
+        self.answers.value = str(self._answers_html())
+
+    def ended(self) -> None:
+        """Show the answers so far."""
+        self.answers.value = str(self._answers_html())
+
+    def show_ablation(self, ablation: Ablation) -> None:
+        """Show a comparison that was made before, such as one from a tape."""
+        self.ablation = ablation
+        self.answers.value = str(self._answers_html())
+
+    def _answers_html(self) -> Markup:
+        ablation = self.ablation
+        if ablation is None or ablation.turn_number == 0:
+            return Markup()
+        rows = [
+            (chain.agent, turn.number, badge(chain.status), prose(turn.state.words[chain.agent]))
+            for turn in ablation.turns[1:]
+            for chain in turn.chains
+        ]
+        header = ("prompt", "sample", "decision", "answer")
+        verdict = Markup("<p>{}</p>").format(safe(ablation.verdict()))
+        answers = table(header, rows, caption="What was answered")
+        return block(verdict, sideways(answers, name="Answers", least="36em"))
+
+    # --- the static view ----------------------------------------------------------------------
+
+    def static_text(self) -> str:
+        """Return the sections with their sources and tokens, and what was found by asking."""
+        whole, shown = self.whole, self.shown
+        lines = [self._title(whole, shown)]
+        for name, source, role, tokens, left in section_rows(whole, shown):
+            gone = {"yes": "", "no": " (left out)"}.get(left, f" ({left})")
+            lines.append(f"  {name}: {source}, {role or 'not sent'}, {tokens} tokens{gone}")
+        if self.ablation is not None:
+            lines.append(self.ablation.verdict())
+        return clip_lines(lines)
+
+    def static_html(self) -> Markup:
+        """Return the same as tables, with the changes."""
+        whole, shown = self.whole, self.shown
+        parts: list[object] = [
+            heading(self._title(whole, shown)),
+            sections_table(whole, shown),
+        ]
+        if self.silenced:
+            parts += changed(whole, shown)
+        return block(*parts, self._answers_html())

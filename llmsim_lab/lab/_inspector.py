@@ -1,0 +1,542 @@
+"""The decisions behind a turn, agent by agent: what each component decided, and why."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import ipywidgets as w
+from markupsafe import Markup
+
+from llmsim_lab.checks import plain_text, whole_number
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.lab._html import block, bold, parsed_fields, prose, word_diff
+from llmsim_lab.lab._run_reading import Source, decisions_of, simulation_of, turn_at, turn_name
+from llmsim_lab.lab._widget import (
+    Choices,
+    LabWidget,
+    button,
+    checkbox,
+    dropdown,
+    number_box,
+    row,
+    status_choices,
+    text_box,
+)
+from llmsim_lab.markup import badge, details, join, safe, visible
+from llmsim_lab.models import LLMReasoningChain
+from llmsim_lab.runs._turn import every_chain
+from llmsim_lab.text import clip, number
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from llmsim_lab.runs._turn import RunTurn
+
+
+COLUMNS = (
+    *("turn", "component", "agent", "status", "confidence", "decided", "reasoning", "model"),
+    *("attempts", "prompt_tokens", "reply_tokens", "seconds"),
+)
+"""The columns of ``to_frame``."""
+
+_SAID_ELSEWHERE = ("reasoning", "confidence")
+_MOST_CHARS = 4_000
+_MOST_COMPARED_CHARS = 1_000
+_FOLDED_FROM = 400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """One decision of a turn, with its reasons.
+
+    Attributes:
+        chain: the decision's reasoning.
+        decided: what was decided, in words; empty where a rule's record does not say.
+    """
+
+    chain: LLMReasoningChain
+    decided: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """Which decisions are wanted; what is empty lets all pass.
+
+    Attributes:
+        agent: its name.
+        component: its name.
+        status: of the decision.
+        text: in what was decided or why, upper and lower case alike.
+    """
+
+    agent: str = ""
+    component: str = ""
+    status: str = ""
+    text: str = ""
+
+    def __bool__(self) -> bool:
+        return any((self.agent, self.component, self.status, self.text))
+
+    def fits(self, decision: Decision) -> bool:
+        """Return True if a decision passes."""
+        return (
+            self.covers(decision)
+            and self.status in ("", decision.chain.status)
+            and self.text.lower() in f"{decision.decided}\n{decision.chain.reasoning}".lower()
+        )
+
+    def covers(self, decision: Decision) -> bool:
+        """Return True if a decision is of the agent and the component wanted."""
+        chain = decision.chain
+        return self.agent in ("", chain.agent) and self.component in ("", chain.component)
+
+
+def decisions_by_agent(turn: RunTurn) -> dict[str, list[Decision]]:
+    """Return a turn's decisions by agent, in the order in which they followed."""
+    _, agents = decisions_of(turn)
+    found: dict[str, list[Decision]] = {}
+    for who in agents:
+        chains = [chain for its in who.chains.values() for chain in its]
+        # What a rule proposed is not in its chain, but with the turn's actions or answers.
+        proposed = who.proposed
+        if len(proposed) != len(chains):
+            proposed = ("; ".join(proposed), *[""] * len(chains))
+        found[who.agent] = [
+            Decision(chain=chain, decided=_decided(chain) or said)
+            for chain, said in zip(chains, proposed, strict=False)
+        ]
+    return found
+
+
+def _decided(chain: LLMReasoningChain) -> str:
+    reply = chain.call.reply if chain.call else None
+    if reply is None:
+        return ""
+    fields = parsed_fields(reply)
+    if isinstance(fields, str):
+        return ""
+    said = {name: value for name, value in fields.items() if name not in _SAID_ELSEWHERE}
+    return "\n".join(f"{name}: {_plain(value)}" for name, value in said.items())
+
+
+def _plain(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def rows_of(decisions: dict[str, list[Decision]], wanted: Filter) -> dict[str, list[Decision]]:
+    """Return the agents with a decision that passes, and those of their decisions to show."""
+    return {
+        agent: [decision for decision in its if wanted.covers(decision)]
+        for agent, its in decisions.items()
+        if any(wanted.fits(decision) for decision in its)
+    }
+
+
+def decision_row(decision: Decision) -> tuple[Any, ...]:
+    """Return a decision as a row of a frame; ``COLUMNS`` has the names."""
+    chain, call = decision.chain, decision.chain.call
+    return (
+        chain.turn,
+        chain.component,
+        chain.agent,
+        chain.status,
+        chain.confidence,
+        decision.decided,
+        chain.reasoning,
+        call.request.model if call else None,
+        call.attempts if call else 0,
+        call.prompt_tokens if call else 0,
+        call.reply_tokens if call else 0,
+        call.seconds if call else 0.0,
+    )
+
+
+# --- as HTML ---------------------------------------------------------------------------------
+
+_ROW = '<div style="display:flex;flex-wrap:wrap;gap:8px;margin-bottom:10px">{}</div>'
+_CARD = (
+    '<div style="flex:1 1 16em;min-width:0;padding:4px 8px;'
+    'border:1px solid var(--jp-border-color1, #999);border-radius:3px">{}</div>'
+)
+
+
+def chain_html(
+    agent: str,
+    decisions: list[Decision],
+    *,
+    wanted: Filter,
+    before: list[Decision] | None = None,
+    seconds: bool = False,
+) -> Markup:
+    """Return an agent's decisions side by side, on further lines where the page is narrow.
+
+    Args:
+        agent: its name.
+        decisions: its decisions.
+        wanted: marks those that pass, where something is filtered.
+        before: its decisions of the turn before, to show what changed; None to leave that out.
+        seconds: True to show how long the calls took.
+    """
+    cards = []
+    for place, decision in enumerate(decisions):
+        found = bool(wanted.status or wanted.text) and wanted.fits(decision)
+        arrow = "→ " if place else ""
+        title = f"{arrow}{decision.chain.component}{' (found)' if found else ''}"
+        parts = [
+            bold(title),
+            _facts(decision.chain, seconds=seconds),
+            _said(decision),
+        ]
+        if before is not None:
+            parts.append(_changes(decision, before))
+        cards.append(Markup(_CARD).format(join(parts)))
+    return block(bold(agent, limit=200), Markup(_ROW).format(join(cards)))
+
+
+def _facts(chain: LLMReasoningChain, *, seconds: bool) -> Markup:
+    call = chain.call
+    by_model = call is not None or chain.status != "ok"
+    parts: list[object] = [badge(chain.status) if by_model else "by rule"]
+    parts.append(f"confidence {_confidence(chain)}")
+    if call is not None:
+        parts.append(f"{call.prompt_tokens:,} + {call.reply_tokens:,} tokens")
+        if call.attempts > 1:
+            parts.append(f"{call.attempts} attempts")
+        if seconds:
+            parts.append(f"{call.seconds:.2f} s")
+    return Markup("<div>{}</div>").format(join(parts, between=" · "))
+
+
+def _confidence(chain: LLMReasoningChain) -> str:
+    return "not asked" if chain.confidence is None else number(chain.confidence)
+
+
+def _said(decision: Decision) -> Markup:
+    parts = []
+    if decision.decided:
+        decided = prose(decision.decided, limit=_MOST_CHARS)
+        parts.append(bold(decided))
+    reasoning = decision.chain.reasoning
+    shown = prose(reasoning, limit=_MOST_CHARS)
+    if len(reasoning) > _FOLDED_FROM:
+        shown = details(f"reasoning, {len(reasoning):,} characters", shown)
+    return join([*parts, shown])
+
+
+def changes_of(decision: Decision, before: list[Decision]) -> Iterator[tuple[str, str, str]]:
+    """Yield what differs from the same component's decision of the turn before: name, then, now.
+
+    Args:
+        decision: the later one.
+        before: the agent's decisions of the turn before.
+    """
+    then = next((one for one in before if one.chain.component == decision.chain.component), None)
+    if then is None:
+        yield "decision", "", "there was none in the turn before"
+        return
+    values = (
+        ("confidence", _confidence(then.chain), _confidence(decision.chain)),
+        ("status", then.chain.status, decision.chain.status),
+        ("decided", then.decided, decision.decided),
+        ("reasoning", then.chain.reasoning, decision.chain.reasoning),
+    )
+    yield from ((name, was, now) for name, was, now in values if was != now)
+
+
+def _changes(decision: Decision, before: list[Decision]) -> Markup:
+    changes = [
+        Markup("<div>{}: {}</div>").format(name, f"{was} → {now}" if was else now)
+        if name in ("confidence", "status", "decision")
+        else join([f"{name}:", word_diff(was, now, limit=_MOST_COMPARED_CHARS)])
+        for name, was, now in changes_of(decision, before)
+    ]
+    return join([Markup("<div><em>Changes</em></div>"), *(changes or [safe("none")])])
+
+
+_AGENTS_A_PAGE = 10
+_MOST_STATIC_CHARS = 160
+
+
+class ReasoningInspector(LabWidget):
+    """Shows a turn's decisions agent by agent, in the order in which components followed.
+
+    With a filter, back and forth skip the turns in which nothing passes it.
+
+    Args:
+        source: a simulation, a tape, or a tape's file.
+        run: for a tape, the run's number; the latest if not given.
+
+    Attributes:
+        simulation: the run.
+        previous_button, turn_box, next_button, latest_button: choose the turn.
+        agent_box, component_box, status_box, text_box: the filter.
+        changes_box: show what changed since the turn before.
+        page_box: which ten agents are shown; there only where there are more.
+        heading, body: what is shown.
+
+    Example:
+        >>> inspector = ReasoningInspector("data/tapes/first_run.tape")  # doctest: +SKIP
+        >>> inspector.to_frame().groupby("component").confidence.mean()  # doctest: +SKIP
+    """
+
+    def __init__(self, source: Source, *, run: int | None = None) -> None:
+        super().__init__()
+        self.simulation = simulation_of(source, run=run)
+        self.previous_button = button("Previous", tooltip="Show the turn before")
+        self.turn_box = number_box("Turn shown", value=0, least=0, most=0)
+        self.next_button = button("Next", tooltip="Show the turn after")
+        self.latest_button = button("Latest", tooltip="Show the latest turn")
+        self.agent_box = dropdown("Agent", width="18em")
+        self.component_box = dropdown("Component", width="16em")
+        self.status_box = dropdown("Status", width="14em")
+        self.status_box.options = status_choices()
+        self.text_box = text_box("Text", placeholder="in decision or reasoning")
+        self.changes_box = checkbox("Show what changed since the turn before")
+        self.page_box = number_box("Page of agents", value=1, least=1, most=1)
+        self.heading, self.body = w.HTML(), w.HTML()
+        self.children = (
+            self.heading,
+            row(self.previous_button, self.turn_box, self.next_button, self.latest_button),
+            row(self.agent_box, self.component_box, self.status_box, self.text_box),
+            row(self.changes_box, self.page_box),
+            self.status,
+            self.error,
+            self.body,
+        )
+        self._view = threading.RLock()
+        self._choices = Choices(self._view, show_error=self.show_error)
+        self._wire()
+        self._go(self.simulation.turns[-1].number)
+
+    def _wire(self) -> None:
+        clicked, chosen = self._choices.on_click, self._choices.on_choice
+        clicked(self.previous_button, lambda: self._seek(-1))
+        clicked(self.next_button, lambda: self._seek(1))
+        clicked(self.latest_button, lambda: self._go(self.simulation.turns[-1].number))
+        for box in (self.turn_box, self.agent_box, self.component_box, self.status_box):
+            chosen(box, lambda: self._go(self.turn_box.value))
+        chosen(self.text_box, lambda: self._go(self.turn_box.value))
+        chosen(self.page_box, self._draw)
+        chosen(self.changes_box, self._draw)
+        self.follow(self.simulation, lambda: self.worker.call(self._grew))
+
+    def _grew(self) -> None:
+        """Offer a new turn; show it if the latest one was shown."""
+        with self._view:
+            if self.turn_box.value == self.turn_box.max:
+                self._go(self.simulation.turns[-1].number)
+            else:
+                self._set_turn(self.turn_box.value)
+
+    def _set_turn(self, number: int) -> None:
+        turns = self.simulation.turns
+        self._choices.number(self.turn_box, number, least=turns[0].number, most=turns[-1].number)
+
+    # --- choosing ----------------------------------------------------------------------------
+
+    @property
+    def wanted(self) -> Filter:
+        """The filter, from the boxes."""
+        return Filter(
+            agent=self.agent_box.value or "",
+            component=self.component_box.value or "",
+            status=self.status_box.value,
+            text=self.text_box.value,
+        )
+
+    def show(
+        self,
+        *,
+        turn: int | None = None,
+        agent: str = "",
+        component: str = "",
+        status: str = "",
+        text: str = "",
+    ) -> None:
+        """Show a turn and set the filter, as choosing it in the boxes does.
+
+        Args:
+            turn: its number; the one shown if not given.
+            agent: only this one's decisions; all if empty.
+            component: only this one's; all if empty.
+            status: only decisions of this status; all if empty.
+            text: only those that have this text; all if empty.
+
+        Raises:
+            ConfigError: the run has no such turn, or the turn no such agent or component.
+        """
+        shown = self._named(self.turn_box.value if turn is None else turn)
+        number = shown.number
+        plain_text("text", text)
+        decisions = [
+            decision.chain for its in decisions_by_agent(shown).values() for decision in its
+        ]
+        for name, given, there in (
+            ("agent", agent, [chain.agent for chain in decisions]),
+            ("component", component, [chain.component for chain in decisions]),
+            ("status", status, ["ok", "repaired", "fallback", "failed"]),
+        ):
+            if given and given not in there:
+                has = clip(", ".join(dict.fromkeys(there)), 300) or "none"
+                raise ConfigError(f"turn {number} has no {name} {given!r}; it has: {has}")
+        with self._view:
+            self._offer(shown)
+            for box, value in (
+                (self.agent_box, agent),
+                (self.component_box, component),
+                (self.status_box, status),
+                (self.text_box, text),
+            ):
+                self._choices.set(box, value)
+            self._go(number)
+
+    def _named(self, turn: int) -> RunTurn:
+        shown = turn_at(self.simulation, whole_number("turn", turn))
+        if shown is None:
+            turns = self.simulation.turns
+            raise ConfigError(
+                f"the run has no turn {turn}; it has turns {turns[0].number} to {turns[-1].number}"
+            )
+        return shown
+
+    def _seek(self, by: int) -> None:
+        """Go to the next turn, before or after, in which something passes the filter."""
+        turns, wanted = self.simulation.turns, self.wanted
+        number = self.turn_box.value + by
+        while turns[0].number <= number <= turns[-1].number:
+            turn = turn_at(self.simulation, number)
+            if turn is not None and (not wanted or rows_of(decisions_by_agent(turn), wanted)):
+                self._go(number)
+                return
+            number += by
+        where = "before" if by < 0 else "after"
+        self.say(f"There is nothing to show {where} turn {self.turn_box.value}.")
+
+    def _go(self, number: int) -> None:
+        turn = turn_at(self.simulation, number)
+        if turn is not None:
+            self._offer(turn)
+        self._set_turn(number)
+        self.say("")
+        self._choices.number(self.page_box, 1, least=1, most=1)
+        self._draw()
+
+    def _offer(self, turn: RunTurn) -> None:
+        """Offer the turn's agents and components; a choice that it lacks stays on offer."""
+        chains = every_chain(turn)
+        for box, names in (
+            (self.agent_box, [chain.agent for chain in chains]),
+            (self.component_box, [chain.component for chain in chains]),
+        ):
+            kept = [box.value] if box.value else []
+            offered = dict.fromkeys([*names, *kept])
+            self._choices.options(
+                box, [("all", ""), *((name, name) for name in offered)], box.value or ""
+            )
+
+    # --- showing -----------------------------------------------------------------------------
+
+    def _rows(self) -> tuple[dict[str, list[Decision]], dict[str, list[Decision]]]:
+        """Return the shown turn's rows, and all of the turn before."""
+        number = self.turn_box.value
+        turn = turn_at(self.simulation, number)
+        before = turn_at(self.simulation, number - 1)
+        rows = rows_of(decisions_by_agent(turn), self.wanted) if turn else {}
+        return rows, decisions_by_agent(before) if before else {}
+
+    def _draw(self) -> None:
+        rows, before = self._rows()
+        pages = max(1, -(-len(rows) // _AGENTS_A_PAGE))
+        self.page_box.layout.display = "" if pages > 1 else "none"
+        page = min(self.page_box.value, pages)
+        self._choices.number(self.page_box, page, least=1, most=pages)
+        self.heading.value = str(self._heading(len(rows)))
+        self.body.value = str(self._html(rows, before, page=page, seconds=True))
+
+    def _heading(self, agents: int) -> Markup:
+        turn = turn_at(self.simulation, self.turn_box.value)
+        title = turn_name(turn) if turn else f"Turn {self.turn_box.value}"
+        if agents > _AGENTS_A_PAGE:
+            title += f" · {agents} agents"
+        return bold(title)
+
+    def _html(
+        self,
+        rows: dict[str, list[Decision]],
+        before: dict[str, list[Decision]],
+        *,
+        page: int,
+        seconds: bool,
+    ) -> Markup:
+        if not rows:
+            passes = "passes the filter" if self.wanted else "was decided"
+            return safe(f"Nothing {passes} in this turn.")
+        first = (page - 1) * _AGENTS_A_PAGE
+        compare = self.changes_box.value
+        return join(
+            chain_html(
+                agent,
+                decisions,
+                wanted=self.wanted,
+                before=before.get(agent, []) if compare else None,
+                seconds=seconds,
+            )
+            for agent, decisions in list(rows.items())[first : first + _AGENTS_A_PAGE]
+        )
+
+    def to_frame(self, turn: int | None = None) -> pd.DataFrame:
+        """Return the decisions that pass the filter as a frame, one row each.
+
+        Columns: ``turn``, ``component``, ``agent``, ``status``, ``confidence``, ``decided``,
+        ``reasoning``, ``model``, ``attempts``, ``prompt_tokens``, ``reply_tokens``, ``seconds``.
+
+        Args:
+            turn: only this one's; the whole run's if not given.
+
+        Raises:
+            ConfigError: the run has no such turn.
+        """
+        import pandas as pd
+
+        turns = tuple(self.simulation.turns) if turn is None else (self._named(turn),)
+        wanted = self.wanted
+        rows = [
+            decision_row(decision)
+            for one in turns
+            for decisions in decisions_by_agent(one).values()
+            for decision in decisions
+            if wanted.fits(decision)
+        ]
+        return pd.DataFrame(rows, columns=list(COLUMNS))
+
+    # --- the static view ----------------------------------------------------------------------
+
+    def static_text(self) -> str:
+        """Return the turn's decisions, a line each."""
+        rows, _ = self._rows()
+        turn = turn_at(self.simulation, self.turn_box.value)
+        name = turn_name(turn) if turn else ""
+        lines = [f"Reasoning of {self.simulation.config.name!r}, {name}"]
+        for agent, decisions in list(rows.items())[:_AGENTS_A_PAGE]:
+            lines.append(f"  {agent}")
+            lines += [f"    {_line(decision)}" for decision in decisions]
+        if len(rows) > _AGENTS_A_PAGE:
+            lines.append(f"  … and {len(rows) - _AGENTS_A_PAGE} more agents")
+        return visible("\n".join(lines if rows else [*lines, "  nothing to show"]))
+
+    def static_html(self) -> Markup:
+        """Return the turn's decisions side by side, without seconds."""
+        rows, before = self._rows()
+        return join([self._heading(len(rows)), self._html(rows, before, page=1, seconds=False)])
+
+
+def _line(decision: Decision) -> str:
+    chain = decision.chain
+    how = chain.status if chain.call or chain.status != "ok" else "by rule"
+    said = clip("; ".join(filter(None, (decision.decided, chain.reasoning))), _MOST_STATIC_CHARS)
+    sure = "not asked" if chain.confidence is None else chain.confidence
+    return f"{chain.component} ({how}, confidence {sure}): {said}"

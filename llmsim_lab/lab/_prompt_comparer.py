@@ -1,0 +1,1025 @@
+"""Edit variants of a prompt, run them on the same recorded states, and compare what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import re
+import time
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import ipywidgets as w
+from markupsafe import Markup
+
+from llmsim_lab.checks import whole_number
+from llmsim_lab.errors import ConfigError, LabError
+from llmsim_lab.experiments import PromptExperiment
+from llmsim_lab.experiments._bench import (
+    Bench,
+    Sample,
+    Variant,
+    check_variants,
+    config_of,
+    prompt_of,
+    run_on,
+    seed_of,
+    source_of,
+    turn_numbers,
+)
+from llmsim_lab.experiments._experiment import Progress, duration, plan_of
+from llmsim_lab.experiments._keeping import has_no_model
+from llmsim_lab.experiments._results import UNITS
+from llmsim_lab.experiments._statistics import Outcome
+from llmsim_lab.lab._html import word_diff
+from llmsim_lab.lab._run_reading import Source, simulation_of
+from llmsim_lab.lab._widget import LabWidget, button, checkbox, number_box, row, settled
+from llmsim_lab.lab.charts._export import figure_bytes
+from llmsim_lab.lab.figures import difference_figure
+from llmsim_lab.llm import LLMClient, Tape
+from llmsim_lab.markup import details, join, pre, safe, table, visible
+from llmsim_lab.prompts import Prompt
+from llmsim_lab.simulation import Simulation
+from llmsim_lab.text import clip, number
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+_MOST_CHARS = 200
+
+
+_HEADER = (
+    *("outcome", "variant", "difference", "95 % interval", "noise floor", "p (Holm)"),
+    *("pairs used", "failed"),
+)
+
+
+def _missing(value: Any) -> bool:
+    return value is None or value != value
+
+
+def _signed(value: Any) -> str:
+    return "none" if _missing(value) else f"{value:+.2f}"
+
+
+def results_html(experiment: PromptExperiment) -> Markup:
+    """Return how much was played, the differences as a table, and what they amount to."""
+    frame = experiment.frame
+    failed = frame.loc[~frame["completed"].astype(bool), ["variant", "turn", "sample"]]
+    played = Markup("<p>{} of {} samples played, {} of them failed. {}</p>").format(
+        len(experiment.played),
+        len(experiment.schedule),
+        len(failed.drop_duplicates()),
+        safe(experiment.storage),
+    )
+    differences = table(
+        _HEADER,
+        map(_difference_row, experiment.summary.to_dict("records")),
+        caption=f"Differences from {experiment.names[0]!r} in {experiment.source}, over pairs of "
+        "the same turn and seed. Noise floor: by how much two single samples of one prompt differ; "
+        "a mean over pairs is known better than that, as its interval says.",
+    )
+    verdicts = join(Markup("<li>{}</li>").format(safe(text)) for text in experiment.verdicts)
+    return join(
+        [played, differences, Markup('<ul style="line-height:1.4">{}</ul>').format(verdicts)]
+    )
+
+
+def _difference_row(item: Mapping[Hashable, Any]) -> list[object]:
+    name, unit = UNITS[item["outcome"]]
+    low, high, floor, p = (item[key] for key in ("low", "high", "noise_floor", "p_holm"))
+    return [
+        f"{name} ({unit})",
+        item["variant"],
+        _signed(item["estimate"]),
+        "none" if _missing(low) else f"{_signed(low)} to {_signed(high)}",
+        "not known" if _missing(floor) else number(floor),
+        "none" if _missing(p) else f"{p:.3f}",
+        item["pairs"],
+        item["failed"],
+    ]
+
+
+def chart_html(results: PromptExperiment, outcome: Outcome) -> Markup:
+    """Return the differences in one outcome as an image with its numbers as alternative text."""
+    figure = difference_figure(results, outcome)
+    image = base64.b64encode(figure_bytes(figure, "png", dpi=96)).decode()
+    return Markup('<img style="max-width:100%" alt="{}" src="data:image/png;base64,{}">').format(
+        figure.alt,  # type: ignore[attr-defined]
+        image,
+    )
+
+
+def charts_html(experiment: PromptExperiment) -> Markup:
+    """Return a chart for each outcome, the first unfolded."""
+    return join(
+        details(f"Chart: {UNITS[outcome][0]}", chart_html(experiment, outcome), open=place == 0)
+        for place, outcome in enumerate(experiment.outcomes)
+    )
+
+
+def answers_html(experiment: PromptExperiment) -> Markup:
+    """Return what was decided: directions, agreement and the commonest answers."""
+    shares = table(
+        ("variant", "raise", "hold", "lower", "samples used", "failed"),
+        [
+            [
+                row["variant"],
+                *(_share(row[way]) for way in ("raise", "hold", "lower")),
+                row["used"],
+                row["failed"],
+            ]
+            for row in experiment.directions.to_dict("records")
+        ],
+        caption="Which way the rate went",
+    )
+    same = table(
+        ("samples of", "seeds", "same direction", "same answer", "pairs used", "failed"),
+        [
+            [
+                row["of"],
+                row["seeds"],
+                _share(row["same_direction"]),
+                _share(row["same_answer"]),
+                row["pairs"],
+                row["failed"],
+            ]
+            for row in experiment.agreement.to_dict("records")
+        ],
+        caption="How often two samples at the same turn agree. A variant with itself is the floor, "
+        "for pairs of different seeds; a shared seed makes samples alike, whatever the prompts.",
+    )
+    common = table(
+        ("variant", "answer", "times", "share"),
+        [
+            [
+                row["variant"],
+                safe(row["decision"], limit=_MOST_CHARS),
+                row["count"],
+                _share(row["share"]),
+            ]
+            for row in experiment.answers.to_dict("records")
+        ],
+        caption="Most common answers",
+    )
+    parts = [same, common]
+    return join([shares, *parts] if "interest_rate" in experiment.outcomes else parts)
+
+
+def _share(value: Any) -> str:
+    return "none" if _missing(value) else f"{value:.0%}"
+
+
+def results_text(experiment: PromptExperiment) -> list[str]:
+    """Return the results as lines of plain text."""
+    lines = [f"  {visible(text)}" for text in experiment.verdicts]
+    answers = experiment.answers.to_dict("records")
+    lines += [
+        f"  {visible(row['variant'])}: {row['count']} times: {clip(visible(row['decision']), 70)}"
+        for row in answers
+    ]
+    return lines
+
+
+_PART = re.compile(r"(\d{1,9})(?:\s*-\s*(\d{1,9}))?")
+
+
+def read_turns(text: str, there: Sequence[int]) -> list[int]:
+    """Return the turns that a text names, such as ``1, 3, 5-8``.
+
+    Args:
+        text: numbers and ranges with commas or spaces between them; ``all`` for all.
+        there: the turns to choose from.
+
+    Raises:
+        ConfigError: it is not understood, or a turn is not there.
+    """
+    if text.strip().lower() == "all":
+        return list(there)
+    found: dict[int, None] = {}
+    known = set(there)
+    for part in re.split(r"[,;\s]+", re.sub(r"\s*-\s*", "-", text.strip())):
+        match = _PART.fullmatch(part)
+        if match is None:
+            raise ConfigError(f"turns {text!r:.60}: write numbers and ranges, as in 1, 3, 5-8")
+        first, last = int(match[1]), int(match[2] or match[1])
+        named = [turn for turn in there if first <= turn <= last]
+        if not named or first not in known or last not in known:
+            raise ConfigError(
+                f"turns {text!r:.60}: the run asked this component in the turns "
+                f"{turns_text(there)}, not in {part}"
+            )
+        found |= dict.fromkeys(named)
+    return list(found)
+
+
+def turns_text(turns: Sequence[int]) -> str:
+    """Write turns short: ``1-3, 7``."""
+    parts: list[list[int]] = []
+    for turn in turns:
+        if parts and turn == parts[-1][-1] + 1:
+            parts[-1].append(turn)
+        else:
+            parts.append([turn])
+    return ", ".join(str(p[0]) if len(p) == 1 else f"{p[0]}-{p[-1]}" for p in parts)
+
+
+def spread(turns: Sequence[int], most: int) -> list[int]:
+    """Return some of the turns, evenly spread from the first to the last."""
+    if len(turns) <= most:
+        return list(turns)
+    step = (len(turns) - 1) / (most - 1)
+    return [turns[round(place * step)] for place in range(most)]
+
+
+def draft_schedule(*, variants: int, turns: Sequence[int], samples: int) -> Iterator[Sample]:
+    """Yield samples as an experiment would play them, for an estimate of what they cost."""
+    for turn in turns:
+        for place in range(1, variants * samples + 1):
+            yield Sample(number=place, variant="", turn=turn, sample=place, seed=0)
+
+
+def done_text(experiment: PromptExperiment) -> str:
+    """Return what can be done next with a completed experiment, and what failed in it.
+
+    Failed samples cannot be played again by themselves: only those that succeed the second time
+    would be added, which is not a fair sample of either variant.
+    """
+    frame = experiment.frame
+    failed = frame.loc[~frame["completed"].astype(bool)]
+    count = len(failed.drop_duplicates(["variant", "turn", "sample"]))
+    total = len(experiment.played)
+    said = (
+        "all samples are played; change a variant, the turns or the samples for more, or play all "
+        "of it anew with other seeds"
+    )
+    if not count:
+        return said
+    how_many = f"all {total} failed" if count == total else f"{count} of {total} failed"
+    why = clip(str(failed["detail"].iloc[0]), 200)
+    return (
+        f"{said}. {how_many.capitalize()}, the first with: {why}. Failures count as results. Once "
+        "their cause is fixed, play all anew: playing only those that failed again would favour "
+        "whatever came off."
+    )
+
+
+class VariantPreview(w.VBox):
+    """Shows one variant, rendered for one agent in one turn.
+
+    Args:
+        bench: what renders it.
+
+    Attributes:
+        open_box: whether it is shown at all.
+        variant_choice, turn_choice, agent_choice: what is shown.
+        view: the prompt, by role.
+    """
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+        self._prompts: Mapping[str, Prompt] = {}
+        self._busy = False
+        self.open_box = checkbox("Show a variant as the model would get it")
+        self.variant_choice, self.turn_choice, self.agent_choice = (
+            w.Dropdown(
+                options=[],
+                description=label,
+                layout=w.Layout(width="16em"),
+                style={"description_width": "initial"},
+            )
+            for label in ("Variant", "Turn", "Agent")
+        )
+        self.view = w.HTML()
+        choices = (self.variant_choice, self.turn_choice, self.agent_choice)
+        for choice in choices:
+            choice.observe(self._on_choice, names="value")
+        self._inside = w.VBox([row(*choices), self.view], layout=w.Layout(display="none"))
+        self.open_box.observe(self._on_open, names="value")
+        super().__init__([self.open_box, self._inside])
+
+    def offer(self, bench: Bench, prompts: Mapping[str, Prompt]) -> None:
+        """Offer variants, and the turns there are.
+
+        Args:
+            bench: what renders them.
+            prompts: the variants without a fault, by name.
+        """
+        self._bench, self._prompts = bench, prompts
+        self._busy = True
+        try:
+            _options(self.variant_choice, list(prompts))
+            _options(self.turn_choice, list(bench.turns))
+        finally:
+            self._busy = False
+        self._show()
+
+    def _on_open(self, _: Any) -> None:
+        self._inside.layout.display = "" if self.open_box.value else "none"
+
+    def _on_choice(self, _: Any) -> None:
+        if not self._busy:
+            self._show()
+
+    def _show(self) -> None:
+        turn, name = self.turn_choice.value, self.variant_choice.value
+        self._busy = True
+        try:
+            _options(self.agent_choice, [] if turn is None else self._bench.subjects(turn))
+        finally:
+            self._busy = False
+        if turn is None or name not in self._prompts:
+            show(self.view, "<em>Nothing to show: no turn, or no variant without a fault.</em>")
+            return
+        try:
+            text = self._bench.render(self._prompts[name], turn, agent=self.agent_choice.value)
+        except LabError as error:
+            show(self.view, f'<div role="alert">⚠ {safe(error, limit=1_000)}</div>')
+            return
+        parts = pre(f"[system]\n{text.system}\n\n[user]\n{text.user}")
+        show(self.view, str(join([safe(f"{name} at turn {turn}:"), parts])))
+
+
+def show(part: w.HTML, value: str) -> None:
+    """Show something, unless it is shown already: each change is sent to the page."""
+    if part.value != value:
+        part.value = value
+
+
+def _options(choice: w.Dropdown, values: Sequence[str | int]) -> None:
+    """Offer values under labels that hide nothing; what was chosen stays, if it is still there."""
+    options = [(visible(str(value)), value) for value in values]
+    if list(choice.options) != options:
+        before = choice.value
+        choice.options = options
+        if before in values:
+            choice.value = before
+        elif values:
+            choice.value = values[0]
+
+
+_MOST_PROMPT_CHARS = 100_000
+
+
+class VariantEditor(w.VBox):
+    """A variant's name and text, what is wrong with them, and what differs from the first one.
+
+    Args:
+        bench: what the prompt is for.
+        name: the variant's.
+        prompt: its text at first.
+        on_change: called when name or text change.
+        on_remove: called with this editor to remove it; None for one that stays.
+
+    Attributes:
+        name_box: the variant's name.
+        text_box: the prompt.
+        remove_button: takes the variant away.
+        note: what is wrong, or that nothing is.
+        difference: word by word from the first variant.
+    """
+
+    def __init__(
+        self,
+        bench: Bench,
+        name: str,
+        prompt: Prompt,
+        *,
+        on_change: Callable[[], object],
+        on_remove: Callable[[VariantEditor], object] | None = None,
+    ) -> None:
+        self._bench = bench
+        self._base = prompt
+        self.prompt: Prompt | None = None
+        """What the text says, if nothing is wrong with it."""
+        self.fault = ""
+        """What is wrong, else empty."""
+        self.name_box = w.Text(
+            value=name,
+            description="Variant",
+            layout=w.Layout(width="18em"),
+            style={"description_width": "initial"},
+        )
+        self.text_box = w.Textarea(
+            value=prompt.text,
+            description="Prompt",
+            rows=10,
+            layout=w.Layout(width="auto"),
+            style={"description_width": "initial"},
+        )
+        self.remove_button = button("Remove", tooltip="Take this variant away")
+        self.remove_button.layout.display = "" if on_remove is not None else "none"
+        self.note = w.HTML()
+        self.difference = w.HTML()
+        self.check()
+        for box in (self.name_box, self.text_box):
+            box.observe(lambda _: on_change(), names="value")
+        if on_remove is not None:
+            self.remove_button.on_click(lambda _: on_remove(self))
+        head = row(self.name_box, self.remove_button)
+        super().__init__([head, self.text_box, self.note, self.difference])
+
+    @property
+    def name(self) -> str:
+        """The variant's name."""
+        return str(self.name_box.value).strip()
+
+    def lock(self, locked: bool) -> None:
+        """Forbid editing the variant, or allow it."""
+        for control in (self.name_box, self.text_box, self.remove_button):
+            control.disabled = locked
+
+    def check(self, taken: tuple[str, ...] = ()) -> None:
+        """Read name and text, and show what is wrong with them under the editor.
+
+        Args:
+            taken: names of the variants before this one.
+        """
+        self.prompt, self.fault = None, ""
+        try:
+            self.prompt = self._read(taken)
+        except ConfigError as error:
+            self.fault = str(error)
+        if self.fault:
+            said = f'<div role="alert">⚠ {safe(self.fault, limit=1_000)}</div>'
+        else:
+            slots = ", ".join(self._bench.prompt.slots) or "none"
+            said = f"<small>Slots filled: {safe(slots)}</small>"
+        show(self.note, said)
+
+    def _read(self, taken: tuple[str, ...]) -> Prompt:
+        if not self.name:
+            raise ConfigError("a variant needs a name that is not empty")
+        if self.name in taken:
+            raise ConfigError(f"two variants are called {self.name!r}; give one another name")
+        text = str(self.text_box.value)
+        if len(text) > _MOST_PROMPT_CHARS:
+            raise ConfigError(
+                f"the prompt has {len(text):,} characters, more than {_MOST_PROMPT_CHARS:,}; "
+                "shorten it"
+            )
+        prompt = self._base if text == self._base.text else self._bench.prompt.edit(text)
+        self._bench.check(prompt, name=self.name)
+        return prompt
+
+    def compare(self, reference: VariantEditor) -> None:
+        """Show what differs from another variant, word by word."""
+        if reference is self:
+            show(self.difference, "<small>The others are compared with this one.</small>")
+            return
+        diff = word_diff(str(reference.text_box.value), str(self.text_box.value))
+        title = safe(f"What differs from {reference.name or 'the first'}, word by word:")
+        show(self.difference, str(join([title, diff])))
+
+    def show_difference(self, shown: bool) -> None:
+        """Show or hide what differs from the first variant."""
+        self.difference.layout.display = "" if shown else "none"
+
+
+class VariantList(w.VBox):
+    """All variants; the first is the one that the others are compared with.
+
+    Args:
+        bench: what the prompts are for.
+        variants: prompts by name, to begin with.
+        on_change: called when anything is edited, added or taken away.
+
+    Attributes:
+        editors: one a variant.
+    """
+
+    def __init__(
+        self, bench: Bench, variants: Mapping[str, Variant], *, on_change: Callable[[], object]
+    ) -> None:
+        self._bench = bench
+        self._on_change = on_change
+        self.editors: list[VariantEditor] = []
+        self._differences = False
+        self._locked = False
+        super().__init__()
+        for name, variant in variants.items():
+            self._append(name, prompt_of(name, variant, bench))
+
+    def _append(self, name: str, prompt: Prompt) -> VariantEditor:
+        editor = VariantEditor(
+            self._bench,
+            name,
+            prompt,
+            on_change=self._on_change,
+            on_remove=self.remove if self.editors else None,
+        )
+        self.editors.append(editor)
+        editor.show_difference(self._differences)
+        self.children = tuple(self.editors)
+        return editor
+
+    def add(self, name: str = "", prompt: Variant = None) -> VariantEditor:
+        """Add a variant.
+
+        Args:
+            name: what it is called; a number of its own if empty.
+            prompt: what it says at first; a copy of the last variant if not given.
+
+        Raises:
+            ConfigError: name or prompt is not one, or a comparison is running.
+        """
+        if self._locked:
+            raise ConfigError(
+                "a comparison is running; stop it, or wait for it with `await widget.idle()`, "
+                "before you add a variant"
+            )
+        taken = {editor.name for editor in self.editors}
+        number = len(self.editors) + 1
+        while name == "":
+            name = f"variant {number}" if f"variant {number}" not in taken else ""
+            number += 1
+        last = self.editors[-1].prompt or self._bench.prompt
+        editor = self._append(
+            name, prompt_of(name, last if prompt is None else prompt, self._bench)
+        )
+        self._on_change()
+        return editor
+
+    def remove(self, editor: VariantEditor) -> None:
+        """Take a variant away; the first one stays."""
+        if editor in self.editors[1:] and not editor.remove_button.disabled:
+            self.editors.remove(editor)
+            self.children = tuple(self.editors)
+            editor.close()
+            self._on_change()
+
+    def lock(self, locked: bool) -> None:
+        """Forbid editing and adding variants, or allow it."""
+        self._locked = locked
+        for editor in self.editors:
+            editor.lock(locked)
+
+    def show_differences(self, shown: bool) -> None:
+        """Show or hide what differs from the first variant."""
+        self._differences = shown
+        for editor in self.editors:
+            editor.show_difference(shown)
+
+    def check(self) -> None:
+        """Check all variants and show what differs from the first."""
+        taken: tuple[str, ...] = ()
+        for editor in self.editors:
+            editor.check(taken)
+            editor.compare(self.editors[0])
+            taken += (editor.name,)
+
+    @property
+    def prompts(self) -> dict[str, Prompt]:
+        """The variants without a fault."""
+        return {e.name: e.prompt for e in self.editors if e.prompt is not None}
+
+    @property
+    def fault(self) -> str:
+        """What is wrong with the first variant that has a fault, or with their number."""
+        for editor in self.editors:
+            if editor.fault:
+                name = repr(editor.name)
+                return editor.fault if name in editor.fault else f"variant {name}: {editor.fault}"
+        return "" if len(self.editors) > 1 else "there is only one variant; add another"
+
+
+MOST_SAMPLES = 1_000
+"""More is taken for a typing error; a recorded experiment may still have more."""
+
+
+_TICK_S = 1.0
+_MOST_TURNS_AT_FIRST = 4
+
+
+class PromptComparer(LabWidget):
+    """Edit two or more variants of a prompt, run them on the same recorded states, and compare.
+
+    Slots are checked as you type; what the comparison will cost stands beside the button before it
+    runs. The results are in ``frame`` and ``summary``, and on the run's own tape, if it has one
+    that can be written to.
+
+    Args:
+        source: a simulation, a tape, or a tape's file, which is opened for reading only.
+        component: ``agent``, ``agent:NAME``, ``validator`` or ``engine``.
+        run: for a tape, the run's number; needed where the tape holds several.
+        variants: prompts by name, to begin with: a ``Prompt``, a text, or None for the prompt as
+            the run used it; that one and a copy of it if not given.
+        turns: the turns to play again; at most four, spread over the run, if not given.
+        samples: of each variant at each turn.
+        llm_client: the model; the simulation's own if not given.
+        seed: the samples' seeds follow it; the client's if not given, else 0.
+        temperature: of the model; as recorded if not given.
+
+    Raises:
+        ConfigError: an argument is not one of these, the run has no such component, or the tape
+            holds several runs and none is named; the message lists them.
+
+    Attributes:
+        experiment: the one that was run last or loaded, if any.
+        experiments: all of them, in order.
+        variants: the editors; the first is the one that the others are compared with.
+        editor_box: contains them.
+        difference_box: whether to show what differs from the first variant.
+        preview: a variant as the model would get it.
+        turns_box, samples_box, only_box: what is played.
+        plan_line: what it costs, or why it cannot be done.
+        run_button, again_button, stop_button, add_button: as labelled.
+        results, chart, answers: the results.
+
+    Example:
+        ``PromptComparer(simulation, component="agent")`` at the end of a cell shows it.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        component: str = "agent",
+        *,
+        run: int | None = None,
+        variants: Mapping[str, Variant] | None = None,
+        turns: Sequence[int] | None = None,
+        samples: int = 5,
+        llm_client: LLMClient | None = None,
+        seed: int | None = None,
+        temperature: float | None = None,
+    ) -> None:
+        if isinstance(source, str | Path):
+            source = Tape(source, read_only=True)
+        if isinstance(source, Tape):
+            run = run_on(source, run)
+        simulation = simulation_of(source, run=run)
+        if not isinstance(simulation, Simulation):
+            raise ConfigError(
+                f"{type(simulation).__name__} is not an economic simulation; PromptComparer "
+                "compares prompts of those only, PromptViewer shows the prompts of any"
+            )
+        bench = Bench(simulation, component)
+        there = bench.turns
+        first = spread(there, _MOST_TURNS_AT_FIRST) if turns is None else turn_numbers(turns)
+        samples = whole_number("samples", samples, least=1, most=MOST_SAMPLES)
+        config = config_of(simulation, llm_client or simulation.llm_client, temperature)
+        seed = seed if seed is None else seed_of(seed, config)
+        if variants is None:
+            variants = {"as it was": None, "variant 2": None}
+        check_variants(variants)
+        super().__init__()
+        self.bench = bench
+        self.experiment: PromptExperiment | None = None
+        self.experiments: list[PromptExperiment] = []
+        self._lay_out(turns=turns_text(first), samples=samples)
+        self.simulation = simulation
+        self.llm_client = llm_client
+        self._seed, self._temperature = seed, temperature
+        self._set_up_as: tuple[object, ...] | None = None
+        self.variants = VariantList(bench, variants, on_change=self.refresh)
+        self.editor_box.children = [self.variants]
+        self.add_button.on_click(self._on_add)
+        self.run_button.on_click(lambda _: self.start(self._run))
+        self.again_button.on_click(lambda _: self.start(self._run_again))
+        self.difference_box.observe(self._on_differences, names="value")
+        self.stop_button.on_click(lambda _: self.worker.stop())
+        for box in (self.turns_box, self.samples_box, self.only_box):
+            box.observe(lambda _: self.refresh(), names="value")
+        self.refresh()
+
+    def _lay_out(self, *, turns: str, samples: int) -> None:
+        source = safe(source_of(self.bench.simulation))
+        heading = w.HTML(
+            f"<h3>Compare prompts of: {safe(self.bench.component)}</h3><p>On {source}</p>"
+        )
+        self.editor_box = w.VBox()
+        self.add_button = button("Add variant", tooltip="Add a copy of the last variant")
+        self.difference_box = checkbox("Show what differs, word by word")
+        self.preview = VariantPreview(self.bench)
+        self.turns_box = w.Text(
+            value=turns,
+            description="Turns",
+            layout=w.Layout(width="16em"),
+            style={"description_width": "initial"},
+        )
+        self.samples_box = number_box("Samples", value=samples, least=1, most=MOST_SAMPLES)
+        self.only_box = w.Checkbox(
+            value=False,
+            description=f"Ask the {self.bench.stage} alone (cheaper, no resulting rate)",
+            indent=False,
+            layout=w.Layout(width="auto"),
+        )
+        self.plan_line = w.HTML()
+        self.run_button = button(
+            "Run", tooltip="Play all samples of all variants", button_style="primary"
+        )
+        self.again_button = button(
+            "Play anew", tooltip="Play the whole comparison again with other seeds", disabled=True
+        )
+        self.stop_button = button("Stop", tooltip="Stop; what was played is kept", disabled=True)
+        self.results, self.chart, self.answers = w.HTML(), w.HTML(), w.HTML()
+        self.stoppers = [self.stop_button]
+        self.controls = [
+            self.add_button,
+            self.turns_box,
+            self.samples_box,
+            self.only_box,
+            self.run_button,
+            self.again_button,
+        ]
+        self.children = [
+            heading,
+            self.editor_box,
+            row(self.add_button, self.difference_box),
+            self.preview,
+            row(self.turns_box, self.samples_box, self.only_box),
+            self.plan_line,
+            row(self.run_button, self.again_button, self.stop_button, self.retry),
+            self.status,
+            self.error,
+            self.results,
+            self.chart,
+            self.answers,
+        ]
+
+    @classmethod
+    def from_results(
+        cls,
+        tape: Tape | str | Path,
+        run: int | None = None,
+        *,
+        llm_client: LLMClient | None = None,
+    ) -> Self:
+        """Show a recorded experiment with its results; no model is needed for that.
+
+        Args:
+            tape: the tape, or its file, which is opened for reading only.
+            run: the experiment's number; the latest if not given.
+            llm_client: a model, to continue an experiment that was stopped, or to vary it.
+
+        Raises:
+            TapeError: there is no such experiment.
+        """
+        experiment = PromptExperiment.load(tape, run, llm_client=llm_client)
+        widget = cls(
+            experiment.simulation,
+            experiment.component,
+            variants=experiment.variants,
+            turns=experiment.turns,
+            llm_client=llm_client,
+            seed=experiment.seed,
+            temperature=experiment.config.temperature,
+        )
+        widget.samples_box.max = max(MOST_SAMPLES, experiment.samples)
+        widget.samples_box.value = experiment.samples
+        widget.only_box.value = experiment.only_component
+        widget._take(experiment)
+        widget.refresh()
+        widget._show_results()
+        return widget
+
+    def _on_add(self, _: object) -> None:
+        if not self.worker.busy:
+            self.add_variant()
+
+    def _on_differences(self, _: object) -> None:
+        self.variants.show_differences(bool(self.difference_box.value))
+
+    def add_variant(self, name: str = "", prompt: Variant = None) -> VariantEditor:
+        """Add a variant; see ``VariantList.add``, which raises while a comparison runs."""
+        return self.variants.add(name, prompt)
+
+    @property
+    def editors(self) -> list[VariantEditor]:
+        """One for each variant; the first is the one that the others are compared with."""
+        return self.variants.editors
+
+    # --- what is shown before a run -----------------------------------------------------------
+
+    def refresh(self) -> None:
+        """Check and show everything again, as after the simulation was stepped from a cell."""
+        self.variants.check()
+        self.bench = Bench(
+            self.simulation, self.bench.component, only_component=bool(self.only_box.value)
+        )
+        self.preview.offer(self.bench, self.variants.prompts)
+        fault = self.fault
+        plan = self.plan
+        said = plan if not fault else f"Cannot run: {fault}"
+        if fault and fault != plan:
+            said = f"{plan} {said}"
+        show(
+            self.plan_line,
+            f'<div role="status" aria-live="polite">{safe(said, limit=2_000)}</div>',
+        )
+        if not self.worker.busy:
+            self.run_button.disabled = bool(fault)
+            self.again_button.disabled = not self._all_played or self._has_no_model
+
+    @property
+    def fault(self) -> str:
+        """Why there can be no run now; empty if there can."""
+        try:
+            if fault := self.variants.fault:
+                return fault
+            read_turns(self.turns_box.value, self.bench.turns)
+        except ConfigError as error:
+            return str(error)
+        if self._has_no_model:
+            return (
+                "there is no model, for a recorded run has none; everything else works. To run: "
+                "PromptComparer(..., llm_client=connect('auto'))"
+            )
+        if self._all_played and self.experiment is not None:
+            return done_text(self.experiment)
+        return ""
+
+    @property
+    def _has_no_model(self) -> bool:
+        return has_no_model(self.llm_client or self.simulation.llm_client)
+
+    @property
+    def plan(self) -> str:
+        """What a run would cost, or what is wrong with its turns."""
+        try:
+            turns = read_turns(self.turns_box.value, self.bench.turns)
+        except ConfigError as error:
+            return str(error)
+        if self.experiment is not None and self._unchanged():
+            return str(self.experiment.plan())
+        samples = draft_schedule(
+            variants=len(self.editors), turns=turns, samples=self.samples_box.value
+        )
+        planned = str(plan_of(self.bench, samples, done=0))
+        times = (
+            f"{len(self.editors)} variants, {len(turns)} turns, {self.samples_box.value} samples"
+        )
+        return f"{times}: {planned}"
+
+    @property
+    def _all_played(self) -> bool:
+        experiment = self.experiment
+        whole = experiment is not None and len(experiment.played) == len(experiment.schedule)
+        return whole and self._unchanged()
+
+    # --- running ------------------------------------------------------------------------------
+
+    def _settings(self) -> tuple[object, ...]:
+        prompts = tuple(
+            (editor.name, editor.prompt.digest if editor.prompt else "") for editor in self.editors
+        )
+        return (
+            prompts,
+            tuple(read_turns(self.turns_box.value, self.bench.turns)),
+            self.samples_box.value,
+            self.only_box.value,
+        )
+
+    def _unchanged(self) -> bool:
+        try:
+            return self._set_up_as is not None and self._set_up_as == self._settings()
+        except ConfigError:
+            return False
+
+    def _take(self, experiment: PromptExperiment) -> None:
+        self.experiment = experiment
+        self.experiments.append(experiment)
+        self._set_up_as = self._settings()
+
+    async def _run(self) -> None:
+        await self._settle()
+        if fault := self.fault:
+            raise ConfigError(fault)
+        experiment = self.experiment
+        if experiment is None or not self._unchanged():
+            experiment = self._set_up(self._seed)
+        await self._play(experiment)
+
+    async def _run_again(self) -> None:
+        """Play all again with the seeds that follow; the earlier results are in `experiments`."""
+        await self._settle()
+        experiment = self.experiment
+        if experiment is None or not self._unchanged():
+            raise ConfigError("the set-up was changed since it was played; click Run")
+        if self._all_played:
+            # After the last seed used, so that no sample is the same as an earlier one.
+            experiment = self._set_up(max(sample.seed for sample in experiment.schedule))
+        await self._play(experiment)
+
+    async def _settle(self) -> None:
+        texts = [box for each in self.editors for box in (each.name_box, each.text_box)]
+        await settled(self.turns_box, self.samples_box, self.only_box, *texts)
+        self.refresh()
+
+    def _set_up(self, seed: int | None) -> PromptExperiment:
+        experiment = PromptExperiment(
+            self.simulation,
+            variants=self.variants.prompts,
+            component=self.bench.component,
+            turns=read_turns(self.turns_box.value, self.bench.turns),
+            samples=self.samples_box.value,
+            llm_client=self.llm_client,
+            seed=seed,
+            temperature=self._temperature,
+            only_component=bool(self.only_box.value),
+        )
+        self._take(experiment)
+        return experiment
+
+    async def _play(self, experiment: PromptExperiment) -> None:
+        # A sample may take minutes; the clock shows that it is still being played.
+        clock = asyncio.ensure_future(self._tick(experiment))
+        try:
+            await experiment.arun(on_progress=self._on_progress)
+        finally:
+            clock.cancel()
+
+    async def _tick(self, experiment: PromptExperiment) -> None:
+        began = time.monotonic()
+        while True:
+            done, total = len(experiment.played), len(experiment.schedule)
+            if done < total:
+                now = experiment.schedule[done]
+                self.say(
+                    f"{done} of {total} samples played, {duration(time.monotonic() - began)}; "
+                    f"playing {now.variant!r} at turn {now.turn}, sample {now.sample}"
+                )
+            await asyncio.sleep(_TICK_S)
+
+    def _on_progress(self, progress: Progress) -> None:
+        failed = f", {progress.failed} failed" if progress.failed else ""
+        self.say(f"{progress.done} of {progress.total} samples played{failed}")
+
+    def _set_busy(self, busy: bool) -> None:
+        super()._set_busy(busy)
+        self.variants.lock(busy)
+
+    def stopped(self) -> None:
+        """Show how far it got."""
+        experiment = self.experiment
+        if experiment is not None:
+            done, total = len(experiment.played), len(experiment.schedule)
+            self.say(f"Stopped after {done} of {total} samples; Run continues with the next.")
+
+    def ended(self) -> None:
+        """Show the results so far."""
+        self.refresh()
+        self._show_results()
+
+    # --- results ------------------------------------------------------------------------------
+
+    def _show_results(self) -> None:
+        experiment = self.experiment
+        if experiment is None or not experiment.played:
+            return
+        show(self.results, str(results_html(experiment)))
+        show(self.chart, str(charts_html(experiment)))
+        show(self.answers, str(answers_html(experiment)))
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """All results so far, one row a decision.
+
+        Raises:
+            ConfigError: nothing was played.
+        """
+        return self._results.frame
+
+    @property
+    def summary(self) -> pd.DataFrame:
+        """The differences with their intervals and noise floors.
+
+        Raises:
+            ConfigError: nothing was played.
+        """
+        return self._results.summary
+
+    @property
+    def _results(self) -> PromptExperiment:
+        if self.experiment is None or not self.experiment.played:
+            raise ConfigError("nothing was played yet; click Run, or load a recorded experiment")
+        return self.experiment
+
+    # --- the static view ----------------------------------------------------------------------
+
+    @property
+    def _heading(self) -> str:
+        source = source_of(self.bench.simulation)
+        return f"Prompts of {self.bench.component} compared, on {source}"
+
+    def static_text(self) -> str:
+        """Return variants, set-up and results as plain text."""
+        lines = [visible(self._heading)]
+        for editor in self.editors:
+            base = "the reference" if editor is self.editors[0] else "a variant"
+            fault = f"; wrong: {editor.fault}" if editor.fault else ""
+            lines.append(f"  {visible(editor.name)}: {base}{visible(fault)}")
+        lines.append(f"  turns {self.turns_box.value}; samples {self.samples_box.value}")
+        if self.experiment is None or not self.experiment.played:
+            return "\n".join([*lines, "  nothing played yet"])
+        done, total = len(self.experiment.played), len(self.experiment.schedule)
+        return "\n".join([*lines, f"  {done} of {total} samples", *results_text(self.experiment)])
+
+    def static_html(self) -> Markup:
+        """Return the same as simple HTML; with results, their tables."""
+        if self.experiment is None or not self.experiment.played:
+            return pre(self.static_text())
+        heading = Markup("<p>{}</p>").format(safe(self._heading))
+        return join([heading, results_html(self.experiment), answers_html(self.experiment)])

@@ -1,0 +1,484 @@
+"""Look at any prompt of a run as the model got it, slot by slot, and at what came back."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from itertools import islice, zip_longest
+
+import ipywidgets as w
+from markupsafe import Markup
+
+from llmsim_lab.calls import Attempt
+from llmsim_lab.checks import plain_text, whole_number
+from llmsim_lab.errors import ConfigError, TapeError
+from llmsim_lab.lab._html import (
+    CopyBoxes,
+    block,
+    bold,
+    conversation_text,
+    facts_html,
+    legend_html,
+    messages_html,
+    reply_html,
+    slot_lines,
+    word_diff,
+)
+from llmsim_lab.lab._run_reading import (
+    FAILED_ATTEMPTS,
+    Attempts,
+    Hit,
+    Seen,
+    Source,
+    fits,
+    simulation_of,
+)
+from llmsim_lab.lab._widget import (
+    Choices,
+    LabWidget,
+    button,
+    checkbox,
+    dropdown,
+    number_box,
+    row,
+    status_choices,
+    text_box,
+)
+from llmsim_lab.markup import details, join, pre, safe, visible
+from llmsim_lab.spans import Provenance
+from llmsim_lab.text import clip
+
+_MOST_HITS = 5_000
+_LISTED = 100
+
+
+class SearchBar(w.VBox):
+    """Searches a run, upper and lower case alike; the hits are listed a hundred at a time.
+
+    Args:
+        attempts: what is searched.
+        choices: registers the callbacks for what the user does.
+        on_hit: called with the hit to show and a line about it.
+        say: called with any other message.
+
+    Attributes:
+        search_box, find_button: what to look for.
+        hit_box, previous_hit_button, next_hit_button: what was found.
+        hits: the same, as values.
+    """
+
+    def __init__(
+        self,
+        attempts: Attempts,
+        *,
+        choices: Choices,
+        on_hit: Callable[[Hit, str], object],
+        say: Callable[[str], object],
+    ) -> None:
+        self._attempts = attempts
+        self._on_hit = on_hit
+        self._say = say
+        self._choices = choices
+        self.hits: list[Hit] = []
+        self.search_box = text_box("Search", placeholder="in all prompts and replies of the run")
+        self.find_button = button("Find", tooltip="Search all prompts and replies of the run")
+        self.hit_box = dropdown("Hits", width="40em")
+        self.previous_hit_button = button("Previous hit", tooltip="Show the hit before")
+        self.next_hit_button = button("Next hit", tooltip="Show the hit after")
+        self._found = row(self.hit_box, self.previous_hit_button, self.next_hit_button)
+        self._found.layout.display = "none"
+        self._choices.on_choice(self.search_box, self._find)
+        self._choices.on_click(self.find_button, self._find)
+        self._choices.on_choice(self.hit_box, lambda: self._show(self.hit_box.value))
+        self._choices.on_click(self.previous_hit_button, lambda: self._move(-1))
+        self._choices.on_click(self.next_hit_button, lambda: self._move(1))
+        super().__init__((row(self.search_box, self.find_button), self._found))
+
+    def find(self, text: str) -> list[Hit]:
+        """Search for a text and show the first place; returns the places, up to 5,000."""
+        self._choices.set(self.search_box, text)
+        found = list(islice(self._attempts.search(text), _MOST_HITS + 1)) if text else []
+        self.hits = found[:_MOST_HITS]
+        self._more = "+" if len(found) > _MOST_HITS else ""
+        self._found.layout.display = "" if self.hits else "none"
+        if self.hits:
+            self._show(0)
+        else:
+            self._say("Not found." if text else "")
+        return self.hits
+
+    def _find(self) -> None:
+        self.find(self.search_box.value)
+
+    def _move(self, by: int) -> None:
+        if self.hits:
+            self._show((int(self.hit_box.value) + by) % len(self.hits))
+
+    def _show(self, place: int) -> None:
+        hit = self.hits[place]
+        first = place - place % _LISTED
+        listed = enumerate(self.hits[first : first + _LISTED], start=first)
+        self._choices.options(self.hit_box, [(_label(one, at), at) for at, one in listed], place)
+        count = f"{len(self.hits):,}{self._more}"
+        self._on_hit(hit, f"Hit {place + 1:,} of {count}, in the {hit.part}: {hit.line}")
+
+
+def _label(hit: Hit, place: int) -> str:
+    seen = hit.seen
+    where = clip(f"turn {seen.turn} · {seen.component} · {seen.agent} · {hit.part}", 80)
+    return f"{place + 1}. {where}: {hit.line}"
+
+
+_MOST_STATIC_CHARS = 600
+
+
+class PromptViewer(LabWidget):
+    """Shows a run's prompts, by turn, component, agent and attempt, and searches them.
+
+    Calls that failed for good, and those of a turn that is not whole, are there too where the run
+    is on a tape.
+
+    Args:
+        source: a simulation, a tape, or a tape's file.
+        run: for a tape, the run's number; the latest if not given.
+
+    Attributes:
+        simulation: the run.
+        seen: the request shown, or None.
+        provenance: where its prompt's parts came from.
+        search: finds texts in all prompts and replies of the run.
+        previous_button, turn_box, next_button, latest_button: choose the turn.
+        status_box: show only requests of that status; back and forth then skip other turns.
+        component_box, agent_box, attempt_box: choose the request.
+        compare_box, copy_button: what changed since the turn before; the texts to copy.
+        heading, prompt, legend, reply, facts, changes, copies: what is shown.
+
+    Example:
+        >>> viewer = PromptViewer("data/tapes/first_run.tape")  # doctest: +SKIP
+        >>> viewer.show(turn=3, component="engine")  # doctest: +SKIP
+    """
+
+    def __init__(self, source: Source, *, run: int | None = None) -> None:
+        super().__init__()
+        self.simulation = simulation_of(source, run=run)
+        self._attempts = Attempts(self.simulation)
+        # Clicks arrive on threads of their own, turns on the loop.
+        self._view = threading.RLock()
+        self._choices = Choices(self._view, show_error=self.show_error)
+        self._of_turn: list[Seen] = []
+        self._listed: list[Seen] = []
+        self.seen: Seen | None = None
+        self.provenance = Provenance(how="unknown", why="nothing is shown")
+        self._lay_out()
+        self._wire()
+        self._go(self._attempts.last)
+
+    def _lay_out(self) -> None:
+        self.previous_button = button("Previous", tooltip="Show the turn before")
+        self.turn_box = number_box("Turn shown", value=0, least=0, most=0)
+        self.next_button = button("Next", tooltip="Show the turn after")
+        self.latest_button = button("Latest", tooltip="Show the latest turn")
+        self.status_box = dropdown("Status", width="14em")
+        self.status_box.options = status_choices(FAILED_ATTEMPTS)
+        self.component_box = dropdown("Component", width="16em")
+        self.agent_box = dropdown("Agent", width="18em")
+        self.attempt_box = dropdown("Attempt", width="24em")
+        self.compare_box = checkbox("Compare with the turn before")
+        self.copy_button = button("Copy", tooltip="Show prompt and reply as texts to copy")
+        self.heading, self.facts, self.changes = (w.HTML() for _ in range(3))
+        self.copies = CopyBoxes("Prompt", "Reply")
+        self.legend, self.reply = w.HTML(), w.HTML()
+        self.prompt = w.HTML(layout=w.Layout(flex="3 1 24em", min_width="0", max_width="100%"))
+        narrow = w.Layout(flex="2 1 18em", min_width="0", max_width="100%")
+        beside_prompt = w.VBox((self.reply, self.facts), layout=narrow)
+        self.search = SearchBar(
+            self._attempts, choices=self._choices, on_hit=self._show_hit, say=self.say
+        )
+        self.children = (
+            self.heading,
+            row(self.previous_button, self.turn_box, self.next_button, self.latest_button),
+            row(self.status_box, self.component_box, self.agent_box, self.attempt_box),
+            self.search,
+            self.status,
+            self.error,
+            row(self.prompt, beside_prompt, gap="12px"),
+            self.legend,
+            row(self.compare_box, self.copy_button),
+            self.changes,
+            self.copies,
+        )
+
+    def _wire(self) -> None:
+        clicked, chosen = self._choices.on_click, self._choices.on_choice
+        clicked(self.previous_button, lambda: self._seek(-1))
+        clicked(self.next_button, lambda: self._seek(1))
+        clicked(self.latest_button, lambda: self._go(self._attempts.last))
+        clicked(self.copy_button, self._toggle_copies)
+        chosen(self.turn_box, lambda: self._go(self.turn_box.value))
+        chosen(self.status_box, self._go_to_status)
+        chosen(self.component_box, self._fill_agents)
+        chosen(self.agent_box, self._fill_attempts)
+        chosen(self.attempt_box, self._show_chosen)
+        chosen(self.compare_box, self._show_changes)
+        self.follow(self.simulation, lambda: self.worker.call(self._grew))
+
+    def _grew(self) -> None:
+        """Offer a new turn; show it if the latest one was shown."""
+        with self._view:
+            if self.turn_box.value == self.turn_box.max:
+                self._go(self._attempts.last)
+            else:
+                self._set_turn(self.turn_box.value)
+
+    def _set_turn(self, number: int) -> None:
+        self._choices.number(
+            self.turn_box, number, least=self._attempts.first, most=self._attempts.last
+        )
+
+    # --- choosing ----------------------------------------------------------------------------
+
+    def show(
+        self,
+        *,
+        turn: int | None = None,
+        component: str | None = None,
+        agent: str | None = None,
+        attempt: int = 1,
+    ) -> None:
+        """Show a request, as choosing it in the lists does.
+
+        Args:
+            turn: its turn; the one shown if not given.
+            component: the first one if not given.
+            agent: the first one if not given.
+            attempt: which of those of that component, agent and turn, 1 for the first.
+
+        Raises:
+            ConfigError: there is no such request.
+        """
+        number = self.turn_box.value if turn is None else whole_number("turn", turn)
+        attempt = whole_number("attempt", attempt, least=1)
+        first_turn, last_turn = self._attempts.first, self._attempts.last
+        if not first_turn <= number <= last_turn:
+            raise ConfigError(
+                f"the run has no turn {number}; it has turns {first_turn} to {last_turn}"
+            )
+        there = self._attempts.of(number)
+        wanted = [s for s in there if fits(s, component=component or "", agent=agent or "")]
+        if wanted:  # several components or agents may fit: the first one's attempts count
+            first = wanted[0]
+            wanted = [s for s in wanted if (s.component, s.agent) == (first.component, first.agent)]
+        if attempt > len(wanted):
+            names = dict.fromkeys(f"{seen.component} of {seen.agent}" for seen in there)
+            raise ConfigError(
+                f"turn {number} has no attempt {attempt} of "
+                f"{component or 'any component'} for {agent or 'any agent'}; it has: "
+                f"{clip(', '.join(names), 300) or 'nothing'}"
+            )
+        with self._view:
+            self._choices.set(self.status_box, "")
+            self._go(number, wanted[attempt - 1])
+
+    def _go_to_status(self) -> None:
+        """Stay in a turn that has something of the status chosen, else go to the nearest."""
+        here = self.turn_box.value
+        turns = range(self._attempts.first, self._attempts.last + 1)
+        by_distance = sorted(turns, key=lambda number: abs(number - here))
+        self._go(next(filter(self._has_wanted, by_distance), here))
+
+    def _has_wanted(self, number: int) -> bool:
+        status = self.status_box.value
+        return any(fits(seen, status=status) for seen in self._attempts.of(number))
+
+    def _seek(self, by: int) -> None:
+        """Go to the next turn, before or after, that has something of the status wanted."""
+        first, last = self._attempts.first, self._attempts.last
+        number = self.turn_box.value + by
+        while first <= number <= last:
+            if self._has_wanted(number):
+                self._go(number)
+                return
+            number += by
+        where = "before" if by < 0 else "after"
+        self.say(f"There is nothing to show {where} turn {self.turn_box.value}.")
+
+    def _go(self, number: int, seen: Seen | None = None) -> None:
+        """Show a turn: the request given, or the one that matches the one shown before."""
+        status = self.status_box.value
+        self._of_turn = [one for one in self._attempts.of(number) if fits(one, status=status)]
+        self._set_turn(number)
+        wanted = seen or self.seen
+        names = _distinct(one.component for one in self._of_turn)
+        self._choices.options(self.component_box, names, wanted and wanted.component)
+        self._fill_agents(wanted)
+
+    def _fill_agents(self, wanted: Seen | None = None) -> None:
+        wanted = wanted or self.seen
+        component = self.component_box.value
+        names = _distinct(one.agent for one in self._of_turn if one.component == component)
+        self._choices.options(self.agent_box, names, wanted and wanted.agent)
+        self._fill_attempts(wanted)
+
+    def _fill_attempts(self, wanted: Seen | None = None) -> None:
+        chosen = self.component_box.value, self.agent_box.value
+        self._listed = [one for one in self._of_turn if (one.component, one.agent) == chosen]
+        places = [(one.name, place) for place, one in enumerate(self._listed)]
+        # By place, not by name: two attempts may be called the same.
+        at = self._listed.index(wanted) if wanted in self._listed else 0
+        self._choices.options(self.attempt_box, places, at)
+        self._show_chosen()
+
+    # --- showing -----------------------------------------------------------------------------
+
+    def _show_chosen(self) -> None:
+        self.seen = self._listed[self.attempt_box.value] if self._listed else None
+        self.say("")
+        self._draw()
+
+    def _draw(self) -> None:
+        seen = self.seen
+        self.heading.value = str(self._heading())
+        attempt = seen.attempt if seen else None
+        if seen is None or attempt is None:
+            self.provenance = Provenance(how="unknown", why="there is no prompt")
+            panes = [self._without_prompt(seen), Markup(), Markup(), Markup()]
+        else:
+            self.provenance = _provenance_of(attempt)
+            panes = [
+                messages_html(attempt, self.provenance),
+                legend_html(attempt, self.provenance),
+                reply_html(attempt),
+                facts_html(attempt, status=seen.status, seconds=True),
+            ]
+        parts = (self.prompt, self.legend, self.reply, self.facts)
+        for part, content in zip(parts, panes, strict=True):
+            part.value = str(content)
+        self._show_changes()
+        if self.copies.shown:
+            self._show_copies()
+
+    def _heading(self) -> Markup:
+        number, seen = self.turn_box.value, self.seen
+        title = f"Turn {number}"
+        if seen is not None:
+            title += f" · {seen.component} · {seen.agent} · {seen.name}"
+        return bold(title)
+
+    def _without_prompt(self, seen: Seen | None) -> Markup:
+        if seen is not None and seen.chain is not None:
+            parts = [safe("No model was asked. The reason given:"), pre(seen.chain.reasoning)]
+            if seen.chain.prompt:
+                parts.append(details("prompt", pre(seen.chain.prompt)))
+            return join(parts)
+        return safe(
+            "Nothing in this run has that status."
+            if self.status_box.value
+            else "Nobody has decided anything in this turn."
+        )
+
+    def _show_changes(self) -> None:
+        self.changes.value = str(self._changes()) if self.compare_box.value else ""
+
+    def _changes(self) -> Markup:
+        seen = self.seen
+        if seen is None or seen.attempt is None:
+            return safe("There is no prompt to compare.")
+        number = seen.attempt.request.attempt
+        before = [
+            one.attempt
+            for one in self._attempts.of(seen.turn - 1)
+            if fits(one, component=seen.component, agent=seen.agent)
+            and one.attempt is not None
+            and one.attempt.request.attempt == number
+        ]
+        if not before:
+            return safe(f"Turn {seen.turn - 1} has no such prompt to compare with.")
+        title = bold(f"From turn {seen.turn - 1} to turn {seen.turn}")
+        was, now = before[0].request.messages, seen.attempt.request.messages
+        parts = [title]
+        for then, message in zip_longest(was, now):
+            texts = [one.content if one else "" for one in (then, message)]
+            parts += [safe(f"{(message or then).role}: "), word_diff(*texts)]
+        return block(*(Markup("<div>{}</div>").format(part) for part in parts))
+
+    # --- searching ---------------------------------------------------------------------------
+
+    def find(self, text: str) -> list[Hit]:
+        """Search all prompts, replies and faults of the run; upper and lower case are alike.
+
+        Args:
+            text: what to look for.
+
+        Returns:
+            Where it was found, up to 5,000 places; the first is shown.
+        """
+        plain_text("text", text)
+        with self._view:
+            return self.search.find(text)
+
+    def _show_hit(self, hit: Hit, words: str) -> None:
+        self._choices.set(self.status_box, "")
+        self._go(hit.seen.turn, hit.seen)
+        self.say(words)
+
+    # --- copying -----------------------------------------------------------------------------
+
+    @property
+    def text(self) -> str:
+        """The prompt shown, all its messages; empty if there is none."""
+        return conversation_text(self.seen.attempt) if self.seen and self.seen.attempt else ""
+
+    def _toggle_copies(self) -> None:
+        if self.copies.shown:
+            self.copies.show()
+        else:
+            self._show_copies()
+
+    def _show_copies(self) -> None:
+        attempt = self.seen.attempt if self.seen else None
+        self.copies.show(self.text, attempt.reply.text if attempt and attempt.reply else "")
+
+    # --- the static view ----------------------------------------------------------------------
+
+    def static_text(self) -> str:
+        """Return which request is shown, its slots, where they came from, and the reply."""
+        seen = self.seen
+        title = f"Prompt viewer of {self.simulation.config.name!r}, turn {self.turn_box.value}"
+        if seen is None:
+            return visible(f"{title}: nothing to show")
+        lines = [f"{title}, {seen.component} of {seen.agent}, {seen.name}"]
+        if seen.attempt is None:
+            reason = seen.chain.reasoning if seen.chain else ""
+            return visible(f"{lines[0]}\n  reason: {clip(reason, _MOST_STATIC_CHARS)}")
+        lines += slot_lines(seen.attempt, self.provenance)
+        reply, fault = seen.attempt.reply, seen.attempt.detail
+        came = [f"fault: {fault}"] if seen.fault else []
+        came += [f"reply: {reply.text}"] if reply else []
+        return visible("\n".join([*lines, *(f"  {clip(one, _MOST_STATIC_CHARS)}" for one in came)]))
+
+    def static_html(self) -> Markup:
+        """Return the prompt with its slots marked, their sources and the reply."""
+        seen = self.seen
+        if seen is None or seen.attempt is None:
+            return join([self._heading(), self._without_prompt(seen)])
+        return join(
+            [
+                self._heading(),
+                messages_html(seen.attempt, self.provenance),
+                legend_html(seen.attempt, self.provenance),
+                reply_html(seen.attempt),
+                facts_html(seen.attempt, status=seen.status),
+            ]
+        )
+
+
+def _provenance_of(attempt: Attempt) -> Provenance:
+    """Return where a prompt's values came from; on a damaged tape, that it is unknown."""
+    try:
+        return attempt.request.provenance
+    except TapeError as error:
+        return Provenance(how="unknown", why=str(error))
+
+
+def _distinct(names: Iterable[str]) -> list[tuple[str, str]]:
+    return [(name, name) for name in dict.fromkeys(names)]

@@ -1,0 +1,530 @@
+"""Runs as a chart in a notebook, which follows them as they are played."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import ipywidgets as w
+from markupsafe import Markup
+
+from llmsim_lab.economy import TaylorRule
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.lab._widget import LabWidget, Pace, button, dropdown, row
+from llmsim_lab.lab.charts._drawing import Drawing, Screen
+from llmsim_lab.lab.charts._export import (
+    FileKind,
+    alt_text,
+    data_frame,
+    data_table,
+    download_link,
+    figure_bytes,
+    file_kind,
+    image_html,
+    last_turn,
+    notes_html,
+    small_png,
+    summary_html,
+    summary_text,
+)
+from llmsim_lab.lab.charts._scene import Choice, Scene, check_choices, compose
+from llmsim_lab.lab.charts._tracks import Ensemble, chartable, read_runs, run_numbers
+from llmsim_lab.runs._turn import Series
+from llmsim_lab.tables import csv_text
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+
+_MOST_BOXES = 7
+
+
+class ChartControls:
+    """What is charted, to choose from.
+
+    Args:
+        series: what can be charted.
+        main: the large panel's column.
+        panels: the small panels' columns.
+        changed: called when something else is chosen.
+        references: which of ``rule`` and ``history`` there can be for these runs.
+
+    Attributes:
+        main: a list of all columns.
+        panels: a box for each of the first columns.
+        rule, history: boxes for the references.
+        update: a button that reads the runs again.
+    """
+
+    def __init__(
+        self,
+        series: Sequence[Series],
+        *,
+        main: str,
+        panels: Collection[str],
+        changed: Callable[[object], object],
+        references: Collection[str] = ("rule", "history"),
+    ) -> None:
+        self.main = dropdown("Main chart", width="26em")
+        self.main.options = [(str(item), item.column) for item in series]
+        self.main.value = main
+        offered = [
+            item
+            for place, item in enumerate(series)
+            if place < _MOST_BOXES or item.column in panels
+        ]
+        self.panels = {
+            item.column: _box(item.label, value=item.column in panels) for item in offered
+        }
+        self.rule = _box("Taylor rule", value=True)
+        self.history = _box("History", value=True)
+        for name, box in (("rule", self.rule), ("history", self.history)):
+            box.layout.display = "" if name in references else "none"
+        self.update = button("Update", tooltip="Read the runs again and draw them")
+        for part in (self.main, *self.panels.values(), self.rule, self.history):
+            part.observe(changed, names="value")
+
+    def rows(self) -> tuple[w.Widget, ...]:
+        """Return the parts in rows."""
+        label = w.Label("Small charts:")
+        return (
+            row(self.main, self.rule, self.history, self.update, gap="4px 16px"),
+            row(label, *self.panels.values(), gap="0 16px"),
+        )
+
+
+def _box(label: str, *, value: bool) -> w.Checkbox:
+    return w.Checkbox(value=value, description=label, indent=False, layout=w.Layout(width="auto"))
+
+
+class ExportRow:
+    """Buttons that make a file, and the link to take it.
+
+    Args:
+        wanted: called with the kind of file.
+
+    Attributes:
+        png, svg, csv: the buttons.
+        link: to the file made last.
+    """
+
+    def __init__(self, wanted: Callable[[str], object]) -> None:
+        self.png = button("PNG", tooltip="Make a picture of the chart to download")
+        self.svg = button("SVG", tooltip="Make a drawing of the chart to download, for papers")
+        self.csv = button("CSV", tooltip="Make a table of the runs' values to download")
+        self.link = w.HTML()
+        self.png.on_click(lambda _: wanted("png"))
+        self.svg.on_click(lambda _: wanted("svg"))
+        self.csv.on_click(lambda _: wanted("csv"))
+
+    @property
+    def buttons(self) -> tuple[w.Button, ...]:
+        """All three."""
+        return (self.png, self.svg, self.csv)
+
+
+class TablePart:
+    """The runs' values as a table, hidden at first, a page at a time.
+
+    Args:
+        changed: called when another page, or the table at all, is asked for.
+        page: turns on a page.
+
+    Attributes:
+        toggle: shows and hides it.
+        earlier, later: turn the pages.
+        html: the table.
+        back: how many turns before the latest the page ends.
+        page: turns on a page.
+    """
+
+    def __init__(self, changed: Callable[[], object], *, page: int) -> None:
+        self._changed = changed
+        self.page = page
+        self.back = 0
+        self.toggle = button("Show table", tooltip="Show the runs' values turn by turn")
+        self.earlier = button("Earlier turns", tooltip="Show the turns before these")
+        self.later = button("Later turns", tooltip="Show the turns after these")
+        self.html = w.HTML()
+        self.html.layout.overflow = "auto"
+        self.box = w.VBox([row(self.earlier, self.later), self.html])
+        self.box.layout.display = "none"
+        self.toggle.on_click(self._on_toggle)
+        self.earlier.on_click(lambda _: self._turn_page(self.page))
+        self.later.on_click(lambda _: self._turn_page(-self.page))
+
+    @property
+    def open(self) -> bool:
+        """True while it is shown."""
+        return bool(self.box.layout.display != "none")
+
+    def _on_toggle(self, _: object) -> None:
+        self.box.layout.display = "none" if self.open else ""
+        self.toggle.description = "Hide table" if self.open else "Show table"
+        self._changed()
+
+    def _turn_page(self, turns: int) -> None:
+        self.back = max(0, self.back + turns)
+        self._changed()
+
+    def show(self, html: object, *, turns: int) -> None:
+        """Show a page.
+
+        Args:
+            html: the table.
+            turns: how many turns there are in all, without the first.
+        """
+        self.html.value = str(html)
+        self.earlier.disabled = self.back + self.page > turns
+        self.later.disabled = self.back == 0
+
+
+_PAGE = 10
+_PANELS = 3
+
+
+class RateChart(LabWidget):
+    """A chart of runs: one column large, such as the interest rate, others in small panels below.
+
+    It is drawn when it is first shown, and follows runs that are played, in whichever cell or
+    widget, without drawing every turn. Its axis of turns goes to the last that is planned. Turns
+    that a fork shares with its parent are drawn once; where it leaves is marked, and so is what was
+    done from outside. For other simulations than the economic one the columns are those its
+    ``series`` names. What a run's ``prediction`` says is a dashed line.
+
+    Args:
+        runs: simulations; tapes or their files; frames as ``to_frame()`` gives them; a list of
+            these as an ensemble, drawn as a fan; mappings from names to any of them.
+        names: for the legend, in the runs' order, a tape's runs one by one.
+        run: of tapes, only the run of this number, or of these numbers; all if not given.
+        numbers: the same; give one of the two.
+        main: the large panel's column; the first that the runs name if not given.
+        panels: the small panels' columns; the next three if not given.
+        history: what really happened, from the runs' first quarter on; a frame instead of US data.
+        rule: the Taylor rule's answer, on the first run's data; a name says on which run's, a rule
+            which one.
+        title: above the chart.
+
+    Attributes:
+        controls_part: what is chosen, as widgets.
+        picture: the chart.
+        export: buttons for files.
+        table: the values turn by turn.
+
+    Raises:
+        ConfigError: there is nothing to chart, or a name or column is wrong.
+        TapeError: a tape cannot be read.
+
+    Example:
+        An ensemble over the economy's shocks, the same for each policy:
+
+        >>> from llmsim_lab.simulation import Simulation, SimulationConfig
+        >>> config = SimulationConfig(
+        ...     nations=[{"name": "Rule", "kind": "taylor"}],
+        ...     validator={"kind": "always_valid"},
+        ...     economy={"shock_scale": 1},
+        ... )
+        >>> runs = [Simulation(config.with_values(seed=seed)) for seed in range(20)]
+        >>> frames = [run.run(12) for run in runs]
+        >>> chart = RateChart(runs, names=["rule"])
+        >>> chart.save("fan.svg")  # doctest: +SKIP
+    """
+
+    _stops: Sequence[Callable[[], None]] = ()
+
+    def __init__(
+        self,
+        *runs: object,
+        names: Sequence[str] | None = None,
+        run: int | Sequence[int] | None = None,
+        numbers: Sequence[int] | None = None,
+        main: str | None = None,
+        panels: Sequence[str] | None = None,
+        history: bool | pd.DataFrame = True,
+        rule: bool | str | TaylorRule = True,
+        title: str = "",
+    ) -> None:
+        super().__init__()
+        check_choices(panels=panels, history=history, rule=rule, title=title)
+        self._items = read_runs(runs, names=names, numbers=run_numbers(run, numbers))
+        self._tracks = [
+            track
+            for item in self._items
+            for track in (item.members if isinstance(item, Ensemble) else [item])
+        ]
+        rows = [
+            row
+            for track in self._tracks
+            for row in (track.prediction, track.rows[0], track.rows[-1])
+        ]
+        declared = [series for track in self._tracks for series in track.series]
+        self._series = {series.column: series for series in chartable(rows, declared)}
+        if not self._series:
+            raise ConfigError("the runs have no column of numbers to chart besides 'turn'")
+        self._title, self._history, self._rule = title, history, rule
+        main = next(iter(self._series)) if main is None else self._known(main)
+        others = [name for name in self._series if name != main]
+        chosen = others[:_PANELS] if panels is None else [self._known(name) for name in panels]
+
+        self.controls_part = ChartControls(
+            list(self._series.values()),
+            main=main,
+            panels=chosen,
+            changed=self._on_choice,
+            references=self._references(),
+        )
+        self.controls_part.rule.value = rule is not False
+        self.controls_part.history.value = history is not False
+        self.controls_part.update.on_click(lambda _: self.start(self._read_again))
+        self.picture = w.HTML()
+        self.remarks = w.HTML()
+        self.export = ExportRow(self._on_export)
+        self.table = TablePart(self._show_table, page=_PAGE)
+        self.controls = (self.controls_part.update, *self.export.buttons)
+        self._drawing: Drawing | None = None
+        self._png = b""
+        self._scene: Scene
+        self._drawn: Scene | None = None
+        self._stale = True
+        self._displayed = False
+        self._counted = False
+        # Turns, clicks and cells read and draw on threads of their own; drawing reads again.
+        self._lock = threading.RLock()
+        self._pace = Pace(self._redraw, self.worker.call)
+        self._stops = [
+            track.simulation.listen(self._on_turn)
+            for track in self._tracks
+            if hasattr(track.simulation, "listen")
+        ]
+        # Any number but None makes the page count where the chart is shown: it is drawn only there.
+        self._view_count = 0
+        self.refresh()
+        self.observe(self._on_shown, names="_view_count")
+        self.children = (
+            *self.controls_part.rows(),
+            self.picture,
+            self.remarks,
+            self.status,
+            self.error,
+            self.retry,
+            row(*self.export.buttons, self.table.toggle, self.export.link),
+            self.table.box,
+        )
+
+    def _references(self) -> list[str]:
+        """Return what there is to compare with: nothing for a world without rates and quarters."""
+        found = ["rule"] if "interest_rate" in self._series else []
+        dated = any(track.first_period for track in self._tracks)
+        return [*found, "history"] if dated or not isinstance(self._history, bool) else found
+
+    def _known(self, column: str) -> str:
+        if column not in self._series:
+            raise ConfigError(
+                f"the runs have no column {column!r} of numbers; they have: "
+                f"{', '.join(self._series)}"
+            )
+        return column
+
+    # --- what is drawn -----------------------------------------------------------------------
+
+    @property
+    def scene(self) -> Scene:
+        """What the chart shows now, as values."""
+        with self._lock:
+            self._up_to_date()
+            return self._scene
+
+    @property
+    def alt(self) -> str:
+        """What the picture shows, in words, with every run's latest values."""
+        return alt_text(self._items, self.scene)
+
+    def _compose(self) -> Scene:
+        parts = self.controls_part
+        main = str(parts.main.value)
+        chosen = [name for name, box in parts.panels.items() if box.value and name != main]
+        return compose(
+            self._items,
+            Choice(
+                title=self._title,
+                main=self._series[main],
+                panels=tuple(self._series[name] for name in chosen),
+                history=_asked(self._history, parts.history.value),
+                rule=_asked(self._rule, parts.rule.value),
+            ),
+        )
+
+    def refresh(self, *, reread: bool = False) -> None:
+        """Show the runs as they are now; the picture is drawn only if it is on a page.
+
+        Args:
+            reread: True to read tapes again, too.
+        """
+        with self._lock:
+            self._stale = False
+            for track in self._tracks:
+                if reread or track.simulation is not None:
+                    track.update()
+            self._scene = self._compose()
+            self.remarks.value = str(notes_html(self._scene))
+            self.remarks.layout.display = "" if self.remarks.value else "none"
+            self._show_table()
+            self.say(f"Up to turn {last_turn(self._items)}.")
+            if self._seen:
+                self._draw()
+
+    @property
+    def _seen(self) -> bool:
+        """True if the picture is on a page: as the page counts, once it has counted at all."""
+        return self._view_count > 0 if self._counted else self._displayed
+
+    def _draw(self) -> None:
+        with self._lock:
+            self._up_to_date()
+            # Scenes are immutable and composed anew for each change, so identity says enough.
+            if self._drawn is self._scene:
+                return
+            if self._drawing is None:
+                # Kept, since moving its lines takes a tenth of the time that a first drawing takes.
+                self._drawing = Drawing(self._scene, quick=True)
+                self._screen = Screen(self._drawing.figure)
+            else:
+                self._drawing.show(self._scene)
+            self._png = self._screen.png()
+            self.picture.value = str(image_html(self._png, alt_text(self._items, self._scene)))
+            self._drawn = self._scene
+
+    def _redraw(self) -> None:
+        """Draw, and show errors in place, since no caller waits for it."""
+        if not self._seen:
+            return
+        try:
+            self._draw()
+        except Exception as error:  # noqa: BLE001 - shown to the reader
+            self._stale = True
+            self.show_error(error)
+
+    def _on_turn(self, _: object) -> None:
+        # Marked at once, drawn later: whoever reads in between gets all turns.
+        self._stale = True
+        self._pace.ask()
+
+    def _on_choice(self, _: object) -> None:
+        self._stale = True
+        self.worker.call(self._redraw)
+
+    def _on_shown(self, change: Any) -> None:
+        if change["new"]:
+            self._counted = True
+            self.worker.call(self._redraw)
+
+    async def _read_again(self) -> None:
+        self.refresh(reread=True)
+
+    async def idle(self) -> None:
+        """Wait until what was started by a click has ended and the chart shows all turns."""
+        await super().idle()
+        self._up_to_date()
+
+    def _up_to_date(self) -> None:
+        if self._stale:
+            self.refresh()
+
+    def close(self) -> None:
+        """Take the chart off the page and stop following the runs."""
+        for stop in self._stops:
+            stop()
+        super().close()
+
+    # --- the table ---------------------------------------------------------------------------
+
+    def _show_table(self) -> None:
+        if not self.table.open:
+            return
+        last = last_turn(self._items)
+        first = min(track.turns[0] for track in self._tracks)
+        self.table.back = min(self.table.back, (last - first) // _PAGE * _PAGE)
+        html = data_table(self._items, self._scene.shown, last=last - self.table.back, turns=_PAGE)
+        self.table.show(html, turns=last - first)
+
+    # --- for papers --------------------------------------------------------------------------
+
+    @property
+    def figure(self) -> Figure:
+        """The chart as a new matplotlib figure, the caller's to change."""
+        with self._lock:
+            self._up_to_date()
+            figure = Drawing(self._scene).figure
+            figure.alt = self.alt  # type: ignore[attr-defined]
+            return figure
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """The runs' values below each other, as in the CSV file; see ``export.data_frame``."""
+        with self._lock:
+            self._up_to_date()
+            return data_frame(self._items, list(self._series.values()))
+
+    def save(self, path: str | Path) -> Path:
+        """Write the chart, or with ``.csv`` its values, and return the file's path.
+
+        The same chart gives the same bytes with the same versions of the libraries.
+
+        Args:
+            path: ends in ``.png``, ``.svg``, ``.pdf`` or ``.csv``; what is there is replaced.
+
+        Raises:
+            ConfigError: it ends in something else, or cannot be written.
+        """
+        if not isinstance(path, str | PathLike):
+            raise ConfigError(f"{path!r:.80} is not a path; give a file's name: save('chart.svg')")
+        path = Path(path)
+        content = self._content(file_kind(path.name))
+        try:
+            path.write_bytes(content)
+        except OSError as error:
+            raise ConfigError(f"{path} cannot be written: {error}") from error
+        return path
+
+    def _content(self, kind: FileKind) -> bytes:
+        if kind == "csv":
+            return csv_text(self.frame).encode()
+        return figure_bytes(self.figure, kind)
+
+    def _on_export(self, kind: str) -> None:
+        self.start(lambda: self._make_link(file_kind(f".{kind}")))
+
+    async def _make_link(self, kind: FileKind) -> None:
+        self.export.link.value = ""
+        link = download_link(self._content(kind), name=f"chart.{kind}", kind=kind)
+        upto = last_turn(self._items)
+        self.export.link.value = str(Markup("{}, up to turn {}").format(link, upto))
+
+    # --- the static view ----------------------------------------------------------------------
+
+    def static_text(self) -> str:
+        """Return first and latest values, the same for the same runs."""
+        with self._lock:
+            self._up_to_date()
+            return summary_text(self._items, self._scene)
+
+    def static_html(self) -> Markup:
+        """Return the picture, and first and latest values as a table."""
+        with self._lock:
+            self._up_to_date()
+            self._draw()
+            picture = image_html(small_png(self._png), alt_text(self._items, self._scene))
+            return picture + summary_html(self._items, self._scene)
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
+        self._displayed = True
+        return super()._repr_mimebundle_(**kwargs)
+
+
+def _asked(given: Any, ticked: bool) -> Any:
+    """Return what a reference was given as, or whether the box asks for the usual one."""
+    return ticked if not ticked or given is False else given

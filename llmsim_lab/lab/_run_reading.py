@@ -1,0 +1,427 @@
+"""What widgets read from runs: the run itself, its requests, and each turn's values and decisions.
+
+The decisions of whole turns come from the turns. The tape, where there is one, adds what they do
+not hold: calls that failed for good, and those of a turn that is not whole. A turn is read by
+itself, so the work does not grow with the number of turns.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
+
+from llmsim_lab.calls import Attempt, Status
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.llm import Tape
+from llmsim_lab.llm._extract import InvalidReply, reply_fields
+from llmsim_lab.models import LLMReasoningChain
+from llmsim_lab.runs import Run
+from llmsim_lab.runs._run import load
+from llmsim_lab.runs._turn import WorldTurn, answer_in_words, every_chain
+from llmsim_lab.text import number, printable
+
+if TYPE_CHECKING:
+    from llmsim_lab.llm import Tape
+    from llmsim_lab.runs._run import Run
+    from llmsim_lab.runs._turn import RunTurn
+
+
+Source = Run | Tape | str | Path
+"""A simulation, or a tape or its file."""
+
+
+def simulation_of(source: Source, *, run: int | None = None) -> Run:
+    """Return the simulation to show; a tape's run is loaded, not played.
+
+    Args:
+        source: a simulation, a tape, or a tape's file, which is opened for reading only.
+        run: for a tape, the run's number; the latest if not given.
+
+    Raises:
+        ConfigError: it is not one of these, or a run was named for a simulation.
+        TapeError: the tape cannot be read, or has no such run.
+    """
+    if isinstance(source, Tape | str | Path):
+        loaded: Run = load(source, run)
+        return loaded
+    if not all(hasattr(source, name) for name in ("step", "turns", "to_frame", "chains")):
+        raise ConfigError(
+            f"{type(source).__name__} is neither a simulation nor a tape; pass a Simulation, a "
+            "Tape, or a tape's file"
+        )
+    if run is not None:
+        raise ConfigError(f"run={run} goes with a tape; a simulation is one run already")
+    return source
+
+
+FAILED_ATTEMPTS = "failed attempts"
+"""The filter for requests that went wrong, whatever came of their calls."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """One request of a run's, or a decision by rule, which made none.
+
+    Attributes:
+        turn: that was being played.
+        component: which made it.
+        agent: who decided, or whose action was judged or applied.
+        attempt: the request and its outcome; None for a rule's decision.
+        chain: the decision it led to; None where it led to none.
+    """
+
+    turn: int
+    component: str
+    agent: str
+    attempt: Attempt | None
+    chain: LLMReasoningChain | None
+
+    @property
+    def status(self) -> Status | None:
+        """How the decision came about; None where the request led to none."""
+        return self.chain.status if self.chain else None
+
+    @property
+    def fault(self) -> str | None:
+        """What was wrong with the request or its reply, in a word; None if nothing was."""
+        return self.attempt.reason if self.attempt else None
+
+    @property
+    def name(self) -> str:
+        """Which of a call's attempts it is and its outcome, in words."""
+        if self.attempt is None:
+            return "by rule, no model asked"
+        what = self.fault or "answered"
+        lost = "" if self.chain else ", led to no decision"
+        return f"attempt {self.attempt.request.attempt}: {what}{lost}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    """Where a text was found.
+
+    Attributes:
+        seen: the request.
+        part: ``prompt``, ``reply``, ``thinking``, ``fault``, or a rule's ``reasoning``.
+        line: the first line of it that has the text.
+    """
+
+    seen: Seen
+    part: str
+    line: str
+
+
+def turn_at(simulation: Run, number: int) -> RunTurn | None:
+    """Return a run's turn by its number, or None."""
+    place = number - simulation.turns[0].number
+    return simulation.turns[place] if 0 <= place < len(simulation.turns) else None
+
+
+def turn_name(turn: RunTurn) -> str:
+    """Return a turn's number and period: ``Turn 3 (1980Q2)``."""
+    period = getattr(turn.state, "period", None)
+    name = "Initial state" if turn.number == 0 else f"Turn {turn.number}"
+    return f"{name} ({printable(str(period))})" if period else name
+
+
+class Attempts:
+    """All requests of a run's, those included that only its tape has.
+
+    Args:
+        simulation: the run; turns that it plays later are seen too.
+    """
+
+    def __init__(self, simulation: Run) -> None:
+        self.simulation = simulation
+        self._prefix: list[tuple[int, int]] = []
+        if simulation.tape is not None and simulation.run_id is not None:
+            # What a fork shares with its parents never changes; all else is its own.
+            self._prefix = simulation.tape.line(simulation.run_id)[:-1]
+
+    @property
+    def first(self) -> int:
+        """The number of the state that the run started from."""
+        number: int = self.simulation.turns[0].number
+        return number
+
+    @property
+    def last(self) -> int:
+        """The number of the last turn that there is something of, whole or not.
+
+        What the tape has of turns that a replay has not played yet is not this run's.
+        """
+        tape = self.simulation.tape
+        last: int = self.simulation.turns[-1].number
+        if tape is None:
+            return last
+        # Only after the last turn that was recorded whole can there be an unfinished one.
+        run = self.simulation.run_id
+        [row] = tape.file.query(
+            "SELECT max(turn) AS turn FROM calls WHERE run = ?"
+            " AND NOT EXISTS (SELECT 1 FROM turns WHERE run = ? AND turn > ?)",
+            (run, run, last),
+        )
+        return max(last, row["turn"] or 0)
+
+    def player(self, number: int) -> int | None:
+        """Return the run that played a turn: a fork's first turns are its parents'."""
+        shared = (run for run, last in self._prefix if number <= last)
+        return next(shared, self.simulation.run_id)
+
+    def of(self, number: int) -> list[Seen]:
+        """Return a turn's requests and rules' decisions in the order of its chains, lost ones last.
+
+        Args:
+            number: the turn's.
+        """
+        turn = turn_at(self.simulation, number)
+        found = list(_of_chains(turn)) if turn else []
+        if self.simulation.tape is not None:
+            run = self.player(number)
+            found += _only_on_tape(self.simulation.tape, run, number, whole=turn is not None)
+        return found
+
+    def search(self, wanted: str) -> Iterator[Hit]:
+        """Yield where a text is in prompts, replies and faults, upper and lower case alike.
+
+        Args:
+            wanted: the text.
+        """
+        low, pattern = wanted.lower(), re.compile(re.escape(wanted), re.IGNORECASE)
+        for turn in range(self.first, self.last + 1):
+            for seen in self.of(turn):
+                for part, text in _texts(seen):
+                    # ``in`` is many times faster than the pattern; that gives the place in the text
+                    # as it is, since lower() may change a text's length.
+                    if low in text.lower() and (found := pattern.search(text)):
+                        yield Hit(seen=seen, part=part, line=_line(text, found.start()))
+
+
+def _of_chains(turn: RunTurn) -> Iterator[Seen]:
+    for chain in every_chain(turn):
+        attempts: tuple[Attempt | None, ...] = chain.call.history if chain.call else (None,)
+        for attempt in attempts:
+            yield Seen(
+                turn=turn.number,
+                component=chain.component,
+                agent=chain.agent,
+                attempt=attempt,
+                chain=chain,
+            )
+
+
+def _only_on_tape(tape: Tape, run: int | None, number: int, *, whole: bool) -> Iterator[Seen]:
+    """Yield the calls that failed for good, and, of a turn that is not whole, all."""
+    rows = tape.file.query(
+        "SELECT id FROM calls WHERE run = ? AND turn = ? AND (forgotten OR NOT ?) ORDER BY id",
+        (run, number, whole),
+    )
+    for row in rows:
+        attempt = tape.call(row["id"]).attempt
+        site = attempt.request.site
+        yield Seen(
+            turn=number,
+            component=site.component if site else "",
+            agent=(site.agent if site else None) or "",
+            attempt=attempt,
+            chain=None,
+        )
+
+
+def fits(seen: Seen, *, status: str = "", component: str = "", agent: str = "") -> bool:
+    """Return True if a request passes the filters; empty ones let all pass.
+
+    Args:
+        seen: the request.
+        status: of its decision, or ``FAILED_ATTEMPTS``.
+        component: which made it.
+        agent: the one it is about.
+    """
+    right = seen.fault is not None if status == FAILED_ATTEMPTS else status in ("", seen.status)
+    return right and component in ("", seen.component) and agent in ("", seen.agent)
+
+
+def _texts(seen: Seen) -> Iterator[tuple[str, str]]:
+    if seen.attempt is None:
+        if seen.chain:
+            yield "reasoning", seen.chain.reasoning
+        return
+    for message in seen.attempt.request.messages:
+        yield "prompt", message.content
+    reply = seen.attempt.reply
+    if reply is not None:
+        yield "reply", reply.text
+        yield "thinking", reply.thinking
+    yield "fault", seen.attempt.detail
+
+
+def _line(text: str, at: int) -> str:
+    start = text.rfind("\n", 0, at) + 1
+    end = text.find("\n", at)
+    return text[max(start, at - 100) : at + 200 if end < 0 else min(end, at + 200)]
+
+
+_BOOKKEEPING = frozenset(
+    ("turn", "period", "calls", "ok", "repaired", "fallback", "failed", "tokens", "seconds")
+)
+"""Columns of every run's frame that the stepper shows elsewhere."""
+_DEEPEST = 3
+_LEAST_CHANGE = 0.0001
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """One value of a turn.
+
+    Attributes:
+        name: for people.
+        unit: may be empty.
+        value: a number, a text, a truth value or None.
+        main: whether the kind of simulation charts it.
+    """
+
+    name: str
+    value: object
+    unit: str = ""
+    main: bool = False
+
+    @property
+    def label(self) -> str:
+        """Name and unit."""
+        return f"{self.name} ({self.unit})" if self.unit else self.name
+
+
+def facts_of(simulation: Run, turn: RunTurn) -> list[Fact]:
+    """Return what a turn's state says, what the kind charts first.
+
+    Args:
+        simulation: the run; how its columns are called is known from it.
+        turn: one of its turns.
+    """
+    own = getattr(simulation, "own_columns", None)
+    values = dict(own(turn)) if own is not None else dict(_scalars(turn.state))
+    series = {item.column: item for item in getattr(simulation, "series", ())}
+    named = [column for column in series if column in values]
+    rest = [name for name in values if name not in series and name not in _BOOKKEEPING]
+    return [
+        Fact(name=series[name].label, value=values[name], unit=series[name].unit, main=True)
+        for name in named
+    ] + [Fact(name=name.replace("_", " "), value=values[name]) for name in rest]
+
+
+def _scalars(value: object, prefix: str = "", depth: int = 0) -> Iterable[tuple[str, object]]:
+    """Yield the plain values of an object's fields, by dotted names."""
+    for name, item in _fields(value):
+        place = f"{prefix}{name}"
+        if item is None or isinstance(item, bool | int | float | str):
+            yield place, item
+        elif depth < _DEEPEST:
+            yield from _scalars(item, f"{place}.", depth + 1)
+
+
+def _fields(value: object) -> Iterable[tuple[str, object]]:
+    if isinstance(value, BaseModel):
+        return [(name, getattr(value, name)) for name in type(value).model_fields]
+    if is_dataclass(value):
+        return [(field.name, getattr(value, field.name)) for field in fields(value)]
+    if isinstance(value, Mapping):
+        return [(str(name), item) for name, item in value.items()]
+    return ()
+
+
+def value_text(value: object) -> str:
+    """Return a value as a table shows it."""
+    if isinstance(value, float):
+        return number(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return "none" if value is None else str(value)
+
+
+def change_text(before: object, now: object) -> str:
+    """Return how a value changed: ``+0.25``, ``was …``, or nothing where it did not."""
+    if before == now:
+        return ""
+    if _is_number(before) and _is_number(now):
+        change = now - before  # type: ignore[operator]
+        return _float_change(change) if isinstance(change, float) else f"{change:+,}"
+    return f"was {value_text(before)}"
+
+
+def _float_change(change: float) -> str:
+    """Write a change with two decimals, one too small for them with its first figure."""
+    if abs(change) < _LEAST_CHANGE:
+        return ""
+    return f"{change:+.1g}" if abs(change) < 0.005 else f"{change:+.2f}"
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decisions:
+    """What was decided for one agent in a turn.
+
+    Attributes:
+        agent: its name.
+        proposed: what it did, in words, where the turn says so.
+        chains: why, in order, by component.
+    """
+
+    agent: str
+    proposed: tuple[str, ...]
+    chains: Mapping[str, Sequence[LLMReasoningChain]]
+
+
+def decisions_of(turn: RunTurn) -> tuple[list[str], list[Decisions]]:
+    """Return the components that decided in a turn, and the decisions, an entry an agent."""
+    every = every_chain(turn)
+    components = list(dict.fromkeys(chain.component for chain in every))
+    chains: dict[str, dict[str, list[LLMReasoningChain]]] = {}
+    for chain in every:
+        chains.setdefault(chain.agent, {}).setdefault(chain.component, []).append(chain)
+    proposed = _answered(turn, chains)
+    for action in getattr(turn, "actions", ()):
+        name, words = getattr(action, "agent_name", None), getattr(action, "action_string", None)
+        if name is not None and words is not None:
+            proposed.setdefault(name, []).append(_verdict(action) + str(words))
+    names = [*chains, *(name for name in proposed if name not in chains)]
+    return components, [
+        Decisions(agent=name, proposed=tuple(proposed.get(name, ())), chains=chains.get(name, {}))
+        for name in names
+    ]
+
+
+def _answered(
+    turn: RunTurn, chains: Mapping[str, Mapping[str, Sequence[LLMReasoningChain]]]
+) -> dict[str, list[str]]:
+    """Return what a world's players answered, in words, beside their chains; {} for others."""
+    if not isinstance(turn, WorldTurn):
+        return {}
+    ruled = dict(zip(map(id, turn.chains), turn.answers, strict=False))
+    return {
+        agent: [
+            str(ruled[id(chain)]) if id(chain) in ruled else answer_in_words(_said(chain))
+            for its in by_component.values()
+            for chain in its
+        ]
+        for agent, by_component in chains.items()
+    }
+
+
+def _said(chain: LLMReasoningChain) -> Mapping[str, Any]:
+    reply = chain.call.reply if chain.call else None
+    with suppress(InvalidReply):
+        return reply_fields(reply.text) if reply else {}
+    return {}
+
+
+def _verdict(action: Any) -> str:
+    return "" if getattr(action, "validated", True) else "(rejected) "

@@ -1,0 +1,594 @@
+"""A tape's runs and forks to choose from: look at one, compare two, open, verify."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import ipywidgets as w
+from markupsafe import Markup
+
+from llmsim_lab.checks import whole_number
+from llmsim_lab.errors import ConfigError, LabError, TapeError
+from llmsim_lab.experiments._keeping import refuse_experiment
+from llmsim_lab.lab._stepper import TurnStepper
+from llmsim_lab.lab._widget import LabWidget, button, dropdown, row, settled
+from llmsim_lab.lab.charts._drawing import Drawing
+from llmsim_lab.lab.charts._export import figure_bytes
+from llmsim_lab.lab.charts._scene import Choice, compose
+from llmsim_lab.lab.charts._tracks import Track, read_runs
+from llmsim_lab.llm import LLMClient, Tape
+from llmsim_lab.llm.tape import RunInfo, verify
+from llmsim_lab.llm.tape._verify import Finding
+from llmsim_lab.markup import details, join, pairs, pre, safe, table, visible
+from llmsim_lab.prompts import PromptDiff
+from llmsim_lab.runs import replay
+from llmsim_lab.runs._run import series_on
+from llmsim_lab.text import clip, number, printable
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """The outcome of a check.
+
+    Attributes:
+        findings: what is wrong; empty if nothing is.
+        same: how many runs were replayed to the recorded turns.
+    """
+
+    findings: tuple[Finding, ...]
+    same: int
+
+
+async def check_tape(path: Path, *, on_run: Callable[[int, int], object]) -> Checked:
+    """Return what is wrong with a tape, and how many of its runs came out as recorded.
+
+    Where the tape itself is damaged, no run is replayed. Experiments on runs are not runs, and a
+    redacted run cannot be replayed.
+
+    Args:
+        path: the tape.
+        on_run: called before each run is replayed, with its number and how many runs there are.
+    """
+    findings, runs = await asyncio.to_thread(_verified, path)
+    same = 0
+    for run in runs:
+        on_run(run, len(runs))
+        found = await asyncio.to_thread(_replayed, path, run)
+        findings += found
+        same += not found
+    return Checked(findings=tuple(findings), same=same)
+
+
+def _verified(path: Path) -> tuple[list[Finding], list[int]]:
+    with Tape(path, read_only=True) as tape:
+        findings = verify(tape)
+        runs = [
+            info.id
+            for info in tape.runs()
+            if info.verb != "experiment" and not info.manifest.get("redacted")
+        ]
+        return findings, [] if findings else runs
+
+
+def _replayed(path: Path, run: int) -> list[Finding]:
+    with Tape(path, read_only=True) as tape:
+        try:
+            replay(tape, run)
+        except LabError as error:
+            return [Finding(what=f"it cannot be replayed: {error}", run=run)]
+    return []
+
+
+_MAX_COMPARED_CHARS = 50_000
+_MOST = 20
+"""Prompts and interventions that are shown."""
+
+
+def run_html(tape: Tape, info: RunInfo) -> Markup:
+    """Return a run's facts, interventions and prompts.
+
+    Args:
+        tape: the tape.
+        info: the run.
+    """
+    started = [("started (UTC)", info.started), ("ended (UTC)", info.ended or "not ended")]
+    return join(
+        [
+            pairs([*facts(info), *started], caption=f"Run {info.id}"),
+            _interventions(tape, info),
+            _prompts(tape, info),
+            details(
+                "Configuration",
+                pre(json.dumps(info.manifest.get("config"), indent=2, ensure_ascii=False)),
+            ),
+        ]
+    )
+
+
+def facts(info: RunInfo) -> list[tuple[str, str]]:
+    """Return names and values of what a run was; without dates, so the same for the same tape."""
+    manifest = info.manifest
+    first = 1 if info.fork_turn is None else info.fork_turn + 1
+    config, llm = _mapping(manifest.get("config")), _mapping(manifest.get("llm"))
+    found: list[tuple[str, object]] = [
+        ("name", info.name),
+        ("how it came about", _origin(info)),
+        ("its own turns", f"{first} to {info.turns}" if info.turns >= first else "none yet"),
+        ("requests recorded", f"{info.calls:,}"),
+        ("outcome", info.outcome or "open: no end was noted, and it may continue"),
+        ("model", _model(info)),
+        ("temperature", llm.get("temperature")),
+        ("seed", manifest.get("seed")),
+        ("kind of simulation", manifest.get("kind")),
+        ("agents", _agents(config)),
+        ("parts given by the user", ", ".join(map(str, manifest.get("given") or ()))),
+        ("recorded by llmsim-lab", manifest.get("package")),
+    ]
+    return [(name, str(value)) for name, value in found if value not in (None, "")]
+
+
+def _origin(info: RunInfo) -> str:
+    if info.fork_turn is not None:
+        return f"{info.verb} of run {info.parent} at turn {info.fork_turn}"
+    return info.verb if info.parent is None else f"{info.verb} of run {info.parent}"
+
+
+def _model(info: RunInfo) -> str:
+    model = _mapping(info.manifest.get("model"))
+    parts = [info.model or "none", *(str(model[key]) for key in ("backend",) if model.get(key))]
+    if digest := model.get("digest"):
+        parts.append(f"digest {str(digest)[:12]}")
+    return ", ".join(parts)
+
+
+def _agents(config: Mapping[str, Any]) -> str:
+    for key in ("nations", "agents"):
+        entries = config.get(key)
+        if isinstance(entries, list):
+            names = [str(_mapping(entry).get("name", entry)) for entry in entries]
+            more = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
+            return clip(", ".join(names[:_MOST]), 300) + more
+    return ""
+
+
+def _interventions(tape: Tape, info: RunInfo) -> Markup:
+    frame = tape.turns_frame(info.id)
+    if "interventions" not in frame:
+        return Markup()
+    done = [str(text) for text in frame["interventions"] if text]
+    if not done:
+        return Markup()
+    more = f" … and {len(done) - _MOST} more" if len(done) > _MOST else ""
+    words = join((clip(text, 300) for text in done[:_MOST]), between="; ")
+    return Markup("<p><strong>From outside:</strong> {}{}</p>").format(words, more)
+
+
+def _prompts(tape: Tape, info: RunInfo) -> Markup:
+    prompts = _mapping(info.manifest.get("prompts"))
+    if not prompts:
+        return Markup("<p>No part of it has a prompt.</p>")
+    rows = [
+        (place, _mapping(entry).get("name"), str(_mapping(entry).get("digest"))[:12])
+        for place, entry in list(prompts.items())[:_MOST]
+    ]
+    listed = details("Prompts", table(("part", "prompt", "digest"), rows))
+    if info.parent is None:
+        return listed
+    changes = list(prompt_changes(tape.run(info.parent), info))
+    if not changes:
+        return join([safe(f"Its prompts are those of run {info.parent}."), listed])
+    shown = (
+        details(f"The prompt of {places} is another than in run {info.parent}", diff, open=True)
+        for places, diff in changes[:_MOST]
+    )
+    return join([*shown, listed])
+
+
+def prompt_changes(before: RunInfo, after: RunInfo) -> Iterator[tuple[str, Markup]]:
+    """Yield the parts whose prompts differ between two runs, with a word diff of the prompts.
+
+    Parts whose prompts changed alike come together; a part that only one run has is left out.
+    """
+    old, new = (_mapping(info.manifest.get("prompts")) for info in (before, after))
+    changed: dict[tuple[str, str], list[str]] = {}
+    for place in new:
+        if place in old:
+            texts = tuple(str(_mapping(of[place]).get("text", "")) for of in (old, new))
+            if texts[0] != texts[1]:
+                changed.setdefault((texts[0], texts[1]), []).append(place)
+    for (was, now), places in changed.items():
+        yield ", ".join(places), _word_diff(was, now)
+
+
+def _word_diff(was: str, now: str) -> Markup:
+    if max(len(was), len(now)) > _MAX_COMPARED_CHARS:
+        return safe(f"too long to compare word by word: over {_MAX_COMPARED_CHARS:,} characters")
+    # It escapes what it is given; what is hidden in it is made visible first.
+    return Markup(PromptDiff(visible(was), visible(now))._repr_html_())
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    """Return a mapping, or an empty one for anything else: a tape may hold anything."""
+    return value if isinstance(value, Mapping) else {}
+
+
+_MOST_TURNS = 24
+_MOST_COLUMNS = 4
+_PANELS = 3
+_BY_NATURE = ["seconds"]
+"""Columns that differ between any two runs."""
+
+
+def differences(compared: pd.DataFrame) -> pd.DataFrame:
+    """Return what differs of two runs: turns from the first difference on, columns that do.
+
+    Args:
+        compared: as ``Tape.compare`` gives it.
+    """
+    change = compared.xs("difference", axis=1, level=1).drop(columns=_BY_NATURE, errors="ignore")
+    apart: Any = change.ne(0) & ~(change.isna())
+    names = [name for name in change.columns if apart[name].any()]
+    if not names:
+        return compared.iloc[0:0, 0:0]
+    first = apart.index[apart.any(axis=1)][0]
+    return compared.loc[first:, names]
+
+
+def differences_html(tape: Tape, a: RunInfo, b: RunInfo, apart: pd.DataFrame) -> Markup:
+    """Return the differences as a sentence and a table of the columns that tell most.
+
+    Args:
+        tape: the tape that both are on.
+        a: a run.
+        b: another.
+        apart: their ``differences``.
+    """
+    if apart.empty:
+        return safe(f"Run {a.id} and run {b.id} took the same way in the turns that both have.")
+    names = list(dict.fromkeys(map(str, apart.columns.get_level_values(0))))
+    labels = {item.column: item.label for item in series_on(tape, a)}
+    shown = [name for name in labels if name in names] or names
+    shown = shown[:_MOST_COLUMNS]
+    rows = [
+        (turn, *(_both(row[name, "a"], row[name, "b"]) for name in shown))
+        for turn, row in apart.head(_MOST_TURNS).iterrows()
+    ]
+    header = ("turn", *(labels.get(name, name) for name in shown))
+    left = len(apart) - len(rows)
+    more = f" The next {left} turns are in .comparison." if left > 0 else ""
+    return Markup("<p>They part at turn {}, in: {}.{}</p>{}").format(
+        int(apart.index[0]),
+        safe(", ".join(name.replace("_", " ") for name in names), limit=500),
+        more,
+        table(header, rows, caption=f"Run {a.id} → run {b.id}"),
+    )
+
+
+def _both(a: float, b: float) -> str:
+    return number(a) if a == b else f"{number(a)} → {number(b)}"
+
+
+def chart_html(tape: Tape, a: RunInfo, b: RunInfo) -> Markup:
+    """Return a chart of both runs as an image that says its latest values to screen readers.
+
+    Raises:
+        TapeError: they are of kinds that share nothing to chart.
+    """
+    names = [f"run {info.id}" for info in (a, b)]
+    tracks = read_runs([tape], names=names, numbers=[a.id, b.id])
+    ends = [track.rows[-1] for track in tracks if isinstance(track, Track)]
+    shared = [item for item in series_on(tape, a) if all(item.column in end for end in ends)]
+    if not shared:
+        raise TapeError(f"runs {a.id} and {b.id} share no column that their kind charts")
+    main = shared[0]
+    choice = Choice(
+        title=f"{main.label}: run {a.id} and run {b.id}",
+        main=main,
+        panels=tuple(shared[1 : _PANELS + 1]),
+    )
+    drawn = figure_bytes(Drawing(compose(tracks, choice)).figure, "png", dpi=96)
+    said = "; ".join(
+        f"{name} ends at {number(end[main.column])} {main.unit}".rstrip()
+        for name, end in zip(names, ends, strict=True)
+    )
+    data = base64.b64encode(drawn).decode()
+    return Markup(
+        '<img alt="{}" style="max-width:100%;height:auto" src="data:image/png;base64,{}">'
+    ).format(f"Chart of {main.label.lower()}. {said}", data)
+
+
+_NOTHING = 0
+"""In the list of runs to compare with: none. Runs are numbered from 1."""
+_MOST_FINDINGS = 20
+_LIST_WIDTH = "56em"
+"""So that a run's line is read to its end, the model; narrower where the page is."""
+
+
+class RunTree(LabWidget):
+    """A tape's runs as a tree, each with what it was; ``tape.tree()`` is the same tree as text.
+
+    Args:
+        tape: the tape or its file, which is opened for reading only.
+        run: the number of the run whose facts are shown; the first if not given.
+        llm_client: the model for forks made in the stepper that a run is opened in.
+
+    Attributes:
+        tape: the tape.
+        selected: the number of the run whose facts are shown.
+        comparison: how the selected run and the one it is compared with differ, as
+            ``tape.compare`` gives it; None while nothing is compared.
+        stepper: what the run was opened in, or None.
+        checked: the outcome of the last check, or None before it.
+    """
+
+    stepper: TurnStepper | None = None
+
+    def __init__(
+        self,
+        tape: Tape | str | Path,
+        *,
+        run: int | None = None,
+        llm_client: LLMClient | None = None,
+    ) -> None:
+        super().__init__()
+        if not isinstance(tape, Tape | str | Path):
+            raise ConfigError(
+                f"{type(tape).__name__} is not a tape; pass a Tape or a tape's file: "
+                "RunTree('x.tape')"
+            )
+        self.tape = tape if isinstance(tape, Tape) else Tape(tape, read_only=True)
+        self.llm_client = llm_client
+        self.comparison: pd.DataFrame | None = None
+        self.checked: Checked | None = None
+        self._relisting = False
+        self.tree = w.HTML()
+        self.run_box = dropdown("Run", width=_LIST_WIDTH)
+        self.other_box = dropdown("Compare with", width=_LIST_WIDTH)
+        self.open_button = button("Open", tooltip="Step through the run below")
+        self.close_button = button("Close", tooltip="Take the opened run away")
+        self.check_button = button("Verify", tooltip="Check the tape and replay each of its runs")
+        self.stop_button = button("Stop", tooltip="Break off what is under way")
+        self.refresh_button = button("Refresh", tooltip="Read the tape again")
+        self.facts = w.HTML()
+        self.differences = w.HTML()
+        self.chart = w.HTML()
+        self.opened = w.VBox()
+        self.controls = (
+            self.run_box,
+            self.other_box,
+            self.open_button,
+            self.check_button,
+            self.refresh_button,
+        )
+        self.stoppers = (self.stop_button,)
+        side = w.VBox([self.differences, self.chart], layout=w.Layout(flex="1 1 28em"))
+        self._wire()
+        self.children = (
+            self.tree,
+            self.run_box,
+            self.other_box,
+            row(
+                self.open_button,
+                self.close_button,
+                self.check_button,
+                self.stop_button,
+                self.refresh_button,
+            ),
+            self.status,
+            self.error,
+            self.retry,
+            row(self.facts, side, gap="24px"),
+            self.opened,
+        )
+        self._set_busy(False)
+        self.refresh()
+        if run is not None:
+            self.select(run)
+
+    def _wire(self) -> None:
+        self.run_box.observe(self._chosen, names="value")
+        self.other_box.observe(self._chosen, names="value")
+        self.open_button.on_click(lambda _: self.start(self._open))
+        self.close_button.on_click(lambda _: self.close_run())
+        self.check_button.on_click(lambda _: self.start(self._check))
+        self.stop_button.on_click(lambda _: self.worker.stop())
+        self.refresh_button.on_click(lambda _: self.start(self._refresh))
+
+    # --- the tree and a run -------------------------------------------------------------------
+
+    @property
+    def selected(self) -> int:
+        """The number of the run whose facts are shown."""
+        return int(self.run_box.value)
+
+    def refresh(self) -> None:
+        """Read the tape again: it may have a new run, or more turns of one.
+
+        Raises:
+            TapeError: it cannot be read, or holds no run.
+        """
+        text = self.tape.tree()
+        if not text.runs:
+            raise TapeError(f"the tape {self.tape.path} holds no run yet; record one first")
+        lines = text.lines[1:]
+        self.tree.value = str(self._tree_html(text.runs, lines))
+        options = [(clip(line, 100), info.id) for line, info in zip(lines, text.runs, strict=True)]
+        chosen, other = self.run_box.value or options[0][1], self.other_box.value
+        self._relisting = True
+        try:
+            self.run_box.options = options
+            self.run_box.value = chosen
+            self.other_box.options = [
+                ("nothing", _NOTHING),
+                *(
+                    option
+                    for option, info in zip(options, text.runs, strict=True)
+                    if info.verb != "experiment"
+                ),
+            ]
+            self.other_box.value = other
+        finally:
+            self._relisting = False
+        self._show_facts()
+
+    @staticmethod
+    def _tree_html(runs: tuple[RunInfo, ...], lines: tuple[str, ...]) -> Markup:
+        rows = [
+            (Markup('<span style="white-space:pre;font-family:monospace">{}</span>').format(line),)
+            for line in lines
+        ]
+        count = f"{len(runs)} run" + ("" if len(runs) == 1 else "s")
+        return table((f"The tape's {count}, forks and reruns below what they came from",), rows)
+
+    def select(self, run: int, *, compare_with: int | None = None) -> None:
+        """Show a run's facts, and compare it with another one if one is named.
+
+        Args:
+            run: its number.
+            compare_with: another's.
+
+        Raises:
+            ConfigError: a number is not a whole one, or the widget is at work.
+            TapeError: there is no such run, or one of those to compare is an experiment.
+        """
+        run = whole_number("run", run)
+        shown = self.tape.run(run)
+        if compare_with is not None:
+            compare_with = whole_number("compare_with", compare_with)
+            for info in (self.tape.run(compare_with), shown):
+                refuse_experiment(info)
+        if self.worker.busy:
+            raise ConfigError("this widget is at work; await widget.idle() first, or stop it")
+        self._relisting = True
+        try:
+            self.run_box.value = run
+            self.other_box.value = _NOTHING if compare_with is None else compare_with
+        finally:
+            self._relisting = False
+        self._chosen()
+
+    def _chosen(self, _: object = None) -> None:
+        """Show what was chosen: facts at once, a comparison, which is slow, in the background."""
+        # Filling the lists fires the same events as a choice.
+        if self._relisting:
+            return
+        try:
+            self._show_facts()
+        except TapeError as error:
+            self.show_error(error)
+            return
+        if self.other_box.value == _NOTHING:
+            self._clear_comparison()
+        else:
+            self.start(self._compare_chosen)
+
+    async def _compare_chosen(self) -> None:
+        self.say(f"Comparing run {self.selected} and run {self.other_box.value}.")
+        await asyncio.sleep(0)  # so that the message is sent before the chart is drawn
+        self._show_comparison()
+
+    def _show_facts(self) -> None:
+        self.facts.value = str(run_html(self.tape, self.tape.run(self.selected)))
+
+    def _show_comparison(self) -> None:
+        other = int(self.other_box.value)
+        self._clear_comparison()
+        if other in (_NOTHING, self.selected):
+            if other:
+                self.say("A run does not differ from itself; compare it with another one.")
+            return
+        a, b = self.tape.run(self.selected), self.tape.run(other)
+        for info in (a, b):
+            refuse_experiment(info)
+        self.comparison = self.tape.compare(a.id, b.id)
+        self.differences.value = str(
+            differences_html(self.tape, a, b, differences(self.comparison))
+        )
+        self.chart.value = str(chart_html(self.tape, a, b))
+        self.say(f"Run {a.id} and run {b.id} are compared.")
+
+    def _clear_comparison(self) -> None:
+        self.comparison = None
+        self.differences.value = self.chart.value = ""
+
+    async def _refresh(self) -> None:
+        self.refresh()
+        self._show_comparison()
+        self.say("The tape was read again.")
+
+    # --- open and check -----------------------------------------------------------------------
+
+    async def _open(self) -> None:
+        await settled(self.run_box)
+        run = self.selected
+        stepper = TurnStepper(self.tape, run=run, llm_client=self.llm_client)
+        stepper.on_change(lambda _: self._look_again())
+        # Only now, since a run that cannot be opened leaves the one before in place.
+        self.close_run()
+        self.stepper = stepper
+        self.opened.children = (stepper,)
+        self.say(f"Run {run} is open below.")
+
+    def _look_again(self) -> None:
+        """List a fork that was made in the opened stepper, if it is on this tape."""
+        if len(self.tape) != len(self.run_box.options):
+            self.refresh()
+
+    def close_run(self) -> None:
+        """Close the opened run; a turn under way there is stopped."""
+        self.opened.children = ()
+        if self.stepper is not None:
+            self.stepper.close()
+            self.stepper = None
+
+    def close(self) -> None:
+        """Remove the widget from the page, with the opened run; their work is stopped."""
+        if self.stepper is not None:
+            self.close_run()
+        super().close()
+
+    async def _check(self) -> None:
+        def say(run: int, runs: int) -> None:
+            self.say(f"The tape is whole. Replaying run {run}; there are {runs}.")
+
+        self.checked = None
+        self.say("Reading the tape.")
+        checked = self.checked = await check_tape(self.tape.path, on_run=say)
+        if checked.findings:
+            shown = [str(finding) for finding in checked.findings[:_MOST_FINDINGS]]
+            left = len(checked.findings) - len(shown)
+            raise TapeError("; ".join(shown) + (f"; and {left} more" if left else ""))
+        runs = "1 run" if checked.same == 1 else f"{checked.same} runs"
+        self.say(f"The tape is sound; {runs} replayed to the same turns.")
+
+    # --- the static view ----------------------------------------------------------------------
+
+    def static_text(self) -> str:
+        """Return the tree and the selected run as plain text, the same for the same tape."""
+        lines = [f"RunTree of {self.tape.path.name}", *self.tape.tree().lines[1:]]
+        lines += [f"  {name}: {clip(printable(value), 120)}" for name, value in self._facts()]
+        if self.comparison is not None:
+            apart = differences(self.comparison)
+            where = "nowhere" if apart.empty else f"at turn {number(apart.index[0])}"
+            lines.append(f"Run {self.selected} and run {self.other_box.value} part {where}")
+        return "\n".join(lines)
+
+    def static_html(self) -> Markup:
+        """Return the same as simple HTML."""
+        parts = [
+            pre("\n".join(self.tape.tree().lines[1:])),
+            pairs(self._facts(), caption=f"Run {self.selected}"),
+        ]
+        return join([*parts, safe(Markup(self.differences.value))])
+
+    def _facts(self) -> list[tuple[str, str]]:
+        return facts(self.tape.run(self.selected))

@@ -1,0 +1,809 @@
+"""Step through a run in a notebook: play, pause, stop, look back, fork.
+
+First comes what plays turns, then what one turn looks like, as HTML and as plain text, then the
+list of a run and its forks, and last the widget. Its static view holds nothing that differs from
+one run of the same tape to the next, such as seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Self
+
+import ipywidgets as w
+from markupsafe import Markup
+
+from llmsim_lab.checks import whole_number
+from llmsim_lab.errors import ConfigError, LabError
+from llmsim_lab.lab._run_reading import (
+    Decisions,
+    Fact,
+    Source,
+    change_text,
+    decisions_of,
+    facts_of,
+    simulation_of,
+    turn_name,
+    value_text,
+)
+from llmsim_lab.lab._widget import LabWidget, button, dropdown, number_box, row, settled
+from llmsim_lab.llm import LLMClient
+from llmsim_lab.llm._scope import InFlight, watching
+from llmsim_lab.markup import badge, details, join, pre, safe, table
+from llmsim_lab.models import LLMReasoningChain
+from llmsim_lab.text import clip, number, printable
+
+if TYPE_CHECKING:
+    from llmsim_lab.runs._run import Run
+    from llmsim_lab.runs._turn import RunTurn
+
+
+_MOST_NAMED = 3
+
+
+class Playing:
+    """Plays some turns of a run, one after the other; called again, it continues with those left.
+
+    Args:
+        simulation: the run.
+        turns: how many.
+        on_tick: called as each turn begins, and then at every tick, with this object.
+        on_turn: called with each whole turn.
+        tick_s: how often, seconds.
+
+    Attributes:
+        played: the whole turns, in order.
+        calls: the model calls of the turn under way.
+        pausing: True if it stops after the turn under way.
+    """
+
+    def __init__(
+        self,
+        simulation: Run,
+        turns: int,
+        *,
+        on_tick: Callable[[Playing], None],
+        on_turn: Callable[[RunTurn], None],
+        tick_s: float = 1.0,
+    ) -> None:
+        self.simulation = simulation
+        self.turns = turns
+        self.played: list[RunTurn] = []
+        self.calls = InFlight()
+        self._on_tick = on_tick
+        self._on_turn = on_turn
+        self._tick_s = tick_s
+        self._began = time.perf_counter()
+        self.pausing = False
+
+    @property
+    def seconds(self) -> float:
+        """Since it was last called."""
+        return time.perf_counter() - self._began
+
+    def pause(self) -> None:
+        """Stop after the turn under way; from any thread."""
+        self.pausing = True
+
+    async def __call__(self) -> None:
+        """Play the turns that are left."""
+        self._began = time.perf_counter()
+        self.pausing = False
+        ticker = asyncio.create_task(self._tick())
+        try:
+            while len(self.played) < self.turns and not self.pausing:
+                self.calls = InFlight()
+                self._on_tick(self)
+                with watching(self.calls):
+                    turn = await self.simulation.step()
+                self.played.append(turn)
+                self._on_turn(turn)
+                # Turns that never wait, as replayed ones, would keep clicks from being handled.
+                await asyncio.sleep(0)
+        finally:
+            ticker.cancel()
+            with suppress(asyncio.CancelledError):
+                await ticker
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(self._tick_s)
+            self._on_tick(self)
+
+
+def waiting_text(calls: InFlight) -> str:
+    """Return whose calls the run waits for, for how long, and what has been answered so far."""
+    waiting = calls.waiting
+    parts = []
+    if waiting:
+        names = [
+            clip(printable(str(call)), 60) + (" (second attempt)" if call.attempt > 1 else "")
+            for call in waiting[:_MOST_NAMED]
+        ]
+        more = f" and {len(waiting) - _MOST_NAMED} more" if len(waiting) > _MOST_NAMED else ""
+        parts.append(f"waiting {waiting[0].seconds:.0f} s for {', '.join(names)}{more}")
+    if calls.finished:
+        done = f"{calls.finished} answered"
+        if calls.taped:
+            done += f" ({calls.taped} from the tape)"
+        if calls.faulty:
+            done += f", {calls.faulty} failed"
+        parts.append(f"{done}, {calls.tokens:,} tokens")
+    return " · ".join(parts)
+
+
+AGENTS_A_PAGE = 10
+_MOST_FACTS = 12
+_MOST_FOLDED = 100
+_MOST_CHARS = 4_000
+_BRIEF = 80
+
+
+def cost_text(turn: RunTurn, *, still: bool = False) -> str:
+    """Return a turn's model decisions by status, tokens and seconds in words.
+
+    Args:
+        turn: the turn.
+        still: True to leave out seconds, which differ each time, for the static view.
+    """
+    counts = [f"{count} {status}" for status, count in turn.statuses.items() if count]
+    parts = [f"model decisions: {', '.join(counts)}" if counts else "no model was asked"]
+    if turn.tokens:
+        parts.append(f"{turn.tokens:,} tokens")
+    if turn.number and not still:
+        parts.append(f"{turn.seconds:.2f} s")
+    return " · ".join(parts)
+
+
+def state_html(simulation: Run, turn: RunTurn, before: RunTurn | None) -> Markup:
+    """Return a turn's state as a table, with the change from the turn before.
+
+    Args:
+        simulation: the run.
+        turn: the turn.
+        before: the one before it, if there is one.
+    """
+    rows = _rows(facts_of(simulation, turn), facts_of(simulation, before) if before else ())
+    main = [row for row in rows if row[0].main] or rows
+    parts = [_facts_table(main[:_MOST_FACTS], "State")]
+    if more := [row for row in rows if row not in main[:_MOST_FACTS]]:
+        parts.append(details(f"{len(more)} more", _facts_table(more[:_MOST_FOLDED], "The rest")))
+    return join(parts)
+
+
+def _rows(now: Sequence[Fact], before: Sequence[Fact]) -> list[tuple[Fact, str]]:
+    was = {fact.name: fact.value for fact in before}
+    return [
+        (fact, change_text(was[fact.name], fact.value) if fact.name in was else "") for fact in now
+    ]
+
+
+def _facts_table(rows: Sequence[tuple[Fact, str]], caption: str) -> Markup:
+    cells = [
+        (fact.label, _number_cell(value_text(fact.value)), _number_cell(change))
+        for fact, change in rows
+    ]
+    return table(("variable", "value", "change"), cells, caption=caption)
+
+
+def _number_cell(text: str) -> Markup:
+    return Markup('<span style="font-variant-numeric:tabular-nums">{}</span>').format(
+        safe(text, limit=200)
+    )
+
+
+def pages_of(turn: RunTurn) -> int:
+    """Return how many pages a turn's decisions take."""
+    _, agents = decisions_of(turn)
+    return max(1, -(-len(agents) // AGENTS_A_PAGE))
+
+
+def decisions_html(turn: RunTurn, *, page: int = 0) -> Markup:
+    """Return a turn's decisions, an agent a row, from left to right as they followed.
+
+    Args:
+        turn: the turn.
+        page: which ten agents, 0 for the first.
+    """
+    components, agents = decisions_of(turn)
+    if not agents:
+        return safe("Nobody has decided anything yet." if turn.number == 0 else "No decisions.")
+    shown = agents[page * AGENTS_A_PAGE : (page + 1) * AGENTS_A_PAGE]
+    rows = [[who.agent, *(_decision(who, component) for component in components)] for who in shown]
+    caption = "Decisions"
+    if len(agents) > len(shown):
+        first = page * AGENTS_A_PAGE + 1
+        caption = f"Decisions of agents {first} to {first + len(shown) - 1} of {len(agents)}"
+    return table(("who", *components), rows, caption=caption)
+
+
+def _decision(who: Decisions, component: str) -> Markup:
+    parts = [_chain(chain) for chain in who.chains.get(component, ())]
+    # What an agent did stands with the first component, its own.
+    if who.proposed and component == next(iter(who.chains), component):
+        parts.insert(0, _block(join(map(_brief, who.proposed), between="; ")))
+    return join(parts)
+
+
+def _chain(chain: LLMReasoningChain) -> Markup:
+    how = badge(chain.status) if chain.call or chain.status != "ok" else safe("by rule")
+    sure = "not asked" if chain.confidence is None else number(chain.confidence)
+    head = join([how, f" confidence {sure}"])
+    reason = details(clip(chain.reasoning, _BRIEF), pre(chain.reasoning, limit=_MOST_CHARS))
+    return join([_block(head), reason])
+
+
+def _brief(text: str) -> Markup:
+    return safe(text, limit=300)
+
+
+def _block(content: object) -> Markup:
+    return Markup("<div>{}</div>").format(safe(content))
+
+
+def interventions_html(turn: RunTurn) -> Markup:
+    """Return what was done from outside, or nothing."""
+    if not turn.interventions:
+        return Markup()
+    done = join((_brief(str(item)) for item in turn.interventions), between="; ")
+    return Markup("<p><strong>From outside:</strong> {}</p>").format(done)
+
+
+def turn_html(simulation: Run, turn: RunTurn, before: RunTurn | None) -> Markup:
+    """Return a whole turn as simple HTML without seconds, for the static view."""
+    return join(
+        [
+            Markup("<p><strong>{}</strong> · {}</p>").format(
+                turn_name(turn), cost_text(turn, still=True)
+            ),
+            interventions_html(turn),
+            state_html(simulation, turn, before),
+            decisions_html(turn),
+        ]
+    )
+
+
+def turn_text(simulation: Run, turn: RunTurn, before: RunTurn | None) -> str:
+    """Return a turn as a few lines of plain text without seconds."""
+    rows = _rows(facts_of(simulation, turn), facts_of(simulation, before) if before else ())
+    main = [row for row in rows if row[0].main] or rows
+    lines = [f"{turn_name(turn)} · {cost_text(turn, still=True)}"]
+    lines += [f"from outside: {clip(printable(str(item)), 200)}" for item in turn.interventions]
+    for fact, change in main[:_MOST_FACTS]:
+        value = clip(printable(value_text(fact.value)), 60)
+        lines.append(f"  {fact.label}: {value}" + (f" ({clip(change, 60)})" if change else ""))
+    _, agents = decisions_of(turn)
+    for who in agents[:AGENTS_A_PAGE]:
+        said = "; ".join(who.proposed) or next(
+            (chain.reasoning for chains in who.chains.values() for chain in chains), ""
+        )
+        lines.append(f"  {printable(who.agent)}: {clip(printable(said, keep=' '), 100)}")
+    if len(agents) > AGENTS_A_PAGE:
+        lines.append(f"  … and {len(agents) - AGENTS_A_PAGE} more agents")
+    return "\n".join(lines)
+
+
+def turn_and_before(simulation: Run, number: int) -> tuple[RunTurn, RunTurn | None]:
+    """Return a turn by its number, and the one before it, if there is one."""
+    turns = simulation.turns
+    place = number - turns[0].number
+    return turns[place], turns[place - 1] if place else None
+
+
+class TurnPanel:
+    """Heading, state, decisions and interventions of a turn; ten agents at a time.
+
+    Attributes:
+        heading: which turn of which run, and what it cost.
+        interventions: what was done from outside.
+        state: the values and how they changed.
+        decisions: who decided what and why.
+        agents_box: which agents' decisions; there from eleven agents on.
+        body: all of it except the heading.
+    """
+
+    def __init__(self) -> None:
+        self.heading = w.HTML()
+        self.interventions = w.HTML()
+        self.state = w.HTML()
+        self.decisions = w.HTML()
+        self.agents_box = dropdown("Agents shown", width="16em")
+        self.agents_box.observe(lambda _: self._show_decisions(), names="value")
+        # Beside the state where there is room, below it where the page is narrow.
+        side = w.VBox([self.agents_box, self.decisions], layout=w.Layout(flex="1 1 28em"))
+        both = row(self.state, side, gap="24px")
+        self.body = w.VBox([self.interventions, both])
+        self._turn: RunTurn | None = None
+
+    def show(self, simulation: Run, number: int, *, name: str) -> None:
+        """Show a turn.
+
+        Args:
+            simulation: the run.
+            number: the turn's.
+            name: the run's, for the heading.
+        """
+        turn, before = turn_and_before(simulation, number)
+        self._turn = turn
+        last = simulation.turn_number
+        of = f" of {last}" if number else f", {last} turns played" if last else ""
+        self.heading.value = str(
+            Markup("<strong>{}</strong>{} · {} · {}{}").format(
+                turn_name(turn),
+                of,
+                safe(name, limit=200),
+                cost_text(turn),
+                "" if simulation.tape is not None else " · not recorded",
+            )
+        )
+        self.interventions.value = str(interventions_html(turn))
+        self.state.value = str(state_html(simulation, turn, before))
+        self._show_pages(pages_of(turn))
+        self._show_decisions()
+
+    def _show_pages(self, pages: int) -> None:
+        if len(self.agents_box.options) != pages:
+            size = AGENTS_A_PAGE
+            self.agents_box.options = [
+                (f"{page * size + 1} to {(page + 1) * size}", page) for page in range(pages)
+            ]
+        self.agents_box.layout.display = "" if pages > 1 else "none"
+
+    def _show_decisions(self) -> None:
+        if self._turn is not None:
+            self.decisions.value = str(decisions_html(self._turn, page=self.agents_box.value or 0))
+
+
+_LONGEST_NAME = 40
+
+
+class RunList:
+    """A run and its forks, in the order in which they were made.
+
+    Args:
+        original: the run.
+
+    Attributes:
+        place: which one is shown, 0 for the original.
+    """
+
+    def __init__(self, original: Run) -> None:
+        self._runs = [original]
+        self._origins = ["the original"]
+        self.place = 0
+
+    @property
+    def shown(self) -> Run:
+        """The run that is shown."""
+        return self._runs[self.place]
+
+    @property
+    def forks(self) -> list[Run]:
+        """The runs made here."""
+        return self._runs[1:]
+
+    def add(self, fork: Run, turn: int) -> None:
+        """Add a fork of the run shown, and show it.
+
+        Args:
+            fork: the new run.
+            turn: the turn it continues from.
+        """
+        parent = f"fork {self.place}" if self.place else "the original"
+        self._runs.append(fork)
+        self._origins.append(f"fork {len(self._runs) - 1} of {parent} at turn {turn}")
+        self.place = len(self._runs) - 1
+
+    def name_of(self, run: Run) -> str:
+        """Return a run's name with where it came from and its number on the tape."""
+        place = next(place for place, item in enumerate(self._runs) if item is run)
+        name = clip(printable(run.config.name, keep="\n"), _LONGEST_NAME)
+        parts = [name] if place == 0 else [name, self._origins[place]]
+        if run.run_id is not None:
+            parts.append(f"run {run.run_id} on its tape")
+        return ", ".join(parts)
+
+    def options(self) -> tuple[tuple[str, int], ...]:
+        """Return names and places as a dropdown takes them."""
+        return tuple((self.name_of(run), place) for place, run in enumerate(self._runs))
+
+
+MOST_TURNS = 100_000
+"""As many as a configuration may ask for."""
+
+
+class TurnStepper(LabWidget):
+    """Plays a run turn by turn and shows each turn: its state, what was decided and why.
+
+    A turn that fails, or is stopped, changes nothing: the run stays at its last whole turn.
+
+    Args:
+        source: a simulation; or a tape or its file, whose run is then looked at.
+        run: for a tape, the run's number; the latest if not given.
+        llm_client: the model for forks of a recorded run, which has none of its own.
+
+    Attributes:
+        simulation: the run shown: the one given, or a fork made here.
+        forks: the forks made here, in order.
+        shown: the number of the turn shown.
+        step_button, play_button, turns_box, pause_button, stop_button: play turns.
+        first_button, previous_button, turn_box, next_button, latest_button: look back and forth.
+        fork_button, run_box: make runs and choose among them.
+        panel: the turn shown; its parts are attributes here too.
+        progress: how far the turns under way are.
+
+    Example:
+        ``await stepper.step()`` and ``await stepper.play(3)`` do in a cell what the buttons do.
+    """
+
+    def __init__(
+        self, source: Source, *, run: int | None = None, llm_client: LLMClient | None = None
+    ) -> None:
+        simulation = simulation_of(source, run=run)
+        super().__init__()
+        self._runs = RunList(simulation)
+        self.llm_client = llm_client
+        self.tick_s = 1.0
+        self.shown = simulation.turn_number
+        self._seen = self.shown
+        """The latest turn when the run was last looked at."""
+        self._relisting = False
+        self._playing: Playing | None = None
+        self._turn_hooks: list[Callable[[Any], object]] = []
+        self._change_hooks: list[Callable[[Any], object]] = []
+        # Clicks arrive on threads of their own, whole turns on the loop.
+        # Reentrant, since show() holds it while refresh() takes it again.
+        self._view = threading.RLock()
+        self._lay_out()
+        self._wire()
+        self._set_busy(False)
+        self.refresh()
+
+    def _lay_out(self) -> None:
+        self.step_button = button("Step", tooltip="Play one turn", button_style="primary")
+        self.play_button = button("Play", tooltip="Play as many turns as the box says")
+        self.pause_button = button("Pause", tooltip="Finish the turn under way, then stop")
+        self.stop_button = button("Stop", tooltip="Break off the turn under way")
+        self.turns_box = number_box("Turns to play", value=4, least=1, most=MOST_TURNS)
+        self.first_button = button("First", tooltip="Show the initial state")
+        self.previous_button = button("Previous", tooltip="Show the turn before")
+        self.next_button = button("Next", tooltip="Show the turn after")
+        self.latest_button = button("Latest", tooltip="Show the latest turn")
+        self.turn_box = number_box("Turn shown", value=0, least=0, most=0)
+        self.fork_button = button("Fork here", tooltip="Make a run that continues from this turn")
+        self.run_box = dropdown("Run shown", width="34em")
+        self.panel = TurnPanel()
+        self.heading, self.interventions = self.panel.heading, self.panel.interventions
+        self.state, self.decisions = self.panel.state, self.panel.decisions
+        self.agents_box = self.panel.agents_box
+        self.progress = w.HTML()
+        self.controls = (
+            self.step_button,
+            self.play_button,
+            self.turns_box,
+            self.fork_button,
+            self.run_box,
+        )
+        self.stoppers = (self.pause_button, self.stop_button)
+        self.children = (
+            self.panel.heading,
+            row(
+                self.step_button,
+                self.play_button,
+                self.turns_box,
+                self.pause_button,
+                self.stop_button,
+            ),
+            row(
+                self.first_button,
+                self.previous_button,
+                self.turn_box,
+                self.next_button,
+                self.latest_button,
+            ),
+            row(self.fork_button, self.run_box),
+            self.status,
+            self.progress,
+            self.error,
+            self.retry,
+            self.panel.body,
+        )
+
+    def _wire(self) -> None:
+        self.step_button.on_click(lambda _: self._begin_playing(1))
+        self.play_button.on_click(lambda _: self._begin_playing())
+        self.pause_button.on_click(lambda _: self.pause())
+        self.stop_button.on_click(lambda _: self.stop())
+        self.fork_button.on_click(lambda _: self.start(self._fork_shown))
+        self.first_button.on_click(lambda _: self.show(self.simulation.turns[0].number))
+        self.previous_button.on_click(lambda _: self._move(-1))
+        self.next_button.on_click(lambda _: self._move(+1))
+        self.latest_button.on_click(lambda _: self.show(self.simulation.turn_number))
+        self.turn_box.observe(lambda change: self._jump(change["new"]), names="value")
+        self.run_box.observe(lambda change: self._choose(change["new"]), names="value")
+        self._follow_shown()
+
+    # --- looking ------------------------------------------------------------------------------
+
+    @property
+    def simulation(self) -> Run:
+        """The run shown."""
+        return self._runs.shown
+
+    @property
+    def forks(self) -> list[Run]:
+        """The forks made here, in order."""
+        return self._runs.forks
+
+    def show(self, turn: int) -> None:
+        """Show a turn that has been played.
+
+        Args:
+            turn: its number.
+
+        Raises:
+            ConfigError: the run has no such turn.
+        """
+        turn = whole_number("turn", turn)
+        first, last = self.simulation.turns[0].number, self.simulation.turn_number
+        if not first <= turn <= last:
+            raise ConfigError(f"turn {turn} is not there to show; the run has {first} to {last}")
+        with self._view:
+            self.shown = turn
+            self.refresh()
+
+    def _move(self, by: int) -> None:
+        """Go back or forth; does nothing at the ends of the run."""
+        to = self.shown + by
+        if self.simulation.turns[0].number <= to <= self.simulation.turn_number:
+            self.show(to)
+
+    def _jump(self, turn: int) -> None:
+        if turn != self.shown:
+            self.show(turn)
+
+    def refresh(self) -> None:
+        """Look at the run again: it may have been stepped from a cell."""
+        with self._view:
+            simulation = self.simulation
+            first, last = simulation.turns[0].number, simulation.turn_number
+            self.shown = min(max(self.shown, first), last)
+            self._seen = last
+            # Together, since a value outside the limits of the moment would be cut to them.
+            with self.turn_box.hold_trait_notifications():
+                self.turn_box.min, self.turn_box.max = first, last
+                self.turn_box.value = self.shown
+            self._show_runs()
+            self.panel.show(simulation, self.shown, name=self._runs.name_of(simulation))
+        self._tell(self._change_hooks, self)
+
+    def _follow_shown(self) -> None:
+        """Follow the run shown, whoever plays it."""
+        self.follow(self.simulation, lambda: self.worker.call(self._grew))
+
+    def _grew(self) -> None:
+        """Show what was played elsewhere; turns played here have been shown already."""
+        with self._view:
+            if self._seen == self.simulation.turn_number:
+                return
+            if self.shown == self._seen:
+                self.shown = self.simulation.turn_number
+            self.refresh()
+            if not self.worker.busy:
+                self.say(
+                    f"The run is at turn {self.simulation.turn_number}; it was played elsewhere."
+                )
+
+    def _show_runs(self) -> None:
+        options = self._runs.options()
+        if self.run_box.options != options:
+            # ipywidgets selects the first of new options by itself; that is not the user's choice.
+            self._relisting = True
+            try:
+                self.run_box.options = options
+                self.run_box.value = self._runs.place
+            finally:
+                self._relisting = False
+
+    def _choose(self, place: int | None) -> None:
+        with self._view:
+            if place is None or self._relisting or place == self._runs.place:
+                return
+            self._runs.place = place
+            self._look_at(self.simulation.turn_number)
+
+    def _look_at(self, turn: int) -> None:
+        """Show a turn of the run that has just been chosen or made."""
+        self._follow_shown()
+        self.shown = turn
+        self.refresh()
+
+    # --- playing ------------------------------------------------------------------------------
+
+    async def step(self) -> RunTurn:
+        """Play one turn; returns it.
+
+        Raises:
+            LabError: it failed or was stopped; the run is where it was before.
+        """
+        played = await self.play(1)
+        if not played:
+            raise LabError(
+                f"the step was stopped; the run is at turn {self.simulation.turn_number}"
+            )
+        return played[0]
+
+    async def play(self, turns: int | None = None) -> list[RunTurn]:
+        """Play turns; returns those played, fewer than asked for if it was paused or stopped.
+
+        Interrupting the cell that waits for it cancels the turn under way.
+
+        Args:
+            turns: how many; as many as the box says if not given.
+
+        Raises:
+            ConfigError: turns are being played already, or the number is not a whole one above 0.
+            LabError: a turn failed; those before it are kept.
+        """
+        playing = self._new_playing(self.turns_box.value if turns is None else turns)
+        await self.do(self._as_work(playing))
+        return playing.played
+
+    def pause(self) -> None:
+        """Stop after the turn under way."""
+        if self._playing is not None and self.worker.busy:
+            self._playing.pause()
+            self.say("Pausing: the turn under way is finished first.")
+
+    def stop(self) -> None:
+        """Cancel the turn under way; the run stays at its last whole turn."""
+        self.worker.stop()
+
+    def _begin_playing(self, turns: int | None = None) -> None:
+        """Play, as a click asks; *Try again* after a failure continues with the turns left."""
+        # Kept, since *Try again* calls ``work`` again, which then plays what is left.
+        begun: list[Playing] = []
+
+        async def work() -> None:
+            if not begun:
+                # The boxes' last changes may arrive after the click on Play.
+                await settled(self.turns_box, self.run_box)
+                begun.append(self._new_playing(self.turns_box.value if turns is None else turns))
+            await self._as_work(begun[0])()
+
+        self.start(work)
+
+    def _new_playing(self, turns: int) -> Playing:
+        return Playing(
+            self.simulation,
+            whole_number("turns", turns, least=1, most=MOST_TURNS),
+            on_tick=self._show_progress,
+            on_turn=self._arrived,
+            tick_s=self.tick_s,
+        )
+
+    def _as_work(self, playing: Playing) -> Callable[[], Any]:
+        async def work() -> None:
+            self._playing = playing
+            await playing()
+            self.say(self._said_at_the_end(playing))
+
+        return work
+
+    @staticmethod
+    def _said_at_the_end(playing: Playing) -> str:
+        last = playing.simulation.turn_number
+        if len(playing.played) < playing.turns:
+            left = playing.turns - len(playing.played)
+            return f"Paused after turn {last}; {left} of {playing.turns} turns were not played."
+        return f"Turn {last} is played."
+
+    def _arrived(self, turn: RunTurn) -> None:
+        """Show a turn that has just been played, unless an earlier one is being looked at."""
+        with self._view:
+            # Whoever looks at an earlier turn is left there.
+            if self.shown == turn.number - 1:
+                self.shown = turn.number
+            self.refresh()
+        # What they raise stops playing, unlike what the callbacks of a look raise.
+        for hook in list(self._turn_hooks):
+            hook(turn)
+
+    def _show_progress(self, playing: Playing) -> None:
+        now, of = len(playing.played) + 1, playing.turns
+        number = playing.simulation.turn_number + 1
+        if not playing.pausing:
+            self.say(f"Playing turn {number}" + (f", {now} of {of}." if of > 1 else "."))
+        bar = Markup('<progress value="{}" max="{}" aria-label="Turns played"></progress>')
+        said = " · ".join(filter(None, (f"{playing.seconds:.0f} s", waiting_text(playing.calls))))
+        self.progress.value = str(join([bar.format(now - 1, of), " ", said]))
+
+    def stopped(self) -> None:
+        """Show where the run is now."""
+        self.say(f"Stopped. The run is at turn {self.simulation.turn_number}, its last whole one.")
+
+    def ended(self) -> None:
+        """Remove the progress bar."""
+        if not self.worker.busy:
+            self._playing = None
+            self.progress.value = ""
+
+    # --- forks --------------------------------------------------------------------------------
+
+    def fork(self, turn: int | None = None, **changes: Any) -> Run:
+        """Make a run that continues from a turn, and show it; its parent stays in the list of runs.
+
+        Args:
+            turn: the turn to continue from; the one shown if not given.
+            changes: what the run's own ``fork`` takes, such as ``intervene``.
+
+        Raises:
+            ConfigError: turns are being played, or the run cannot be forked like this.
+        """
+        if self.worker.busy:
+            raise ConfigError("a fork has to wait until the turns under way are played, or stopped")
+        return self._fork(self.shown if turn is None else whole_number("turn", turn), changes)
+
+    def _fork(self, turn: int, changes: dict[str, Any]) -> Run:
+        if self.llm_client is not None:
+            changes = {"llm_client": self.llm_client} | changes
+        new: Run
+        try:
+            new = self.simulation.fork(turn, **changes)
+        except ConfigError as error:
+            if self.llm_client is None and "llm_client" in str(error):
+                raise ConfigError(
+                    f"{error}; for the button: TurnStepper(..., llm_client=connect('auto'))"
+                ) from error
+            raise
+        with self._view:
+            self._runs.add(new, turn)
+            self._look_at(turn)
+        unrecorded = getattr(new, "unrecorded", "")
+        self.say(
+            f"This is {self._runs.name_of(new)}. Step or Play continues from there."
+            + (f" It is not recorded: {unrecorded}." if unrecorded else "")
+        )
+        return new
+
+    async def _fork_shown(self) -> None:
+        await settled(self.turn_box, self.run_box)
+        self._fork(self.shown, {})
+
+    # --- callbacks ----------------------------------------------------------------------------
+
+    def on_turn(self, callback: Callable[[RunTurn], object]) -> None:
+        """Register a callback for each whole turn that is played here.
+
+        What it raises is shown in place; the turn is kept.
+        """
+        self._turn_hooks.append(callback)
+
+    def on_change(self, callback: Callable[[Self], object]) -> None:
+        """Register a callback, called with this stepper whenever another turn or run is shown."""
+        self._change_hooks.append(callback)
+
+    def _tell(self, hooks: Sequence[Callable[[Any], object]], about: object) -> None:
+        for hook in list(hooks):
+            try:
+                hook(about)
+            except Exception as error:  # noqa: BLE001 - the user's code; what it raises is shown
+                self.show_error(error)
+
+    # --- the static view ----------------------------------------------------------------------
+
+    def static_text(self) -> str:
+        """Return the turn shown as plain text, the same for the same run."""
+        turn, before = turn_and_before(self.simulation, self.shown)
+        name, at = self._runs.name_of(self.simulation), self.simulation.turn_number
+        of = f"TurnStepper of {name}, at turn {at}"
+        return f"{of}\n{turn_text(self.simulation, turn, before)}"
+
+    def static_html(self) -> Markup:
+        """Return the turn shown as simple HTML, the same for the same run."""
+        turn, before = turn_and_before(self.simulation, self.shown)
+        return turn_html(self.simulation, turn, before)

@@ -1,0 +1,601 @@
+"""What all widgets of the lab share: a static view, work in the background, errors in place.
+
+A widget lives between two threads. Clicks arrive on whichever thread the kernel reads messages on,
+and runs are played on an event loop, at times another one than the widget was built under. So a
+handler only posts work to the widget's own loop (``Worker``), one piece at a time; boxes that the
+widget fills itself are told from a user's choices (``Choices``); and drawing keeps pace with a run
+instead of holding it up (``Pace``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+import traceback
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import ipywidgets as w
+from IPython.display import display
+from markupsafe import Markup
+
+from llmsim_lab.concurrency import background_loop
+from llmsim_lab.errors import ConfigError, LabError
+from llmsim_lab.markup import details, join, pre, safe, visible
+from llmsim_lab.text import clip
+
+if TYPE_CHECKING:
+    from llmsim_lab.runs._run import Run
+
+
+Work = Callable[[], Coroutine[Any, Any, object]]
+
+
+class Worker:
+    """Does async work in the background, one piece at a time.
+
+    Args:
+        on_begin: called before a piece of work begins, in the caller's thread.
+        on_end: called on the loop when it has ended, with what went wrong: None for nothing,
+            ``CancelledError`` where it was stopped.
+    """
+
+    def __init__(
+        self,
+        *,
+        on_begin: Callable[[], None],
+        on_end: Callable[[BaseException | None], None],
+    ) -> None:
+        self._on_begin = on_begin
+        self._on_end = on_end
+        try:
+            self._loop = asyncio.get_running_loop()
+        except RuntimeError:
+            self._loop = background_loop()
+        self._lock = threading.Lock()
+        self._task: asyncio.Task[object] | None = None
+        self._ended: Future[None] = Future()
+        self._ended.set_result(None)
+
+    @property
+    def busy(self) -> bool:
+        """True while work is under way."""
+        return self._lock.locked()
+
+    def start(self, work: Work) -> bool:
+        """Begin a piece of work; returns False, and does nothing, while another is under way.
+
+        Raises:
+            ConfigError: the event loop that the widget was built under is gone.
+        """
+        # Taken without waiting: a second click while work is under way does nothing.
+        if not self._lock.acquire(blocking=False):
+            return False
+        self._ended = Future()
+        try:
+            self._on_begin()
+            # Only posted: a click's handler may run on a thread without a loop.
+            self._loop.call_soon_threadsafe(self._spawn, work)
+        except BaseException as error:
+            self._release()
+            # A loop that is closed, as asyncio.run's is at its end, takes no more calls.
+            if isinstance(error, RuntimeError) and self._loop.is_closed():
+                raise ConfigError(
+                    "the event loop that this widget was built under is closed; make it again"
+                ) from error
+            raise
+        return True
+
+    def stop(self) -> None:
+        """Cancel the work under way, if any; it ends soon after."""
+        if self.busy and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._cancel)
+
+    def call(self, action: Callable[..., object], *args: object) -> None:
+        """Schedule a call on the loop, from any thread."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(action, *args)
+
+    async def idle(self) -> None:
+        """Wait until no work is under way; cancelling the wait does not cancel the work."""
+        # Without the shield, cancelling one wait would cancel the future that all others wait for.
+        await asyncio.shield(asyncio.wrap_future(self._ended))
+
+    def _spawn(self, work: Work) -> None:
+        self._task = self._loop.create_task(work())
+        self._task.add_done_callback(self._done)
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    def _done(self, task: asyncio.Task[object]) -> None:
+        self._task = None
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        # Released before on_end, which may start the next piece; ``ended`` is this piece's own.
+        ended = self._ended
+        self._lock.release()
+        try:
+            self._on_end(error)
+        finally:
+            ended.set_result(None)
+
+    def _release(self) -> None:
+        self._lock.release()
+        self._ended.set_result(None)
+
+
+SETTLE_S = 0.05
+"""How long fields must have stayed unchanged before a click reads them."""
+
+_VIEW = "application/vnd.jupyter.widget-view+json"
+
+# A widget is shown as two outputs, itself and then its static view: of a single output JupyterLab
+# would show the widget only, and in a reopened notebook that its model was not found. The style
+# lets one of the two be seen. Behind a live widget it hides the static view. Before a static view
+# it hides what is left of a widget that is gone: a panel, or an element of the class
+# jupyter-widgets. An output is a jp-OutputArea-child in JupyterLab, Notebook 7, Voila and
+# nbconvert's pages, and an output_container in VS Code.
+_STYLE = Markup(
+    "<style>"
+    ":is(.jp-OutputArea-child,.output_container):has(.llmsim-live)"
+    "+:is(.jp-OutputArea-child,.output_container):has(.llmsim-static),"
+    ".jp-OutputArea-child:has(>.lm-Panel,.jupyter-widgets):not(:has(.llmsim-live))"
+    ":has(+.jp-OutputArea-child .llmsim-static)"
+    "{display:none}"
+    "</style>"
+)
+
+
+async def settled(*fields: w.ValueWidget) -> None:
+    """Wait until fields have stayed unchanged for a moment; a click awaits it before it reads.
+
+    The kernel may take a click before the changes that came just before it, since it handles the
+    messages of one page on several threads.
+
+    Args:
+        fields: what is about to be read.
+    """
+    before: list[object] | None = None
+    while before != (now := [field.value for field in fields]):
+        before = now
+        await asyncio.sleep(SETTLE_S)
+
+
+def button(label: str, *, tooltip: str, **more: Any) -> w.Button:
+    """Return a button with text on it, as wide as the text needs.
+
+    Args:
+        label: the text.
+        tooltip: what it does, in a sentence.
+        more: traits of the button, such as ``button_style``.
+    """
+    layout = w.Layout(width="auto", flex="0 0 auto", align_self="flex-start")
+    return w.Button(description=label, tooltip=tooltip, layout=layout, **more)
+
+
+class LabWidget(w.VBox):
+    """Base of the lab's widgets.
+
+    A widget shows a run and sends it commands; it holds no state of the run's. A saved notebook,
+    which has no live widgets, shows its static view: the same facts as plain text and HTML, as they
+    were when it was displayed.
+
+    Attributes:
+        controls: what is disabled while work is under way; set by each widget.
+        stoppers: what is disabled while no work is under way.
+        status: one line on what is happening, read out by screen readers.
+        error: what went wrong, in place.
+        retry: repeats what failed; shown only then.
+        worker: what does the work.
+    """
+
+    # ``__del__`` calls close also where __init__ raised, as for a wrong argument.
+    _built = False
+    _unfollow: Callable[[], None] | None = None
+
+    def __init__(self) -> None:
+        self.controls: Sequence[w.DOMWidget] = ()
+        self.stoppers: Sequence[w.DOMWidget] = ()
+        self.status = w.HTML()
+        self.error = w.HTML()
+        self.retry = button("Try again", tooltip="Do again what failed", button_style="primary")
+        self.retry.layout.display = "none"
+        self.retry.on_click(self._on_retry)
+        self._last_work: Work | None = None
+        self.worker = Worker(on_begin=self._begin, on_end=self._end)
+        super().__init__()
+        self.add_class("llmsim-live")
+        self._built = True
+
+    # --- the static view ----------------------------------------------------------------------
+
+    def static_text(self) -> str:
+        """Return what the widget shows, as plain text; the same for the same run."""
+        raise NotImplementedError
+
+    def static_html(self) -> Markup:
+        """Return what the widget shows, as simple HTML; the same for the same run."""
+        return pre(self.static_text())
+
+    def _ipython_display_(self) -> None:
+        # By the type, since closing a widget sets the instance's method to None.
+        outputs = [bundle := type(self)._repr_mimebundle_(self)]
+        view = bundle.pop(_VIEW)
+        if self.comm is not None:
+            static = Markup('<div class="llmsim-static">{}</div>').format(
+                Markup(bundle["text/html"])
+            )
+            # The live output's HTML is empty, so that a page without widgets shows the facts once;
+            # with no second form at all, nbconvert would warn that it cannot show that output.
+            outputs = [{_VIEW: view, "text/html": ""}, bundle | {"text/html": str(_STYLE + static)}]
+        for output in outputs:
+            display(output, raw=True)  # type: ignore[no-untyped-call]
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
+        bundle: dict[str, Any] = super()._repr_mimebundle_(**kwargs) or {}
+        return bundle | {"text/plain": self.static_text(), "text/html": str(self.static_html())}
+
+    # --- work in the background ---------------------------------------------------------------
+
+    def start(self, work: Work) -> bool:
+        """Begin async work in the background; returns False while other work is under way.
+
+        What it raises is shown in place, with a button to try again.
+        """
+        begun = self.worker.start(work)
+        if begun:
+            self._last_work = work
+        return begun
+
+    async def idle(self) -> None:
+        """Wait until what was started by a click has ended: ``await widget.idle()``."""
+        await self.worker.idle()
+
+    async def do(self, work: Work) -> None:
+        """Do async work and wait for it, as a cell does.
+
+        What it raises is shown in place and raised here. Cancelling the caller, which is what
+        interrupting a cell does, cancels the work and waits until it has ended.
+
+        Raises:
+            ConfigError: other work of this widget is under way.
+        """
+        # The worker shows what fails and swallows it; a cell's caller needs it, too.
+        failures: list[BaseException] = []
+
+        async def watched() -> None:
+            try:
+                await work()
+            except BaseException as error:
+                failures.append(error)
+                raise
+
+        if not self.start(watched):
+            raise ConfigError("this widget is at work; await widget.idle() first, or stop it")
+        try:
+            await self.idle()
+        except asyncio.CancelledError:
+            self.worker.stop()
+            await self.idle()
+            raise
+        # Stopped by the button: that is no error of the cell that waits.
+        if failures and not isinstance(failures[0], asyncio.CancelledError):
+            raise failures[0]
+
+    def _on_retry(self, _: object = None) -> None:
+        if self._last_work is not None:
+            self.start(self._last_work)
+
+    def _begin(self) -> None:
+        self.show_error(None)
+        self._set_busy(True)
+
+    def _end(self, error: BaseException | None) -> None:
+        # Not simply False: a click on another thread may have begun the next piece of work by now.
+        self._set_busy(self.worker.busy)
+        if isinstance(error, asyncio.CancelledError):
+            self.stopped()
+        elif error is not None:
+            self.say("It failed; what went wrong stands below.")
+            self.show_error(error, retry=True)
+        self.ended()
+
+    def stopped(self) -> None:
+        """Show that the work was stopped."""
+        self.say("Stopped.")
+
+    def ended(self) -> None:
+        """Called when work has ended, whether done, failed or stopped."""
+
+    def _set_busy(self, busy: bool) -> None:
+        for control in self.controls:
+            control.disabled = busy
+        for control in self.stoppers:
+            control.disabled = not busy
+
+    # --- a run that is played elsewhere --------------------------------------------------------
+
+    def follow(self, simulation: Run, grew: Callable[[], object]) -> None:
+        """Register a callback for each turn that a run plays, until the widget is closed.
+
+        Args:
+            simulation: the run; the one followed before is followed no longer. One that cannot be
+                listened to is left alone.
+            grew: called in the thread that plays.
+        """
+        self.unfollow()
+        if (listen := getattr(simulation, "listen", None)) is not None:
+            self._unfollow = listen(lambda _: grew())
+
+    def unfollow(self) -> None:
+        """Follow no run any more."""
+        if self._unfollow is not None:
+            self._unfollow()
+            self._unfollow = None
+
+    def close(self) -> None:
+        """Take the widget from the page with all its parts, and stop what it is doing.
+
+        What it showed stays in the notebook as the static view.
+        """
+        self.unfollow()
+        if self._built:
+            self.worker.stop()
+        parts = []
+        if self._built and self.comm is not None:
+            # Not every widget has these among its children.
+            parts = [self.status, self.error, self.retry, *_parts(self), *_parts(self.retry)]
+        super().close()
+        for part in parts:
+            part.close()
+
+    # --- messages in place --------------------------------------------------------------------
+
+    def say(self, text: object) -> None:
+        """Show one line on what is happening."""
+        value = f'<div role="status" aria-live="polite">{safe(text)}</div>'
+        if self.status.value != value:
+            self.status.value = value
+
+    def show_error(self, error: BaseException | None, *, retry: bool = False) -> None:
+        """Show what went wrong, or take an earlier error away.
+
+        Args:
+            error: the exception; None takes an earlier one away.
+            retry: whether to offer to try again.
+        """
+        self.retry.layout.display = "" if error is not None and retry else "none"
+        self.error.value = "" if error is None else str(_alert(error))
+
+
+def _parts(widget: w.Widget) -> Iterator[w.Widget]:
+    """Yield a widget's children, layouts and styles, and theirs."""
+    for value in widget.trait_values(sync=True).values():
+        for part in value if isinstance(value, tuple) else (value,):
+            if isinstance(part, w.Widget):
+                yield part
+                yield from _parts(part)
+
+
+def _alert(error: BaseException) -> Markup:
+    what = Markup("<strong>{}</strong>: {}").format(type(error).__name__, safe(error, limit=2_000))
+    if not isinstance(error, LabError):
+        lines = "".join(traceback.format_exception(error))
+        what = join([what, details("Where it happened", pre(lines))])
+    return Markup(
+        '<div role="alert" style="border-left:4px solid #cf222e;padding:4px 8px">{}</div>'
+    ).format(what)
+
+
+_MOST_LABEL_CHARS = 160
+
+
+class Choices:
+    """Tells a user's choices from values that the widget sets.
+
+    Args:
+        lock: held while a choice is handled, since choices arrive on threads of their own.
+        show_error: called with what went wrong, or with None where nothing did.
+    """
+
+    def __init__(
+        self, lock: threading.RLock, *, show_error: Callable[[LabError | None], object]
+    ) -> None:
+        self._lock = lock
+        self._show_error = show_error
+        # By thread: while one fills a box, the user's choice may arrive on another.
+        self._here = threading.local()
+
+    def on_choice(self, box: w.DOMWidget, react: Callable[[], object]) -> None:
+        """Register ``react`` as a callback for the user's changes of a box."""
+
+        def changed(_: object) -> None:
+            if not getattr(self._here, "filling", False):
+                self._react(react)
+
+        box.observe(changed, names="value")
+
+    def on_click(self, button: w.Button, react: Callable[[], object]) -> None:
+        """Register ``react`` as a callback for clicks on a button."""
+        button.on_click(lambda _: self._react(react))
+
+    def _react(self, react: Callable[[], object]) -> None:
+        with self._lock:
+            try:
+                react()
+            except LabError as error:
+                self._show_error(error)
+            else:
+                self._show_error(None)
+
+    @contextmanager
+    def _quietly(self) -> Iterator[None]:
+        before = getattr(self._here, "filling", False)
+        self._here.filling = True
+        try:
+            yield
+        finally:
+            self._here.filling = before
+
+    def set(self, box: w.DOMWidget, value: object) -> None:
+        """Set a box's value."""
+        with self._quietly():
+            box.value = value
+
+    def number(self, box: w.BoundedIntText, value: int, *, least: int, most: int) -> None:
+        """Set a number box's value and limits."""
+        # Together, since a value outside the limits of the moment would be cut to them.
+        with self._quietly(), box.hold_trait_notifications():
+            box.max, box.min, box.value = most, least, value
+
+    def options(
+        self, box: w.Dropdown, choices: Sequence[tuple[str, Any]], value: object = None
+    ) -> None:
+        """Set what a list offers, and its choice: the value where it is offered, else the first.
+
+        Args:
+            box: the list.
+            choices: what is shown and what it stands for.
+            value: what is to be chosen.
+        """
+        shown = tuple(
+            (clip(visible(label), _MOST_LABEL_CHARS) or "(nameless)", choice)
+            for label, choice in choices
+        )
+        values = [choice for _, choice in shown]
+        with self._quietly():
+            # Setting the same options again would reset the choice, and send it all to the page.
+            if shown != tuple(box.options):
+                box.options = shown
+            if shown:
+                box.value = value if value in values else values[0]
+
+
+def text_box(label: str, *, placeholder: str = "") -> w.Text:
+    """Return a box for a text, which takes effect when it is left or Enter is pressed."""
+    return w.Text(
+        description=label,
+        placeholder=placeholder,
+        continuous_update=False,
+        style={"description_width": "initial"},
+        layout=w.Layout(width="22em", max_width="100%"),
+    )
+
+
+def checkbox(label: str) -> w.Checkbox:
+    """Return a box to tick, no wider than it needs to be."""
+    return w.Checkbox(description=label, indent=False, layout=w.Layout(width="auto"))
+
+
+def status_choices(*more: str) -> list[tuple[str, str]]:
+    """Return what a filter by status offers: all, each status, and others."""
+    return [
+        ("all", ""),
+        *((name, name) for name in ("ok", "repaired", "fallback", "failed", *more)),
+    ]
+
+
+def number_box(label: str, *, value: int, least: int, most: int) -> w.BoundedIntText:
+    """Return a box for a whole number.
+
+    Args:
+        label: what stands before it.
+        value: at first.
+        least: the smallest number it takes.
+        most: the largest.
+    """
+    return w.BoundedIntText(
+        value=value,
+        min=least,
+        max=most,
+        description=label,
+        style={"description_width": "initial"},
+        layout=w.Layout(width="12em"),
+    )
+
+
+def dropdown(label: str, *, width: str = "20em") -> w.Dropdown:
+    """Return a list to choose from; it has one nameless entry, 0, until it is given others.
+
+    Args:
+        label: what stands before it.
+        width: of label and list together.
+    """
+    return w.Dropdown(
+        options=[("", 0)],
+        description=label,
+        style={"description_width": "initial"},
+        layout=w.Layout(width=width, max_width="100%"),
+    )
+
+
+def row(*parts: w.Widget, gap: str = "4px") -> w.HBox:
+    """Return widgets beside each other, on further lines where the page is narrow.
+
+    Args:
+        parts: the widgets.
+        gap: between them, as CSS has it.
+    """
+    layout = w.Layout(flex_flow="row wrap", align_items="flex-start", grid_gap=gap)
+    return w.HBox(parts, layout=layout)
+
+
+_LEAST_S = 0.25
+_REST = 3.0
+"""For so many times as long as a drawing took, the run has the loop to itself."""
+
+
+class Pace:
+    """Draws soon, once for all the requests made in the meantime.
+
+    It draws on the loop that asks, which is the one the run is played on: the notebook's own is
+    blocked while a cell runs. The last request is always followed by a drawing, unless that loop is
+    closed first.
+
+    Args:
+        draw: draws; it shows its errors itself.
+        elsewhere: calls a function on a loop, where the caller is on none.
+        least_s: the least time between two drawings, seconds.
+    """
+
+    def __init__(
+        self,
+        draw: Callable[[], object],
+        elsewhere: Callable[[Callable[[], object]], object],
+        *,
+        least_s: float = _LEAST_S,
+    ) -> None:
+        self._draw = draw
+        self._elsewhere = elsewhere
+        self._least_s = least_s
+        self._lock = threading.Lock()
+        self._waiting: asyncio.AbstractEventLoop | None = None
+        self._next = 0.0
+
+    def ask(self) -> None:
+        """Request a drawing."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            self._elsewhere(self.ask)
+            return
+        with self._lock:
+            # A loop that was closed early, as a script's is, never drew; so ask again on this one.
+            if self._waiting is not None and not self._waiting.is_closed():
+                return
+            self._waiting = loop
+        loop.call_later(max(0.0, self._next - time.monotonic()), self._now)
+
+    def _now(self) -> None:
+        with self._lock:
+            self._waiting = None
+        began = time.monotonic()
+        try:
+            self._draw()
+        finally:
+            ended = time.monotonic()
+            self._next = ended + max(self._least_s, _REST * (ended - began))

@@ -1,0 +1,294 @@
+"""Charts as files, as links to them, and in words: the same for the same chart."""
+
+from __future__ import annotations
+
+import base64
+import io
+import math
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from markupsafe import Markup
+
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.lab.charts._scene import Scene
+from llmsim_lab.lab.charts._tracks import Ensemble, Track
+from llmsim_lab.markup import join, safe, table, visible
+from llmsim_lab.runs._turn import Series
+from llmsim_lab.text import clip, number
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+
+FileKind = Literal["csv", "pdf", "png", "svg"]
+
+_TYPES: dict[FileKind, str] = {
+    "csv": "text/csv;charset=utf-8",
+    "pdf": "application/pdf",
+    "png": "image/png",
+    "svg": "image/svg+xml",
+}
+_MOST_BYTES = 4_000_000
+"""A link holds the file in the page; browsers and notebooks become slow with more."""
+
+
+def file_kind(name: str) -> FileKind:
+    """Return what a file is by its name's ending.
+
+    Raises:
+        ConfigError: it ends in something else.
+    """
+    ending = name.rpartition(".")[2].lower()
+    for kind in get_args(FileKind):
+        if ending == kind:
+            found: FileKind = kind
+            return found
+    raise ConfigError(f"{name!r} must end in .png, .svg, .pdf or .csv")
+
+
+def figure_bytes(figure: Figure, kind: Literal["pdf", "png", "svg"], *, dpi: float = 150) -> bytes:
+    """Return a figure as a file, without dates or versions in it; text in SVG and PDF stays text.
+
+    Args:
+        figure: the figure.
+        kind: what file.
+        dpi: dots per inch of a PNG.
+    """
+    import matplotlib as mpl
+
+    leave_out: dict[str, dict[str, Any]] = {
+        "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+        "png": {"Software": None},
+        "svg": {"Date": None, "Creator": None},
+    }
+    buffer = io.BytesIO()
+    settings: dict[Any, Any] = {
+        "svg.hashsalt": "llmsim_lab",
+        "svg.fonttype": "none",
+        "pdf.fonttype": 42,
+    }
+    # The salt makes the ids in an SVG the same each time; text stays text, to be found and edited.
+    with mpl.rc_context(settings):
+        figure.savefig(buffer, format=kind, dpi=dpi, metadata=leave_out[kind])
+    return buffer.getvalue()
+
+
+def small_png(png: bytes) -> bytes:
+    """Return a PNG with few colours, about a third of the size, for saved notebooks."""
+    from PIL import Image
+
+    buffer = io.BytesIO()
+    with Image.open(io.BytesIO(png)) as picture:
+        # Without dithering, since its noise would make the file larger again.
+        picture.quantize(64, dither=Image.Dither.NONE).save(buffer, format="png", optimize=True)
+    return buffer.getvalue()
+
+
+def image_html(png: bytes, alt: str) -> Markup:
+    """Return a PNG as an image, with its content in words for screen readers."""
+    # White below and around, so that it reads on a dark page.
+    return Markup(
+        '<img alt="{}" src="data:image/png;base64,{}" style="max-width:100%;background:#fff;'
+        'padding:6px;box-sizing:border-box">'
+    ).format(alt, base64.b64encode(png).decode("ascii"))
+
+
+def figure_html(figure: Figure, *, dpi: float = 80) -> Markup:
+    """Return a figure of ``llmsim_lab.lab.figures`` as a small image with its ``alt`` text."""
+    png = small_png(figure_bytes(figure, "png", dpi=dpi))
+    return image_html(png, getattr(figure, "alt", ""))
+
+
+def data_frame(items: Sequence[Track | Ensemble], columns: Sequence[Series]) -> pd.DataFrame:
+    """Return the runs' values below each other.
+
+    Columns: ``run``, its name; ``member``, from 1 in an ensemble, else 0; ``turn``; ``period``,
+    where the runs are dated; the series; ``interventions``.
+    """
+    import pandas as pd
+
+    names = ["turn", "period", *(series.column for series in columns), "interventions"]
+    rows = []
+    for item in items:
+        members = item.members if isinstance(item, Ensemble) else [item]
+        for place, track in enumerate(members, 1 if isinstance(item, Ensemble) else 0):
+            for row in track.rows:
+                values = {name: row[name] for name in names if name in row}
+                rows.append({"run": item.name, "member": place, **values})
+    return pd.DataFrame(rows)
+
+
+def download_link(content: bytes, *, name: str, kind: FileKind) -> Markup:
+    """Return a link that gives the file to whoever clicks on it; nothing is written here.
+
+    Args:
+        content: the file.
+        name: what it is saved as.
+        kind: what it is.
+
+    Raises:
+        ConfigError: it is too large to lie in a page.
+    """
+    if len(content) > _MOST_BYTES:
+        raise ConfigError(
+            f"{name} has {len(content) / 1e6:.1f} MB, too much for a link (limit "
+            f"{_MOST_BYTES / 1e6:.0f} MB); write it with chart.save({name!r})"
+        )
+    data = base64.b64encode(content).decode("ascii")
+    size = max(1, round(len(content) / 1000))
+    return Markup('<a download="{}" href="data:{};base64,{}">Download {} ({} kB)</a>').format(
+        name, _TYPES[kind], data, name, f"{size:,}"
+    )
+
+
+_MOST_RUNS = 20
+_BARS = "▁▂▃▄▅▆▇█"
+_BARS_WIDE = 20
+
+Item = Track | Ensemble
+
+
+def last_turn(items: Sequence[Item]) -> int:
+    """Return the latest turn that any run has."""
+    return max(_turns(item)[1] for item in items)
+
+
+def _turns(item: Item) -> tuple[int, int]:
+    if isinstance(item, Track):
+        return item.turns
+    turns, _ = item.spread("turn", [0.5])
+    return int(turns[0]), int(turns[-1])
+
+
+def _values(item: Item, column: str) -> list[float]:
+    """Return a run's values, or an ensemble's medians."""
+    if isinstance(item, Track):
+        return [float(value) for value in item.numbers(column)]
+    return [float(value) for value in item.spread(column, [0.5])[1][0]]
+
+
+def _name(item: Item) -> str:
+    if isinstance(item, Track):
+        return item.name
+    return f"{item.name} (median of {len(item.members)})"
+
+
+def _shown(value: float) -> str:
+    return number(value) if math.isfinite(value) else "none"
+
+
+def _bars(values: Sequence[float]) -> str:
+    """Return values as bars of text, so that their course can be seen where no picture is."""
+    known = [value for value in values if math.isfinite(value)]
+    if not known:
+        return ""
+    every = max(1, math.ceil(len(values) / _BARS_WIDE))
+    chosen = list(values[::every])
+    low, high = min(known), max(known)
+    step = (high - low) / (len(_BARS) - 1) or 1.0
+    return "".join(
+        _BARS[round((value - low) / step)] if math.isfinite(value) else " " for value in chosen
+    )
+
+
+def _summary(items: Sequence[Item], scene: Scene) -> tuple[list[str], list[list[str]]]:
+    header = ["run", "turns", *(str(series) for series in scene.shown)]
+    header.append(f"course of: {scene.main.label}")
+    rows = []
+    for item in items[:_MOST_RUNS]:
+        columns = [_values(item, series.column) for series in scene.shown]
+        ends = [
+            _shown(values[0]) if len(values) == 1 else f"{_shown(values[0])} → {_shown(values[-1])}"
+            for values in columns
+        ]
+        first, last = _turns(item)
+        rows.append([_name(item), f"{first} to {last}", *ends, _bars(columns[0])])
+    return header, rows
+
+
+def _more(items: Sequence[Item]) -> list[str]:
+    rest = len(items) - _MOST_RUNS
+    return [f"and {rest} more runs, which the CSV file has"] if rest > 0 else []
+
+
+def _remarks(scene: Scene) -> Iterator[str]:
+    for mark in scene.marks:
+        yield f"{mark.number}: turn {mark.turn}, {mark.text} ({', '.join(mark.runs)})"
+    yield from scene.notes
+
+
+def summary_text(items: Sequence[Item], scene: Scene) -> str:
+    """Return first and latest values as plain text; the same for the same runs."""
+    header, rows = _summary(items, scene)
+    cells = [[clip(visible(cell), 48) for cell in row] for row in (header, *rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in cells
+    ]
+    remarks = [clip(visible(remark), 200) for remark in _remarks(scene)]
+    return "\n".join([f"Chart: {clip(visible(scene.title), 100)}", *lines, *_more(items), *remarks])
+
+
+def summary_html(items: Sequence[Item], scene: Scene) -> Markup:
+    """Return first and latest values as a table; the same for the same runs."""
+    header, rows = _summary(items, scene)
+    return join(
+        [
+            table(header, rows, caption=f"{scene.title}: first → latest value"),
+            *(Markup("<p>{}</p>").format(line) for line in _more(items)),
+            notes_html(scene),
+        ]
+    )
+
+
+def notes_html(scene: Scene) -> Markup:
+    """Return what the marks on the chart mean, and the chart's other notes."""
+    lines = [Markup("<li>{}</li>").format(safe(remark, limit=500)) for remark in _remarks(scene)]
+    if not lines:
+        return Markup()
+    return Markup('<ul style="margin:4px 0;padding-left:1.4em;list-style:none">{}</ul>').format(
+        join(lines)
+    )
+
+
+def alt_text(items: Sequence[Item], scene: Scene) -> str:
+    """Return what the picture shows, with every run's latest values, for screen readers."""
+    first = min(_turns(item)[0] for item in items)
+    parts = [f"Chart of {scene.title}, turns {first} to {last_turn(items)}. Latest values."]
+    for item in items[:_MOST_RUNS]:
+        values = ", ".join(
+            f"{series.label} {_shown(_values(item, series.column)[-1])}" for series in scene.shown
+        )
+        parts.append(f"{_name(item)}: {values}.")
+    return visible(" ".join([*parts, *_more(items)]))
+
+
+def data_table(items: Sequence[Item], shown: Sequence[Series], *, last: int, turns: int) -> Markup:
+    """Return the values of some turns as a table, the latest first.
+
+    Args:
+        items: the runs.
+        shown: the columns.
+        last: the latest turn.
+        turns: how many.
+    """
+    dated = any(_period(item, _turns(item)[0]) for item in items)
+    rows: list[list[str]] = []
+    for turn in range(last, last - turns, -1):
+        for item in items[:_MOST_RUNS]:
+            begin, end = _turns(item)
+            if begin <= turn <= end:
+                values = [_shown(_values(item, series.column)[turn - begin]) for series in shown]
+                when = [_period(item, turn)] if dated else []
+                rows.append([str(turn), *when, _name(item), *values])
+    heading = ["turn", *(["quarter"] if dated else []), "run"]
+    return table([*heading, *(str(series) for series in shown)], rows)
+
+
+def _period(item: Item, turn: int) -> str:
+    track = item if isinstance(item, Track) else item.members[0]
+    period = track.rows[turn - track.turns[0]].get("period")
+    return period if isinstance(period, str) else ""

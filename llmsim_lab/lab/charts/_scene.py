@@ -1,0 +1,538 @@
+"""What a chart shows: curves, bands, marks and notes, composed from runs; nothing is drawn here.
+
+Besides the runs themselves that is what happened to them (shocks, interventions, forks), and what
+they are compared with (a prediction, the Taylor rule, history).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from llmsim_lab.checks import plain_text
+from llmsim_lab.economy import TaylorRule, history
+from llmsim_lab.economy._data import next_quarter
+from llmsim_lab.errors import ConfigError, DataError
+from llmsim_lab.lab.charts._tracks import Ensemble, Track, common_turns
+from llmsim_lab.runs._turn import Series
+from llmsim_lab.text import number
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    Points = tuple[NDArray[np.float64], NDArray[np.float64]]
+    from llmsim_lab.economy import TaylorRule
+
+    Edges = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
+
+
+_TURN = re.compile(r"(^|; )turn \d+: ")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """Something at one turn.
+
+    Attributes:
+        number: on the chart, 1 for the earliest.
+        turn: when.
+        text: what, in words.
+        runs: to whom.
+        fork: True if a run branches off here.
+    """
+
+    number: int
+    turn: int
+    text: str
+    runs: tuple[str, ...]
+    fork: bool = False
+
+
+def marks_of(
+    items: Sequence[Track | Ensemble], branches: Iterable[tuple[int, str, str]]
+) -> tuple[Mark, ...]:
+    """Return the marks of runs, earliest first; what several runs share is one mark.
+
+    Args:
+        items: the runs.
+        branches: turn, the run that branches off there, and the one it comes from.
+    """
+    found: dict[tuple[int, bool, str], list[str]] = {}
+    for turn, name, parent in branches:
+        found.setdefault((turn, True, f"fork of {parent}"), []).append(name)
+    for item in items:
+        for track in item.members if isinstance(item, Ensemble) else [item]:
+            for row in track.rows:
+                text = row.get("interventions")
+                if isinstance(text, str) and text:
+                    names = found.setdefault((int(row["turn"]), False, _TURN.sub(r"\1", text)), [])
+                    if item.name not in names:
+                        names.append(item.name)
+    ordered = sorted(found.items(), key=lambda pair: pair[0][:2])
+    return tuple(
+        Mark(number=number, turn=turn, text=text, runs=tuple(names), fork=fork)
+        for number, ((turn, fork, text), names) in enumerate(ordered, 1)
+    )
+
+
+RULE_LOOK: Mapping[str, Any] = {"colour": "#666666", "style": ":"}
+HISTORY_LOOK: Mapping[str, Any] = {"colour": "black"}
+PREDICTION_LOOK: Mapping[str, Any] = {"colour": "black", "style": "--"}
+
+
+def check_choices(*, panels: object, history: object, rule: object, title: object) -> None:
+    """Raise ConfigError for what a chart cannot be given.
+
+    Args:
+        panels: names of columns, or None.
+        history: True, False, or a frame.
+        rule: True, False, a run's name, or a Taylor rule.
+        title: a text.
+
+    Raises:
+        ConfigError: one of them is of the wrong type; the message says what it takes.
+    """
+    import pandas as pd
+
+    plain_text("title", title)
+    if not isinstance(history, bool | pd.DataFrame):
+        raise ConfigError(f"history={history!r:.80} must be True, False, or a frame of what was")
+    if not isinstance(rule, bool | str | TaylorRule):
+        raise ConfigError(f"rule={rule!r:.80} must be True, False, a run's name, or a TaylorRule")
+    if panels is not None and (isinstance(panels, str) or not isinstance(panels, Iterable)):
+        raise ConfigError(f"panels={panels!r:.80} must be a list of columns, as in ['inflation']")
+
+
+def rule_curve(track: Track, rule: bool | str | TaylorRule) -> Points | None:
+    """Return the rate that the rule asks for on each row's data, percent per year.
+
+    Args:
+        track: the run.
+        rule: a rule of the user's own; else the rows' ``taylor_rate`` is taken, where there is one.
+    """
+    import numpy as np
+
+    turns = track.numbers("turn")
+    if not isinstance(rule, TaylorRule) and "taylor_rate" in track.rows[-1]:
+        return turns, track.numbers("taylor_rate")
+    if not {"inflation", "output_gap", "interest_rate"} <= track.rows[-1].keys():
+        return None
+    asked = rule if isinstance(rule, TaylorRule) else TaylorRule()
+    data = (track.numbers(name) for name in ("inflation", "output_gap", "interest_rate"))
+    values = [
+        asked.rate(inflation=inflation, output_gap=gap, previous_rate=rate)
+        if np.isfinite([inflation, gap, rate]).all()
+        else np.nan
+        for inflation, gap, rate in zip(*data, strict=True)
+    ]
+    return turns, np.array(values, dtype=float)
+
+
+def history_curve(
+    tracks: Sequence[Track], wanted: bool | pd.DataFrame, columns: Sequence[str]
+) -> tuple[dict[str, Points], str]:
+    """Return what happened by column, and a note where that cannot be had.
+
+    Args:
+        tracks: the runs; history begins with their first turn.
+        wanted: True looks it up; a frame is history as it is.
+        columns: what is charted.
+    """
+    import numpy as np
+
+    if wanted is False:
+        return {}, ""
+    start = min(track.turns[0] for track in tracks)
+    if wanted is True:
+        firsts = {(track.turns[0], track.first_period) for track in tracks}
+        periods = {period for _, period in firsts}
+        if periods == {None}:
+            return {}, ""
+        if len(firsts) > 1:
+            return {}, "History is not drawn: the runs begin in different quarters."
+        quarters = max(track.turns[1] for track in tracks) - start + 1
+        try:
+            frame = history(periods.pop(), quarters)
+        except (ConfigError, DataError) as error:
+            return {}, f"History is not drawn: {error}."
+    else:
+        frame, quarters = wanted, len(wanted)
+    turns = np.arange(start, start + len(frame), dtype=float)
+    points = {
+        name: (turns, frame[name].to_numpy(dtype=float))
+        for name in columns
+        if name in frame.columns
+    }
+    last = f"{frame.index[-1]}" if len(frame) < quarters else ""
+    return points, f"History ends with {last}." if last and points else ""
+
+
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+"""Okabe and Ito's palette, which colour-blind readers can tell apart, without its yellow."""
+_STYLES = ("-", "--", "-.", ":")
+_MARKERS = ("o", "s", "D", "^", "v")
+_FAN_FROM = 5
+_QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+_TICKS = 12
+_LEAST_SHARE, _LEAST = 1e-6, 1e-9
+"""A panel shows no difference below that share of its values, or below that: it is rounding."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """How a curve is drawn; colour, style and marker each tell runs apart."""
+
+    colour: str
+    style: str = "-"
+    marker: str = ""
+    width: float = 1.5
+    alpha: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """One line in every panel that has its column.
+
+    Attributes:
+        name: whose it is.
+        legend: what the legend calls it; empty keeps it out.
+        look: how it is drawn.
+        points: turns and values by column.
+        labelled: True if its name is also written at its end.
+    """
+
+    name: str
+    legend: str
+    look: Look
+    points: Mapping[str, Points]
+    labelled: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Band:
+    """Where a share of an ensemble lies.
+
+    Attributes:
+        legend: what the legend calls it.
+        colour, alpha: how it is filled.
+        points: turns, lower and upper values by column.
+    """
+
+    legend: str
+    colour: str
+    alpha: float
+    points: Mapping[str, Edges]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ticks:
+    """The turns' axis: where it is labelled and how."""
+
+    label: str
+    at: tuple[float, ...] = ()
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """All that a chart shows.
+
+    Attributes:
+        title: above it.
+        main: what the large panel shows.
+        panels: what the small ones show.
+        marks: what happened when, numbered from 1.
+        notes: what else the reader must know, a sentence each.
+        ticks: of the turns' axis.
+        span: the first and the last turn on that axis; there may be none played so far yet.
+        limits: the lowest and the highest value on a panel's other axis, by column.
+    """
+
+    title: str
+    main: Series
+    panels: tuple[Series, ...]
+    curves: tuple[Curve, ...]
+    bands: tuple[Band, ...]
+    marks: tuple[Mark, ...]
+    notes: tuple[str, ...]
+    ticks: Ticks
+    span: tuple[float, float]
+    limits: Mapping[str, tuple[float, float]]
+
+    @property
+    def shown(self) -> tuple[Series, ...]:
+        """The main panel's column and the small ones'."""
+        return (self.main, *self.panels)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What of the runs is shown.
+
+    Attributes:
+        title: above the chart; the main column's name if empty.
+        main: what the large panel shows.
+        panels: what the small ones show.
+        history: what happened, from the runs' first quarter on; True looks it up.
+        rule: whether the Taylor rule's answer is drawn; a name says on which run's data, a rule
+            which one.
+        share: whether turns that a fork has from another run are drawn once.
+    """
+
+    title: str = ""
+    main: Series
+    panels: tuple[Series, ...] = ()
+    history: bool | pd.DataFrame = False
+    rule: bool | str | TaylorRule = False
+    share: bool = True
+
+
+def compose(items: Sequence[Track | Ensemble], choice: Choice) -> Scene:
+    """Return what a chart of these runs shows."""
+    made = _Composer(items, choice)
+    made.compose()
+    tracks = made.tracks
+    planned = max(track.planned for track in tracks)
+    ticks = _ticks(tracks, planned)
+    first = tracks[0].first_period
+    title = choice.title or choice.main.label
+    if not choice.title and first and ticks.names:
+        title = f"{title} from {first}"
+    return Scene(
+        title=title,
+        main=choice.main,
+        panels=choice.panels,
+        curves=tuple(made.curves),
+        bands=tuple(made.bands),
+        marks=marks_of(items, made.branches),
+        notes=tuple(made.notes),
+        ticks=ticks,
+        span=_span(made.curves, planned),
+        limits={name: _limits(made.curves, made.bands, name) for name in made.columns},
+    )
+
+
+@dataclass
+class _Composer:
+    items: Sequence[Track | Ensemble]
+    choice: Choice
+    curves: list[Curve] = field(default_factory=list)
+    bands: list[Band] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    branches: list[tuple[int, str, str]] = field(default_factory=list)
+    """Turn, the run that branches off there, and the one it comes from."""
+
+    @property
+    def tracks(self) -> list[Track]:
+        return [
+            track
+            for item in self.items
+            for track in (item.members if isinstance(item, Ensemble) else [item])
+        ]
+
+    @property
+    def columns(self) -> list[str]:
+        return [item.column for item in (self.choice.main, *self.choice.panels)]
+
+    def compose(self) -> None:
+        drawn: list[Track] = []
+        for place, item in enumerate(self.items):
+            look = Look(
+                colour=_COLOURS[place % len(_COLOURS)],
+                style=_STYLES[place % len(_STYLES)],
+                marker=_MARKERS[place % len(_MARKERS)],
+            )
+            if isinstance(item, Ensemble):
+                self._ensemble(item, look)
+            else:
+                self._track(item, look, self._start(item, drawn) if self.choice.share else 0)
+                drawn.append(item)
+        self._predictions()
+        self._rule()
+        self._history()
+
+    def _track(self, track: Track, look: Look, start: int, *, legend: str | None = None) -> None:
+        turns = track.numbers("turn", start=start)
+        points = {
+            name: (turns, track.numbers(name, start=start))
+            for name in self.columns
+            if any(name in row for row in (track.rows[0], track.rows[-1]))
+        }
+        self.curves.append(
+            Curve(
+                name=track.name,
+                legend=track.name if legend is None else legend,
+                look=look,
+                points=points,
+                labelled=legend is None,
+            )
+        )
+
+    def _start(self, track: Track, drawn: Sequence[Track]) -> int:
+        """Return the row that a run is drawn from: where it leaves the others."""
+        shared = [(common_turns(track, other), other) for other in drawn]
+        count, other = max(shared, key=lambda pair: pair[0], default=(0, track))
+        if count == len(track.rows) == len(other.rows) and other is not track:
+            self.notes.append(f"{track.name} is the same as {other.name}, turn by turn.")
+        # One common row is the start, which runs of one configuration share without being forks.
+        elif count > 1:
+            self.branches.append((int(track.rows[count - 1]["turn"]), track.name, other.name))
+        return max(0, count - 1)
+
+    def _ensemble(self, item: Ensemble, look: Look) -> None:
+        count = len(item.members)
+        if item.note:
+            self.notes.append(f"{item.name}: {item.note}.")
+        if count < _FAN_FROM:
+            runs = "1 run is" if count == 1 else f"{count} runs are"
+            self.notes.append(
+                f"{item.name}: {runs} too few for a fan, which takes {_FAN_FROM}; each is a line."
+            )
+            for place, member in enumerate(item.members):
+                thin = Look(colour=look.colour, style=look.style, width=1.0, alpha=0.8)
+                legend = f"{item.name} (each of {count} runs)" if place == 0 else ""
+                self._track(member, thin, 0, legend=legend)
+            return
+        found = {name: item.spread(name, _QUANTILES) for name in self.columns}
+        legend = f"{item.name}: median of {count} runs"
+        points = {name: (turns, values[2]) for name, (turns, values) in found.items()}
+        self.curves.append(Curve(name=item.name, legend=legend, look=look, points=points))
+        for share, low, high, alpha in (("90 %", 0, 4, 0.15), ("50 %", 1, 3, 0.3)):
+            self.bands.append(
+                Band(
+                    legend=f"{item.name}: {share} of runs",
+                    colour=look.colour,
+                    alpha=alpha,
+                    points={
+                        name: (turns, values[low], values[high])
+                        for name, (turns, values) in found.items()
+                    },
+                )
+            )
+        lasts = [member.turns[1] for member in item.members]
+        cut = f" to turn {min(lasts)}, the last that all have" if min(lasts) < max(lasts) else ""
+        self.notes.append(
+            f"{item.name}: n = {count} runs{cut}; the line is their median, the bands hold the "
+            "middle 50 % and 90 % of them at each turn."
+        )
+
+    def _predictions(self) -> None:
+        """Draw what theory says of the runs, once where it says the same of several."""
+        import numpy as np
+
+        said: dict[tuple[tuple[str, float], ...], list[str]] = {}
+        for item in self.items:
+            for track in item.members if isinstance(item, Ensemble) else [item]:
+                shown = [name for name in self.columns if name in track.prediction]
+                names = said.setdefault(tuple((name, track.prediction[name]) for name in shown), [])
+                if item.name not in names:
+                    names.append(item.name)
+        said.pop((), None)
+        first = min(track.turns[0] for track in self.tracks)
+        last = max(first + 1, *(track.planned for track in self.tracks))
+        labels = {item.column: item.label for item in (self.choice.main, *self.choice.panels)}
+        for values, names in said.items():
+            whose = f" for {', '.join(names)}" if len(said) > 1 else ""
+            self.curves.append(
+                Curve(
+                    name="prediction",
+                    legend=f"prediction{whose}",
+                    look=Look(**PREDICTION_LOOK),
+                    points={
+                        column: (
+                            np.array([first, last], dtype=float),
+                            np.full(2, value, dtype=float),
+                        )
+                        for column, value in values
+                    },
+                )
+            )
+            numbers = ", ".join(f"{labels[column]} {number(value)}" for column, value in values)
+            self.notes.append(f"Prediction{whose}: {numbers}.")
+
+    def _rule(self) -> None:
+        rule = self.choice.rule
+        if rule is False or self.choice.main.column != "interest_rate":
+            return
+        asked = [item for item in self.items if item.name == rule or not isinstance(rule, str)]
+        if not asked:
+            raise ConfigError(
+                f"the Taylor rule is asked for on the data of {rule!r}, which is not a run here; "
+                f"the runs are: {', '.join(item.name for item in self.items)}"
+            )
+        singles = [item for item in asked if isinstance(item, Track)]
+        points = rule_curve(singles[0], rule) if singles else None
+        if points is None:
+            self.notes.append("The Taylor rule is not drawn: it needs a single run's data.")
+            return
+        self.curves.append(
+            Curve(
+                name="Taylor rule",
+                legend=f"what the Taylor rule asks, on the data of: {singles[0].name}",
+                look=Look(**RULE_LOOK),
+                points={"interest_rate": points},
+            )
+        )
+
+    def _history(self) -> None:
+        points, note = history_curve(self.tracks, self.choice.history, self.columns)
+        if note:
+            self.notes.append(note)
+        if points:
+            self.curves.append(
+                Curve(
+                    name="history",
+                    legend="history (T-bill)",
+                    look=Look(**HISTORY_LOOK),
+                    points=points,
+                )
+            )
+
+
+def _ticks(tracks: Sequence[Track], planned: int) -> Ticks:
+    """Name the quarters on the axis, at most a dozen of them, if the runs agree on them."""
+    longest = max(tracks, key=lambda track: track.turns[1])
+    first, last = longest.turns
+    turns = range(first, planned + 1, math.ceil((planned - first + 1) / _TICKS))
+    starts = {(track.turns[0], track.first_period) for track in tracks}
+    periods = [row.get("period") for row in longest.rows]
+    at = tuple(map(float, turns))
+    if len(starts) == 1 and all(isinstance(period, str) for period in periods):
+        names = (
+            periods[turn - first] if turn <= last else next_quarter(periods[-1], steps=turn - last)
+            for turn in turns
+        )
+        return Ticks(label="quarter", at=at, names=tuple(map(str, names)))
+    dated = any("period" in row for row in longest.rows)
+    return Ticks(label="turn (quarters)" if dated else "turn", at=at)
+
+
+def _span(curves: Sequence[Curve], planned: int) -> tuple[float, float]:
+    turns = [x for curve in curves for x, _ in curve.points.values() if len(x)]
+    first = min(float(x[0]) for x in turns)
+    last = max(float(x[-1]) for x in turns)
+    return first, max(last, float(planned), first + 1)
+
+
+def _limits(curves: Sequence[Curve], bands: Sequence[Band], column: str) -> tuple[float, float]:
+    """Return limits that hold all of a column's values, with a little room around them."""
+    import numpy as np
+
+    parts = [curve.points[column][1] for curve in curves if column in curve.points]
+    for band in bands:
+        parts += band.points[column][1:]
+    values = np.concatenate([*parts, []])
+    values = values[np.isfinite(values)]
+    if not len(values):
+        return 0.0, 1.0
+    low, high = float(values.min()), float(values.max())
+    size = max(abs(low), abs(high))
+    # One value, or several that differ by rounding: a scale that fine would magnify noise.
+    flat = high - low <= max(_LEAST_SHARE * size, _LEAST)
+    room = (size / 4 if size > _LEAST else 1.0) if flat else 0.06 * (high - low)
+    return low - room, high + room

@@ -1,0 +1,411 @@
+"""Runs as a chart needs them: named rows of values, kept up to date at little cost."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from numbers import Real
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from llmsim_lab.checks import whole_number
+from llmsim_lab.errors import ConfigError, TapeError
+from llmsim_lab.llm import Tape
+from llmsim_lab.llm.tape import RunInfo
+from llmsim_lab.logs import log_event
+from llmsim_lab.runs import Run
+from llmsim_lab.runs._config import idle_seeds
+from llmsim_lab.runs._registry import class_of_manifest
+from llmsim_lab.runs._run import series_on
+from llmsim_lab.runs._turn import Series, turn_row
+from llmsim_lab.simulation._config import SERIES
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+_COUNTS = (
+    Series(column="tokens", label="Tokens of a turn"),
+    Series(column="seconds", label="Time of a turn", unit="s"),
+    Series(column="calls", label="Model calls of a turn"),
+    Series(column="repaired", label="Repaired decisions"),
+    Series(column="fallback", label="Fallback decisions"),
+    Series(column="failed", label="Failed decisions"),
+)
+_NOT_CHARTED = {"turn", "ok", "actions", "accepted"}
+
+
+def plain_number(value: object) -> bool:
+    """Return True if a value can be drawn on an axis; a truth value cannot."""
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def chartable(
+    rows: Iterable[Mapping[str, Any]], declared: Iterable[Series] = ()
+) -> Sequence[Series]:
+    """Return what can be charted: first what simulations name, then other columns of numbers.
+
+    Args:
+        rows: one row of each run, or more.
+        declared: the simulations' own series.
+    """
+    numeric: dict[str, None] = {}
+    for row in rows:
+        numeric |= {str(name): None for name, value in row.items() if plain_number(value)}
+    known = {item.column: item for item in (*_COUNTS, *SERIES)}
+    found: dict[str, Series] = {}
+    for item in (*declared, *SERIES):
+        if item.column in numeric:
+            found.setdefault(item.column, item)
+    counts = {item.column for item in _COUNTS}
+    for name in sorted(numeric, key=lambda name: name in counts):
+        if name not in _NOT_CHARTED:
+            fallback = Series(column=name, label=name.replace("_", " "))
+            found.setdefault(name, known.get(name, fallback))
+    return tuple(found.values())
+
+
+logger = logging.getLogger(__name__)
+
+Row = Mapping[str, Any]
+
+
+@dataclass(eq=False)
+class Track:
+    """One run's rows, as in its ``to_frame()``.
+
+    Attributes:
+        name: in legends and tables.
+        rows: one a turn.
+        read: reads all rows again; None for a frame, which does not change.
+        simulation: where turns are still to come from, if anywhere.
+        series: what the run itself says can be charted.
+        prediction: what theory says of the run, by column.
+        recorded: True if it is read from a tape.
+    """
+
+    name: str
+    rows: list[Row] = field(default_factory=list)
+    read: Callable[[], list[Row]] | None = None
+    simulation: Any = None
+    series: Sequence[Series] = ()
+    prediction: Mapping[str, float] = field(default_factory=dict)
+    recorded: bool = False
+    _turns: list[Any] = field(default_factory=list)
+    _columns: dict[str, list[float]] = field(default_factory=dict)
+
+    def update(self) -> None:
+        """Take over what has changed: with a ``Run`` only the turns that are new."""
+        if isinstance(self.simulation, Run):
+            self._follow(self.simulation)
+        elif self.read is not None:
+            self.rows = self.read()
+            self._columns.clear()
+
+    def _follow(self, run: Run) -> None:
+        turns = list(run.turns)
+        # Only the latest turn can be replaced, by an intervention: so look from the end.
+        same = min(len(turns), len(self._turns))
+        while same and turns[same - 1] is not self._turns[same - 1]:
+            same -= 1
+        new = [turn_row(turn, run.own_columns(turn)) for turn in turns[same:]]
+        self.rows[same:] = new
+        self._turns[same:] = turns[same:]
+        # A replaced turn takes its values with it; the columns fill up again when they are read.
+        for values in self._columns.values():
+            del values[same:]
+
+    def numbers(self, column: str, *, start: int = 0) -> NDArray[np.float64]:
+        """Return a column from a row on; NaN where there is no number."""
+        import numpy as np
+
+        values = self._columns.setdefault(column, [])
+        for row in self.rows[len(values) :]:
+            value = row.get(column)
+            values.append(float(value) if plain_number(value) else math.nan)  # type: ignore[arg-type]
+        return np.array(values[start:], dtype=float)
+
+    @property
+    def turns(self) -> tuple[int, int]:
+        """The first and the latest turn."""
+        return int(self.rows[0]["turn"]), int(self.rows[-1]["turn"])
+
+    @property
+    def planned(self) -> int:
+        """The turn that the run is to reach, as its configuration says; the latest if not later."""
+        last = self.turns[1]
+        if not isinstance(self.simulation, Run):
+            return last
+        return max(last, int(self.simulation.turns[0].number + self.simulation.config.turns))
+
+    @property
+    def first_period(self) -> str | None:
+        """The quarter of the first turn, if the run is dated."""
+        period = self.rows[0].get("period")
+        return period if isinstance(period, str) else None
+
+
+@dataclass(eq=False)
+class Ensemble:
+    """Runs of one kind that differ by chance, such as by their seeds.
+
+    Attributes:
+        name: in legends and tables.
+        members: the runs.
+    """
+
+    name: str
+    members: list[Track]
+
+    @property
+    def note(self) -> str:
+        """Why its members cannot differ, where they are simulations that differ in seeds alone."""
+        runs = [member.simulation for member in self.members]
+        if not all(isinstance(run, Run) and not run.given for run in runs):
+            return ""
+        seeds = {run.llm_client.config.seed if run.llm_client else None for run in runs}
+        model_seed = seeds.pop() if len(seeds) == 1 else None
+        return idle_seeds([run.config for run in runs], model_seed=model_seed)
+
+    def spread(
+        self, column: str, quantiles: Sequence[float]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the turns that all members have, and the values' quantiles at each of them.
+
+        Returns:
+            Turns; an array of one row a quantile and one column a turn.
+        """
+        import numpy as np
+
+        first = max(member.turns[0] for member in self.members)
+        last = min(member.turns[1] for member in self.members)
+        values = np.array(
+            [
+                member.numbers(column)[first - member.turns[0] : last - member.turns[0] + 1]
+                for member in self.members
+            ]
+        )
+        return np.arange(first, last + 1, dtype=float), np.quantile(values, quantiles, axis=0)
+
+
+def common_turns(one: Track, other: Track) -> int:
+    """Return how many first rows two runs share; forks share even the time that turns took."""
+    count = 0
+    for a, b in zip(one.rows, other.rows, strict=False):
+        if a is not b and not _same(a, b):
+            break
+        count += 1
+    return count
+
+
+def _same(a: Row, b: Row) -> bool:
+    return a.keys() == b.keys() and all(
+        value == b[name] or (_missing(value) and _missing(b[name])) for name, value in a.items()
+    )
+
+
+def _missing(value: object) -> bool:
+    return value is None or value != value  # as NaN does
+
+
+# --- what the user gives ---------------------------------------------------------------------
+
+
+def read_runs(
+    runs: Iterable[object],
+    *,
+    names: Sequence[str] | None = None,
+    numbers: Sequence[int] | None = None,
+) -> list[Track | Ensemble]:
+    """Return what is to be charted.
+
+    Args:
+        runs: simulations, tapes or their files, frames, lists of these as ensembles, or mappings
+            from names to any of them.
+        names: in the runs' order, a tape's runs one by one.
+        numbers: of tapes, these runs only.
+
+    Raises:
+        ConfigError: there is nothing to chart, or the names do not fit.
+        TapeError: a tape cannot be read, or lacks a run.
+    """
+    found = [item for run in runs for item in _read(run, numbers)]
+    if found and numbers is not None and not any(track.recorded for track in _tracks(found)):
+        raise ConfigError(
+            f"run={numbers} goes with a tape; simulations and frames are one run each already"
+        )
+    if not found:
+        raise ConfigError(
+            "there is no run to chart; pass simulations, tapes or frames: RateChart(simulation)"
+        )
+    if names is not None:
+        if isinstance(names, str) or len(names) != len(found):
+            raise ConfigError(
+                f"names={names!r} must be a list of {len(found)} names, one for each run; those "
+                f"are: {', '.join(item.name for item in found)}"
+            )
+        for item, name in zip(found, names, strict=True):
+            item.name = str(name)
+    used: dict[str, int] = {}
+    for item in found:
+        used[item.name] = used.get(item.name, 0) + 1
+        if used[item.name] > 1:
+            item.name = f"{item.name} ({used[item.name]})"
+    return found
+
+
+def run_numbers(run: int | Sequence[int] | None, numbers: Sequence[int] | None) -> list[int] | None:
+    """Return which of a tape's runs are meant, by either way to say it; None for all.
+
+    Args:
+        run: one number or several.
+        numbers: several.
+
+    Raises:
+        ConfigError: both ways are used, or there is something else than whole numbers.
+    """
+    if run is not None and numbers is not None:
+        raise ConfigError(f"run={run!r} and numbers={numbers!r} say the same; give one of them")
+    name, given = ("run", run) if numbers is None else ("numbers", numbers)
+    if given is None:
+        return None
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        return [whole_number(name, given)]
+    return [whole_number(name, number) for number in given]
+
+
+def _tracks(items: Iterable[Track | Ensemble]) -> list[Track]:
+    return [
+        track
+        for item in items
+        for track in (item.members if isinstance(item, Ensemble) else [item])
+    ]
+
+
+def _read(run: object, numbers: Sequence[int] | None) -> list[Track | Ensemble]:
+    import pandas as pd
+
+    if isinstance(run, Mapping):
+        return [_named(str(name), item, numbers) for name, item in run.items()]
+    if isinstance(run, str | Path):
+        run = Tape(run, read_only=True)
+    if isinstance(run, Tape):
+        infos = run.runs() if numbers is None else [run.run(number) for number in numbers]
+        if not infos:
+            raise TapeError(f"the tape {run.path} holds no run")
+        return [_checked(_on_tape(run, info)) for info in infos]
+    if isinstance(run, pd.DataFrame):
+        rows: list[Row] = _records(run)
+        return [_checked(Track(name="run", rows=rows))]
+    if isinstance(run, Sequence):
+        members = [member for item in run for member in _read(item, numbers)]
+        tracks = [member for member in members if isinstance(member, Track)]
+        if not tracks or len(tracks) != len(members):
+            raise ConfigError(f"a list of runs is an ensemble of at least one; it is {run!r}")
+        ensemble = Ensemble("ensemble", tracks)
+        if why := ensemble.note:
+            log_event(logger, logging.WARNING, "SEEDS_CHANGE_NOTHING", reason=why)
+        return [ensemble]
+    return [_checked(_of_simulation(run))]
+
+
+def _named(name: str, run: object, numbers: Sequence[int] | None) -> Track | Ensemble:
+    items = _read(run, numbers)
+    if len(items) == 1:
+        items[0].name = name
+        return items[0]
+    raise ConfigError(
+        f"{name!r} names {len(items)} runs; say which: run=1, or pass the tape by itself"
+    )
+
+
+def _of_simulation(simulation: Any) -> Track:
+    if not all(hasattr(simulation, name) for name in ("turns", "to_frame")):
+        raise ConfigError(
+            f"{type(simulation).__name__} is not a run; pass a Simulation, a Tape, a frame as "
+            "to_frame() gives it, or a list of these"
+        )
+    config = getattr(simulation, "config", None)
+    name = str(getattr(config, "name", type(simulation).__name__))
+    number = getattr(simulation, "run_id", None)
+    prediction = _predicted(simulation) if isinstance(simulation, Run) else {}
+    track = Track(
+        name=name if number is None else f"{number} {name}",
+        read=lambda: _records(simulation.to_frame()),
+        simulation=simulation,
+        series=_predicted_first(getattr(simulation, "series", ()), prediction),
+        prediction=prediction,
+    )
+    track.update()
+    return track
+
+
+def _on_tape(tape: Tape, info: RunInfo) -> Track:
+    def read() -> list[Row]:
+        return _records(tape.turns_frame(info.id))
+
+    prediction = _prediction_on(info)
+    return Track(
+        name=f"{info.id} {info.name}",
+        rows=read(),
+        read=read,
+        series=_predicted_first(series_on(tape, info), prediction),
+        prediction=prediction,
+        recorded=True,
+    )
+
+
+def _prediction_on(info: RunInfo) -> Mapping[str, float]:
+    """Return what theory says of a recorded run; nothing if its class is not known here."""
+    try:
+        kind: Any = class_of_manifest(info.id, info.manifest)
+        if kind.prediction is Run.prediction:
+            return {}
+        config = kind.config_type.model_validate(info.manifest["config"])
+    except (TapeError, ValueError, KeyError):
+        return {}
+    return _predicted(kind(config))
+
+
+def _predicted_first(
+    series: Sequence[Series], prediction: Mapping[str, float]
+) -> tuple[Series, ...]:
+    """Return what can be charted, what theory says something of before the rest."""
+    return tuple(sorted(series, key=lambda item: item.column not in prediction))
+
+
+def _predicted(run: Run) -> Mapping[str, float]:
+    values = run.prediction()
+    for column, value in values.items():
+        if not plain_number(value):
+            raise ConfigError(
+                f"{type(run).__name__}.prediction says {column} is {value!r:.60}; return a number "
+                "for each column: {'price': 50}"
+            )
+    return values
+
+
+def _records(frame: Any) -> list[Row]:
+    records: list[Row] = frame.to_dict("records")
+    return records
+
+
+def _checked(track: Track) -> Track:
+    if not track.rows:
+        raise ConfigError(f"the run {track.name!r} has no turn to chart")
+    turns = [row.get("turn") for row in track.rows]
+    if not all(plain_number(turn) for turn in turns):
+        raise ConfigError(
+            f"the frame of {track.name!r} has no column 'turn' of numbers; pass one as to_frame() "
+            f"gives it (it has {', '.join(map(str, list(track.rows[0])[:12]))})"
+        )
+    first = track.turns[0]
+    if turns != list(range(first, first + len(turns))):
+        raise ConfigError(
+            f"the turns of {track.name!r} are not one after the other: it has {turns[:12]}; pass "
+            "one row a turn, in order"
+        )
+    return track

@@ -39,8 +39,8 @@ from llmsim_lab.assistant.types import (
     PendingAction,
     ToolDeclaration,
 )
-from llmsim_lab.calls import ChatReply, ChatRequest, ToolCall
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
+from llmsim_lab.types import ChatReply, ChatRequest, ToolCall
 
 __all__ = ["FULL", "QUICK", "Plan", "main", "measure"]
 

@@ -22,7 +22,7 @@ from typing import Any
 from rich.console import Console
 
 from llmsim_lab import connect
-from llmsim_lab.files import data_path
+from llmsim_lab._util.files import data_path
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.statechart import AgentState, Post, Reasoner, SocialAgent, SocialConfig, Statechart
 from llmsim_lab.statechart._agent import GUARDS, interest_match

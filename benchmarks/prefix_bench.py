@@ -19,11 +19,11 @@ from typing import Any
 from command import command
 from rich.table import Table
 
-from llmsim_lab.calls import ChatRequest
 from llmsim_lab.context import CrisisConfig, CrisisSimulation
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, connect
 from llmsim_lab.llm._embedded import wire
+from llmsim_lab.types import ChatRequest
 
 __all__ = ["FULL", "QUICK", "Plan", "main", "measure", "requests_of"]
 

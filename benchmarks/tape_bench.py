@@ -27,7 +27,7 @@ from workloads import CALLS_PER_AGENT_TURN, IN_FLIGHT, StubBackend, make_simulat
 from llmsim_lab.engines import Engine
 from llmsim_lab.llm import Tape
 from llmsim_lab.models import Action, SimulationState
-from llmsim_lab.runs import load, replay
+from llmsim_lab.run import load, replay
 from llmsim_lab.simulation import Simulation
 
 __all__ = ["FULL", "QUICK", "Plan", "main", "measure"]

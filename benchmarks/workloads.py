@@ -7,9 +7,9 @@ import time
 
 from pydantic import BaseModel
 
-from llmsim_lab.calls import ChatBackend, ChatReply, ChatRequest, ModelInfo
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.simulation import Simulation, SimulationConfig
+from llmsim_lab.types import ChatBackend, ChatReply, ChatRequest, ModelInfo
 
 __all__ = [
     "CALLS_PER_AGENT_TURN",

@@ -10,14 +10,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from llmsim_lab._util.files import data_path
     from llmsim_lab.agents import NationAgent, TaylorRuleAgent
     from llmsim_lab.economy import initial_state, load_us_macro
     from llmsim_lab.lab.figures import rate_figure
     from llmsim_lab.llm import Budget, LLMClient, LLMConfig, Person, ScriptedBackend, Tape, connect
     from llmsim_lab.prompts import Prompt
-    from llmsim_lab.runs import Ask, Question, Run, State, fork, load, replay, rerun, resume
+    from llmsim_lab.run import Ask, Question, Run, State, fork, load, replay, rerun, resume
     from llmsim_lab.simulation import Simulation, SimulationConfig
-    from llmsim_lab.values import Reply
+    from llmsim_lab.types import Reply
 
 __all__ = [
     "Ask",
@@ -37,6 +38,7 @@ __all__ = [
     "Tape",
     "TaylorRuleAgent",
     "connect",
+    "data_path",
     "fork",
     "initial_state",
     "load",
@@ -48,14 +50,15 @@ __all__ = [
 ]
 
 _PLACES = {
+    "_util.files": ("data_path",),
     "agents": ("NationAgent", "TaylorRuleAgent"),
     "economy": ("initial_state", "load_us_macro"),
     "lab.figures": ("rate_figure",),
     "llm": ("Budget", "LLMClient", "LLMConfig", "Person", "ScriptedBackend", "Tape", "connect"),
     "prompts": ("Prompt",),
-    "runs": ("Ask", "Question", "Run", "State", "fork", "load", "replay", "rerun", "resume"),
+    "run": ("Ask", "Question", "Run", "State", "fork", "load", "replay", "rerun", "resume"),
     "simulation": ("Simulation", "SimulationConfig"),
-    "values": ("Reply",),
+    "types": ("Reply",),
 }
 
 

@@ -7,54 +7,37 @@ All of them are immutable. Rates are percent per year, confidence runs from 0 to
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Self
 
 from pydantic import (
     AfterValidator,
-    AliasChoices,
-    ConfigDict,
     Field,
-    ModelWrapValidatorHandler,
-    SerializationInfo,
-    SerializerFunctionWrapHandler,
-    ValidationInfo,
-    model_serializer,
     model_validator,
 )
 from pydantic.json_schema import SkipJsonSchema
 
-from llmsim_lab.calls import CallRecord, Places, Status
-from llmsim_lab.logs import logfmt
-from llmsim_lab.values import (
+from llmsim_lab.types import (
     Confidence,
     Decision,
     FrozenDict,
-    Immutable,
+    LLMReasoningChain,
     Rate,
+    Status,
     Text,
     Value,
-    reply_schema,
 )
 
 __all__ = [
     "Action",
     "AgentState",
-    "Confidence",
-    "Decision",
-    "FrozenDict",
     "GlobalState",
-    "Immutable",
     "LLMReasoningChain",
     "MacroLags",
     "PolicyDecision",
-    "Rate",
     "SimulationState",
     "StateUpdateDecision",
-    "Text",
     "ValidationDecision",
     "ValidationResult",
-    "Value",
-    "reply_schema",
 ]
 
 
@@ -81,60 +64,6 @@ class StateUpdateDecision(Decision):
     reasoning: Text
     confidence: Confidence
     action_applied: SkipJsonSchema[str] = ""
-
-
-class LLMReasoningChain(Value):
-    """Why a component did what it did in a turn; ``str`` gives it as one logfmt line.
-
-    Attributes:
-        component: ``agent``, ``validator`` or ``engine``.
-        agent: the agent that decided, or whose action was judged or applied.
-        turn: the turn being played: the number of the state it leads to.
-        reasoning: the model's own explanation.
-        confidence: 0 to 1; None where nobody was asked for it.
-        status: how the decision came about.
-        call: the model call, or None where a rule decided.
-    """
-
-    model_config = ConfigDict(populate_by_name=True)
-
-    component: str
-    agent: str
-    turn: int
-    reasoning: str
-    confidence: Confidence | None = 1.0
-    status: Status = "ok"
-    call: CallRecord | None = None
-    prompt_text: str = Field(
-        default="", validation_alias=AliasChoices("prompt", "prompt_text"), repr=False
-    )
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _read(cls, value: Any, whole: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Any:
-        if type(value) is int and isinstance(info.context, Places):
-            return info.context.chain(value)
-        return whole(value)
-
-    @model_serializer(mode="wrap")
-    def _write(self, whole: SerializerFunctionWrapHandler, info: SerializationInfo) -> Any:
-        place = info.context.place(self) if isinstance(info.context, Places) else None
-        return whole(self) if place is None else place
-
-    @property
-    def prompt(self) -> str:
-        """The prompt as the model got it in its first attempt; empty where a rule decided."""
-        return self.call.history[0].request.prompt if self.call else self.prompt_text
-
-    def __str__(self) -> str:
-        return logfmt(
-            component=self.component,
-            agent_id=self.agent,
-            turn=self.turn,
-            status=self.status,
-            confidence=self.confidence,
-            reasoning=self.reasoning,
-        )
 
 
 class ValidationResult(Value):

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from llmsim_lab.calls import ChatRequest
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.models import (
     Action,
@@ -21,6 +20,7 @@ from llmsim_lab.models import (
     ValidationResult,
 )
 from llmsim_lab.simulation import Simulation, SimulationConfig
+from llmsim_lab.types import ChatRequest
 
 __all__ = [
     "answer",

@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from llmsim_lab.calls import CallSite, ChatRequest
-from llmsim_lab.concurrency import gather_all
+from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.llm._chains import chain_of
-from llmsim_lab.models import Decision
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.runs import Run, RunTurn
-from llmsim_lab.runs._config import RunConfig, RunIntervention
-from llmsim_lab.runs._turn import Series
+from llmsim_lab.run import Run, RunTurn
+from llmsim_lab.run._config import RunConfig, RunIntervention
+from llmsim_lab.run._turn import Series
+from llmsim_lab.types import CallSite, ChatRequest, Decision
 
 __all__ = [
     "Adder",

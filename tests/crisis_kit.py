@@ -7,7 +7,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from llmsim_lab.calls import ChatRequest
 from llmsim_lab.context import (
     BehaviorModule,
     ComposedModules,
@@ -16,6 +15,7 @@ from llmsim_lab.context import (
     CrisisSimulation,
 )
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
+from llmsim_lab.types import ChatRequest
 
 __all__ = [
     "answer",

@@ -68,7 +68,7 @@ EQUIVALENT = {
     "4eb8c3ae": "experiments/_bench.py, _prompt: the prompts are equal, so the last is the first",
     "1a38dbeb": "assistant/_decision_log.py, _POLL_S: how often it tries again; same rows",
     "633f21bc": "llm/_scope.py, _Counts: slots save memory",
-    "d0a3db5f": "calls.py, CallSite: slots save memory",
+    "d0a3db5f": "types.py, CallSite: slots save memory",
     "0ae6052d": "charts/screen.py, _place: two pixels hold the frame's line as three do",
     "f312dae6": "runs/_turn.py, RunTurn: slots save memory",
     "a41b7797": "runs/kind.py, InterventionT: a type variable's name, which nothing shows",

@@ -7,10 +7,10 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from llmsim_lab.calls import ChatRequest
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.statechart import AgentState, Post, SocialAgent, SocialConfig, SocialSimulation
 from llmsim_lab.statechart._reasoner import Question
+from llmsim_lab.types import ChatRequest
 
 __all__ = [
     "OPTIONS",

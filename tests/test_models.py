@@ -27,8 +27,8 @@ from llmsim_lab.models import (
     StateUpdateDecision,
     ValidationDecision,
     ValidationResult,
-    reply_schema,
 )
+from llmsim_lab.types import reply_schema
 
 CHAIN = LLMReasoningChain(
     component="engine", agent="Aland", turn=3, reasoning='A "hot" economy.', confidence=0.8

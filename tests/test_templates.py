@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from llmsim_lab import Question
-from llmsim_lab.files import data_path
+from llmsim_lab._util.files import data_path
 from llmsim_lab.lab import RateChart
 
 TEMPLATES = data_path("templates")

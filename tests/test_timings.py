@@ -15,13 +15,13 @@ from builders import make_client, make_simulation
 from llmsim_lab.assistant import FunctionTools
 from llmsim_lab.assistant.evaluation import Cases, evaluate
 from llmsim_lab.assistant.recorded_tools import RecordedTools
-from llmsim_lab.calls import ChatRequest, Message
 from llmsim_lab.lab._stepper import Playing
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm._ollama.backend import OllamaBackend
 from llmsim_lab.llm._scope import recording
-from llmsim_lab.llm.tape._recorder import LiveRecorder
+from llmsim_lab.tape._recorder import LiveRecorder
 from llmsim_lab.testing import FakeOllama
+from llmsim_lab.types import ChatRequest, Message
 
 
 def clock(monkeypatch: pytest.MonkeyPatch, module: str, *moments: float) -> None:
@@ -48,7 +48,7 @@ async def test_a_reply_of_ollama(monkeypatch: pytest.MonkeyPatch, stream: bool) 
 
 
 async def test_a_turn_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock(monkeypatch, "llmsim_lab.runs._run", 100.0, 103.0)
+    clock(monkeypatch, "llmsim_lab.run._run", 100.0, 103.0)
     assert (await make_simulation().step()).seconds == 3.0
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from assistant_kit import call, engine
 
 from llmsim_lab import Simulation, SimulationConfig, lab
-from llmsim_lab.files import data_path
+from llmsim_lab._util.files import data_path
 from llmsim_lab.lab._widget import LabWidget
-from llmsim_lab.runs import load
+from llmsim_lab.run import load
 
 __all__ = ["every_widget"]
 

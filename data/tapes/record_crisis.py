@@ -20,7 +20,7 @@ from llmsim_lab import LLMClient, connect
 from llmsim_lab.context import BehaviorModule, CrisisConfig, CrisisSimulation
 from llmsim_lab.experiments import Ablation, AblationConfig, PromptText
 from llmsim_lab.llm import LLMConfig, Tape
-from llmsim_lab.runs import load, resume
+from llmsim_lab.run import load, resume
 
 SETTINGS = LLMConfig(
     seed=7,

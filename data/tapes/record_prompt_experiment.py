@@ -18,7 +18,7 @@ from llmsim_lab import LLMClient, connect
 from llmsim_lab.experiments import PromptExperiment
 from llmsim_lab.llm import Tape
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.runs import load
+from llmsim_lab.run import load
 
 TURNS = (1, 3, 5, 7)
 SAMPLES = 4

@@ -16,7 +16,7 @@ from pathlib import Path
 from record_tapes import pack
 
 from llmsim_lab import connect
-from llmsim_lab.files import data_path
+from llmsim_lab._util.files import data_path
 from llmsim_lab.llm import Tape
 from llmsim_lab.statechart import SocialConfig, SocialSimulation
 

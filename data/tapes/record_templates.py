@@ -16,7 +16,7 @@ from record_tapes import pack
 
 from llmsim_lab import LLMClient, LLMConfig, connect
 from llmsim_lab.llm import Tape
-from llmsim_lab.runs import Run
+from llmsim_lab.run import Run
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
 NAMES = sorted(path.stem for path in TEMPLATES.glob("*.py"))

@@ -15,16 +15,16 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
-from llmsim_lab.calls import CallSite, Status
+from llmsim_lab._util.config import Settings
+from llmsim_lab._util.text import faults, number
 from llmsim_lab.economy import TaylorRule
 from llmsim_lab.economy._macro import RateLimits
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._chains import chain_of
-from llmsim_lab.models import Action, LLMReasoningChain, PolicyDecision, SimulationState
+from llmsim_lab.models import Action, PolicyDecision, SimulationState
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.settings import Settings
-from llmsim_lab.text import faults, number
+from llmsim_lab.types import CallSite, LLMReasoningChain, Status
 
 logger = logging.getLogger(__name__)
 

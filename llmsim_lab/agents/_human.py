@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 from llmsim_lab.agents._agents import NationAgent, NationProfile
-from llmsim_lab.calls import CallSite
 from llmsim_lab.economy._macro import RateLimits
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm._human import DAY_S, AskPerson, OpenQuestion, Person, human_client
-from llmsim_lab.models import Action, PolicyDecision, Rate, SimulationState
+from llmsim_lab.models import Action, PolicyDecision, SimulationState
 from llmsim_lab.prompts import Prompt
+from llmsim_lab.types import CallSite, Rate
 
 _NAMES = {"proposed_rate": "rate"}
 """The argument of ``answer`` for a field, where it differs from the schema's name."""

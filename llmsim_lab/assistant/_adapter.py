@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
+from llmsim_lab._util.text import faults, log_event
 from llmsim_lab.assistant.types import (
     FunctionCall,
     InvalidResponseError,
@@ -23,14 +24,11 @@ from llmsim_lab.assistant.types import (
     RateLimitError,
     ToolDeclaration,
 )
-from llmsim_lab.calls import CallSite, ChatReply, Message, Role, ToolCall
 from llmsim_lab.errors import ConfigError, LLMFailureException, TapeError
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._embedded.wire import RESPOND, describe_tools, tool_schema, tools_as_text
 from llmsim_lab.llm._scope import Recorder, scope
-from llmsim_lab.logs import log_event
-from llmsim_lab.text import faults
-from llmsim_lab.values import Text
+from llmsim_lab.types import CallSite, ChatReply, Message, Role, Text, ToolCall
 
 logger = logging.getLogger(__name__)
 

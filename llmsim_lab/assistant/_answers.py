@@ -15,6 +15,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, get_args
 
+from llmsim_lab._util.text import clip, printable
 from llmsim_lab.assistant._decision_log import Outcome
 from llmsim_lab.assistant._toolbox import BadCall, GoodCall, in_words
 from llmsim_lab.assistant.types import (
@@ -28,7 +29,6 @@ from llmsim_lab.assistant.types import (
     ToolErrorCode,
 )
 from llmsim_lab.llm._extract import without_thinking
-from llmsim_lab.text import clip, printable
 
 _TROUBLE = "I'm having trouble processing your request. Please try again."
 _RATE_LIMITED = "I'm receiving too many requests. Please wait a moment."

@@ -24,10 +24,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from llmsim_lab._util.text import clip, log_event
 from llmsim_lab.assistant.types import AgentDecision, DecisionContext, DecisionLogger, ToolCall
 from llmsim_lab.errors import ConfigError, DataError
-from llmsim_lab.logs import log_event
-from llmsim_lab.text import clip
 
 if TYPE_CHECKING:
     import pandas as pd

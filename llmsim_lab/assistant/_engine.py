@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from llmsim_lab._util.text import log_event
 from llmsim_lab.assistant import _answers as answers
 from llmsim_lab.assistant._adapter import as_llm_error
 from llmsim_lab.assistant._decision_log import DecisionEntry, Outcome
@@ -45,7 +46,6 @@ from llmsim_lab.assistant.types import (
 )
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm._scope import scope, time_limit
-from llmsim_lab.logs import log_event
 
 logger = logging.getLogger(__name__)
 

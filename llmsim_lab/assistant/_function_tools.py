@@ -24,11 +24,11 @@ from pydantic import (
 )
 from pydantic_core import PydanticSerializationError, SchemaError
 
+from llmsim_lab._util.text import faults
 from llmsim_lab.assistant._toolbox import IDENTITY, is_identity
 from llmsim_lab.assistant.types import ToolDeclaration, ToolResult
 from llmsim_lab.errors import ConfigError, LabError, TapeError
-from llmsim_lab.text import faults
-from llmsim_lab.values import reply_schema
+from llmsim_lab.types import reply_schema
 
 logger = logging.getLogger(__name__)
 

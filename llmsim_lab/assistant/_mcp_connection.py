@@ -30,11 +30,10 @@ from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
 from mcp_types import CallToolResult, Tool, ToolListChangedNotification
 
+from llmsim_lab._util.text import clip, log_event
+from llmsim_lab._util.waiting import PrivateLoop
 from llmsim_lab.assistant.types import ToolServerError
-from llmsim_lab.concurrency import PrivateLoop
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.logs import log_event
-from llmsim_lab.text import clip
 
 T = TypeVar("T")
 

@@ -25,6 +25,7 @@ from mcp_types import (
 from pydantic import ValidationError
 from pydantic_core import to_json
 
+from llmsim_lab._util.text import clip, log_event
 from llmsim_lab.assistant._mcp_connection import ServerLink, Target
 from llmsim_lab.assistant._toolbox import ERROR_KEY, IDENTITY, USER_KEY
 from llmsim_lab.assistant.types import (
@@ -34,8 +35,6 @@ from llmsim_lab.assistant.types import (
     ToolServerError,
 )
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.logs import log_event
-from llmsim_lab.text import clip
 
 logger = logging.getLogger(__name__)
 

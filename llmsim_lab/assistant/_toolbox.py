@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
+from llmsim_lab._util.text import clip, log_event
 from llmsim_lab.assistant.types import (
     DeclaresTools,
     FunctionCall,
@@ -28,8 +29,6 @@ from llmsim_lab.assistant.types import (
     ToolResult,
 )
 from llmsim_lab.errors import ConfigError, TapeError
-from llmsim_lab.logs import log_event
-from llmsim_lab.text import clip
 
 logger = logging.getLogger(__name__)
 

@@ -19,6 +19,8 @@ from typing import Annotated, Any, NoReturn, Self
 from markupsafe import Markup
 from pydantic import Field, field_validator
 
+from llmsim_lab._util.html import details, join, pairs, pre, safe, visible
+from llmsim_lab._util.text import clip
 from llmsim_lab.assistant._adapter import OllamaAdapter
 from llmsim_lab.assistant._engine import LLMAgentEngine
 from llmsim_lab.assistant._function_tools import FunctionTools
@@ -36,13 +38,11 @@ from llmsim_lab.assistant.types import (
 )
 from llmsim_lab.errors import ConfigError, TapeMiss
 from llmsim_lab.llm import LLMClient, Tape
-from llmsim_lab.markup import details, join, pairs, pre, safe, visible
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.runs import Run, RunTurn, State
-from llmsim_lab.runs._config import RunConfig, RunIntervention
-from llmsim_lab.runs._session import Replaying
-from llmsim_lab.text import clip
-from llmsim_lab.values import Value
+from llmsim_lab.run import Run, RunTurn, State
+from llmsim_lab.run._config import RunConfig, RunIntervention
+from llmsim_lab.run._session import Replaying
+from llmsim_lab.types import Value
 
 __all__ = [
     "Chat",

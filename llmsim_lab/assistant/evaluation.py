@@ -21,6 +21,9 @@ from markupsafe import Markup
 from pydantic import Field, model_validator
 from scipy.stats import binomtest
 
+from llmsim_lab._util.config import Settings, read_config
+from llmsim_lab._util.files import data_path
+from llmsim_lab._util.html import join, table
 from llmsim_lab.assistant._adapter import OllamaAdapter
 from llmsim_lab.assistant._constitution import load_constitution
 from llmsim_lab.assistant._engine import LLMAgentEngine
@@ -37,11 +40,7 @@ from llmsim_lab.assistant.types import (
     ToolCall,
 )
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.files import data_path
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.markup import join, table
-from llmsim_lab.settings import Settings
-from llmsim_lab.yaml_file import read_config
 
 __all__ = [
     "Case",

@@ -16,6 +16,9 @@ from types import MappingProxyType
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from llmsim_lab._spans import Span
+from llmsim_lab._util.checks import whole_number
+from llmsim_lab._util.text import clip
 from llmsim_lab.agents import NationAgent
 from llmsim_lab.agents._agents import NationProfile
 from llmsim_lab.assistant._adapter import OllamaAdapter
@@ -37,16 +40,13 @@ from llmsim_lab.assistant.types import (
     ToolExecutor,
     ToolResult,
 )
-from llmsim_lab.calls import Attempt, CallSite, ChatReply, ChatRequest, Message
-from llmsim_lab.checks import whole_number
 from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._scope import Recorder, scope, scoped
-from llmsim_lab.llm.tape._recorder import ReplayRecorder
 from llmsim_lab.models import PolicyDecision, SimulationState
 from llmsim_lab.prompts import Prompt, RenderedPrompt
-from llmsim_lab.spans import Span
-from llmsim_lab.text import clip
+from llmsim_lab.tape._recorder import ReplayRecorder
+from llmsim_lab.types import Attempt, CallSite, ChatReply, ChatRequest, Message
 
 __all__ = ["RecordedTools", "ToolLookup", "ToolUsingNationAgent"]
 

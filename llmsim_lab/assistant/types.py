@@ -25,9 +25,9 @@ from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
 from pydantic import Field
 
-from llmsim_lab.checks import real_number, whole_number
+from llmsim_lab._util.checks import real_number, whole_number
 from llmsim_lab.errors import ConfigError, LabError
-from llmsim_lab.values import Value
+from llmsim_lab.types import Value
 
 __all__ = [
     "AgentDecision",

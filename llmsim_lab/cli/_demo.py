@@ -8,13 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
+from llmsim_lab._util.files import data_path
 from llmsim_lab.cli._output import console, end, open_folder, report
 from llmsim_lab.cli._playing import MODEL_HELP, Host, Out, client_for, play
 from llmsim_lab.economy import initial_state
 from llmsim_lab.errors import LabError
-from llmsim_lab.files import data_path
 from llmsim_lab.llm import LLMConfig
-from llmsim_lab.runs import fork, replay
+from llmsim_lab.run import fork, replay
 from llmsim_lab.simulation import Simulation, SimulationConfig
 from llmsim_lab.simulation._config import NationConfig
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import psutil
 from rich.table import Table
 
-from llmsim_lab.concurrency import run_sync
+from llmsim_lab._util.text import clip
+from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.errors import BackendError, ConfigError, LabError
 from llmsim_lab.llm import LLMClient, LLMConfig, connect
 from llmsim_lab.llm._embedded.backend import runtime_installed
@@ -20,7 +21,6 @@ from llmsim_lab.llm._ollama.backend import SUGGESTED_MODEL, look
 from llmsim_lab.llm._ollama.wire import parse_host
 from llmsim_lab.models import PolicyDecision
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.text import clip
 
 if TYPE_CHECKING:
     from llmsim_lab.assistant.evaluation import Evaluation, Scored

@@ -10,9 +10,9 @@ from typing import Annotated
 
 import typer
 
+from llmsim_lab._util.files import data_path
 from llmsim_lab.cli._output import say
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.files import data_path
 
 _FIRST = """\
 # Rules that play by the textbook, and a very small model, recorded; dashed is the prediction.

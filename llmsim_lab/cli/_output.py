@@ -14,14 +14,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from llmsim_lab._util.config import yaml_text
+from llmsim_lab._util.tables import csv_text
+from llmsim_lab._util.text import clip, number, printable
 from llmsim_lab.economy import history
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.runs import Run, RunTurn
-from llmsim_lab.runs._turn import Series
+from llmsim_lab.run import Run, RunTurn
+from llmsim_lab.run._turn import Series
 from llmsim_lab.simulation import Simulation, Turn
-from llmsim_lab.tables import csv_text
-from llmsim_lab.text import clip, number, printable
-from llmsim_lab.yaml_file import yaml_text
 
 console = Console()
 errors = Console(stderr=True)

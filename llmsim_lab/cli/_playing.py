@@ -14,13 +14,13 @@ from typing import Annotated, Any
 
 import typer
 
+from llmsim_lab._util.text import closest, printable
+from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.cli._output import console
-from llmsim_lab.concurrency import run_sync
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.llm import LLMClient, OpenQuestion, connect
 from llmsim_lab.llm._human import schema_words
-from llmsim_lab.runs import Run
-from llmsim_lab.text import closest, printable
+from llmsim_lab.run import Run
 
 MODEL_HELP = (
     "auto, rule (no model at all), ollama:NAME, embedded, embedded:NAME or embedded:/path/to.gguf"

@@ -10,7 +10,10 @@ from typing import Annotated, Any, get_args
 import typer
 from pydantic import BaseModel, ValidationError
 
-from llmsim_lab import runs as operations
+from llmsim_lab import run as operations
+from llmsim_lab._util.config import read_config, yaml_value
+from llmsim_lab._util.text import closest, faults
+from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.cli._output import end, open_folder, report, say
 from llmsim_lab.cli._playing import (
     MODEL_HELP,
@@ -24,18 +27,15 @@ from llmsim_lab.cli._playing import (
     play,
     world_named,
 )
-from llmsim_lab.concurrency import run_sync
 from llmsim_lab.errors import ConfigError, LabError, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, Tape
-from llmsim_lab.llm.tape import RunInfo
-from llmsim_lab.llm.tape._codec import manifest_faults
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.runs import Run
-from llmsim_lab.runs._config import PlayerWord, WorldConfig
-from llmsim_lab.runs._records import config_of, prompts_of
-from llmsim_lab.runs._registry import class_of_config, config_from_file
-from llmsim_lab.text import closest, faults
-from llmsim_lab.yaml_file import read_config, yaml_value
+from llmsim_lab.run import Run
+from llmsim_lab.run._config import PlayerWord, WorldConfig
+from llmsim_lab.run._records import config_of, prompts_of
+from llmsim_lab.run._registry import class_of_config, config_from_file
+from llmsim_lab.tape import RunInfo
+from llmsim_lab.tape._codec import manifest_faults
 
 _WORDS = frozenset(get_args(PlayerWord)) - {"model"}
 

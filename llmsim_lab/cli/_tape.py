@@ -10,23 +10,22 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from llmsim_lab import runs as operations
-from llmsim_lab.calls import Attempt
+from llmsim_lab import run as operations
+from llmsim_lab._util.text import clip, number
 from llmsim_lab.cli._output import console, heading, literal, rows_table, say
 from llmsim_lab.cli._playing import ImportFiles, import_files, lines_told
 from llmsim_lab.cli._run import RunNumber, TapeFile, existing_tape, sound_run
 from llmsim_lab.errors import ConfigError, LabError, TapeError
 from llmsim_lab.llm import Tape
-from llmsim_lab.llm.tape import RecordedCall, RunInfo
-from llmsim_lab.llm.tape import verify as verify_tape
-from llmsim_lab.llm.tape._changes import flat
-from llmsim_lab.llm.tape._verify import Finding
-from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.prompts import PromptDiff
-from llmsim_lab.runs._registry import class_of_manifest, kind_name
-from llmsim_lab.runs._run import series_on, turns_of
-from llmsim_lab.runs._turn import Answer, every_chain
-from llmsim_lab.text import clip, number
+from llmsim_lab.run._registry import class_of_manifest, kind_name
+from llmsim_lab.run._run import series_on, turns_of
+from llmsim_lab.run._turn import Answer, every_chain
+from llmsim_lab.tape import RecordedCall, RunInfo
+from llmsim_lab.tape import verify as verify_tape
+from llmsim_lab.tape._changes import flat
+from llmsim_lab.tape._verify import Finding
+from llmsim_lab.types import Attempt, LLMReasoningChain
 
 app = typer.Typer(help="Look into tapes of recorded runs.", no_args_is_help=True)
 

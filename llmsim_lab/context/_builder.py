@@ -15,14 +15,14 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, field_validator
 
-from llmsim_lab.calls import Role
+from llmsim_lab._spans import Cut, Provenance, Span
+from llmsim_lab._util.config import Settings
+from llmsim_lab._util.text import clip
 from llmsim_lab.context._modules import BehaviorModule, ComposedModules, ReadOnlyState, read_only
 from llmsim_lab.context._variables import Variables, humanise, value_text
 from llmsim_lab.errors import ConfigError, ModuleError
 from llmsim_lab.prompts import Prompt, RenderedPrompt
-from llmsim_lab.settings import Settings
-from llmsim_lab.spans import Cut, Provenance, Span
-from llmsim_lab.text import clip
+from llmsim_lab.types import Role
 
 CountTokens = Callable[[str], int]
 

@@ -9,7 +9,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
-from llmsim_lab.concurrency import gather_all
+from llmsim_lab._util.config import YamlFile
+from llmsim_lab._util.text import clip, number
+from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.context._builder import AgentContextBuilder
 from llmsim_lab.context._engine import CrisisEngine, Judges, RuleCrisisEngine, SimulatorAgent
 from llmsim_lab.context._modules import BehaviorModule, ComposedModules, ModuleLoader
@@ -32,15 +34,12 @@ from llmsim_lab.context._variables import (
 from llmsim_lab.context._world import ENGINE, GameEngine, UpdateRecord
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient, LLMConfig, Tape
-from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.prompts import Prompt, RenderedPrompt
-from llmsim_lab.runs import Run, RunTurn
-from llmsim_lab.runs._config import RunConfig, RunIntervention
-from llmsim_lab.runs._state import COMMON_COLUMNS
-from llmsim_lab.runs._turn import Series
-from llmsim_lab.text import clip, number
-from llmsim_lab.values import FrozenDict
-from llmsim_lab.yaml_file import YamlFile
+from llmsim_lab.run import Run, RunTurn
+from llmsim_lab.run._config import RunConfig, RunIntervention
+from llmsim_lab.run._state import COMMON_COLUMNS
+from llmsim_lab.run._turn import Series
+from llmsim_lab.types import FrozenDict, LLMReasoningChain
 
 _OUTSIDE = "outside"
 """The source of changes made by interventions; it may set what the engine's model may not."""

@@ -19,8 +19,8 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 from typing_extensions import TypedDict
 
-from llmsim_lab.calls import CallSite, Status
-from llmsim_lab.concurrency import run_sync
+from llmsim_lab._util.text import rounded
+from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.context._builder import AgentContextBuilder, event_line, quote
 from llmsim_lab.context._modules import ComposedModules, ModuleLoader
 from llmsim_lab.context._scenario import CrisisScenario, Happening
@@ -29,10 +29,8 @@ from llmsim_lab.context._world import GameEngine, UpdateRecord, apply_determinis
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._chains import chain_of
-from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.prompts import Prompt, RenderedPrompt
-from llmsim_lab.text import rounded
-from llmsim_lab.values import Decision
+from llmsim_lab.types import CallSite, Decision, LLMReasoningChain, Status
 
 logger = logging.getLogger(__name__)
 

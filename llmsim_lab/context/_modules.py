@@ -23,13 +23,12 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, InstanceOf, field_validator, model_validator
 
+from llmsim_lab._util.config import Settings, YamlFile
 from llmsim_lab.context._variables import Variables, humanise
 from llmsim_lab.errors import ConfigError, ModuleError, PromptError
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import digest_of
-from llmsim_lab.settings import Settings
-from llmsim_lab.values import FrozenDict
-from llmsim_lab.yaml_file import YamlFile
+from llmsim_lab.types import FrozenDict
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _PARAMETERS = {

@@ -11,13 +11,11 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Protocol
 
 from pydantic import Field, create_model
 
-from llmsim_lab.calls import CallSite, Status
+from llmsim_lab._util.text import log_event
 from llmsim_lab.errors import ConfigError, FailureReason, LLMFailureException
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._chains import LOOKING_UP, LooksUp, chain_of
-from llmsim_lab.logs import log_event
-from llmsim_lab.models import LLMReasoningChain
-from llmsim_lab.values import Decision
+from llmsim_lab.types import CallSite, Decision, LLMReasoningChain, Status
 
 logger = logging.getLogger(__name__)
 

@@ -8,14 +8,13 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
+from llmsim_lab._util.config import Settings, YamlFile
+from llmsim_lab._util.files import data_path
 from llmsim_lab.context._builder import AgentContextBuilder, Briefing, CountTokens, estimate_tokens
 from llmsim_lab.context._modules import ComposedModules, ModuleLoader
 from llmsim_lab.context._variables import Variables, initial_values
 from llmsim_lab.context._world import GameEngine
 from llmsim_lab.errors import ConfigError, DataError
-from llmsim_lab.files import data_path
-from llmsim_lab.settings import Settings
-from llmsim_lab.yaml_file import YamlFile
 
 # Without quotes, colons and equals signs: names stand in ``Ada: "words"`` and ``--set Ada.gold=5``.
 _AgentName = Annotated[str, Field(pattern=r"^[^\s\"=:]([^\n\"=:]*[^\s\"=:])?$")]

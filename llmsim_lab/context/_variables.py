@@ -15,9 +15,9 @@ from typing import Annotated, Any, Literal, NamedTuple, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
+from llmsim_lab._util.config import Settings
+from llmsim_lab._util.text import clip, number
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.settings import Settings
-from llmsim_lab.text import clip, number
 
 Scalar: TypeAlias = bool | int | float | str
 """What a variable holds."""

@@ -12,12 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from llmsim_lab.calls import Status
+from llmsim_lab._util.text import clip, log_event
 from llmsim_lab.context._modules import ComposedModules, read_only
 from llmsim_lab.context._variables import Scalar, Variable, Variables, inferred, initial_values
 from llmsim_lab.errors import ConfigError, ModuleError
-from llmsim_lab.logs import log_event
-from llmsim_lab.text import clip
+from llmsim_lab.types import Status
 
 logger = logging.getLogger(__name__)
 

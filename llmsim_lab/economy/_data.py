@@ -12,8 +12,8 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING
 
+from llmsim_lab._util.files import data_path
 from llmsim_lab.errors import ConfigError, DataError
-from llmsim_lab.files import data_path
 from llmsim_lab.models import GlobalState, MacroLags, SimulationState
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from math import ceil, exp, floor, fsum, inf, isfinite, isnan
 from statistics import fmean
 from typing import Protocol
 
-from llmsim_lab.checks import real_number
+from llmsim_lab._util.checks import real_number
 from llmsim_lab.economy._shocks import NO_SHOCKS, Shocks
 from llmsim_lab.errors import ConfigError, EconomyError
 from llmsim_lab.models import GlobalState, MacroLags

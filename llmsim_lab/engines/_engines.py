@@ -14,23 +14,17 @@ from typing import Annotated, Any, Protocol
 
 from pydantic import Field
 
-from llmsim_lab.calls import CallSite, Status
+from llmsim_lab._util.config import Settings
+from llmsim_lab._util.text import number
 from llmsim_lab.economy._data import next_quarter
 from llmsim_lab.economy._macro import MacroModel, RateLimits, RudebuschSvensson
 from llmsim_lab.economy._shocks import ShockGenerator, Shocks
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._chains import chain_of
-from llmsim_lab.models import (
-    Action,
-    GlobalState,
-    LLMReasoningChain,
-    SimulationState,
-    StateUpdateDecision,
-)
+from llmsim_lab.models import Action, GlobalState, SimulationState, StateUpdateDecision
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.settings import Settings
-from llmsim_lab.text import number
+from llmsim_lab.types import CallSite, LLMReasoningChain, Status
 
 logger = logging.getLogger(__name__)
 

@@ -16,20 +16,20 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
-from llmsim_lab.checks import whole_number
-from llmsim_lab.concurrency import gather_all
+from llmsim_lab._spans import Cut
+from llmsim_lab._util.checks import whole_number
+from llmsim_lab._util.config import Settings
+from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.context import CrisisSimulation, LLMCrisisAgent
 from llmsim_lab.context._builder import module_source
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.experiments._statistics import Difference, paired_interval
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.prompts import Prompt, RenderedPrompt
-from llmsim_lab.runs import Run, RunTurn
-from llmsim_lab.runs._config import RunConfig, RunIntervention
-from llmsim_lab.runs._turn import Series
-from llmsim_lab.settings import Settings
-from llmsim_lab.spans import Cut
-from llmsim_lab.values import FrozenDict
+from llmsim_lab.run import Run, RunTurn
+from llmsim_lab.run._config import RunConfig, RunIntervention
+from llmsim_lab.run._turn import Series
+from llmsim_lab.types import FrozenDict
 
 if TYPE_CHECKING:
     import pandas as pd

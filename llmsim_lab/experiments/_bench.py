@@ -13,20 +13,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from llmsim_lab.calls import CallRecord, CallSite
-from llmsim_lab.checks import plain_text, real_number, whole_number
-from llmsim_lab.concurrency import gather_all
+from llmsim_lab._util.checks import plain_text, real_number, whole_number
+from llmsim_lab._util.text import clip
+from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.economy._shocks import NO_SHOCKS
 from llmsim_lab.engines import EconomicEngine
 from llmsim_lab.errors import ConfigError, FailureReason, LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig, Tape
 from llmsim_lab.llm._scope import CallLog, Recorder, recording
-from llmsim_lab.llm.tape import RunInfo
-from llmsim_lab.models import Action, LLMReasoningChain, SimulationState
+from llmsim_lab.models import Action, SimulationState
 from llmsim_lab.prompts import Prompt, RenderedPrompt
-from llmsim_lab.runs._registry import kind_name
+from llmsim_lab.run._registry import kind_name
 from llmsim_lab.simulation import Simulation, Turn
-from llmsim_lab.text import clip
+from llmsim_lab.tape import RunInfo
+from llmsim_lab.types import CallRecord, CallSite, LLMReasoningChain
 
 Variant = Prompt | str | None
 """A prompt, a prompt's text, or None for the prompt as the run used it."""

@@ -12,9 +12,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from llmsim_lab.calls import CallRecord
-from llmsim_lab.checks import whole_number
-from llmsim_lab.concurrency import run_sync
+from llmsim_lab._util.checks import whole_number
+from llmsim_lab._util.text import log_event
+from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.experiments import _keeping
 from llmsim_lab.experiments._bench import (
@@ -41,12 +41,12 @@ from llmsim_lab.experiments._results import (
 from llmsim_lab.experiments._statistics import Difference, Noise, Outcome, differences, noise
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.llm._scope import Recorder
-from llmsim_lab.logs import log_event
-from llmsim_lab.runs import load
-from llmsim_lab.runs._progress import progress_line
-from llmsim_lab.runs._run import NoModel
-from llmsim_lab.runs._session import Recording
+from llmsim_lab.run import load
+from llmsim_lab.run._progress import progress_line
+from llmsim_lab.run._run import NoModel
+from llmsim_lab.run._session import Recording
 from llmsim_lab.simulation import Simulation, Turn
+from llmsim_lab.types import CallRecord
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,12 +13,12 @@ from llmsim_lab.errors import PromptError, TapeError, TapeMiss
 from llmsim_lab.experiments._bench import Sample
 from llmsim_lab.llm import LLMClient, LLMConfig, Tape
 from llmsim_lab.llm._scope import Recorder
-from llmsim_lab.llm.tape import RunInfo
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.runs._records import tape_turn
-from llmsim_lab.runs._run import NoModel
-from llmsim_lab.runs._session import Recording, Replaying, load_turns
+from llmsim_lab.run._records import tape_turn
+from llmsim_lab.run._run import NoModel
+from llmsim_lab.run._session import Recording, Replaying, load_turns
 from llmsim_lab.simulation import Simulation, Turn
+from llmsim_lab.tape import RunInfo
 
 Played = tuple[Sample, Turn]
 

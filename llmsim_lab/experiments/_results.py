@@ -9,12 +9,13 @@ from itertools import combinations, product
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from llmsim_lab._util.text import number
 from llmsim_lab.experiments._bench import Bench, Sample
 from llmsim_lab.experiments._statistics import Difference, Noise
 from llmsim_lab.llm._extract import InvalidReply, parse_reply
-from llmsim_lab.models import Action, LLMReasoningChain, StateUpdateDecision
+from llmsim_lab.models import Action, StateUpdateDecision
 from llmsim_lab.simulation import Turn
-from llmsim_lab.text import number
+from llmsim_lab.types import LLMReasoningChain
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,7 +10,8 @@ from typing import Any
 import ipywidgets as w
 from markupsafe import Markup
 
-from llmsim_lab.calls import Attempt, ChatRequest, Message, Role
+from llmsim_lab._util.html import badge, join, safe, table
+from llmsim_lab._util.text import clip
 from llmsim_lab.context import CrisisSimulation
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.experiments import Ablation, module_ablation
@@ -28,9 +29,8 @@ from llmsim_lab.lab._widget import (
     settled,
 )
 from llmsim_lab.llm import LLMClient, Tape
-from llmsim_lab.markup import badge, join, safe, table
 from llmsim_lab.prompts import RenderedPrompt
-from llmsim_lab.text import clip
+from llmsim_lab.types import Attempt, ChatRequest, Message, Role
 
 _ROLES: tuple[Role, ...] = ("system", "user")
 

@@ -12,12 +12,12 @@ from typing import Any
 import ipywidgets as w
 from markupsafe import Markup, escape
 
-from llmsim_lab.calls import Attempt, ChatReply, Message
+from llmsim_lab._spans import Provenance, Span
+from llmsim_lab._util.html import badge, details, join, pairs, pre, safe, table, visible
+from llmsim_lab._util.text import clip
 from llmsim_lab.llm._extract import InvalidReply, reply_fields
-from llmsim_lab.markup import badge, details, join, pairs, pre, safe, table, visible
 from llmsim_lab.prompts import PromptDiff
-from llmsim_lab.spans import Provenance, Span
-from llmsim_lab.text import clip
+from llmsim_lab.types import Attempt, ChatReply, Message
 
 _MOST_COMPARED_CHARS = 4_000
 _MOST_COPIED_CHARS = 500_000
@@ -293,7 +293,7 @@ def facts_html(attempt: Attempt, *, status: str | None, seconds: bool = False) -
     request, reply = attempt.request, attempt.reply
     options = ", ".join(f"{name} {value}" for name, value in sorted(request.options.items()))
     rows: list[tuple[str, object]] = [
-        ("decision", badge(status) if status else "none"),  # type: ignore[arg-type]
+        ("decision", badge(status) if status else "none"),
         ("model", request.model),
         ("options", options or "the server's"),
         ("prompt tokens", _count(reply.prompt_tokens if reply else None)),

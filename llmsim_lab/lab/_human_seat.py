@@ -17,9 +17,11 @@ from weakref import WeakKeyDictionary, WeakSet
 import ipywidgets as w
 from markupsafe import Markup
 
+from llmsim_lab._util.checks import plain_text, real_number
+from llmsim_lab._util.html import badge, details, join, pairs, pre, safe, table
+from llmsim_lab._util.text import clip, number
+from llmsim_lab._util.waiting import background_loop
 from llmsim_lab.agents import HumanAgent
-from llmsim_lab.checks import plain_text, real_number
-from llmsim_lab.concurrency import background_loop
 from llmsim_lab.economy import QuadraticLoss
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab._run_reading import decisions_of
@@ -27,18 +29,11 @@ from llmsim_lab.lab._scores import Leaderboard, leaderboard
 from llmsim_lab.lab._widget import LabWidget, button, row, settled
 from llmsim_lab.llm import LLMClient, Person, Tape
 from llmsim_lab.llm._human import OpenQuestion, same_choice, schema_words
-from llmsim_lab.markup import badge, details, join, pairs, pre, safe, table
-from llmsim_lab.models import (
-    Action,
-    LLMReasoningChain,
-    PolicyDecision,
-    SimulationState,
-    reply_schema,
-)
-from llmsim_lab.runs import Run
+from llmsim_lab.models import Action, PolicyDecision, SimulationState
+from llmsim_lab.run import Run
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.simulation._counterfactual import people_in
-from llmsim_lab.text import clip, number
+from llmsim_lab.types import LLMReasoningChain, reply_schema
 
 _OPEN = float("-inf")  # None as an option's value would show as an empty line
 _CHOOSE = ("choose", _OPEN)

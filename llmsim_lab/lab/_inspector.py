@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import ipywidgets as w
 from markupsafe import Markup
 
-from llmsim_lab.checks import plain_text, whole_number
+from llmsim_lab._util.checks import plain_text, whole_number
+from llmsim_lab._util.html import badge, details, join, safe, visible
+from llmsim_lab._util.text import clip, number
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab._html import block, bold, parsed_fields, prose, word_diff
 from llmsim_lab.lab._run_reading import Source, decisions_of, simulation_of, turn_at, turn_name
@@ -26,15 +28,13 @@ from llmsim_lab.lab._widget import (
     status_choices,
     text_box,
 )
-from llmsim_lab.markup import badge, details, join, safe, visible
-from llmsim_lab.models import LLMReasoningChain
-from llmsim_lab.runs._turn import every_chain
-from llmsim_lab.text import clip, number
+from llmsim_lab.run._turn import every_chain
+from llmsim_lab.types import LLMReasoningChain
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from llmsim_lab.runs._turn import RunTurn
+    from llmsim_lab.run._turn import RunTurn
 
 
 COLUMNS = (

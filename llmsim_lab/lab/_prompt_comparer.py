@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, Self
 import ipywidgets as w
 from markupsafe import Markup
 
-from llmsim_lab.checks import whole_number
+from llmsim_lab._util.checks import whole_number
+from llmsim_lab._util.html import details, join, pre, safe, table, visible
+from llmsim_lab._util.text import clip, number
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.experiments import PromptExperiment
 from llmsim_lab.experiments._bench import (
@@ -38,10 +40,8 @@ from llmsim_lab.lab._widget import LabWidget, button, checkbox, number_box, row,
 from llmsim_lab.lab.charts._export import figure_bytes
 from llmsim_lab.lab.figures import difference_figure
 from llmsim_lab.llm import LLMClient, Tape
-from llmsim_lab.markup import details, join, pre, safe, table, visible
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.text import clip, number
 
 if TYPE_CHECKING:
     import pandas as pd

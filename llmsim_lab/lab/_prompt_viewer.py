@@ -9,8 +9,10 @@ from itertools import islice, zip_longest
 import ipywidgets as w
 from markupsafe import Markup
 
-from llmsim_lab.calls import Attempt
-from llmsim_lab.checks import plain_text, whole_number
+from llmsim_lab._spans import Provenance
+from llmsim_lab._util.checks import plain_text, whole_number
+from llmsim_lab._util.html import details, join, pre, safe, visible
+from llmsim_lab._util.text import clip
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.lab._html import (
     CopyBoxes,
@@ -44,9 +46,7 @@ from llmsim_lab.lab._widget import (
     status_choices,
     text_box,
 )
-from llmsim_lab.markup import details, join, pre, safe, visible
-from llmsim_lab.spans import Provenance
-from llmsim_lab.text import clip
+from llmsim_lab.types import Attempt
 
 _MOST_HITS = 5_000
 _LISTED = 100

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import ipywidgets as w
 from markupsafe import Markup
 
+from llmsim_lab._util.tables import csv_text
 from llmsim_lab.economy import TaylorRule
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab._widget import LabWidget, Pace, button, dropdown, row
@@ -32,8 +33,7 @@ from llmsim_lab.lab.charts._export import (
 )
 from llmsim_lab.lab.charts._scene import Choice, Scene, check_choices, compose
 from llmsim_lab.lab.charts._tracks import Ensemble, chartable, read_runs, run_numbers
-from llmsim_lab.runs._turn import Series
-from llmsim_lab.tables import csv_text
+from llmsim_lab.run._turn import Series
 
 if TYPE_CHECKING:
     import pandas as pd

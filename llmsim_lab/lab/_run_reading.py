@@ -16,20 +16,19 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from llmsim_lab.calls import Attempt, Status
+from llmsim_lab._util.text import number, printable
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm._extract import InvalidReply, reply_fields
-from llmsim_lab.models import LLMReasoningChain
-from llmsim_lab.runs import Run
-from llmsim_lab.runs._run import load
-from llmsim_lab.runs._turn import WorldTurn, answer_in_words, every_chain
-from llmsim_lab.text import number, printable
+from llmsim_lab.run import Run
+from llmsim_lab.run._run import load
+from llmsim_lab.run._turn import WorldTurn, answer_in_words, every_chain
+from llmsim_lab.types import Attempt, LLMReasoningChain, Status
 
 if TYPE_CHECKING:
     from llmsim_lab.llm import Tape
-    from llmsim_lab.runs._run import Run
-    from llmsim_lab.runs._turn import RunTurn
+    from llmsim_lab.run._run import Run
+    from llmsim_lab.run._turn import RunTurn
 
 
 Source = Run | Tape | str | Path

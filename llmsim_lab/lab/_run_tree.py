@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 import ipywidgets as w
 from markupsafe import Markup
 
-from llmsim_lab.checks import whole_number
+from llmsim_lab._util.checks import whole_number
+from llmsim_lab._util.html import details, join, pairs, pre, safe, table, visible
+from llmsim_lab._util.text import clip, number, printable
 from llmsim_lab.errors import ConfigError, LabError, TapeError
 from llmsim_lab.experiments._keeping import refuse_experiment
 from llmsim_lab.lab._stepper import TurnStepper
@@ -23,13 +25,11 @@ from llmsim_lab.lab.charts._export import figure_bytes
 from llmsim_lab.lab.charts._scene import Choice, compose
 from llmsim_lab.lab.charts._tracks import Track, read_runs
 from llmsim_lab.llm import LLMClient, Tape
-from llmsim_lab.llm.tape import RunInfo, verify
-from llmsim_lab.llm.tape._verify import Finding
-from llmsim_lab.markup import details, join, pairs, pre, safe, table, visible
 from llmsim_lab.prompts import PromptDiff
-from llmsim_lab.runs import replay
-from llmsim_lab.runs._run import series_on
-from llmsim_lab.text import clip, number, printable
+from llmsim_lab.run import replay
+from llmsim_lab.run._run import series_on
+from llmsim_lab.tape import RunInfo, verify
+from llmsim_lab.tape._verify import Finding
 
 if TYPE_CHECKING:
     import pandas as pd

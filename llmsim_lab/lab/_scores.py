@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
+from llmsim_lab._util.html import safe, table
 from llmsim_lab.agents import HumanAgent
 from llmsim_lab.economy import QuadraticLoss, history
 from llmsim_lab.errors import ConfigError, EconomyError, LLMFailureException
 from llmsim_lab.lab._run_reading import simulation_of
 from llmsim_lab.lab.figures import rate_figure
 from llmsim_lab.llm import LLMClient, Tape
-from llmsim_lab.markup import safe, table
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.simulation._counterfactual import people_in, with_seats, world_differs
 

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any, cast
 import ipywidgets as w
 from markupsafe import Markup
 
+from llmsim_lab._util.html import badge, details, join, pairs, pre, safe, table, visible
+from llmsim_lab._util.text import clip, printable
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab._html import block, sideways
 from llmsim_lab.lab._run_reading import Source, simulation_of
 from llmsim_lab.lab._widget import Choices, LabWidget, Pace, button, dropdown, number_box, row
 from llmsim_lab.lab.charts._export import figure_html
 from llmsim_lab.lab.figures import state_figure
-from llmsim_lab.markup import badge, details, join, pairs, pre, safe, table, visible
 from llmsim_lab.statechart import AgentState, Post, SocialSimulation
 from llmsim_lab.statechart._state import Move, SocialTurn
-from llmsim_lab.text import clip, printable
 
 if TYPE_CHECKING:
-    from llmsim_lab.models import LLMReasoningChain
+    from llmsim_lab.types import LLMReasoningChain
 
 
 def counts_of(turn: SocialTurn) -> dict[AgentState, int]:

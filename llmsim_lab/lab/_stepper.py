@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any, Self
 import ipywidgets as w
 from markupsafe import Markup
 
-from llmsim_lab.checks import whole_number
+from llmsim_lab._util.checks import whole_number
+from llmsim_lab._util.html import badge, details, join, pre, safe, table
+from llmsim_lab._util.text import clip, number, printable
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.lab._run_reading import (
     Decisions,
@@ -33,13 +35,11 @@ from llmsim_lab.lab._run_reading import (
 from llmsim_lab.lab._widget import LabWidget, button, dropdown, number_box, row, settled
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._scope import InFlight, watching
-from llmsim_lab.markup import badge, details, join, pre, safe, table
-from llmsim_lab.models import LLMReasoningChain
-from llmsim_lab.text import clip, number, printable
+from llmsim_lab.types import LLMReasoningChain
 
 if TYPE_CHECKING:
-    from llmsim_lab.runs._run import Run
-    from llmsim_lab.runs._turn import RunTurn
+    from llmsim_lab.run._run import Run
+    from llmsim_lab.run._turn import RunTurn
 
 
 _MOST_NAMED = 3

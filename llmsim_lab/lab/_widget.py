@@ -22,13 +22,13 @@ import ipywidgets as w
 from IPython.display import display
 from markupsafe import Markup
 
-from llmsim_lab.concurrency import background_loop
+from llmsim_lab._util.html import details, join, pre, safe, visible
+from llmsim_lab._util.text import clip
+from llmsim_lab._util.waiting import background_loop
 from llmsim_lab.errors import ConfigError, LabError
-from llmsim_lab.markup import details, join, pre, safe, visible
-from llmsim_lab.text import clip
 
 if TYPE_CHECKING:
-    from llmsim_lab.runs._run import Run
+    from llmsim_lab.run._run import Run
 
 
 Work = Callable[[], Coroutine[Any, Any, object]]

@@ -14,6 +14,8 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from llmsim_lab._util.html import visible
+from llmsim_lab._util.text import clip
 from llmsim_lab.experiments import PromptExperiment
 from llmsim_lab.experiments._results import UNITS
 from llmsim_lab.experiments._statistics import Outcome, sample_values
@@ -21,12 +23,10 @@ from llmsim_lab.lab.charts._drawing import Drawing, chart_class, drawable
 from llmsim_lab.lab.charts._export import alt_text, figure_bytes, small_png
 from llmsim_lab.lab.charts._scene import Choice, compose
 from llmsim_lab.lab.charts._tracks import read_runs
-from llmsim_lab.markup import visible
 from llmsim_lab.simulation._config import SERIES
 from llmsim_lab.statechart import AgentState
 from llmsim_lab.statechart._analysis import Cascade, state_frame, transition_matrix
 from llmsim_lab.statechart._state import SocialTurn
-from llmsim_lab.text import clip
 
 if TYPE_CHECKING:
     import pandas as pd

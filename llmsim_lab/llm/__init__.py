@@ -9,12 +9,12 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from llmsim_lab.calls import CallRecord, ChatBackend, ChatReply, ChatRequest
 from llmsim_lab.llm._client import LLMClient, LLMConfig
 from llmsim_lab.llm._human import OpenQuestion, Person
 from llmsim_lab.llm._scope import Budget
 from llmsim_lab.llm._scripted import ScriptedBackend
-from llmsim_lab.llm.tape import Tape
+from llmsim_lab.tape import Tape
+from llmsim_lab.types import CallRecord, ChatBackend, ChatReply, ChatRequest
 
 if TYPE_CHECKING:
     from llmsim_lab.llm._connect import connect

@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 from typing import Protocol
 
-from llmsim_lab.calls import CallRecord, CallSite, Status
+from llmsim_lab._util.text import log_event
 from llmsim_lab.llm._client import LLMClient
-from llmsim_lab.logs import log_event
-from llmsim_lab.models import LLMReasoningChain
+from llmsim_lab.types import CallRecord, CallSite, LLMReasoningChain, Status
 
 LOOKING_UP = "in looking things up, before the decision was asked for: "
 """What a failure's detail begins with where it was not the decision that failed."""

@@ -29,16 +29,7 @@ from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import BaseModel, Field, model_validator
 
-from llmsim_lab.calls import (
-    Attempt,
-    CallRecord,
-    CallSite,
-    ChatBackend,
-    ChatReply,
-    ChatRequest,
-    Message,
-    ModelInfo,
-)
+from llmsim_lab._util.config import Settings
 from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
 from llmsim_lab.llm._extract import InvalidReply, parse_reply
 from llmsim_lab.llm._retry import (
@@ -52,9 +43,19 @@ from llmsim_lab.llm._retry import (
     second_request,
 )
 from llmsim_lab.llm._scope import CallLog, scope, seconds_left
-from llmsim_lab.models import Decision, reply_schema
 from llmsim_lab.prompts import RenderedPrompt
-from llmsim_lab.settings import Settings
+from llmsim_lab.types import (
+    Attempt,
+    CallRecord,
+    CallSite,
+    ChatBackend,
+    ChatReply,
+    ChatRequest,
+    Decision,
+    Message,
+    ModelInfo,
+    reply_schema,
+)
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from llmsim_lab.calls import ChatBackend
+from llmsim_lab._util.text import faults
 from llmsim_lab.errors import BackendError, ConfigError, ModelFileError
 from llmsim_lab.llm._client import LLMClient, LLMConfig
 from llmsim_lab.llm._embedded.backend import EmbeddedBackend, runtime_installed
@@ -22,7 +22,7 @@ from llmsim_lab.llm._ollama.backend import (
     look,
 )
 from llmsim_lab.llm._ollama.wire import without_password
-from llmsim_lab.text import faults
+from llmsim_lab.types import ChatBackend
 
 _SPECS = (
     "'auto', 'ollama', 'ollama:NAME', 'embedded', 'embedded:NAME' or 'embedded:/path/to/model.gguf'"

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from llmsim_lab.values import WIRE
+from llmsim_lab.types import WIRE
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 

@@ -18,11 +18,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from llmsim_lab.calls import ChatReply, ChatRequest, ModelInfo
+from llmsim_lab._util.text import clip, log_event, number
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm._client import LLMClient, LLMConfig
-from llmsim_lab.logs import log_event
-from llmsim_lab.text import clip, number
+from llmsim_lab.types import ChatReply, ChatRequest, ModelInfo
 
 logger = logging.getLogger(__name__)
 

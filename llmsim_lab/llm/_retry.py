@@ -15,12 +15,18 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from llmsim_lab.calls import Attempt, CallRecord, CallSite, ChatReply, ChatRequest, Message
+from llmsim_lab._util.text import clip, log_event
 from llmsim_lab.errors import BackendError, FailureReason, LLMFailureException
 from llmsim_lab.llm._extract import InvalidReply, repeated_end, without_thinking
-from llmsim_lab.logs import log_event
-from llmsim_lab.models import Decision
-from llmsim_lab.text import clip
+from llmsim_lab.types import (
+    Attempt,
+    CallRecord,
+    CallSite,
+    ChatReply,
+    ChatRequest,
+    Decision,
+    Message,
+)
 
 logger = logging.getLogger("llmsim_lab.llm")
 """The package's name, which users know; this module's they do not."""

@@ -18,9 +18,9 @@ from typing import Annotated, Any, Protocol
 
 from pydantic import Field, model_validator
 
-from llmsim_lab.calls import Attempt, CallRecord, CallSite, ChatRequest
+from llmsim_lab._util.config import Settings
 from llmsim_lab.errors import BudgetReached, ConfigError
-from llmsim_lab.settings import Settings
+from llmsim_lab.types import Attempt, CallRecord, CallSite, ChatRequest
 
 
 class Recorder(Protocol):

@@ -10,8 +10,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from llmsim_lab.calls import ChatReply, ChatRequest, ModelInfo
 from llmsim_lab.errors import ConfigError
+from llmsim_lab.types import ChatReply, ChatRequest, ModelInfo
 
 Reply = str | Mapping[str, Any] | BaseModel | ChatReply | BaseException | type[BaseException]
 

@@ -15,8 +15,8 @@ from typing import Any
 import httpx
 from pydantic_core import from_json
 
+from llmsim_lab._util.text import clip, printable
 from llmsim_lab.errors import BackendError
-from llmsim_lab.text import clip, printable
 
 MAX_REPLY_BYTES = 2**20
 """Of one document, and of one line of a stream: more than models write."""

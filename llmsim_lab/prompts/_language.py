@@ -22,8 +22,8 @@ import jinja2
 from jinja2 import nodes
 from pydantic import BaseModel
 
-from llmsim_lab.spans import Form
-from llmsim_lab.text import DIGITS, clip, closest, rounded
+from llmsim_lab._spans import Form
+from llmsim_lab._util.text import DIGITS, clip, closest, rounded
 
 MAX_LENGTH = 250_000
 """Of a template, in characters."""

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from markupsafe import Markup, escape
 
-from llmsim_lab.calls import CallSite
+from llmsim_lab._spans import Layout, Origin, Provenance, Span, name_sources
+from llmsim_lab._util.html import visible
 from llmsim_lab.errors import PromptError
-from llmsim_lab.markup import visible
-from llmsim_lab.spans import Layout, Origin, Provenance, Span, name_sources
+from llmsim_lab.types import CallSite
 
 if TYPE_CHECKING:
     from llmsim_lab.prompts._language import Filled, Template

@@ -17,6 +17,8 @@ from pydantic import (
     model_validator,
 )
 
+from llmsim_lab._util.config import Settings
+from llmsim_lab._util.text import faults
 from llmsim_lab.agents._agents import NationProfile
 from llmsim_lab.economy import initial_state, set_levels
 from llmsim_lab.economy._macro import StaticEconomy
@@ -27,10 +29,8 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm._human import DAY_S
 from llmsim_lab.models import GlobalState, SimulationState
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.runs._config import RunConfig, RunIntervention
-from llmsim_lab.runs._turn import Series
-from llmsim_lab.settings import Settings
-from llmsim_lab.text import faults
+from llmsim_lab.run._config import RunConfig, RunIntervention
+from llmsim_lab.run._turn import Series
 
 Variable = Literal[
     "interest_rate",
@@ -343,7 +343,7 @@ class SimulationConfig(RunConfig):
             ConfigError: the file cannot be read, or something in it is wrong; the message names
                 file, line and key.
         """
-        from llmsim_lab.yaml_file import read_config
+        from llmsim_lab._util.config import read_config
 
         path = Path(path)
         return _with_prompts_beside(read_config(path, cls), path.parent)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.agents import Agent, HumanAgent, NationAgent, TaylorRuleAgent
-from llmsim_lab.concurrency import gather_all
 from llmsim_lab.economy import RudebuschSvensson, ShockGenerator, TaylorRule, initial_state
 from llmsim_lab.economy._macro import MacroModel, StaticEconomy
 from llmsim_lab.economy._shocks import NO_SHOCKS
@@ -18,18 +18,11 @@ from llmsim_lab.engines import EconLLMEngine, EconomicEngine, Engine
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.llm._extract import InvalidReply, parse_reply
-from llmsim_lab.models import (
-    Action,
-    AgentState,
-    FrozenDict,
-    GlobalState,
-    LLMReasoningChain,
-    SimulationState,
-    StateUpdateDecision,
-)
+from llmsim_lab.models import Action, AgentState, GlobalState, SimulationState, StateUpdateDecision
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.runs import Run, RunTurn
+from llmsim_lab.run import Run, RunTurn
 from llmsim_lab.simulation._config import Intervention, NationConfig, SimulationConfig
+from llmsim_lab.types import FrozenDict, LLMReasoningChain
 from llmsim_lab.validators import AlwaysValid, EconLLMValidator, Validator
 
 _ECONOMY = (

@@ -9,9 +9,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from llmsim_lab.calls import Status
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.statechart._chart import AgentState, Guard
+from llmsim_lab.types import Status
 
 PostKind = Literal["original", "reply", "reshare"]
 

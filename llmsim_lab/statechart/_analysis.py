@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from llmsim_lab._util.text import clip, printable
 from llmsim_lab.statechart._agent import Post
 from llmsim_lab.statechart._chart import AgentState
 from llmsim_lab.statechart._state import SocialTurn
-from llmsim_lab.text import clip, printable
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -22,11 +22,10 @@ from typing import Annotated, Any, Generic, Protocol, TypeVar
 
 from pydantic import Field, StringConstraints
 
+from llmsim_lab._util.config import Settings, YamlFile
+from llmsim_lab._util.text import log_event
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.logs import log_event
-from llmsim_lab.settings import Settings
 from llmsim_lab.statechart._picture import Arrow, Diagram
-from llmsim_lab.yaml_file import YamlFile
 
 logger = logging.getLogger(__name__)
 

@@ -16,14 +16,13 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, Field, StringConstraints, field_validator, model_validator
 
+from llmsim_lab._util.config import Settings, read_config
+from llmsim_lab._util.files import data_path
+from llmsim_lab._util.text import clip
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.files import data_path
-from llmsim_lab.runs._config import RunConfig, RunIntervention
-from llmsim_lab.runs._turn import Series
-from llmsim_lab.settings import Settings
+from llmsim_lab.run._config import RunConfig, RunIntervention
+from llmsim_lab.run._turn import Series
 from llmsim_lab.statechart._chart import AgentState, ChartTable, read_table
-from llmsim_lab.text import clip
-from llmsim_lab.yaml_file import read_config
 
 _ONE_LINE = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]+$"
 """Names and topics stand in prompts outside quotation marks, so they must not begin new lines."""

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from llmsim_lab.markup import safe, visible
+from llmsim_lab._util.html import safe, visible
 
 _WIDTH, _HEIGHT = 860, 520
 _BOX_HEIGHT = 40

@@ -20,17 +20,15 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Self, overload
 
-from llmsim_lab.calls import CallSite, Status
-from llmsim_lab.concurrency import gather_all
+from llmsim_lab._util.text import log_event
+from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._chains import LOOKING_UP, LooksUp, chain_of
-from llmsim_lab.logs import log_event
-from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.prompts import Prompt, RenderedPrompt
 from llmsim_lab.statechart._agent import Post, SocialAgent, interest_match
 from llmsim_lab.statechart._chart import STATE_DESCRIPTIONS, AgentState
-from llmsim_lab.values import Decision, Text
+from llmsim_lab.types import CallSite, Decision, LLMReasoningChain, Status, Text
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,13 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from llmsim_lab.checks import whole_number
-from llmsim_lab.concurrency import gather_all
+from llmsim_lab._util.checks import whole_number
+from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient, Tape
-from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.runs import Run
+from llmsim_lab.run import Run
 from llmsim_lab.statechart import _analysis
 from llmsim_lab.statechart._agent import (
     GUARDS,
@@ -46,6 +45,7 @@ from llmsim_lab.statechart._turn import (
     triggers_in,
 )
 from llmsim_lab.statechart._writer import LLMWriter, PhraseWriter
+from llmsim_lab.types import LLMReasoningChain
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,13 +14,12 @@ from typing import Annotated, Any, NamedTuple, get_args
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from llmsim_lab.calls import Status
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.models import LLMReasoningChain
-from llmsim_lab.runs import RunTurn
+from llmsim_lab.run import RunTurn
 from llmsim_lab.statechart._agent import DecidedBy, Post, PostKind
 from llmsim_lab.statechart._chart import AgentState, Statechart
 from llmsim_lab.statechart._config import Name, SocialIntervention
+from llmsim_lab.types import LLMReasoningChain, Status
 
 _MOST_IN_WORDS = 20
 

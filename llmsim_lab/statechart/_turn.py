@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from llmsim_lab.calls import Status
-from llmsim_lab.logs import log_event
+from llmsim_lab._util.text import log_event
 from llmsim_lab.statechart._agent import DecidedBy, Post, PostKind, SocialAgent
 from llmsim_lab.statechart._chart import TIMEOUT, AgentState, Statechart
 from llmsim_lab.statechart._config import FeedConfig, ProfileConfig
 from llmsim_lab.statechart._reasoner import draw
 from llmsim_lab.statechart._state import FeedEntry, Like, Move, Person, SocialState
+from llmsim_lab.types import Status
 
 logger = logging.getLogger(__name__)
 

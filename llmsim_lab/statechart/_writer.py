@@ -8,16 +8,14 @@ from typing import Annotated
 
 from pydantic import StringConstraints
 
-from llmsim_lab.calls import CallSite
+from llmsim_lab._util.text import log_event
 from llmsim_lab.errors import LLMFailureException
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._chains import chain_of
-from llmsim_lab.logs import log_event
-from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.statechart._agent import Post, SocialAgent
 from llmsim_lab.statechart._reasoner import FALLBACK_REASONS, draw, format_context
-from llmsim_lab.values import Decision
+from llmsim_lab.types import CallSite, Decision, LLMReasoningChain
 
 logger = logging.getLogger(__name__)
 

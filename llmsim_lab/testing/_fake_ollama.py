@@ -17,9 +17,9 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel
 
-from llmsim_lab.calls import ChatReply
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.testing._http import Connection, Request, Response, dumps, error, json_response
+from llmsim_lab.types import ChatReply
 
 _RUNNER_DIED = "an error was encountered while running the model: unexpected EOF"
 _TEXTS = {

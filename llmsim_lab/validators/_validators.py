@@ -10,12 +10,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import TypedDict
 
-from llmsim_lab.calls import CallSite
-from llmsim_lab.concurrency import gather_all
+from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._chains import chain_of
 from llmsim_lab.models import Action, SimulationState, ValidationDecision, ValidationResult
 from llmsim_lab.prompts import Prompt
+from llmsim_lab.types import CallSite
 
 
 class ValidatorStats(TypedDict):

@@ -20,13 +20,13 @@ from llmsim_lab.assistant.types import (
     RateLimitError,
     ToolDeclaration,
 )
-from llmsim_lab.calls import CallSite, ChatReply, ChatRequest, ToolCall
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.llm import LLMClient, LLMConfig, OllamaBackend, ScriptedBackend, Tape
 from llmsim_lab.llm._ollama.wire import FieldsTransport, Outgoing
 from llmsim_lab.llm._scope import recording, scoped
-from llmsim_lab.llm.tape._recorder import LiveRecorder
+from llmsim_lab.tape._recorder import LiveRecorder
 from llmsim_lab.testing import FakeModel, FakeOllama
+from llmsim_lab.types import CallSite, ChatReply, ChatRequest, ToolCall
 
 TALK = [LLMMessage("system", "Be brief."), LLMMessage("user", "Add milk")]
 ADD = {"name": "add_task", "arguments": {"title": "Milk"}}

@@ -19,9 +19,9 @@ from llmsim_lab.assistant import (
     OllamaAdapter,
     load_constitution,
 )
-from llmsim_lab.calls import ChatReply, ToolCall
 from llmsim_lab.llm import LLMClient, LLMConfig, OllamaBackend
 from llmsim_lab.testing import FakeOllama, Fault
+from llmsim_lab.types import ChatReply, ToolCall
 
 
 @pytest.fixture

@@ -14,12 +14,12 @@ from social_kit import any_option, social_client, social_config
 
 from llmsim_lab.assistant import FunctionTools, ToolLookup
 from llmsim_lab.assistant.recorded_tools import RecordedTools
-from llmsim_lab.calls import CallSite, ChatReply, ChatRequest, ToolCall
 from llmsim_lab.context import CrisisConfig, CrisisSimulation, LLMCrisisAgent
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient, ScriptedBackend, Tape
-from llmsim_lab.runs import fork, replay, resume
+from llmsim_lab.run import fork, replay, resume
 from llmsim_lab.statechart import Reasoner, SocialSimulation
+from llmsim_lab.types import CallSite, ChatReply, ChatRequest, ToolCall
 
 
 class Gauge:

@@ -16,15 +16,15 @@ from llmsim_lab.agents import Agent
 from llmsim_lab.assistant import FunctionTools, LLMAgentEngine, OllamaAdapter
 from llmsim_lab.assistant.recorded_tools import RecordedTools, ToolUsingNationAgent
 from llmsim_lab.assistant.types import ToolDeclaration, ToolResult
-from llmsim_lab.calls import ChatReply, ChatRequest, ToolCall
 from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException, TapeError, TapeMiss
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.llm._scope import InFlight, recording, watching
-from llmsim_lab.llm.tape._recorder import LiveRecorder, ReplayRecorder
 from llmsim_lab.models import SimulationState
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.runs import fork, load, replay, resume
+from llmsim_lab.run import fork, load, replay, resume
 from llmsim_lab.simulation import Simulation, SimulationConfig
+from llmsim_lab.tape._recorder import LiveRecorder, ReplayRecorder
+from llmsim_lab.types import ChatReply, ChatRequest, ToolCall
 
 
 class Series:

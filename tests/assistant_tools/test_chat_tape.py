@@ -7,6 +7,7 @@ import pytest
 from builders import make_client
 from typer.testing import CliRunner
 
+from llmsim_lab._util.files import data_path
 from llmsim_lab.assistant import (
     DecisionType,
     FunctionTools,
@@ -19,13 +20,12 @@ from llmsim_lab.assistant.recorded_tools import RecordedTools
 from llmsim_lab.assistant.tasks import TaskStore
 from llmsim_lab.assistant.tasks._server import task_server
 from llmsim_lab.assistant.types import AgentEngineConfig, ToolExecutor
-from llmsim_lab.calls import ChatReply, ChatRequest, ToolCall
 from llmsim_lab.cli._app import app
 from llmsim_lab.errors import ConfigError, TapeError, TapeMiss
-from llmsim_lab.files import data_path
 from llmsim_lab.llm import Tape
-from llmsim_lab.llm.tape import verify
-from llmsim_lab.runs import fork, load, replay, rerun, resume
+from llmsim_lab.run import fork, load, replay, rerun, resume
+from llmsim_lab.tape import verify
+from llmsim_lab.types import ChatReply, ChatRequest, ToolCall
 
 
 def wants(tool: str, **arguments: object) -> ChatReply:

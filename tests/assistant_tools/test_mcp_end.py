@@ -129,7 +129,7 @@ def program(body: str, *, folder: Path) -> subprocess.CompletedProcess[str]:
         import asyncio, os, sys
         import psutil
         from llmsim_lab.assistant import MCPToolExecutor
-        from llmsim_lab.concurrency import run_sync
+        from llmsim_lab._util.waiting import run_sync
         tools = MCPToolExecutor({RAW!r})
         tools.get_available_tools()
         pids = [child.pid for child in psutil.Process().children()]

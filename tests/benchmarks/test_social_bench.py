@@ -58,7 +58,7 @@ def test_batches_are_timed_against_one_by_one() -> None:
 def test_the_measured_answers_are_as_the_script_writes_them() -> None:
     import pandas as pd
 
-    from llmsim_lab.files import data_path
+    from llmsim_lab._util.files import data_path
     from llmsim_lab.statechart import Reasoner
 
     answers = pd.read_csv(data_path("social/position_bias.csv"))

@@ -12,9 +12,9 @@ from builders import answer, make_client, policy, rate_update
 from llmsim_lab import Simulation, SimulationConfig
 from llmsim_lab.assistant import LLMAgentEngine, load_constitution
 from llmsim_lab.assistant.types import LLMMessage, LLMResponse, ToolDeclaration
-from llmsim_lab.calls import ChatRequest
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient
+from llmsim_lab.types import ChatRequest
 
 __all__ = ["HOSTILE", "Assistant", "Model", "make_run"]
 

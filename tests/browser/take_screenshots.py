@@ -21,15 +21,15 @@ WIDTH, MOST_BYTES = 1180, 150_000
 
 STEPPER = """
 import ipywidgets as w
-from llmsim_lab.files import data_path
+from llmsim_lab._util.files import data_path
 from llmsim_lab.lab import RateChart, TurnStepper
-from llmsim_lab.runs import replay
+from llmsim_lab.run import replay
 run = replay(data_path("tapes/first_run.tape"), 1, turns=0)
 stepper, chart = TurnStepper(run), RateChart(run)
 w.VBox([stepper, chart])
 """
 COMPARER = """
-from llmsim_lab.files import data_path
+from llmsim_lab._util.files import data_path
 from llmsim_lab.lab import PromptComparer
 PromptComparer.from_results(data_path("tapes/prompt_experiment.tape"))
 """

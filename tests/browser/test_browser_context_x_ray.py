@@ -8,7 +8,7 @@ from playwright.sync_api import Locator, expect
 
 SETUP = """
 from crisis_kit import crisis_client, said
-from llmsim_lab.files import data_path
+from llmsim_lab._util.files import data_path
 from llmsim_lab.lab import ContextXRay
 from scenes import Model
 class Advisor(Model):

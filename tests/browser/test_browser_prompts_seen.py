@@ -9,9 +9,9 @@ from lab_page import LabPage, Notebook
 from playwright.sync_api import Locator, expect
 
 SETUP = """
-from llmsim_lab.files import data_path
+from llmsim_lab._util.files import data_path
 from llmsim_lab.lab import PromptViewer, ReasoningInspector
-from llmsim_lab.runs import load
+from llmsim_lab.run import load
 simulation = load(data_path("tapes/two_nations.tape"), 1)
 """
 VIEWER, INSPECTOR = 1, 2

@@ -9,7 +9,7 @@ from lab_page import LabPage, Notebook
 from playwright.sync_api import Locator, expect
 
 SETUP = """
-from llmsim_lab.files import data_path
+from llmsim_lab._util.files import data_path
 from llmsim_lab.lab import RunTree
 from llmsim_lab.llm import Tape
 from scenes import Model

@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 from cli_kit import Run, reply
 
-from llmsim_lab.files import data_path
+from llmsim_lab._util.config import yaml_text
+from llmsim_lab._util.files import data_path
 from llmsim_lab.llm._embedded.store import list_models
 from llmsim_lab.testing import FakeOllama, Fault
-from llmsim_lab.yaml_file import yaml_text
 
 
 def test_the_demo_with_a_rule_needs_no_model_and_writes_chart_and_tables(llmsim_lab: Run) -> None:

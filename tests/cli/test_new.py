@@ -13,7 +13,7 @@ import pytest
 from cli_kit import Run
 from nbconvert.preprocessors import ExecutePreprocessor
 
-from llmsim_lab.files import data_path
+from llmsim_lab._util.files import data_path
 from llmsim_lab.llm import Tape
 from llmsim_lab.testing import FakeOllama
 

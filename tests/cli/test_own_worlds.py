@@ -56,7 +56,7 @@ def lab(llmsim_lab: Run) -> Iterator[Run]:
 
 def _forget(known: set[str]) -> None:
     """Do what ends with the program: no module of the last command is known any more."""
-    from llmsim_lab.runs import _registry
+    from llmsim_lab.run import _registry
 
     for name in ("pot", "ruled", "broken"):
         if name not in known:

@@ -15,17 +15,17 @@ import pytest
 from builders import make_client
 from cli_kit import Run, reply
 
-from llmsim_lab.calls import Attempt, ChatReply, ChatRequest, Message, ToolCall
+from llmsim_lab._util.config import yaml_text
+from llmsim_lab._util.files import data_path
 from llmsim_lab.cli import main
-from llmsim_lab.files import data_path
 from llmsim_lab.llm import Tape
-from llmsim_lab.llm.tape._ledger import Ledger
-from llmsim_lab.llm.tape._recorder import LiveRecorder
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.runs import fork
+from llmsim_lab.run import fork
 from llmsim_lab.simulation import Simulation, SimulationConfig
+from llmsim_lab.tape._ledger import Ledger
+from llmsim_lab.tape._recorder import LiveRecorder
 from llmsim_lab.testing import FakeOllama, Fault
-from llmsim_lab.yaml_file import yaml_text
+from llmsim_lab.types import Attempt, ChatReply, ChatRequest, Message, ToolCall
 
 HOSTILE = "\x1b[2J$x^{ [bold]up\u202e"
 CONFIG = {

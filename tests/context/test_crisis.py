@@ -11,7 +11,6 @@ import pytest
 from context_kit import make_module, make_variables, write_module
 from crisis_kit import answer, crisis_client, judged, make_crisis, make_scenario, said
 
-from llmsim_lab.calls import CallSite, ChatRequest
 from llmsim_lab.context import (
     BehaviorModule,
     ComposedModules,
@@ -36,8 +35,9 @@ from llmsim_lab.errors import (
     TapeMiss,
 )
 from llmsim_lab.llm import LLMClient, Tape
-from llmsim_lab.runs import Run, fork, load, replay, rerun, resume
-from llmsim_lab.runs._registry import find_class
+from llmsim_lab.run import Run, fork, load, replay, rerun, resume
+from llmsim_lab.run._registry import find_class
+from llmsim_lab.types import CallSite, ChatRequest
 
 
 def backend_of(simulation: CrisisSimulation) -> Any:

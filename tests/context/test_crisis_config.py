@@ -11,11 +11,11 @@ import pytest
 from crisis_kit import make_scenario
 from typer.testing import CliRunner
 
+from llmsim_lab._util.files import data_path
 from llmsim_lab.cli._app import app
 from llmsim_lab.context import CrisisConfig, CrisisScenario, CrisisSimulation
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.files import data_path
-from llmsim_lab.runs._registry import config_from_file
+from llmsim_lab.run._registry import config_from_file
 
 
 def write(folder: Path, text: str) -> Path:

@@ -16,7 +16,7 @@ from llmsim_lab.context import (
 )
 from llmsim_lab.context._engine import CrisisEngine, engine_output_schema
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
-from llmsim_lab.runs._records import record_of
+from llmsim_lab.run._records import record_of
 
 for name in ("strait", "bank_run"):
     scenario = CrisisScenario.load(name)

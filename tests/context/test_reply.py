@@ -6,7 +6,7 @@ import pytest
 
 from llmsim_lab.context._players import reply_model
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.values import reply_schema
+from llmsim_lab.types import reply_schema
 
 STRAIT = ("ASSESSMENT: Your read", "ACTIONS: Decisions", "COMMUNICATIONS: Messages")
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from llmsim_lab import files
+from llmsim_lab._util import files
+from llmsim_lab._util.files import data_path
 from llmsim_lab.errors import ConfigError, DataError
-from llmsim_lab.files import data_path
 
 
 def test_a_packaged_file_is_found_by_name() -> None:

@@ -10,10 +10,10 @@ from types import ModuleType
 import pandas as pd
 import pytest
 
+from llmsim_lab._util.files import data_path
 from llmsim_lab.economy import RudebuschSvensson, history, initial_state, load_us_macro
 from llmsim_lab.economy._data import FIRST_START, LAST_QUARTER, next_quarter
 from llmsim_lab.errors import ConfigError, DataError
-from llmsim_lab.files import data_path
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,6 @@ from unittest.mock import AsyncMock, Mock
 import pytest
 from builders import make_action, make_client, make_config, make_state, rate_update, requests_of
 
-from llmsim_lab.calls import ChatRequest
 from llmsim_lab.economy import RudebuschSvensson, ShockGenerator
 from llmsim_lab.economy._macro import StaticEconomy
 from llmsim_lab.economy._shocks import Shocks
@@ -21,6 +20,7 @@ from llmsim_lab.errors import ConfigError, LLMFailureException, PromptError
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.models import GlobalState, SimulationState
 from llmsim_lab.prompts import Prompt
+from llmsim_lab.types import ChatRequest
 
 
 def engine_at(

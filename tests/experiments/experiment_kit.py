@@ -7,11 +7,11 @@ from typing import Any
 
 from builders import policy, rate_update, verdict
 
-from llmsim_lab.calls import ChatRequest
 from llmsim_lab.experiments import PromptExperiment
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.simulation import Simulation, SimulationConfig
+from llmsim_lab.types import ChatRequest
 
 __all__ = ["SEED", "hawk_of", "make_experiment", "make_run", "opinions", "seeded_client"]
 

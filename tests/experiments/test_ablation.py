@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from crisis_kit import crisis_client, make_crisis, said, talking
 
-from llmsim_lab.calls import ChatRequest
+from llmsim_lab._spans import Cut, Provenance, Span
 from llmsim_lab.context import CrisisSimulation
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.experiments._ablation import (
@@ -22,9 +22,9 @@ from llmsim_lab.experiments._ablation import (
     word_distance,
 )
 from llmsim_lab.prompts import Prompt, RenderedPrompt
-from llmsim_lab.runs import load, replay, resume
-from llmsim_lab.runs._registry import find_class
-from llmsim_lab.spans import Cut, Provenance, Span
+from llmsim_lab.run import load, replay, resume
+from llmsim_lab.run._registry import find_class
+from llmsim_lab.types import ChatRequest
 
 
 def make_ablation(replies: Any, tape: Path | None = None, **config: Any) -> Ablation:

@@ -22,13 +22,13 @@ from experiment_kit import (
     seeded_client,
 )
 
-from llmsim_lab.calls import ChatRequest
 from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
 from llmsim_lab.experiments import PromptExperiment
 from llmsim_lab.experiments._experiment import Progress
 from llmsim_lab.llm import Tape
-from llmsim_lab.runs import _progress, load
+from llmsim_lab.run import _progress, load
 from llmsim_lab.simulation import Simulation
+from llmsim_lab.types import ChatRequest
 
 
 def asked_since(experiment: PromptExperiment, before: int) -> list[ChatRequest]:

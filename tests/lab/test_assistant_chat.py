@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from assistant_kit import MemoryTasks, call, engine
 
+from llmsim_lab._util.files import data_path
 from llmsim_lab.assistant import Chat, DecisionType
 from llmsim_lab.assistant.types import AgentDecision, DecisionContext, ToolResult
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.files import data_path
 from llmsim_lab.lab import AssistantChat, PromptViewer, ReasoningInspector, RunTree
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)></style>\x1b[31m\u202etfel"

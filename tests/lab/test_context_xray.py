@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from crisis_kit import crisis_client, make_crisis, said, talking
 
-from llmsim_lab.calls import ChatRequest
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab import (
     ContextXRay,
@@ -20,7 +19,8 @@ from llmsim_lab.lab import (
 )
 from llmsim_lab.lab._context_xray import as_attempt, clip_lines
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.runs import load
+from llmsim_lab.run import load
+from llmsim_lab.types import ChatRequest
 
 from builders import make_simulation  # isort: skip
 

@@ -9,12 +9,12 @@ import pytest
 from builders import answer, make_simulation
 from viewer_kit import HOSTILE, bumpy, hostile_run, played
 
-from llmsim_lab.calls import Attempt, CallRecord, ChatReply, ChatRequest, Message
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab import ReasoningInspector
 from llmsim_lab.lab._inspector import COLUMNS, Filter, decisions_by_agent
 from llmsim_lab.models import LLMReasoningChain
-from llmsim_lab.runs import RunTurn
+from llmsim_lab.run import RunTurn
+from llmsim_lab.types import Attempt, CallRecord, ChatReply, ChatRequest, Message
 
 TWO_NATIONS = Path(__file__).parents[2] / "data" / "tapes" / "two_nations.tape"
 

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from builders import answer, make_client, make_simulation
 
+from llmsim_lab._util.files import data_path
 from llmsim_lab.economy import QuadraticLoss
 from llmsim_lab.errors import ConfigError, TapeError
-from llmsim_lab.files import data_path
 from llmsim_lab.lab import (
     HumanSeat,
     PromptViewer,

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from builders import make_config, second_by_second
 
-from llmsim_lab.calls import Attempt, CallSite, ChatReply, ChatRequest, Message
 from llmsim_lab.lab._stepper import Playing, waiting_text
 from llmsim_lab.llm._scope import InFlight
 from llmsim_lab.simulation import Simulation
+from llmsim_lab.types import Attempt, CallSite, ChatReply, ChatRequest, Message
 
 
 def request(agent: str, **fields: Any) -> ChatRequest:

@@ -12,15 +12,15 @@ import pytest
 from builders import answer, make_simulation, policy, rate_update
 from markupsafe import Markup
 
-from llmsim_lab.calls import ChatRequest
+from llmsim_lab._util.files import data_path
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.experiments import PromptExperiment
-from llmsim_lab.files import data_path
 from llmsim_lab.lab import PromptComparer
 from llmsim_lab.lab._prompt_comparer import read_turns, spread, turns_text
 from llmsim_lab.lab.figures import _difference_alt
 from llmsim_lab.llm import Tape
 from llmsim_lab.simulation import Simulation, SimulationConfig
+from llmsim_lab.types import ChatRequest
 
 HOSTILE = (
     "Raise the interest rate <script>alert(1)</script><img src=x onerror=alert(1)></style>"

@@ -14,8 +14,8 @@ import pytest
 from builders import answer, make_client, make_simulation
 from viewer_kit import HOSTILE, bumpy, hostile_run, played, taped
 
+from llmsim_lab._spans import Cut, Provenance, Span
 from llmsim_lab.agents import EconLLMAgent
-from llmsim_lab.calls import Attempt, ChatReply, ChatRequest, Message, ToolCall
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.lab import PromptViewer
 from llmsim_lab.lab._html import (
@@ -29,9 +29,9 @@ from llmsim_lab.lab._html import (
 from llmsim_lab.lab._run_reading import Attempts
 from llmsim_lab.llm import Tape
 from llmsim_lab.models import SimulationState
-from llmsim_lab.runs import load, replay
+from llmsim_lab.run import load, replay
 from llmsim_lab.simulation import Simulation, SimulationConfig
-from llmsim_lab.spans import Cut, Provenance, Span
+from llmsim_lab.types import Attempt, ChatReply, ChatRequest, Message, ToolCall
 
 FIRST_RUN = Path(__file__).parents[2] / "data" / "tapes" / "first_run.tape"
 

@@ -17,9 +17,9 @@ from builders import make_config, make_simulation
 from viewer_kit import turn_over
 
 from llmsim_lab import Ask, Run, State
+from llmsim_lab._util.files import data_path
 from llmsim_lab.economy import TaylorRule
 from llmsim_lab.errors import ConfigError, TapeError
-from llmsim_lab.files import data_path
 from llmsim_lab.lab import RateChart
 from llmsim_lab.lab._widget import Pace
 from llmsim_lab.llm import Tape

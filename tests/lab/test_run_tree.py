@@ -12,8 +12,8 @@ from builders import make_client, make_config
 from counter_kit import CounterSimulation, Total
 from counter_kit import answer as count
 
+from llmsim_lab._util.files import data_path
 from llmsim_lab.errors import ConfigError, TapeError
-from llmsim_lab.files import data_path
 from llmsim_lab.lab import RunTree
 from llmsim_lab.lab._run_tree import prompt_changes
 from llmsim_lab.llm import Tape

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from builders import make_client
 
+from llmsim_lab._util.files import data_path
 from llmsim_lab.economy import QuadraticLoss
 from llmsim_lab.errors import BackendError, ConfigError
-from llmsim_lab.files import data_path
 from llmsim_lab.lab import leaderboard
-from llmsim_lab.runs import load
+from llmsim_lab.run import load
 from llmsim_lab.simulation import Simulation, SimulationConfig
 from llmsim_lab.simulation._counterfactual import people_in
 

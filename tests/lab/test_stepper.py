@@ -13,13 +13,13 @@ import pandas as pd
 import pytest
 from builders import answer, make_client, make_config, make_simulation, policy, verdict
 
-from llmsim_lab.calls import ChatRequest
+from llmsim_lab._util.files import data_path
 from llmsim_lab.errors import BackendError, ConfigError, LabError, LLMFailureException
-from llmsim_lab.files import data_path
 from llmsim_lab.lab import TurnStepper
 from llmsim_lab.llm import Tape
-from llmsim_lab.runs import replay
+from llmsim_lab.run import replay
 from llmsim_lab.simulation import Simulation
+from llmsim_lab.types import ChatRequest
 
 
 def ruled(**config: Any) -> Simulation:

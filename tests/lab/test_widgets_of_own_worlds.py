@@ -10,11 +10,11 @@ import pytest
 from worlds import PublicGoods
 
 from llmsim_lab import lab
-from llmsim_lab.calls import ChatRequest
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab._widget import LabWidget
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.models import LLMReasoningChain
+from llmsim_lab.types import ChatRequest
 
 ECONOMIC = ("Taylor", "inflation", "interest rate", "quarter", "rates", "History")
 
@@ -140,7 +140,7 @@ async def test_a_chart_offers_the_states_numbers_and_no_reference_of_other_world
 @pytest.fixture
 def unknown(tmp_path: Path) -> Iterator[Path]:
     """A tape of a class that is not known here any more."""
-    from llmsim_lab.runs import _registry
+    from llmsim_lab.run import _registry
 
     run = PublicGoods(players={"*": "random"}, tape=tmp_path / "t.tape")
     run.run(2)

@@ -8,9 +8,9 @@ from typing import Any
 
 from builders import answer, make_client, policy
 
-from llmsim_lab.calls import ChatRequest
 from llmsim_lab.errors import LLMFailureException
 from llmsim_lab.simulation import Simulation, SimulationConfig
+from llmsim_lab.types import ChatRequest
 
 __all__ = ["HOSTILE", "bumpy", "hostile_run", "played", "taped", "turn_over"]
 

@@ -12,12 +12,11 @@ import pytest
 from pydantic import Field
 
 from llmsim_lab import connect
-from llmsim_lab.calls import ChatRequest, Message
 from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig
 from llmsim_lab.llm._ollama.backend import OllamaBackend
 from llmsim_lab.models import PolicyDecision
-from llmsim_lab.values import Decision
+from llmsim_lab.types import ChatRequest, Decision, Message
 from tests.live.conftest import Live
 
 RATES = [3.5, 3.75, 4.0, 4.25, 4.5]

@@ -10,7 +10,7 @@ import pytest
 from llmsim_lab import Simulation, SimulationConfig, connect
 from llmsim_lab.cli import main
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.runs import replay, resume
+from llmsim_lab.run import replay, resume
 from tests.live.conftest import Live
 
 

@@ -12,11 +12,11 @@ import ollama
 import pytest
 from pydantic import BaseModel
 
-from llmsim_lab.calls import CallSite, ChatReply, ChatRequest
 from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.models import PolicyDecision
 from llmsim_lab.prompts import Prompt
+from llmsim_lab.types import CallSite, ChatReply, ChatRequest
 
 GOOD = {"action": "Raise the interest rate", "reasoning": "Prices rise fast.", "confidence": 0.8}
 SITE = CallSite(component="agent", agent="Atlantis", turn=3)

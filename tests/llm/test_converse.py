@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from llmsim_lab.calls import CallSite, ChatReply, Message, ToolCall
 from llmsim_lab.errors import LLMFailureException, TapeMiss
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.llm._scope import recording
-from llmsim_lab.llm.tape._recorder import LiveRecorder, ReplayRecorder
+from llmsim_lab.tape._recorder import LiveRecorder, ReplayRecorder
+from llmsim_lab.types import CallSite, ChatReply, Message, ToolCall
 
 TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
 SITE = CallSite(component="assistant", agent="ann")

@@ -7,10 +7,10 @@ import asyncio
 import pytest
 from builders import make_client
 
-from llmsim_lab.calls import ChatRequest, Message
 from llmsim_lab.errors import LLMFailureException
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._scope import seconds_left, time_limit
+from llmsim_lab.types import ChatRequest, Message
 
 LONG_S = 60.0
 SHORT_S = 0.05

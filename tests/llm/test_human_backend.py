@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from builders import policy
 
-from llmsim_lab.calls import CallSite, ChatRequest, Message
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient, OpenQuestion, Person
 from llmsim_lab.llm._human import human_client
 from llmsim_lab.models import PolicyDecision
+from llmsim_lab.types import CallSite, ChatRequest, Message
 
 GOOD = {"action": "Hold the rate", "reasoning": "All is calm.", "confidence": 0.8}
 
@@ -333,7 +333,7 @@ async def test_a_question_says_what_is_wrong_with_an_answers_form(
 async def test_a_request_without_a_form_or_a_place_is_a_question_all_the_same() -> None:
     client = human_client()
     person = person_of(client)
-    from llmsim_lab.calls import ChatRequest, Message
+    from llmsim_lab.types import ChatRequest, Message
 
     request = ChatRequest(model="human", messages=(Message("user", "Hello?"),))
     task = asyncio.create_task(person.chat(request))

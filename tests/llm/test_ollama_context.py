@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from llmsim_lab.calls import ChatReply, ChatRequest, Message
 from llmsim_lab.errors import BackendError
 from llmsim_lab.llm._ollama.backend import OllamaBackend, PromptGauge, countable, texts_read
 from llmsim_lab.testing._fake_ollama import FakeModel, FakeOllama
+from llmsim_lab.types import ChatReply, ChatRequest, Message
 
 ENGLISH = (
     "The central bank raised its policy rate by fifty basis points, because inflation expectations "

@@ -10,7 +10,6 @@ from pathlib import Path
 import httpx
 import pytest
 
-from llmsim_lab.calls import ChatRequest, Message
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.llm import connect
 from llmsim_lab.llm._ollama.backend import OllamaBackend
@@ -24,6 +23,7 @@ from llmsim_lab.llm._ollama.wire import (
 )
 from llmsim_lab.llm._scope import scoped
 from llmsim_lab.testing._fake_ollama import FakeOllama
+from llmsim_lab.types import ChatRequest, Message
 
 
 @pytest.mark.parametrize(

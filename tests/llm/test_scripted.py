@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from llmsim_lab.calls import CallSite, ChatReply, ChatRequest, Message
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import ScriptedBackend
 from llmsim_lab.models import PolicyDecision
+from llmsim_lab.types import CallSite, ChatReply, ChatRequest, Message
 
 REQUEST = ChatRequest(
     model="m", messages=(Message("user", "Hi"),), site=CallSite(component="agent", agent="A")

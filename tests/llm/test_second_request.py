@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from llmsim_lab.calls import Attempt, CallRecord, ChatReply, ChatRequest, Message
 from llmsim_lab.errors import BackendError, LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.llm._extract import Repetition, repeated_end
 from llmsim_lab.llm._retry import second_request
 from llmsim_lab.models import PolicyDecision
+from llmsim_lab.types import Attempt, CallRecord, ChatReply, ChatRequest, Message
 
 GOOD = {"action": "Raise the rate", "reasoning": "Prices rise.", "confidence": 0.8}
 AGAIN = "Reply again with one complete JSON object of the required form and nothing else."

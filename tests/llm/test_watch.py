@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from builders import answer, make_client, make_simulation, policy
 
-from llmsim_lab.calls import Attempt, CallSite, ChatReply, ChatRequest
 from llmsim_lab.errors import LLMFailureException, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig
 from llmsim_lab.llm._scope import InFlight, scope, watching
 from llmsim_lab.models import PolicyDecision
-from llmsim_lab.runs import replay
+from llmsim_lab.run import replay
 from llmsim_lab.simulation import Simulation
+from llmsim_lab.types import Attempt, CallSite, ChatReply, ChatRequest
 
 SITE = CallSite(component="agent", agent="Aland", turn=1)
 

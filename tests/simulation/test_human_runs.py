@@ -15,7 +15,7 @@ from llmsim_lab.engines import EconomicEngine
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm import LLMClient, OpenQuestion, Tape
 from llmsim_lab.models import GlobalState
-from llmsim_lab.runs import fork, load, replay, resume
+from llmsim_lab.run import fork, load, replay, resume
 from llmsim_lab.simulation import Simulation, SimulationConfig
 from llmsim_lab.simulation._counterfactual import people_in, with_seats, world_differs
 from llmsim_lab.validators import AlwaysValid, EconLLMValidator

@@ -29,13 +29,13 @@ from builders import (
 )
 
 from llmsim_lab.agents import Agent, NationAgent, TaylorRuleAgent
-from llmsim_lab.calls import ChatReply, ChatRequest
 from llmsim_lab.economy import initial_state
 from llmsim_lab.engines import EconomicEngine
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.models import Action, SimulationState
 from llmsim_lab.simulation import Simulation, SimulationConfig, Turn
+from llmsim_lab.types import ChatReply, ChatRequest
 from llmsim_lab.validators import AlwaysValid
 
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from social_kit import OPTIONS, any_option, make_question, picks, social_client
 
-from llmsim_lab.calls import CallSite, ChatReply, ChatRequest
 from llmsim_lab.errors import BackendError, ConfigError, FailureReason, LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig, OllamaBackend
 from llmsim_lab.statechart import AgentState, Reasoner, SocialAgent
 from llmsim_lab.statechart._reasoner import Question, RuleReasoner
 from llmsim_lab.testing import FakeOllama
+from llmsim_lab.types import CallSite, ChatReply, ChatRequest
 
 
 def shown(reasoner: Reasoner, question: Question) -> list[str]:

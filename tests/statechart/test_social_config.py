@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from social_kit import social_config
 
+from llmsim_lab._util.files import data_path
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.files import data_path
 from llmsim_lab.statechart import AgentState, SocialConfig, SocialSimulation
 from llmsim_lab.statechart._agent import GUARDS
 from llmsim_lab.statechart._chart import ChartTable

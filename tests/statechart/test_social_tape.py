@@ -14,14 +14,14 @@ from social_kit import any_option, make_social, picks, social_client, social_con
 from llmsim_lab.cli import main
 from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException, TapeMiss
 from llmsim_lab.llm import LLMClient, ScriptedBackend, Tape
-from llmsim_lab.llm.tape import verify
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.runs import fork, load, replay, rerun, resume
-from llmsim_lab.runs._run import run
+from llmsim_lab.run import fork, load, replay, rerun, resume
+from llmsim_lab.run._run import run
 from llmsim_lab.statechart import SocialSimulation
 from llmsim_lab.statechart._agent import GUARDS
 from llmsim_lab.statechart._analysis import state_frame
 from llmsim_lab.statechart._reasoner import RuleReasoner
+from llmsim_lab.tape import verify
 
 TURNS = 6
 SETTINGS: dict[str, Any] = {

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from llmsim_lab.yaml_file import yaml_value
+from llmsim_lab._util.config import yaml_value
 
 make = shutil.which("make")
 pytestmark = [

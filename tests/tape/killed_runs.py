@@ -19,11 +19,11 @@ from pathlib import Path
 
 from tape_kit import HashBackend, hash_client, identity, steady_config
 
-from llmsim_lab.calls import Attempt, ChatRequest
 from llmsim_lab.llm import Tape
-from llmsim_lab.llm.tape._recorder import LiveRecorder
-from llmsim_lab.runs import resume
+from llmsim_lab.run import resume
 from llmsim_lab.simulation import Simulation
+from llmsim_lab.tape._recorder import LiveRecorder
+from llmsim_lab.types import Attempt, ChatRequest
 
 TURNS = 12
 LONGEST_LIFE_S = 0.25

@@ -13,10 +13,10 @@ from typing import Any
 
 from builders import policy, rate_update, verdict
 
-from llmsim_lab.calls import Attempt, ChatReply, ChatRequest, ModelInfo
 from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.simulation import Simulation, SimulationConfig
+from llmsim_lab.types import Attempt, ChatReply, ChatRequest, ModelInfo
 
 __all__ = [
     "HashBackend",

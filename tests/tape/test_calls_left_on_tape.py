@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from tape_kit import hash_client, make_recorded, steady_config
 
-from llmsim_lab.calls import Attempt, CallRecord
 from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import Tape
-from llmsim_lab.runs import load, replay
+from llmsim_lab.run import load, replay
 from llmsim_lab.simulation import Simulation
+from llmsim_lab.types import Attempt, CallRecord
 
 
 def recorded(path: Path) -> Simulation:

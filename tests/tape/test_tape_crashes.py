@@ -25,13 +25,13 @@ from tape_kit import (
 )
 
 from llmsim_lab.agents import Agent
-from llmsim_lab.calls import ChatRequest
 from llmsim_lab.errors import LLMFailureException, TapeError
 from llmsim_lab.llm import Tape
-from llmsim_lab.llm.tape._verify import verify
 from llmsim_lab.models import Action, SimulationState
-from llmsim_lab.runs import load, replay, resume
+from llmsim_lab.run import load, replay, resume
 from llmsim_lab.simulation import Simulation
+from llmsim_lab.tape._verify import verify
+from llmsim_lab.types import ChatRequest
 
 HERE = Path(__file__).parent
 TESTS = HERE.parent

@@ -13,14 +13,14 @@ import pytest
 from builders import make_client, policy, requests_of
 
 from llmsim_lab.agents import Agent
-from llmsim_lab.calls import CallSite, ChatReply, ChatRequest, Message, ModelInfo, ToolCall
 from llmsim_lab.engines import Engine
 from llmsim_lab.errors import BackendError, LLMFailureException, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, Tape
-from llmsim_lab.llm.tape._codec import SettingsCache, encode_request
 from llmsim_lab.models import Action, PolicyDecision, SimulationState
-from llmsim_lab.runs import replay, resume
+from llmsim_lab.run import replay, resume
 from llmsim_lab.simulation import Simulation, SimulationConfig
+from llmsim_lab.tape._codec import SettingsCache, encode_request
+from llmsim_lab.types import CallSite, ChatReply, ChatRequest, Message, ModelInfo, ToolCall
 from llmsim_lab.validators import AlwaysValid
 
 REPEATS = 30

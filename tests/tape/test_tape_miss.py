@@ -13,15 +13,15 @@ from builders import make_client, make_config
 from tape_kit import asked, bytes_in, hash_client, make_recorded
 
 from llmsim_lab.agents import EconLLMAgent
-from llmsim_lab.calls import Attempt, CallSite, ChatRequest, Message
 from llmsim_lab.errors import TapeError, TapeMiss
 from llmsim_lab.llm import LLMClient, Tape
-from llmsim_lab.llm.tape._ledger import Ledger
-from llmsim_lab.llm.tape._recorder import explain_miss
 from llmsim_lab.models import Action, GlobalState, SimulationState
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.runs import replay
+from llmsim_lab.run import replay
 from llmsim_lab.simulation import Simulation
+from llmsim_lab.tape._ledger import Ledger
+from llmsim_lab.tape._recorder import explain_miss
+from llmsim_lab.types import Attempt, CallSite, ChatRequest, Message
 
 CONFIG = {"nations": [{"name": "Aland"}], "validator": {"kind": "always_valid"}}
 

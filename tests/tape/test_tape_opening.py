@@ -22,9 +22,9 @@ from tape_kit import bytes_in, hash_client, make_recorded, steady_config
 
 from llmsim_lab.errors import LabError, TapeError
 from llmsim_lab.llm import Tape
-from llmsim_lab.llm.tape._codec import call_of
-from llmsim_lab.runs import fork, load, replay, rerun, resume
+from llmsim_lab.run import fork, load, replay, rerun, resume
 from llmsim_lab.simulation import Simulation
+from llmsim_lab.tape._codec import call_of
 
 NOBODY = 65534
 
@@ -413,7 +413,7 @@ def test_a_user_who_may_only_read_replays(shared: Path, what: str) -> None:
         import os, sys
         from llmsim_lab.errors import TapeError
         from llmsim_lab.llm import Tape
-        from llmsim_lab.runs import replay
+        from llmsim_lab.run import replay
         replay(sys.argv[1])  # imports all that it needs, which nobody may not read
         os.setuid({NOBODY})
         print(replay(sys.argv[1]).turn_number)
@@ -488,8 +488,7 @@ def test_others_read_while_one_writes(tmp_path: Path) -> None:
             seen.append((early.run().turns, len(load(early).turns)))
             simulation.run(1)
         done = script(
-            "import sys\nfrom llmsim_lab.runs import replay\n"
-            "print(replay(sys.argv[1]).turn_number)",
+            "import sys\nfrom llmsim_lab.run import replay\nprint(replay(sys.argv[1]).turn_number)",
             path,
         )
     assert seen == [(1, 2), (2, 3), (3, 4)]
@@ -502,7 +501,7 @@ HOLD = """
     import sys
     sys.path[:0] = sys.argv[2:]
     from tape_kit import hash_client
-    from llmsim_lab.runs import resume
+    from llmsim_lab.run import resume
     run = resume(sys.argv[1], llm_client=hash_client())
     run.run(1)
     print("recording", flush=True)

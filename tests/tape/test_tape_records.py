@@ -23,8 +23,8 @@ from tape_kit import make_recorded
 
 from llmsim_lab.errors import TapeError
 from llmsim_lab.models import LLMReasoningChain
-from llmsim_lab.runs import load, replay
-from llmsim_lab.runs._records import record_of
+from llmsim_lab.run import load, replay
+from llmsim_lab.run._records import record_of
 from llmsim_lab.simulation import Simulation
 
 

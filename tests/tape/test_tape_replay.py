@@ -13,7 +13,6 @@ from builders import make_client, policy, verdict
 from tape_kit import HashBackend, asked, hash_client, make_recorded, steady_config
 
 from llmsim_lab.agents import Agent, EconLLMAgent
-from llmsim_lab.calls import CallSite, ChatRequest
 from llmsim_lab.engines import EconLLMEngine
 from llmsim_lab.errors import ConfigError, LLMFailureException, TapeError
 from llmsim_lab.llm import LLMClient, Tape
@@ -25,8 +24,9 @@ from llmsim_lab.models import (
     SimulationState,
 )
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.runs import fork, load, replay, rerun, resume
+from llmsim_lab.run import fork, load, replay, rerun, resume
 from llmsim_lab.simulation import Simulation, SimulationConfig
+from llmsim_lab.types import CallSite, ChatRequest
 from llmsim_lab.validators import AlwaysValid
 
 HERE = Path(__file__).parent
@@ -428,7 +428,7 @@ def test_a_replay_in_another_process_gives_the_same(
     simulation = make_recorded(tmp_path / "x.tape", turns=3, faulty=True)
     code = (
         "import sys\n"
-        "from llmsim_lab.runs import replay\n"
+        "from llmsim_lab.run import replay\n"
         "run = replay(sys.argv[1])\n"
         "print(run.to_frame().to_csv(), run.decisions().to_csv())\n"
         "print([turn.state.model_dump_json(exclude={'reasoning_chains'}) for turn in run.turns])\n"

@@ -25,13 +25,13 @@ from tape_kit import (
 )
 
 import llmsim_lab
-from llmsim_lab.calls import ChatRequest
 from llmsim_lab.errors import ConfigError, LLMFailureException, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.models import GlobalState
-from llmsim_lab.runs import fork, load, replay, rerun, resume
-from llmsim_lab.runs._run import run
+from llmsim_lab.run import fork, load, replay, rerun, resume
+from llmsim_lab.run._run import run
 from llmsim_lab.simulation import Simulation, SimulationConfig
+from llmsim_lab.types import ChatRequest
 
 # --- the manifest ------------------------------------------------------------------------------
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from tape_kit import hash_client, make_recorded, steady_config
 
-from llmsim_lab.calls import Attempt, ChatReply, ChatRequest, Message
 from llmsim_lab.llm import Tape
-from llmsim_lab.llm.tape._codec import loads
-from llmsim_lab.llm.tape._recorder import LiveRecorder
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.runs import Run, load, replay
+from llmsim_lab.run import Run, load, replay
 from llmsim_lab.simulation import Simulation
+from llmsim_lab.tape._codec import loads
+from llmsim_lab.tape._recorder import LiveRecorder
+from llmsim_lab.types import Attempt, ChatReply, ChatRequest, Message
 
 
 def readings(statements: list[str]) -> int:
@@ -111,7 +111,7 @@ def test_a_recorded_turn_is_parsed_once(
         parsed.append(what)
         return loads(text, what)
 
-    monkeypatch.setattr("llmsim_lab.llm.tape._tape.loads", counted)
+    monkeypatch.setattr("llmsim_lab.tape._tape.loads", counted)
     verb(tmp_path / "x.tape")
     assert sum(what.endswith("of run 1") for what in parsed) == len(run.turns)
 

@@ -10,7 +10,7 @@ from builders import make_client, make_config, make_simulation, make_state
 from tape_tools_kit import HOSTILE, spoil
 
 from llmsim_lab.llm import Tape
-from llmsim_lab.runs import fork, load, rerun
+from llmsim_lab.run import fork, load, rerun
 from llmsim_lab.simulation import Simulation
 
 

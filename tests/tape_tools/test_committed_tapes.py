@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from llmsim_lab._util.files import data_path
 from llmsim_lab.assistant.types import AgentEngineConfig
 from llmsim_lab.experiments import PromptExperiment
-from llmsim_lab.files import data_path
 from llmsim_lab.llm import Tape
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.runs import load
-from llmsim_lab.runs._records import config_of
+from llmsim_lab.run import load
+from llmsim_lab.run._records import config_of
 
 TAPES = data_path("tapes")
 THE_CLIENTS_OWN = {"model", "max_concurrency", "keep_alive"}

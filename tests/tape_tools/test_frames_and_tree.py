@@ -10,7 +10,7 @@ from tape_tools_kit import HOSTILE, record, spoil
 
 from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import Tape
-from llmsim_lab.runs import load, replay
+from llmsim_lab.run import load, replay
 from llmsim_lab.simulation import Simulation
 
 

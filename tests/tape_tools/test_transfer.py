@@ -16,14 +16,14 @@ from builders import make_client, make_config, policy
 from pandas.testing import assert_frame_equal
 from tape_tools_kit import record, spoil
 
-from llmsim_lab.calls import Attempt, ChatReply, ChatRequest, Message, ToolCall
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm import Tape
-from llmsim_lab.llm.tape import RunInfo, _transfer, verify
-from llmsim_lab.llm.tape._file import TapeFile
-from llmsim_lab.llm.tape._recorder import LiveRecorder
-from llmsim_lab.runs import replay
+from llmsim_lab.run import replay
 from llmsim_lab.simulation import Simulation
+from llmsim_lab.tape import RunInfo, _transfer, verify
+from llmsim_lab.tape._file import TapeFile
+from llmsim_lab.tape._recorder import LiveRecorder
+from llmsim_lab.types import Attempt, ChatReply, ChatRequest, Message, ToolCall
 
 
 @pytest.fixture
@@ -357,7 +357,7 @@ def test_parquet_without_pyarrow_says_what_to_install(
 ) -> None:
     found = importlib.util.find_spec
     monkeypatch.setattr(
-        "llmsim_lab.llm.tape._transfer.find_spec",
+        "llmsim_lab.tape._transfer.find_spec",
         lambda name: None if name == "pyarrow" else found(name),
     )
     with (

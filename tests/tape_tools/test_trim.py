@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 from builders import make_simulation
 
+from llmsim_lab._util.files import data_path
 from llmsim_lab.errors import TapeError
-from llmsim_lab.files import data_path
 from llmsim_lab.lab import PromptViewer, ReasoningInspector, RunTree, TurnStepper
 from llmsim_lab.llm import Tape
-from llmsim_lab.llm.tape import verify
-from llmsim_lab.llm.tape._file import COLUMNS
-from llmsim_lab.runs import load, replay
+from llmsim_lab.run import load, replay
 from llmsim_lab.simulation import Simulation
+from llmsim_lab.tape import verify
+from llmsim_lab.tape._file import COLUMNS
 
 SECRETS = ("sees turn", "It is economic", "cools demand", "Raise the interest rate")
 

@@ -12,8 +12,8 @@ import pytest
 from tape_tools_kit import HOSTILE, spoil
 
 from llmsim_lab.llm import Tape
-from llmsim_lab.llm.tape import verify
-from llmsim_lab.llm.tape._file import COLUMNS
+from llmsim_lab.tape import verify
+from llmsim_lab.tape._file import COLUMNS
 
 
 def findings_of(path: Path) -> list[str]:

@@ -19,8 +19,8 @@ import httpx
 import pytest
 from ollama_rules import refusal
 
-from llmsim_lab.calls import ChatReply, ToolCall
 from llmsim_lab.testing._fake_ollama import FakeModel, FakeOllama, Fault
+from llmsim_lab.types import ChatReply, ToolCall
 
 WIRE = Path(__file__).parents[1] / "wire"
 NOT_PLAYED = {

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from llmsim_lab.calls import ChatReply, ToolCall
 from llmsim_lab.testing import FakeModel, FakeOllama
+from llmsim_lab.types import ChatReply, ToolCall
 
 pytestmark = pytest.mark.process
 REPO = Path(__file__).resolve().parents[2]

@@ -10,11 +10,11 @@ import pytest
 from builders import make_action, make_client, make_state, policy, requests_of, verdict
 
 from llmsim_lab.agents import NationAgent
-from llmsim_lab.calls import ChatReply, ChatRequest
 from llmsim_lab.errors import LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.models import Action
 from llmsim_lab.prompts import Prompt
+from llmsim_lab.types import ChatReply, ChatRequest
 from llmsim_lab.validators import AlwaysValid, EconLLMValidator, LLMValidator, Validator
 
 STATE = make_state()

@@ -23,12 +23,12 @@ from mcp.server.mcpserver.tools import Tool
 from mcp_types import CallToolResult, InputRequiredResult, TextContent, ToolAnnotations
 from pydantic import Field, ValidationError, create_model
 
+from llmsim_lab._util.text import clip, printable
 from llmsim_lab.assistant._toolbox import ERROR_KEY, USER_KEY
 from llmsim_lab.assistant.tasks._store import MAX_CHARS, Status, Task, TaskError, TaskStore
 from llmsim_lab.assistant.types import ServerErrorCode
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.text import clip, printable
-from llmsim_lab.values import Value
+from llmsim_lab.types import Value
 
 _MAX_USER_CHARS = 200
 _MAX_FAULTS = 5

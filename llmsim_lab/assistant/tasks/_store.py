@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 from llmsim_lab.assistant._decision_log import check_tables
 from llmsim_lab.assistant.types import ServerErrorCode
 from llmsim_lab.errors import ConfigError, DataError, LabError
-from llmsim_lab.values import Value
+from llmsim_lab.types import Value
 
 Status = Literal["all", "open", "done"]
 """Which tasks to list."""

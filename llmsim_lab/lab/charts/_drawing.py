@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from llmsim_lab.text import clip, printable
+from llmsim_lab._util.text import clip, printable
 
 if TYPE_CHECKING:
     import numpy as np

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from markupsafe import Markup
 
+from llmsim_lab._util.html import join, safe, table, visible
+from llmsim_lab._util.text import clip, number
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab.charts._scene import Scene
 from llmsim_lab.lab.charts._tracks import Ensemble, Track
-from llmsim_lab.markup import join, safe, table, visible
-from llmsim_lab.runs._turn import Series
-from llmsim_lab.text import clip, number
+from llmsim_lab.run._turn import Series
 
 if TYPE_CHECKING:
     import pandas as pd

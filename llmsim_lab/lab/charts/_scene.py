@@ -12,13 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from llmsim_lab.checks import plain_text
+from llmsim_lab._util.checks import plain_text
+from llmsim_lab._util.text import number
 from llmsim_lab.economy import TaylorRule, history
 from llmsim_lab.economy._data import next_quarter
 from llmsim_lab.errors import ConfigError, DataError
 from llmsim_lab.lab.charts._tracks import Ensemble, Track, common_turns
-from llmsim_lab.runs._turn import Series
-from llmsim_lab.text import number
+from llmsim_lab.run._turn import Series
 
 if TYPE_CHECKING:
     import numpy as np

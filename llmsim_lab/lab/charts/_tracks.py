@@ -10,17 +10,17 @@ from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llmsim_lab.checks import whole_number
+from llmsim_lab._util.checks import whole_number
+from llmsim_lab._util.text import log_event
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm import Tape
-from llmsim_lab.llm.tape import RunInfo
-from llmsim_lab.logs import log_event
-from llmsim_lab.runs import Run
-from llmsim_lab.runs._config import idle_seeds
-from llmsim_lab.runs._registry import class_of_manifest
-from llmsim_lab.runs._run import series_on
-from llmsim_lab.runs._turn import Series, turn_row
+from llmsim_lab.run import Run
+from llmsim_lab.run._config import idle_seeds
+from llmsim_lab.run._registry import class_of_manifest
+from llmsim_lab.run._run import series_on
+from llmsim_lab.run._turn import Series, turn_row
 from llmsim_lab.simulation._config import SERIES
+from llmsim_lab.tape import RunInfo
 
 if TYPE_CHECKING:
     import numpy as np

@@ -18,7 +18,6 @@ from weakref import WeakKeyDictionary
 
 import httpx
 
-from llmsim_lab.calls import ChatReply, ChatRequest, ModelInfo
 from llmsim_lab.errors import BackendError, ConfigError, ModelFileError
 from llmsim_lab.llm._embedded.machine import read_header, usable_cores
 from llmsim_lab.llm._embedded.server import ChildProcess, ChildSettings, ModelServer, lease, release
@@ -42,6 +41,7 @@ from llmsim_lab.llm._embedded.wire import (
     shape_of,
 )
 from llmsim_lab.llm._transport import STREAMED, GuardedTransport, read_json
+from llmsim_lab.types import ChatReply, ChatRequest, ModelInfo
 
 _RUNTIME = "xllamacpp"
 _CACHE_RAM_MIB = 512

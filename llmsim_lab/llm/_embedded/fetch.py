@@ -27,6 +27,7 @@ from typing import BinaryIO, Literal, Self, get_args
 
 import httpx
 
+from llmsim_lab._util.text import log_event
 from llmsim_lab.errors import ConfigError, ModelFileError
 from llmsim_lab.llm._embedded.store import (
     CatalogueModel,
@@ -36,7 +37,6 @@ from llmsim_lab.llm._embedded.store import (
     note_verified,
     verified_path,
 )
-from llmsim_lab.logs import log_event
 
 logger = logging.getLogger(__name__)
 

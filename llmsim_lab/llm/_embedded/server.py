@@ -27,11 +27,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, TypeVar
 
+from llmsim_lab._util.text import log_event, printable
 from llmsim_lab.errors import BackendError, ConfigError, LabError, ModelFileError
 from llmsim_lab.llm._embedded.machine import check_memory, check_processor, read_header
 from llmsim_lab.llm._embedded.store import CATALOGUE
-from llmsim_lab.logs import log_event
-from llmsim_lab.text import printable
 
 T = TypeVar("T")
 _Waiter = tuple[asyncio.AbstractEventLoop, "asyncio.Future[None]"]

@@ -18,9 +18,9 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
-from llmsim_lab.calls import ChatReply, ChatRequest, Message, ToolCall
 from llmsim_lab.errors import BackendError
 from llmsim_lab.llm._transport import count, error_text, read_json
+from llmsim_lab.types import ChatReply, ChatRequest, Message, ToolCall
 
 _LARGEST_SEED = 2**32 - 1
 """The runtime takes this one to mean: draw a seed."""

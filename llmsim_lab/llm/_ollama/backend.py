@@ -23,7 +23,7 @@ from typing import Any, cast
 import httpx
 import ollama
 
-from llmsim_lab.calls import ChatReply, ChatRequest, Message, ModelInfo, ToolCall
+from llmsim_lab._util.text import clip, log_event, printable
 from llmsim_lab.errors import BackendError
 from llmsim_lab.llm import _transport
 from llmsim_lab.llm._ollama.faults import (
@@ -39,8 +39,7 @@ from llmsim_lab.llm._ollama.faults import (
 from llmsim_lab.llm._ollama.wire import Clients, Outgoing, clients_for, parse_host, release
 from llmsim_lab.llm._scope import scoped
 from llmsim_lab.llm._transport import count
-from llmsim_lab.logs import log_event
-from llmsim_lab.text import clip, printable
+from llmsim_lab.types import ChatReply, ChatRequest, Message, ModelInfo, ToolCall
 
 logger = logging.getLogger(__name__)
 

@@ -12,11 +12,11 @@ from typing import Any
 import httpx
 import ollama
 
-from llmsim_lab.calls import ChatReply
+from llmsim_lab._util.text import clip
 from llmsim_lab.errors import BackendError
 from llmsim_lab.llm._extract import repeated_end
 from llmsim_lab.llm._transport import error_text, read_json
-from llmsim_lab.text import clip
+from llmsim_lab.types import ChatReply
 
 _WRONG_REQUEST = re.compile(
     r"option \".*\" must be of type|option \".*\" must be of an array|invalid format:"

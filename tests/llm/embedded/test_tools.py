@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from llmsim_lab.calls import ChatReply, Message, ToolCall
 from llmsim_lab.errors import BackendError
 from llmsim_lab.llm._embedded.wire import (
     describe_tools,
@@ -15,6 +14,7 @@ from llmsim_lab.llm._embedded.wire import (
     tool_schema,
     tools_as_text,
 )
+from llmsim_lab.types import ChatReply, Message, ToolCall
 
 ADD: dict[str, Any] = {
     "type": "function",

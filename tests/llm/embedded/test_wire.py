@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from llmsim_lab.calls import ChatReply, ChatRequest, Message
 from llmsim_lab.errors import BackendError
 from llmsim_lab.llm._embedded.wire import collect, outgoing, raise_error
+from llmsim_lab.types import ChatReply, ChatRequest, Message
 
 
 def request(**changes: Any) -> ChatRequest:

@@ -1,0 +1,415 @@
+"""Where the parts of a prompt came from: stretches of its messages, each with a name and a source.
+
+A shape for any prompt. A template's slots are spans; so are the sections that a prompt is put
+together from, which may say how many tokens they take, with what was left out as cuts.
+
+A call keeps this as an ``Origin``: what all prompts of one form share, and the lengths of this
+one's values. Both are short texts of JSON, as a tape has them, and are read as strictly.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
+from typing_extensions import TypedDict
+
+from llmsim_lab._util.text import clip, faults
+from llmsim_lab.errors import PromptError, TapeError
+
+_Role = Literal["system", "user"]
+_ROLES: tuple[_Role, ...] = ("system", "user")
+
+MAX_SPANS = 2_000
+"""Of a prompt; one that has more is kept without any."""
+MAX_WORDS = 1_000
+"""Of a name, a source or a reason, in characters; a call keeps no more of them."""
+_MAX_FORM_CHARS, _MAX_LENGTHS_CHARS = 4_000_000, 1_000_000
+
+How = Literal["rendered", "unknown"]
+
+HOW: dict[How, str] = {
+    "rendered": "noted as the prompt was rendered",
+    "unknown": "not known",
+}
+"""How sure the spans are, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of a message.
+
+    Attributes:
+        name: of the slot or section; of several slots that one expression mixes, all of them.
+        role: of the message it stands in.
+        start: its first character's place in that message.
+        end: the place after its last one.
+        source: where the text came from, in words, such as ``state.global_state.inflation,
+            turn 3``; empty where nobody said.
+        tokens: how many it takes, where that was counted or estimated.
+    """
+
+    name: str
+    role: _Role
+    start: int
+    end: int
+    source: str = ""
+    tokens: int | None = None
+
+    def of(self, text: str) -> str:
+        """Return the stretch of a message's text."""
+        return text[self.start : self.end]
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """What was left out of a prompt, or stands in it shortened.
+
+    Attributes:
+        name: of the section.
+        source: where it would have come from.
+        reason: why it was left out or shortened, in words.
+        tokens: how many it would have taken whole, where that is known.
+        shortened: whether a part of it was kept.
+    """
+
+    name: str
+    source: str
+    reason: str
+    tokens: int | None = None
+    shortened: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """Where a prompt's parts came from, and whether that is known.
+
+    Attributes:
+        spans: in the order of the messages and of their text.
+        how: ``rendered`` is exact; ``unknown`` has no spans.
+        why: for ``unknown``, why.
+        cuts: what was left out.
+    """
+
+    spans: tuple[Span, ...] = ()
+    how: How = "rendered"
+    why: str = ""
+    cuts: tuple[Cut, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{HOW[self.how]} ({self.why})" if self.why else HOW[self.how]
+
+
+# --- sources -------------------------------------------------------------------------------------
+
+
+def name_sources(
+    spans: Iterable[Span], sources: Mapping[str, str], facts: Mapping[str, object]
+) -> tuple[Span, ...]:
+    """Return spans with their sources filled in.
+
+    Args:
+        spans: whose names are slots, or slots with commas between.
+        sources: by slot, in words; ``{turn}`` and the like stand for facts.
+        facts: what the words need.
+    """
+    return tuple(
+        replace(span, source=_with_facts(words, facts))
+        if (words := _words_for(span.name, sources))
+        else span
+        for span in spans
+    )
+
+
+def _words_for(name: str, sources: Mapping[str, str]) -> str:
+    return "; ".join([sources[slot] for slot in name.split(", ") if slot in sources])
+
+
+_FACT = re.compile(r"\{(\w+)\}")
+
+
+def _with_facts(words: str, facts: Mapping[str, object]) -> str:
+    """Put facts in their places; no more than that, since a tape's words are anybody's."""
+    return _FACT.sub(lambda at: str(facts.get(at[1], at[0])), words)
+
+
+# --- rendering -----------------------------------------------------------------------------------
+
+Form = tuple[tuple[int, str], ...]
+"""Of a message: for each value the characters between the one before and it, and its name."""
+
+
+class Layout(NamedTuple):
+    """Where the values in a prompt's messages are, as noted while they are put together.
+
+    Attributes:
+        system: the system message's form.
+        fixed: the lengths of its values, which change as rarely as the message does.
+        user: the user message's form.
+        lengths: of its values.
+    """
+
+    system: Form
+    fixed: tuple[int, ...]
+    user: Form
+    lengths: list[int]
+
+    def spans(self) -> tuple[Span, ...]:
+        """Return the same as spans."""
+        return tuple(_spans("system", self.system, self.fixed)) + tuple(
+            _spans("user", self.user, self.lengths)
+        )
+
+
+def _spans(role: _Role, form: Form, lengths: Iterable[int]) -> Iterator[Span]:
+    end = 0
+    for (gap, name), length in zip(form, lengths, strict=True):
+        start = end + gap
+        end = start + length
+        yield Span(name, role, start, end)
+
+
+# --- with a call ---------------------------------------------------------------------------------
+
+
+class Origin(NamedTuple):
+    """Where the values in a request came from, as small as its call keeps it.
+
+    Attributes:
+        form: JSON that prompts of one form share: by message its values, each with the characters
+            between the one before and it, its length (null in the user message), its name and its
+            source; and what ``{turn}`` and the like in the sources stand for: a text, the call's
+            agent (null), or the call's turn, with a number added.
+        spans: JSON: the lengths of the values in the user message; where tokens are known or
+            something was left out, three lists: those lengths, all values' tokens, and cuts.
+    """
+
+    form: str
+    spans: str
+
+    @classmethod
+    def of_layout(
+        cls,
+        layout: Layout,
+        sources: Mapping[str, str],
+        facts: Mapping[str, object],
+        *,
+        agent: str | None,
+        turn: int | None,
+    ) -> Origin | None:
+        """Return what a call keeps of a rendered prompt; None for one of too many values.
+
+        Args:
+            layout: of the prompt.
+            sources: by slot, in words.
+            facts: what the words' ``{turn}`` and the like stand for.
+            agent: the call's.
+            turn: the call's.
+        """
+        system, fixed, user, lengths = layout
+        if len(system) + len(user) > MAX_SPANS:
+            return None
+        told: list[_Fact] = []
+        for fact in facts.values():
+            # As calls of any turn and agent share it, where it follows from theirs.
+            if type(fact) is str and fact == agent:
+                told.append(None)
+            elif type(fact) is int and turn is not None and -1 <= fact - turn <= 0:
+                told.append(fact - turn)
+            else:
+                told.append(_cut(str(fact)))
+        form = _form_of(system, fixed, user, tuple(sources.items()), tuple(facts), tuple(told))
+        return cls(form, repr(lengths).replace(" ", ""))
+
+    @classmethod
+    def of_provenance(cls, known: Provenance, texts: Mapping[str, str]) -> Origin | None:
+        """Return what a call keeps of a prompt put together otherwise; None if nothing is known.
+
+        Args:
+            known: where the prompt's parts came from.
+            texts: by role, the prompt's messages.
+
+        Raises:
+            PromptError: the spans overlap, are out of order or end behind their message.
+        """
+        if known.how == "unknown" or len(known.spans) > MAX_SPANS:
+            return None
+        form: dict[str, Any] = {"system": [], "user": [], "facts": {}}
+        lengths, tokens = [], []
+        for role in _ROLES:
+            end, limit = 0, len(texts[role])
+            for span in known.spans:
+                if span.role != role:
+                    continue
+                if not end <= span.start <= span.end <= limit:
+                    raise PromptError(
+                        f"the span {span.name!r} of the {role} message goes from {span.start} to "
+                        f"{span.end}, but the one before ends at {end} and the message at {limit}; "
+                        "name spans in the order of the text, none inside another"
+                    )
+                length = span.end - span.start
+                if role == "user":
+                    lengths.append(length)
+                own = length if role == "system" else None
+                form[role].append((span.start - end, own, _cut(span.name), _cut(span.source)))
+                end = span.end
+                tokens.append(span.tokens)
+        if known.cuts or any(count is not None for count in tokens):
+            cuts = [
+                (_cut(cut.name), _cut(cut.source), _cut(cut.reason), cut.tokens, cut.shortened)
+                for cut in known.cuts[:MAX_SPANS]
+            ]
+            return cls(_written(form), _written((lengths, tokens, cuts)))
+        return cls(_written(form), _written(lengths))
+
+    def moved(self, turn: int) -> Origin:
+        """Return the same for a call of another turn, saying outright what followed from its own.
+
+        Args:
+            turn: the one that it was made for.
+        """
+        return self._replace(form=_without_turn(self.form, turn))
+
+    def read(self, texts: Mapping[str, str], *, agent: str | None, turn: int | None) -> Provenance:
+        """Return the spans and cuts.
+
+        Args:
+            texts: by role, the request's first message.
+            agent: the call's.
+            turn: the call's.
+
+        Raises:
+            TapeError: it is damaged, or is not that of the messages.
+        """
+        try:
+            return self._read(texts, agent, turn)
+        except (ValueError, RecursionError) as error:
+            why = faults(error) if isinstance(error, ValidationError) else str(error)
+            raise TapeError(f"where its values came from is damaged: {clip(why, 200)}") from error
+
+    def _read(self, texts: Mapping[str, str], agent: str | None, turn: int | None) -> Provenance:
+        form = _form_in(self.form)
+        if len(self.spans) > _MAX_LENGTHS_CHARS:
+            raise ValueError(f"its spans are longer than {_MAX_LENGTHS_CHARS:,} characters")
+        values = form["system"] + form["user"]
+        tokens: Sequence[int | None] = (None,) * len(values)
+        cuts: Sequence[tuple[Any, ...]] = ()
+        if self.spans.startswith("[["):
+            lengths, tokens, cuts = _sections().validate_json(self.spans, strict=True)
+        else:
+            lengths = _lengths().validate_json(self.spans, strict=True)
+        if len(lengths) != len(form["user"]) or len(tokens) != len(values):
+            raise ValueError(
+                f"{len(form['user'])} values of the user message have {len(lengths)} lengths, "
+                f"{len(values)} of both have {len(tokens)} tokens"
+            )
+        facts = {name: _absolute(fact, agent, turn) for name, fact in form["facts"].items()}
+        spans: list[Span] = []
+        left = iter(lengths)
+        for role in _ROLES:
+            end, limit = 0, len(texts.get(role, ""))
+            for gap, length, name, words in form[role]:
+                start = end + gap
+                end = start + (next(left) if length is None else length)
+                if end > limit:
+                    raise ValueError(
+                        f"{clip(name, 60)!r} ends at {end}, and the {role} message has {limit} "
+                        "characters"
+                    )
+                source = _cut(_with_facts(words, facts))
+                spans.append(Span(name, role, start, end, source, tokens[len(spans)]))
+        return Provenance(spans=tuple(spans), cuts=tuple(Cut(*cut) for cut in cuts))
+
+
+_Fact = str | int | None
+_COUNT = Annotated[int, Field(ge=0, le=1 << 31)]
+_WORDS = Annotated[str, Field(max_length=MAX_WORDS)]
+_SYSTEM = Annotated[list[tuple[_COUNT, _COUNT, _WORDS, _WORDS]], Field(max_length=MAX_SPANS)]
+_USER = Annotated[list[tuple[_COUNT, None, _WORDS, _WORDS]], Field(max_length=MAX_SPANS)]
+_CUTS = Annotated[
+    list[tuple[_WORDS, _WORDS, _WORDS, _COUNT | None, bool]], Field(max_length=MAX_SPANS)
+]
+
+
+@with_config(ConfigDict(extra="forbid"))
+class _FormText(TypedDict):
+    system: _SYSTEM
+    user: _USER
+    facts: dict[_WORDS, Annotated[int, Field(ge=-1, le=0)] | _WORDS | None]
+
+
+@cache
+def _form() -> TypeAdapter[_FormText]:
+    return TypeAdapter(_FormText)
+
+
+@cache
+def _lengths() -> TypeAdapter[list[int]]:
+    return TypeAdapter(list[_COUNT])
+
+
+@cache
+def _sections() -> TypeAdapter[Any]:
+    return TypeAdapter(tuple[list[_COUNT], list[_COUNT | None], _CUTS])
+
+
+@lru_cache(maxsize=64)
+def _form_in(text: str) -> _FormText:
+    if len(text) > _MAX_FORM_CHARS:
+        raise ValueError(f"its form is longer than {_MAX_FORM_CHARS:,} characters")
+    return _form().validate_json(text, strict=True)
+
+
+@lru_cache(maxsize=1024)
+def _form_of(
+    system: Form,
+    fixed: tuple[int, ...],
+    user: Form,
+    sources: tuple[tuple[str, str], ...],
+    names: tuple[str, ...],
+    facts: tuple[_Fact, ...],
+) -> str:
+    words = dict(sources)
+    form = {
+        role: [
+            (gap, length, _cut(name), _cut(_words_for(name, words)))
+            for (gap, name), length in zip(values, lengths, strict=True)
+        ]
+        for role, values, lengths in (
+            ("system", system, fixed),
+            ("user", user, (None,) * len(user)),
+        )
+    }
+    told = {_cut(name): fact for name, fact in zip(names, facts, strict=True)}
+    return _written({**form, "facts": told})
+
+
+@lru_cache(maxsize=1024)
+def _without_turn(text: str, turn: int) -> str:
+    form = _form_in(text)
+    told = {
+        name: str(turn + fact) if isinstance(fact, int) else fact
+        for name, fact in form["facts"].items()
+    }
+    return _written({**form, "facts": told})
+
+
+def _absolute(fact: _Fact, agent: str | None, turn: int | None) -> str:
+    if fact is None:
+        return agent or "?"
+    return str((turn or 0) + fact) if isinstance(fact, int) else fact
+
+
+def _cut(words: str) -> str:
+    return words if len(words) <= MAX_WORDS else words[: MAX_WORDS - 1] + "…"
+
+
+def _written(value: object) -> str:
+    """Return JSON that a database takes, with a question mark for half a character."""
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return text if text.isascii() else text.encode(errors="replace").decode()

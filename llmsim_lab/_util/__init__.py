@@ -1,0 +1,1 @@
+"""What the package needs and nobody else: texts, HTML, YAML, tables, waiting, checks."""

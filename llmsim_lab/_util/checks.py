@@ -1,0 +1,81 @@
+"""Arguments that are of the wrong type or out of range, refused in one way."""
+
+from __future__ import annotations
+
+import math
+from numbers import Real
+from operator import index
+from typing import SupportsIndex, cast
+
+from llmsim_lab.errors import ConfigError
+
+
+def whole_number(
+    name: str, value: object, *, least: int | None = None, most: int | None = None
+) -> int:
+    """Return a whole number, numpy's too, as an int; True, 1.0 and "1" are none.
+
+    Args:
+        name: of the argument, as the caller wrote it.
+        value: what was given.
+        least: the smallest number allowed; any if not given.
+        most: the largest.
+
+    Raises:
+        ConfigError: it is no whole number, or out of range.
+    """
+    try:
+        number = None if isinstance(value, bool) else index(cast(SupportsIndex, value))
+    except TypeError:
+        number = None
+    if number is None or _outside(number, least, most):
+        raise ConfigError(f"{name}={value!r:.120} must be a whole number{_range(least, most)}")
+    return number
+
+
+def real_number(
+    name: str, value: object, *, least: float | None = None, most: float | None = None
+) -> float:
+    """Return a finite number as a float; True and "1" are none.
+
+    Args:
+        name: of the argument, as the caller wrote it.
+        value: what was given.
+        least: the smallest number allowed; any if not given.
+        most: the largest.
+
+    Raises:
+        ConfigError: it is no number, not finite, or out of range.
+    """
+    real = isinstance(value, Real) and not isinstance(value, bool)
+    number = float(cast(Real, value)) if real else math.nan
+    if not math.isfinite(number) or _outside(number, least, most):
+        raise ConfigError(f"{name}={value!r:.120} must be a finite number{_range(least, most)}")
+    return number
+
+
+def plain_text(name: str, value: object) -> str:
+    """Return a text.
+
+    Args:
+        name: of the argument, as the caller wrote it.
+        value: what was given.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    if not isinstance(value, str):
+        raise ConfigError(f"{name}={value!r:.120} must be a text, such as {name}='...'")
+    return value
+
+
+def _outside(number: float, least: float | None, most: float | None) -> bool:
+    return (least is not None and number < least) or (most is not None and number > most)
+
+
+def _range(least: float | None, most: float | None) -> str:
+    if least is None and most is None:
+        return ""
+    if most is None:
+        return f" from {least:,} on"
+    return f" up to {most:,}" if least is None else f", {least:,} to {most:,}"

@@ -1,0 +1,219 @@
+"""What users configure: the base of configurations, and YAML files whose faults have lines.
+
+A wrong value is a ``ConfigError`` that names it.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from llmsim_lab._util.text import clip, faults
+from llmsim_lab.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ruamel.yaml import YAML, Node
+
+if TYPE_CHECKING:
+    _Base = BaseModel
+else:
+
+    class _Checked(type(BaseModel)):
+        """Makes instances that were called for by name; pydantic's own way in stays as it is."""
+
+        def __call__(cls, *args: Any, **values: Any) -> Any:
+            try:
+                return super().__call__(*args, **values)
+            except ValidationError as error:
+                raise ConfigError(f"{cls.__name__}: {faults(error)}") from error
+
+    class _Base(BaseModel, metaclass=_Checked):
+        pass
+
+
+class Settings(_Base):
+    """Immutable settings; unknown ones are errors.
+
+    ``Settings(name=value)`` raises ``ConfigError``. ``Settings.model_validate(...)``, which files
+    are read with, raises pydantic's ``ValidationError``, which knows each fault's place.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class YamlFile:
+    """A YAML file of keys and values, which knows the line of each."""
+
+    path: Path
+    values: Mapping[str, Any]
+    _tree: Node | None = field(repr=False)
+
+    @classmethod
+    def read(cls, path: Path, *, example: str = "turns: 8") -> YamlFile:
+        """Read a file; an empty one has no keys.
+
+        Args:
+            path: the file.
+            example: what such a file may hold, for the error message.
+
+        Raises:
+            ConfigError: it cannot be read, or is not YAML of keys and values, each once.
+        """
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"cannot read the configuration {path}: {error}") from error
+        try:
+            values, tree = yaml_value(text), _yaml().compose(text)
+        except ValueError as error:
+            raise ConfigError(f"{path} is not valid YAML: {error}") from error
+        if values is None:
+            values = {}
+        if not isinstance(values, dict):
+            raise ConfigError(
+                f"{path} must hold keys and values, such as {example!r}, not "
+                f"{type(values).__name__}"
+            )
+        return cls(path, values, tree)
+
+    def parse(self, model: type[ModelT]) -> ModelT:
+        """Return the content as an instance of the model.
+
+        Raises:
+            ConfigError: something in it is wrong; the message names file, line and key.
+        """
+        try:
+            return model.model_validate(self.values)
+        except ValidationError as error:
+            faults = [self._explain(fault, model) for fault in error.errors(include_url=False)]
+            raise ConfigError("\n".join(faults)) from error
+
+    def fault(self, location: Sequence[str | int], what: str) -> str:
+        """Return a message with its place: file, line and key, then what is wrong there."""
+        key = ".".join(str(part) for part in location) or "the file"
+        return f"{self.place(location)}: {key}: {what}"
+
+    def place(self, location: Sequence[str | int]) -> str:
+        """Return file and line of a key, or of the closest thing around it."""
+        return f"{self.path}, line {_line_of(self._tree, location)}"
+
+    def _explain(self, fault: Any, model: type[BaseModel]) -> str:
+        location = [part for part in fault["loc"] if part != "[key]"]
+        if fault["type"] == "extra_forbidden":
+            known = ", ".join(_known_keys(model, location[:-1]))
+            return self.fault(location, f"unknown key; known here are {known}")
+        what = fault["msg"].removeprefix("Value error, ")
+        return self.fault(location, f"{what} (it is {clip(repr(fault['input']), 60)})")
+
+
+def read_config(path: Path, model: type[ModelT]) -> ModelT:
+    """Return a file's content as an instance of the model.
+
+    Raises:
+        ConfigError: the file cannot be read, or something in it is wrong; the message names file,
+            line and key.
+    """
+    return YamlFile.read(path).parse(model)
+
+
+def yaml_value(text: str) -> Any:
+    """Return what a YAML text says, in plain Python types; YAML 1.2, so ``no`` is a text.
+
+    Raises:
+        ValueError: it is not YAML, says one key twice, or names a type of Python.
+    """
+    from ruamel.yaml.error import YAMLError  # 50 ms, and many programs read no YAML
+
+    try:
+        return _yaml().load(text)
+    except (YAMLError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        # str() of a key that is there twice goes on to say how to switch the check off.
+        raise ValueError(where + (getattr(error, "problem", None) or str(error))) from error
+
+
+def yaml_text(values: Mapping[str, Any]) -> str:
+    """Return values as YAML, in their order."""
+    yaml = _yaml()
+    yaml.default_flow_style = False
+    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
+    yaml.dump(values, written := StringIO())
+    return written.getvalue()
+
+
+def _yaml() -> YAML:
+    from ruamel.yaml import YAML
+
+    # Safe: no tag makes a Python object. Pure: the one written in C has only YAML 1.1.
+    return YAML(typ="safe", pure=True)
+
+
+def _line_of(node: Node | None, location: Sequence[str | int]) -> int:
+    from ruamel.yaml import MappingNode, SequenceNode
+
+    line = node.start_mark.line + 1 if node else 1
+    for part in location:
+        if isinstance(node, MappingNode):
+            for key, value in node.value:
+                if key.value == str(part):
+                    line, node = key.start_mark.line + 1, value
+                    break
+            # Else it is missing, or the tag by which pydantic names a member of a union.
+        elif isinstance(node, SequenceNode) and isinstance(part, int) and part < len(node.value):
+            node = node.value[part]
+            line = node.start_mark.line + 1
+    return line
+
+
+def _known_keys(root: type[BaseModel], location: Sequence[str | int]) -> list[str]:
+    """Return the keys that a place in the file may have."""
+    at: Any = root
+    for part in location:
+        at = _inside(at, part)
+    if not _is_model(at):
+        return ["those of its type"]
+    return sorted(info.alias or name for name, info in at.model_fields.items())
+
+
+def _inside(annotation: Any, part: str | int) -> Any:
+    """Return the type of what a key, a position or a union's tag leads to; None if unknown."""
+    if _is_model(annotation):
+        fields = annotation.model_fields
+        found = [info for name, info in fields.items() if part in (name, info.alias)]
+        return _plain(found[0].annotation) if found else None
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin in (Union, types.UnionType):
+        tagged = [item for item in arguments if _is_model(item) and part in _tags(item)]
+        return tagged[0] if tagged else None
+    return _plain(arguments[-1 if origin is dict else 0]) if arguments else None
+
+
+def _plain(annotation: Any) -> Any:
+    """Take off what is only said about a type: ``Annotated`` and ``| None``."""
+    if get_origin(annotation) is Annotated:
+        return _plain(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, types.UnionType):
+        rest = [item for item in get_args(annotation) if item is not type(None)]
+        return _plain(rest[0]) if len(rest) == 1 else annotation
+    return annotation
+
+
+def _tags(model: type[BaseModel]) -> tuple[Any, ...]:
+    info = model.model_fields.get("type")
+    literal = info.annotation if info else None
+    return get_args(literal) if get_origin(literal) is Literal else ()
+
+
+def _is_model(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)

@@ -1,0 +1,246 @@
+"""HTML from untrusted text: escaped, with what a page or terminal might obey made visible.
+
+Everything a model, a person or a file says goes through ``safe`` before it becomes HTML. The rest
+are the few shapes that reprs and widgets share, and a table of a value's fields. They need no style
+sheet, so that they read the same in JupyterLab, light or dark, and on pages that strip styles. What
+differs between two replays of a tape, such as seconds, is left out, so that a notebook's outputs
+can be compared.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from markupsafe import Markup, escape
+from pydantic import BaseModel
+
+_LIMIT = 20_000
+
+STATUS_COLOURS: dict[str, str] = {
+    "ok": "#1a7f37",
+    "repaired": "#9a6700",
+    "fallback": "#bc4c00",
+    "failed": "#cf222e",
+}
+"""White text on any of them has a contrast of 4.5 or more."""
+
+_HIDDEN = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff"
+    r"\u034f\u3164\ufff9-\ufffb\U000e0000-\U000e007f\U000e0100-\U000e01ef\ud800-\udfff]"
+)
+"""Control codes, marks of direction, invisible letters, halves of characters."""
+
+
+def visible(text: str) -> str:
+    """Return a text with its hidden characters written out: an escape code as ``␛``.
+
+    Args:
+        text: a stranger's text; line breaks and tabs stay.
+    """
+    return _HIDDEN.sub(_name_of, text.replace("\r\n", "\n"))
+
+
+def _name_of(found: re.Match[str]) -> str:
+    code = ord(found.group())
+    return chr(0x2400 + code) if code < 0x20 else f"⟨U+{code:04X}⟩"
+
+
+def safe(text: object, *, limit: int = _LIMIT) -> Markup:
+    """Return a text as HTML that shows it and does nothing else; ``Markup`` is left as it is.
+
+    Args:
+        text: anything; what is no text is turned into one.
+        limit: the most characters shown; a note says how many more there are.
+    """
+    if isinstance(text, Markup):
+        return text
+    whole = str(text)
+    shown = escape(visible(whole[:limit]))
+    if len(whole) > limit:
+        shown += Markup(" <em>… {} more characters</em>").format(f"{len(whole) - limit:,}")
+    return shown
+
+
+def pre(text: object, *, limit: int = _LIMIT) -> Markup:
+    """Return a text as a block that keeps its lines and wraps the long ones."""
+    return Markup(
+        '<pre dir="auto" style="white-space:pre-wrap;word-break:normal;overflow-wrap:anywhere;'
+        'margin:0;line-height:1.4">{}</pre>'
+    ).format(safe(text, limit=limit))
+
+
+def join(parts: Iterable[object], *, between: str = "") -> Markup:
+    """Return parts one after another, each made safe."""
+    return Markup(escape(between)).join(safe(part) for part in parts)
+
+
+def table(
+    header: Sequence[object], rows: Iterable[Sequence[object]], *, caption: object = ""
+) -> Markup:
+    """Return a plain table; cells are made safe.
+
+    Args:
+        header: the columns' names.
+        rows: each as long as the header; a row's first cell is its heading.
+        caption: what the table shows, for everybody and for screen readers.
+    """
+    head = join(Markup(_COLUMN_HEAD).format(safe(name)) for name in header)
+    body = join(
+        Markup("<tr>{}</tr>").format(
+            join(
+                Markup(_ROW_HEAD if place == 0 else _CELL).format(safe(cell))
+                for place, cell in enumerate(row)
+            )
+        )
+        for row in rows
+    )
+    title = _caption(caption)
+    return Markup(_TABLE + "{}<thead><tr>{}</tr></thead><tbody>{}</tbody></table>").format(
+        title, head, body
+    )
+
+
+# In widgets, JupyterLab's lines are as high as its buttons, and columns have no space between them.
+_TABLE = '<table style="line-height:1.4">'
+_SPACE = "text-align:left;vertical-align:top;padding:2px 12px 2px 0"
+# Where a page lets words break anywhere, headings would be broken to one letter a line.
+_HEAD = _SPACE + ";overflow-wrap:break-word"
+_CELL = f'<td style="{_SPACE}">{{}}</td>'
+_ROW_HEAD = f'<th scope="row" style="{_HEAD}">{{}}</th>'
+_COLUMN_HEAD = f'<th scope="col" style="{_HEAD}">{{}}</th>'
+
+
+def _caption(caption: object) -> Markup:
+    if not caption:
+        return Markup()
+    return Markup('<caption style="text-align:left">{}</caption>').format(safe(caption))
+
+
+def pairs(items: Iterable[tuple[object, object]], *, caption: object = "") -> Markup:
+    """Return names and what they hold as a table of two columns."""
+    body = join(
+        Markup("<tr>" + _ROW_HEAD + _CELL + "</tr>").format(safe(name), safe(value))
+        for name, value in items
+    )
+    return Markup(_TABLE + "{}<tbody>{}</tbody></table>").format(_caption(caption), body)
+
+
+def badge(status: str) -> Markup:
+    """Return a status as a small coloured label; the word itself says it too."""
+    return Markup(
+        '<span style="background:{};color:#fff;border-radius:3px;padding:0 6px">{}</span>'
+    ).format(STATUS_COLOURS[status], status)
+
+
+def details(summary: object, body: object, *, open: bool = False) -> Markup:  # noqa: A002 - HTML's
+    """Return something that unfolds under a line.
+
+    Args:
+        summary: the line.
+        body: what is below it.
+        open: whether it starts unfolded.
+    """
+    return Markup("<details{}><summary>{}</summary>{}</details>").format(
+        Markup(" open") if open else "", safe(summary), safe(body)
+    )
+
+
+_MOST = 50
+"""Entries of a list that are shown; a note says how many more there are."""
+
+
+def fields_html(value: BaseModel, *, more: Iterable[tuple[str, object]] = ()) -> Markup:
+    """Return a model's fields as a table.
+
+    Args:
+        value: any pydantic model; fields that its own repr leaves out are folded.
+        more: further rows.
+    """
+    rows: list[tuple[str, object]] = []
+    for name, field in type(value).model_fields.items():
+        content = getattr(value, name)
+        shown = badge(content) if name == "status" and content in STATUS_COLOURS else cell(content)
+        empty = content is None or content == "" or content == ()
+        if not field.repr and not empty:
+            shown = details("show", shown)
+        if field.repr or not empty:
+            rows.append((_title(name), shown))
+    return pairs([*rows, *more], caption=type(value).__name__)
+
+
+def cell(value: object) -> Markup:
+    """Return any value as what stands in a table's cell."""
+    if isinstance(value, Markup):
+        return value
+    if value is None:
+        return safe("none")
+    if isinstance(value, bool):
+        return safe("yes" if value else "no")
+    if isinstance(value, float):
+        return safe(f"{value:g}")
+    if isinstance(value, str):
+        return pre(value) if "\n" in value else safe(value)
+    if hasattr(value, "__html__"):
+        return Markup(value.__html__())
+    if isinstance(value, BaseModel):
+        return fields_html(value)
+    if isinstance(value, Mapping):
+        return _mapping(value)
+    if isinstance(value, Sequence):
+        return _sequence(value)
+    return safe(value)
+
+
+def _mapping(values: Mapping[Any, object]) -> Markup:
+    if not values:
+        return safe("none")
+    if all(isinstance(value, BaseModel) for value in values.values()):
+        return _sequence(list(values.values()))
+    shown = list(values.items())[:_MOST]
+    return join([pairs((name, cell(value)) for name, value in shown), _rest(len(values))])
+
+
+def _sequence(values: Sequence[object]) -> Markup:
+    if not values:
+        return safe("none")
+    shown = values[:_MOST]
+    if all(isinstance(value, BaseModel) for value in values):
+        rows = _table([value for value in shown if isinstance(value, BaseModel)])
+    elif all(isinstance(value, int | float | str) for value in values):
+        rows = join(map(cell, shown), between=", ")
+    else:
+        rows = join(map(cell, shown))
+    return join([rows, _rest(len(values))])
+
+
+def _table(values: Sequence[BaseModel]) -> Markup:
+    """Return models of one kind, a row each, by the fields that are plain values."""
+    names = [
+        name
+        for name, field in type(values[0]).model_fields.items()
+        if field.repr
+        and not (
+            isinstance(content := getattr(values[0], name), BaseModel)
+            or hasattr(content, "__html__")
+        )
+    ]
+    rows = [
+        [
+            badge(status)
+            if name == "status" and (status := getattr(value, name)) in STATUS_COLOURS
+            else cell(getattr(value, name, None))
+            for name in names
+        ]
+        for value in values
+    ]
+    return table([_title(name) for name in names], rows)
+
+
+def _rest(count: int) -> Markup:
+    return safe(f"… and {count - _MOST} more") if count > _MOST else Markup()
+
+
+def _title(name: str) -> str:
+    return name.replace("_", " ")

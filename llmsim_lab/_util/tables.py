@@ -1,0 +1,80 @@
+"""Tables for other programs: frames of plain columns, and CSV text no spreadsheet can run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from llmsim_lab._util.text import printable
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_RUN_BY_SPREADSHEETS = ("=", "+", "-", "@", "\t", "\r", "\n", *"\uff1d\uff0b\uff0d\uff20")
+_KINDS = (bool, int, float)
+_KEPT = "\n\t\u00a0\u202f"
+"""Characters that Python does not count as printable, and that obey nobody."""
+
+
+def plain_frame(rows: Sequence[Mapping[str, Any]], columns: Iterable[str]) -> pd.DataFrame:
+    """Return a frame whose columns hold one type each, so that ``to_parquet`` takes it.
+
+    A column is of truth values, whole numbers, numbers or texts, with missing values where a row
+    has none. Where it would be mixed, or hold lists and objects, it is of texts: those, as JSON.
+
+    Args:
+        rows: by column.
+        columns: their names, in order.
+    """
+    import pandas as pd
+
+    values = {_text(name): _column([row.get(name) for row in rows]) for name in columns}
+    return pd.DataFrame(values, index=pd.RangeIndex(len(rows)))
+
+
+def _column(values: list[Any]) -> pd.Series[Any]:
+    import pandas as pd
+
+    there = [value for value in values if value is not None]
+    types = {next((kind for kind in _KINDS if isinstance(it, kind)), str) for it in there}
+    gaps = len(there) < len(values)
+    if types == {bool}:
+        return pd.Series(values, dtype="boolean" if gaps else "bool")
+    if types == {int} and min(there) >= -(2**63) and max(there) < 2**63:
+        return pd.Series(values, dtype="Int64" if gaps else "int64")
+    if types in ({float}, {int, float}):
+        with suppress(OverflowError):  # a whole number that no float can hold
+            return pd.Series([None if it is None else float(it) for it in values], dtype="float64")
+    return pd.Series([None if it is None else _text(it) for it in values], dtype="object")
+
+
+def _text(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    # Half a character, which a model may write, fits no file's encoding.
+    return text if text.isascii() else text.encode(errors="replace").decode()
+
+
+def csv_text(frame: pd.DataFrame) -> str:
+    """Return a frame as CSV, without its index, as every CSV file of this package is written.
+
+    Texts in it may be a model's or come from a file of unknown origin. One that a spreadsheet
+    would take for a formula gets an apostrophe in front, and control codes are taken out; numbers
+    stay numbers.
+    """
+    safe = frame.copy(deep=False)
+    for place, dtype in enumerate(frame.dtypes):
+        if dtype.kind not in "biuf":
+            column = frame.iloc[:, place]
+            cells = zip(column, column.isna(), strict=True)
+            safe.isetitem(place, [None if gone else _cell(value) for value, gone in cells])
+    safe.columns = [_cell(name) for name in frame.columns]
+    return safe.to_csv(index=False, lineterminator="\n")
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, bool | int | float):
+        return value
+    text = printable(_text(str(value)), keep=_KEPT)
+    return f"'{text}" if text.lstrip(" ").startswith(_RUN_BY_SPREADSHEETS) else text

@@ -1,0 +1,95 @@
+"""Numbers and lines for people, and for logs.
+
+Log lines have one format: an event's name, then ``key=value`` pairs (logfmt), through stdlib
+logging. The package never configures logging; ``logging.basicConfig(level="DEBUG")`` shows all.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any
+
+from pydantic import ValidationError
+
+DIGITS = 10
+"""Significant digits that numbers in prompts have at most."""
+
+
+@lru_cache(maxsize=1024)
+def number(value: float) -> str:
+    """Write a number with at most two decimals, none of them idle: 9.375 as 9.38, 2.0 as 2."""
+    text = f"{value:.2f}".rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
+
+
+def rounded(value: Any) -> Any:
+    """Return a value whose numbers, as deep as they are, have at most 10 significant digits."""
+    kind = type(value)
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}")
+    if kind is dict:
+        return {key: rounded(item) for key, item in value.items()}
+    if kind is list or kind is tuple:
+        return kind(map(rounded, value))
+    return value
+
+
+def clip(text: str, length: int) -> str:
+    """Put a text on one line of at most so many characters, with an ellipsis where it was cut."""
+    line = " ".join(text.split())
+    return line if len(line) <= length else line[: length - 1].rstrip() + "…"
+
+
+def printable(text: str, *, keep: str = "") -> str:
+    """Take out what a terminal or a page might obey: control codes and marks of direction.
+
+    Args:
+        text: text of a stranger's: a model's, or from a file.
+        keep: characters to leave in all the same, such as line breaks.
+    """
+    return "".join(c for c in text if c.isprintable() or c in keep)
+
+
+def faults(error: ValidationError) -> str:
+    """Return what pydantic found wrong as one line: each place and what is wrong there."""
+    found = []
+    for fault in error.errors(include_url=False):
+        place = ".".join(str(part) for part in fault["loc"] if part != "[key]")
+        what = fault["msg"].removeprefix("Value error, ")
+        if fault["type"] not in ("value_error", "missing", "extra_forbidden"):
+            what += f" (it is {clip(repr(fault['input']), 60)})"
+        found.append(f"{place}: {what}" if place else what)
+    return "; ".join(found)
+
+
+def closest(name: str, known: Iterable[str]) -> str:
+    """Return `` (did you mean X?)`` where a known name is like a wrong one, else nothing."""
+    like = difflib.get_close_matches(name, list(known), n=1)
+    return f" (did you mean {like[0]!r}?)" if like else ""
+
+
+_BARE = re.compile(r"[^\s\"=\\]+")
+
+
+def _format(value: object) -> str:
+    text = str(value)
+    if _BARE.fullmatch(text) and text.isprintable():
+        return text
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + "".join(c if c.isprintable() else repr(c)[1:-1] for c in escaped) + '"'
+
+
+def logfmt(**fields: object) -> str:
+    """Return ``key=value`` pairs on one line; fields that are None are left out."""
+    return " ".join(f"{key}={_format(value)}" for key, value in fields.items() if value is not None)
+
+
+def log_event(logger: logging.Logger, level: int, event: str, **fields: Any) -> None:
+    """Log one event; costs next to nothing where the level is off."""
+    if logger.isEnabledFor(level):
+        line = logfmt(**fields)
+        logger.log(level, "%s %s" if line else "%s%s", event, line, stacklevel=2)

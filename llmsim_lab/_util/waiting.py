@@ -1,0 +1,157 @@
+"""Waiting for several things at once, and for async work from plain code."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import threading
+from collections.abc import Coroutine, Sequence
+from typing import Any, Generic, TypeVar
+
+from llmsim_lab.errors import BudgetReached, ConfigError
+
+T = TypeVar("T")
+
+_LISTEN_S = 1.0
+"""How often a waiting caller wakes up, since on Windows Ctrl-C is heard only then."""
+_PATIENCE_S = 10.0
+"""How long an interrupted caller waits for cancelled work to stop."""
+
+
+async def gather_all(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    """Run all concurrently and return their results in order.
+
+    When one fails the rest are cancelled and waited for, so that nothing goes on behind the
+    caller's back, and the failure of the first in order is raised as it is.
+    """
+    tasks = [asyncio.ensure_future(item) for item in work]
+    try:
+        return await asyncio.gather(*tasks)
+    except BaseException as error:
+        # What is under way as a budget ends is paid for; nothing new begins.
+        if not isinstance(error, BudgetReached):
+            for task in tasks:
+                task.cancel()
+        done = await asyncio.gather(*tasks, return_exceptions=True)
+        failures = [outcome for outcome in done if isinstance(outcome, Exception)]
+        if not failures or _being_cancelled():
+            raise
+    # Out here, since "from None" would wipe out the failure's own cause.
+    raise failures[0]
+
+
+def _being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+class PrivateLoop:
+    """One event loop in a daemon thread, started when first needed and kept.
+
+    Keeping it means that a server's connections, which belong to a loop, live on from one call to
+    the next, in a script as in a notebook, where the kernel's own loop is busy with the cell.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def get(self) -> asyncio.AbstractEventLoop:
+        """Return the loop, started now if need be."""
+        with self._lock:
+            # A forked process has the loop but not the thread that ran it.
+            if self._loop is None or self._thread is None or not self._thread.is_alive():
+                loop = asyncio.new_event_loop()
+                thread = threading.Thread(
+                    target=self._serve, args=(loop,), name="llmsim-lab", daemon=True
+                )
+                thread.start()
+                atexit.register(self._stop, loop, thread)
+                self._loop, self._thread = loop, thread
+            return self._loop
+
+    def is_here(self) -> bool:
+        """Say whether the caller runs on this very loop."""
+        return threading.current_thread() is self._thread
+
+    @staticmethod
+    def _serve(loop: asyncio.AbstractEventLoop) -> None:
+        asyncio.set_event_loop(loop)
+        try:
+            _run_until_stopped(loop)
+        finally:
+            loop.close()
+
+    @staticmethod
+    def _stop(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+        if thread.is_alive():
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join(timeout=2)
+
+
+def _run_until_stopped(loop: asyncio.AbstractEventLoop) -> None:
+    """Serve the loop; a task's SystemExit or KeyboardInterrupt ends the task, not the loop.
+
+    asyncio gives such an exception to whoever waits for the task and raises it out of the loop as
+    well; without its loop the waiting caller would never hear of it.
+    """
+    while True:
+        try:
+            loop.run_forever()
+        except (KeyboardInterrupt, SystemExit):
+            continue
+        return
+
+
+_private_loop = PrivateLoop()
+
+
+def background_loop() -> asyncio.AbstractEventLoop:
+    """Return the event loop that ``run_sync`` works on, in its own thread."""
+    return _private_loop.get()
+
+
+def run_sync(work: Coroutine[Any, Any, T]) -> T:
+    """Run async work to its end from plain code: in a script, or in a notebook cell.
+
+    A KeyboardInterrupt cancels the work, waits until it has stopped, and is raised again.
+    """
+    if _private_loop.is_here():
+        work.close()
+        raise ConfigError("run() inside async code would wait for itself; await arun() instead")
+    loop = _private_loop.get()
+    job = _Job(work)
+    try:
+        loop.call_soon_threadsafe(job.start)
+        while not job.ended.wait(_LISTEN_S):
+            pass
+    except BaseException:
+        loop.call_soon_threadsafe(job.stop)
+        job.ended.wait(_PATIENCE_S)
+        raise
+    return job.result()
+
+
+class _Job(Generic[T]):
+    """Work on another thread's loop; an interrupt may hit the caller even before it has started."""
+
+    def __init__(self, work: Coroutine[Any, Any, T]) -> None:
+        self.ended = threading.Event()
+        self._work = work
+        self._task: asyncio.Task[T] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.ensure_future(self._work)
+        self._task.add_done_callback(lambda _: self.ended.set())
+
+    def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+        else:
+            self._work.close()
+            self.ended.set()
+
+    def result(self) -> T:
+        assert self._task is not None
+        return self._task.result()

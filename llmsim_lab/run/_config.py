@@ -1,0 +1,393 @@
+"""What a run is configured with, and what may be done to it from outside.
+
+A world's configuration, a pydantic model, is made of the annotated fields of its class, so that
+they can be given by keyword, read from a file and written on a tape.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Mapping, Sequence
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    Self,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, create_model, field_validator
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from llmsim_lab._util.checks import whole_number
+from llmsim_lab._util.config import Settings
+from llmsim_lab._util.text import clip, faults, log_event
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.llm import LLMConfig
+from llmsim_lab.run._registry import RunClass
+from llmsim_lab.run._state import changed_at
+from llmsim_lab.run._turn import Series
+from llmsim_lab.types import FrozenDict, FrozenList
+
+logger = logging.getLogger(__name__)
+
+
+class RunConfig(Settings):
+    """What every run has; the configuration of a class of runs derives from it and adds its own.
+
+    Attributes:
+        name: for charts and records.
+        seed: of everything random but the model.
+        turns: how many ``run()`` plays.
+        llm: the model and how to talk to it.
+        interventions: what is done from outside, and when; a class names its own type of them.
+    """
+
+    name: Annotated[str, Field(min_length=1)] = "run"
+    seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
+    turns: Annotated[int, Field(ge=0, le=100_000)] = 8
+    llm: LLMConfig = Field(default_factory=LLMConfig)
+    interventions: tuple[Any, ...] = ()
+
+    @property
+    def needs_model(self) -> bool:
+        """Whether a run makes any model call; a class with rules for players overrides this."""
+        return True
+
+    @property
+    def seed_idle(self) -> str:
+        """Why ``seed`` changes nothing in such a run; empty where it does."""
+        return ""
+
+    @property
+    def series(self) -> Sequence[Series]:
+        """The columns of such a run's frame that can be charted, the most telling first."""
+        return ()
+
+
+class RunIntervention(Settings):
+    """Something done from outside at one turn; a class of runs adds what can be done.
+
+    Attributes:
+        turn: the number of the state that is changed.
+    """
+
+    turn: Annotated[int, Field(ge=0)]
+
+    @field_validator("turn", mode="before")
+    @classmethod
+    def _whole(cls, turn: Any) -> int:
+        return whole_number("turn", turn)  # also numpy's, as frames have them; True is not one
+
+    def check(self, run: Any) -> None:
+        """Raise ConfigError for what a run has no place for; the run itself checks the turn."""
+
+    def applied(self, state: Any, run: Any) -> Any:
+        """Return a run's state with what is done to it."""
+        del state, run
+        raise NotImplementedError(
+            f"{type(self).__name__} does not say what it does: def applied(self, state, run) "
+            "returns the state with it"
+        )
+
+    def __str__(self) -> str:
+        # Compared with the default, since a value of 0 may be what is done.
+        fields = type(self).model_fields
+        done = [
+            f"{name}={value}"
+            for name, value in self
+            if name != "turn" and value != fields[name].get_default(call_default_factory=True)
+        ]
+        return f"turn {self.turn}: {clip(', '.join(done), 200)}"
+
+
+class StateChange(RunIntervention):
+    """Values set in a world's state from outside.
+
+    Attributes:
+        set: new values by name, such as ``{"coins.Ann": 5}``.
+        note: why, for the record.
+    """
+
+    set: dict[str, Any] = Field(default_factory=dict)
+    note: str = ""
+
+    @field_validator("set", mode="before")
+    @classmethod
+    def _plain(cls, values: Any) -> Any:
+        """Return numpy's numbers, as frames have them, as Python's, which JSON can hold."""
+        if not isinstance(values, Mapping):
+            return values
+        return {
+            name: value.item() if hasattr(value, "dtype") and not value.shape else value
+            for name, value in values.items()
+        }
+
+    def applied(self, state: Any, run: Any) -> Any:
+        """Return the state with the values set."""
+        del run
+        return changed_at(state, self.set)
+
+    def __str__(self) -> str:
+        done = clip(", ".join(f"{name} = {value}" for name, value in self.set.items()), 200)
+        return f"turn {self.turn}: {done}{f' ({self.note})' if self.note else ''}"
+
+
+def _frozen(value: Any) -> Any:
+    if isinstance(value, dict):
+        return FrozenDict({key: _frozen(item) for key, item in value.items()})
+    if isinstance(value, list):
+        return FrozenList(map(_frozen, value))
+    return value
+
+
+PlayerWord = Literal["model", "rule", "random", "person"]
+"""Who answers for a player: the run's model, the world's own rule, chance, or a person here."""
+
+
+class WorldConfig(RunConfig):
+    """What a world of one's own is configured with; the fields of its class are added to it.
+
+    Attributes:
+        players: who answers for a player, by name; ``*`` stands for all others, which the model
+            answers for if nothing is said.
+    """
+
+    # Else a default of 2 for a float stays an int, unlike the 2.0 that a replay reads.
+    model_config = ConfigDict(validate_default=True)
+
+    players: dict[str, PlayerWord] = Field(default_factory=dict)
+    interventions: tuple[StateChange, ...] = ()
+
+    def model_post_init(self, _context: Any, /) -> None:
+        """Freeze lists and dicts: what a turn put into one would be in no state and on no tape."""
+        for name, value in self.__dict__.items():
+            self.__dict__[name] = _frozen(value)
+
+    @property
+    def needs_model(self) -> bool:
+        """Whether a run makes any model call."""
+        return "model" in self.players.values() or "*" not in self.players
+
+    def by_rules(self) -> Self:
+        """Return the configuration in which the world's own rule answers for everybody."""
+        return self.model_copy(update={"players": {"*": "rule"}})
+
+
+InterventionT = TypeVar("InterventionT", bound=RunIntervention)
+
+
+def made_intervention(
+    intervention_type: type[InterventionT], values: Mapping[str, Any]
+) -> InterventionT:
+    """Return an intervention made of a dict.
+
+    Raises:
+        ConfigError: a key or value is wrong; the message names it.
+    """
+    try:
+        return intervention_type.model_validate(values)
+    except ValidationError as error:
+        at = values.get("turn", "?")
+        raise ConfigError(f"intervention at turn {at}: {faults(error)}") from error
+
+
+def idle_seeds(configs: Sequence[Any], *, model_seed: int | None) -> str:
+    """Return why runs that differ in their seeds alone cannot differ; empty where they can.
+
+    Args:
+        configs: the runs' configurations.
+        model_seed: the seed that their model is asked with; None draws anew.
+    """
+    first = configs[0]
+    seeds = list(dict.fromkeys(config.seed for config in configs))
+    why = getattr(first, "seed_idle", "")
+    if len(seeds) < 2 or not why or (first.needs_model and model_seed is None):
+        return ""
+    same = {"seed": first.seed, "name": first.name}
+    if any(config.model_copy(update=same) != first for config in configs):
+        return ""
+    if first.needs_model:
+        why += f", and llm.seed={model_seed} gives the model's answers again; vary that"
+    listed = ", ".join(map(str, seeds[:5])) + (", …" if len(seeds) > 5 else "")
+    return f"runs that differ only in their seeds ({listed}) cannot differ: {why}"
+
+
+def warn_if_unreached(intervention: RunIntervention, *, run: str, reaches: int | None) -> None:
+    """Log a WARNING where an intervention stands after the turn that ``run()`` ends at.
+
+    It is not an error: a run may be played on.
+
+    Args:
+        intervention: what was planned.
+        run: the run's name.
+        reaches: the turn that ``run()`` would end at; None if that is not known.
+    """
+    if reaches is None or intervention.turn <= reaches:
+        return
+    log_event(
+        logger,
+        logging.WARNING,
+        "INTERVENTION_NOT_REACHED",
+        run=run,
+        planned=intervention,
+        run_reaches=reaches,
+        way_out=f"run() called now ends at turn {reaches}: name a turn up to {reaches}, raise the "
+        "configuration's turns, or play on with run(...) or step()",
+    )
+
+
+# --- a world's parameters ------------------------------------------------------------------------
+
+
+class Parameter:
+    """A parameter as an attribute of a run: what its configuration says; it cannot be set."""
+
+    def __init__(self, name: str, default: Any) -> None:
+        self.name = name
+        self.default = default
+
+    def __get__(self, run: Any, owner: type) -> Any:
+        if run is not None:
+            return getattr(run.config, self.name)
+        if self.default is ...:
+            raise AttributeError(f"{owner.__name__}.{self.name} has no default")
+        return self.default
+
+    def __set__(self, run: Any, value: Any) -> None:
+        raise ConfigError(
+            f"{self.name} is a parameter, which a run keeps to its end; make another run: "
+            f"{type(run).__name__}({self.name}={value!r:.40})"
+        )
+
+
+def config_type_of(cls: RunClass, base: RunClass) -> type[RunConfig]:
+    """Return the configuration made of a class's annotated fields and its parent's.
+
+    Each field becomes a ``Parameter`` of the class.
+
+    Args:
+        cls: the world's class, just made.
+        base: ``Run``, whose names are reserved.
+
+    Raises:
+        ConfigError: a field lacks its annotation, has a name that is taken, or a default that does
+            not fit.
+    """
+    taken = {*inspect.signature(base).parameters, "unrecorded"}
+    # Those of a class between, which has no turn and so no configuration, are the world's as well.
+    lineage: Sequence[RunClass] = cls.__mro__
+    between = [
+        one
+        for one in lineage[1:]
+        if issubclass(one, base) and one is not base and one.config_type is base.config_type
+    ]
+    own = [
+        (name, hint, one.__dict__.get(name, ...))
+        for one in (*reversed(between), cls)
+        for name, hint in _annotations(one).items()
+    ]
+    fields: dict[str, Any] = {}
+    for name, hint, default in own:
+        if get_origin(hint) is ClassVar or hint is ClassVar or name.startswith("_"):
+            continue
+        if hasattr(base, name) or name in WorldConfig.model_fields or name in taken:
+            raise ConfigError(
+                f"{cls.__name__}.{name}: the name {name!r} is taken, every run has something of "
+                f"that name; call the parameter something else, such as {name}_"
+            )
+        fields[name] = (hint, default)
+        setattr(cls, name, Parameter(name, _checked_default(cls, name, hint, default)))
+    _check_unannotated(cls, base)
+    fields["name"] = (Annotated[str, Field(min_length=1)], cls.__name__)
+    parent: type[RunConfig] = cls.config_type
+    made: type[RunConfig] = create_model(
+        f"{cls.__name__}Config", __base__=parent, __module__=cls.__module__, **fields
+    )
+    # Pickle looks a class up by module and name, and finds this one through the class it is for.
+    made.__qualname__ = f"{cls.__qualname__}.config_type"
+    return made
+
+
+def _checked_default(cls: type, name: str, hint: Any, default: Any) -> Any:
+    """Return a parameter's default value, also that of a ``Field(...)``; ``...`` for none."""
+    value, known = default, hint
+    if isinstance(default, FieldInfo):
+        known = Annotated[hint, default]
+        value = default.get_default(call_default_factory=True)
+    if value is ... or value is PydanticUndefined:
+        return ...
+    try:
+        TypeAdapter(known).validate_python(value)
+    except ValidationError as error:
+        raise ConfigError(
+            f"{cls.__name__}.{name} = {value!r:.60} does not fit its annotation: {faults(error)}"
+        ) from error
+    return value
+
+
+def _annotations(cls: type) -> Mapping[str, Any]:
+    own = inspect.get_annotations(cls)
+    if not own:
+        return {}
+    # Of the class itself get_type_hints would return those of all its bases as well.
+    shim = type("Annotations", (), {"__annotations__": dict(own), "__module__": cls.__module__})
+    try:
+        return get_type_hints(shim, localns=dict(vars(cls)), include_extras=True)
+    except (NameError, TypeError) as error:
+        raise ConfigError(
+            f"an annotation of {cls.__name__} cannot be read: {error}; parameters have types that "
+            "are known where the class is made: write them at the top of the file, or of the cell"
+        ) from error
+
+
+def _check_unannotated(cls: RunClass, base: RunClass) -> None:
+    """Raise ConfigError for values without an annotation, and for names used for another thing."""
+    for name, value in cls.__dict__.items():
+        if name.startswith("_") or isinstance(value, Parameter | type):
+            continue
+        known = inspect.getattr_static(base, name, None)
+        if hasattr(type(value), "__get__"):  # a method, a property, or what else is like one
+            if isinstance(known, property) and not hasattr(type(value), "__set__"):
+                raise ConfigError(
+                    f"{cls.__name__}.{name}: the name {name!r} is taken, every run has something "
+                    f"of that name; call the method something else, such as {name}_"
+                )
+            continue
+        if name in base.__annotations__:
+            continue
+        if known is not None:
+            raise ConfigError(
+                f"{cls.__name__}.{name}: the name {name!r} is taken, every run has something of "
+                f"that name; call it something else, such as {name}_"
+            )
+        raise ConfigError(
+            f"{cls.__name__}.{name} = {value!r:.60} has no annotation, so it is not a parameter; "
+            f"write {name}: {type(value).__name__} = {value!r:.60}, or {name}: ClassVar = ... for "
+            "what no run can vary"
+        )
+
+
+_TYPES = ("state_type", "turn_type", "config_type", "intervention_type")
+
+
+def types_of(cls: RunClass, base: RunClass) -> dict[str, type]:
+    """Return the classes that ``class X(Run[State, Turn, ...])`` names, by the attributes they are.
+
+    Args:
+        cls: the world's class, just made.
+        base: ``Run``, whose parameters these are; of a class between only the first is the state's.
+    """
+    for parent in cls.__dict__.get("__orig_bases__", ()):
+        origin = get_origin(parent)
+        if isinstance(origin, type) and issubclass(origin, base):
+            names = _TYPES if origin is base else _TYPES[:1]
+            named = zip(names, get_args(parent), strict=False)
+            return {name: it for name, it in named if isinstance(it, type) and it is not Any}
+    return {}

@@ -1,0 +1,232 @@
+"""Which classes of runs there are, and what each is called: on tapes, in files, as an entry point.
+
+A class that has a ``kind`` is known as soon as it is defined. For tapes to find it before anyone
+has imported it, a package announces it as an entry point of the group ``llmsim_lab.simulations``.
+Nothing here depends on where a module of this package lies, so that tapes outlive its moves.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import re
+import sys
+import types
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any
+
+from llmsim_lab._util.config import YamlFile
+from llmsim_lab.errors import ConfigError, TapeError
+from llmsim_lab.tape._codec import dumps
+
+ENTRY_POINTS = "llmsim_lab.simulations"
+"""The group of entry points: a ``kind``, and where its class is."""
+
+_NOTEBOOK = "notebook"
+"""What stands for the file in the name of a class that has none."""
+
+_OWN = re.compile(r"([\w.-]+):([\w.]+)")
+"""The name of a world of one's own: its file's stem and its class."""
+
+RunClass = type[Any]
+"""A class derived from ``Run``, which this module does not import."""
+
+_known: dict[str, RunClass] = {}
+
+
+# --- what a class is called, and what its turns follow from --------------------------------------
+
+
+def file_of(cls: type) -> Path | None:
+    """Return the file that defines a class; None for one from a notebook's cell or a shell."""
+    module = sys.modules.get(cls.__module__)
+    path = getattr(module, "__file__", None)
+    return Path(path) if path and not path.startswith("<") else None
+
+
+def identity(cls: type) -> str:
+    """Return what a class is called on tapes: its file's stem and its name, never ``__main__``."""
+    path = file_of(cls)
+    if path is None:
+        return f"{_NOTEBOOK}:{cls.__qualname__}"
+    stem = path.parent.name if path.stem in ("__init__", "__main__") else path.stem
+    return f"{stem}:{cls.__qualname__}"
+
+
+def code_digests(cls: RunClass, base: RunClass) -> dict[str, str]:
+    """Return SHA-256 digests of what a world's turns follow from, by name.
+
+    ``file``: of the whole file, where there is one. ``methods``: of their sources. ``parameters``
+    and ``state``: of their JSON schemas.
+
+    Args:
+        cls: the world's class.
+        base: ``Run``, whose own code is not in the digests: its package's version is recorded.
+    """
+    found: dict[str, str] = {}
+    path = file_of(cls)
+    if path is not None:
+        with suppress(OSError):  # a zip, or it is gone
+            found["file"] = hashlib.sha256(path.read_bytes()).hexdigest()
+    own = [one for one in cls.__mro__ if issubclass(one, base) and one is not base]
+    found["methods"] = _digest(source for one in own for source in _sources(one))
+    # This schema holds the docstrings of LLMConfig and StateChange too: in other words they are
+    # another digest, for every world.
+    found["parameters"] = _digest([dumps(cls.config_type.model_json_schema())])
+    found["state"] = _digest([dumps(cls.state_type.model_json_schema())])
+    return found
+
+
+def _sources(cls: type) -> Iterable[str]:
+    """Return the sources of a class's methods, or their code where there is no source."""
+    for name, value in sorted(vars(cls).items()):
+        function = getattr(value, "__func__", None) or getattr(value, "fget", None) or value
+        if not isinstance(function, types.FunctionType):
+            continue
+        try:
+            yield inspect.getsource(function)
+        except (OSError, TypeError):
+            code = function.__code__
+            yield f"{name} {code.co_code!r} {code.co_consts!r} {code.co_names!r}"
+
+
+def _digest(texts: Iterable[str]) -> str:
+    return hashlib.sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+# --- the classes by their names ------------------------------------------------------------------
+
+
+def register(name: str, cls: RunClass) -> None:
+    """Make a class known; the same class defined again, as in a notebook cell, takes over.
+
+    Raises:
+        ConfigError: another class has that name.
+    """
+    there = _known.get(name)
+    if there is not None and not _same(there, cls):
+        raise ConfigError(
+            f"{_place(cls)} cannot be the kind {name!r}: {_place(there)} is; give it "
+            "another name: kind = '...'"
+        )
+    _known[name] = cls
+
+
+def _same(there: type, cls: type) -> bool:
+    """Return True for one class, also where a script imports itself by its own name."""
+    if there.__qualname__ != cls.__qualname__:
+        return False
+    files = {getattr(sys.modules.get(it.__module__), "__file__", None) for it in (there, cls)}
+    return there.__module__ == cls.__module__ or (len(files) == 1 and None not in files)
+
+
+def _place(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def find_class(name: str) -> RunClass:
+    """Return the class of runs that has a name, such as ``crisis``.
+
+    Raises:
+        ConfigError: none is known by that name, or the package that has it cannot be imported.
+    """
+    if name not in _known:
+        announced: dict[str, EntryPoint] = {
+            entry.name: entry for entry in entry_points(group=ENTRY_POINTS)
+        }
+        if name in announced:
+            entry = announced[name]
+            try:
+                entry.load()
+            except (ImportError, AttributeError) as error:
+                raise ConfigError(
+                    f"the kind of simulation {name!r} cannot be imported from {entry.value}: "
+                    f"{error}"
+                ) from error
+    if name not in _known:
+        there = ", ".join(sorted(one for one in {*_known, *announced} if ":" not in one))
+        raise ConfigError(
+            f"no kind of simulation is called {name!r:.80}; known are: {there}. Import "
+            "the module that defines it first"
+        )
+    return _known[name]
+
+
+def kind_name(manifest: Mapping[str, Any]) -> str:
+    """Return the name that a recorded run's class had."""
+    return str(manifest.get("kind"))
+
+
+def class_of_manifest(run: int, manifest: Mapping[str, Any]) -> RunClass:
+    """Return the class that a recorded run is one of.
+
+    Raises:
+        TapeError: no class of that name is known here.
+    """
+    name = kind_name(manifest)
+    try:
+        return find_class(name)
+    except ConfigError as error:
+        why = str(error)
+        if found := _OWN.fullmatch(name):
+            file, world = found.groups()
+            first = (
+                f"run the cell that defines {world}"
+                if file == _NOTEBOOK
+                else f"name the file that defines it: --import {file}.py on the command line"
+            )
+            why = (
+                f"it is one of {name}, which is not known here, and a tape never makes code run; "
+                f'{first}, {world}.replay("...") in Python; where the file or the class was '
+                f'renamed, write kind = "{name}" in the class'
+            )
+        raise TapeError(f"run {run} on the tape cannot be played: {why}") from error
+
+
+def class_of_config(config: object) -> RunClass:
+    """Return the class that plays a configuration.
+
+    Raises:
+        ConfigError: it is not a configuration of any known class.
+    """
+    # Exact ones first: a configuration's base may be another class's configuration.
+    for cls in _known.values():
+        if type(config) is cls.config_type:
+            return cls
+    for cls in _known.values():
+        if isinstance(config, cls.config_type):
+            return cls
+    there = ", ".join(sorted(cls.config_type.__name__ for cls in _known.values()))
+    raise ConfigError(
+        f"{type(config).__name__} is no configuration of a simulation; there are: {there}"
+    )
+
+
+def config_from_file(path: str | Path, *, kind: str = "") -> Any:
+    """Read a run's configuration: its key ``kind`` says which class it is for.
+
+    Args:
+        path: the file.
+        kind: what a file means that names none.
+
+    Raises:
+        ConfigError: the file cannot be read, or something in it is wrong; the message names file
+            and line.
+    """
+    path = Path(path)
+    source = YamlFile.read(path)
+    name = source.values.get("kind", kind)
+    if not isinstance(name, str):
+        raise ConfigError(source.fault(("kind",), f"must be a name such as crisis, not {name!r}"))
+    if ":" in name:
+        way = f"name the class: llmsim-lab run {name} --config {path}"
+        raise ConfigError(source.fault(("kind",), f"{name}: data never make code run; {way}"))
+    try:
+        config_type = find_class(name).config_type
+    except ConfigError as error:
+        raise ConfigError(source.fault(("kind",), str(error))) from error
+    read = getattr(config_type, "from_yaml", None)
+    return source.parse(config_type) if read is None else read(path)

@@ -1,0 +1,1861 @@
+"""A run: a state, and a function that makes the next one by asking models.
+
+``Run`` is the base of all simulations. A world of one's own defines ``turn``; the worlds that come
+with the package override more. Tape, replay, forks, interventions and frames are the same for all.
+
+What can be done with a recorded run of any class, each with one meaning: ``replay`` asks no model,
+``resume`` continues where a run stopped, ``rerun`` begins anew with fresh calls, ``fork`` shares a
+run's turns up to one and continues live, ``load`` only shows it. Which class plays the run, the
+tape says.
+
+The parts of a run, such as ``agents`` or ``engine``, are what it keeps in the attributes that its
+class's ``part_names`` name: one object each, or a sequence of objects with names. A prompt's place
+is ``engine`` for the part ``engine``, and ``agent:Ann`` for the one called Ann of the parts
+``agents``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import inspect
+import logging
+import re
+import time
+from collections import Counter
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+    Sized,
+)
+from contextlib import ExitStack, nullcontext, suppress
+from dataclasses import replace
+from inspect import isawaitable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, cast, dataclass_transform
+
+from markupsafe import Markup
+from pydantic import ValidationError
+from typing_extensions import TypeVar
+
+from llmsim_lab._util.checks import whole_number
+from llmsim_lab._util.html import badge, cell, join, pairs, safe, table
+from llmsim_lab._util.text import closest, faults, log_event
+from llmsim_lab._util.waiting import run_sync
+from llmsim_lab.errors import BudgetReached, ConfigError, TapeError
+from llmsim_lab.llm import LLMClient, LLMConfig, Person, ScriptedBackend, Tape
+from llmsim_lab.llm._human import human_client
+from llmsim_lab.llm._scope import Budget, CallLog, Purse, recording
+from llmsim_lab.prompts import Prompt
+from llmsim_lab.run._ask import Ask, prompt_from
+from llmsim_lab.run._config import (
+    Parameter,
+    RunConfig,
+    RunIntervention,
+    StateChange,
+    WorldConfig,
+    config_type_of,
+    idle_seeds,
+    made_intervention,
+    types_of,
+    warn_if_unreached,
+)
+from llmsim_lab.run._progress import progress_line
+from llmsim_lab.run._records import (
+    check_manifest,
+    config_of,
+    llm_config_of,
+    make_manifest,
+    planned_in,
+    prompts_of,
+    tape_turn,
+)
+from llmsim_lab.run._registry import (
+    class_of_config,
+    class_of_manifest,
+    code_digests,
+    file_of,
+    identity,
+    kind_name,
+    register,
+)
+from llmsim_lab.run._session import Recording, Replaying, Session, load_turns, rare_collections
+from llmsim_lab.run._state import State, check_kept
+from llmsim_lab.run._turn import (
+    RunTurn,
+    Series,
+    WorldTurn,
+    decisions_frame,
+    own_numbers,
+    plain_series,
+    turn_row,
+)
+from llmsim_lab.tape import RunInfo
+from llmsim_lab.tape._codec import Verb
+from llmsim_lab.types import CallRecord, FrozenDict, LLMReasoningChain, Reply, Status
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+logger = logging.getLogger(__name__)
+
+StateT = TypeVar("StateT", default=Any)
+TurnT = TypeVar("TurnT", bound=RunTurn[Any, Any], default=Any)
+ConfigT = TypeVar("ConfigT", bound=RunConfig, default=Any)
+InterventionT = TypeVar("InterventionT", bound=RunIntervention, default=Any)
+
+Tapes = Tape | str | Path
+AnyRun = Any
+"""A run of any class."""
+
+_MOST_PROMPTS = 64
+_LATEST_SHOWN = 5
+_MOST_COLUMNS_SHOWN = 8
+_SET_IN_A_TURN = ("turns", "unrecorded", "code_changes", "llm_client")
+"""What others may set of a run while it plays a turn."""
+_OWN_CODE = ("file", "methods", "parameters", "state")
+"""Digests of a world's own code, as ``code_digests`` names them."""
+_THE_CLIENTS_OWN = ("model", "timeout_s", "retry_wait_s", "max_concurrency", "keep_alive")
+"""Settings that say where and how patiently to ask, not what."""
+_NO_PROMPTS_YET = "none, or none yet: what a world's turn asks with is known once it was asked"
+
+
+def _option(*, default: Any = None, alias: str = "") -> Any:
+    """Declare an argument of every run for type checkers, which read it from the class."""
+    return default, alias
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(_option,))
+class _Parameters:
+    """Lets editors and type checkers know a world's annotated fields as its arguments.
+
+    A class of its own, since type checkers read no fields from the decorated class itself, and
+    those of ``Run`` below are arguments of every world.
+    """
+
+
+class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
+    """The base of all simulations; a world of one's own derives from ``Run[ItsState]``.
+
+    Its annotated fields are parameters, which are given by keyword, read from files and written on
+    tapes; its ``async def turn(self, state, ask)`` returns the next state. ``start`` and ``done``
+    may be defined as well, ``rule(self, question)``, which answers for players without a model, and
+    ``prediction``, what theory says, for charts.
+
+    What a turn leads to must follow from the turn before, the configuration's seed, what is done
+    from outside and the model's answers, and from nothing else: so write no clock, and no state of
+    your own that is not in the turns. Then replay, fork and resume come by themselves. A turn that
+    fails changes nothing: the turns before it stay, and ``step`` may be called again.
+
+    A class that needs more than ``turn`` overrides what has a default here. A constructor of its
+    own takes ``config``, and by keyword ``llm_client``, ``state`` (to start from), ``tape``,
+    ``prompts`` and its ``part_names``; it sets its parts, then calls this one. One that takes
+    something else overrides ``rebuilt``.
+
+    Args:
+        config: what to run; made of the parameters if not given.
+        llm_client: the model, where the configuration calls for one.
+        players: who answers for a player, by name, instead of the model: ``"rule"``, ``"random"``,
+            a function of the ``Question``, a person (``Person``), another client; ``*``
+            stands for all others.
+        state: the state to start from, instead of ``start()``.
+        tape: where to record the run: a tape, or a file that becomes or is one.
+        prompts: prompts instead of the world's own, as a recorded run names them.
+        first: the turn to start from, where a class makes it itself.
+        given: which parts the user gave instead of those the configuration describes.
+        parameters: the world's own, and ``name``, ``seed``, ``turns``, ``interventions``.
+
+    Attributes:
+        kind: the name of its class on tapes, such as ``pot:PublicGoods``.
+        config_type: of its configuration, a pydantic model such as a ``RunConfig``; its ``series``
+            are the columns to chart.
+        state_type: of its states: a pydantic model, a dataclass, or what else pydantic can write
+            as JSON and read back to an equal value.
+        turn_type: of its turns, a ``RunTurn`` with whatever fields it adds; those too are written
+            by pydantic. It says what is shown of a turn: ``own_columns``, ``in_words``,
+            ``outcomes``.
+        intervention_type: of what may be done from outside. These four are the ones that the class
+            names, ``Run[State, Turn, Config, Intervention]``, as far as it does.
+        part_names: the constructor's arguments by which users may give parts of their own, such as
+            ``agents`` or ``engine``; each is also the attribute that holds that part, or those
+            parts. A part's ``llm_client`` and ``prompt`` are what a fork changes; where its
+            ``digests`` of code, by name, are not the recorded ones, the run does not continue.
+        repeats_interventions: whether a rerun does again also what was done from outside while the
+            run was played, and not only what was planned when it began.
+        turns: the turns so far, oldest first; the first holds the state that the run started from.
+
+    Raises:
+        ConfigError: a parameter is unknown or wrong.
+    """
+
+    _client_: LLMClient | None = _option(default=None, alias="llm_client")
+    _players_: Mapping[str, Any] | None = _option(default=None, alias="players")
+    _state_: Any = _option(default=None, alias="state")
+    _tape_: Tape | str | Path | None = _option(default=None, alias="tape")
+    _name_: str = _option(default="", alias="name")
+    _seed_: int = _option(default=0, alias="seed")
+    _turns_: int = _option(default=8, alias="turns")
+    _interventions_: Sequence[Any] = _option(default=(), alias="interventions")
+
+    kind: ClassVar[str] = ""
+    config_type: ClassVar[type[Any]] = WorldConfig
+    state_type: ClassVar[Any] = State
+    turn_type: ClassVar[type[Any]] = WorldTurn
+    intervention_type: ClassVar[type[RunIntervention]] = StateChange
+    part_names: ClassVar[tuple[str, ...]] = ("players",)
+    repeats_interventions: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        own = cls.__dict__
+        for name, named in types_of(cls, Run).items():
+            if name not in own:
+                setattr(cls, name, named)
+        # With type parameters left open it is a base of worlds, which knows no state yet.
+        if cls._is_own() and not cls.__parameters__:  # type: ignore[attr-defined]
+            _check_world(cls)
+            if "config_type" not in own:
+                cls.config_type = config_type_of(cls, Run)
+            if "kind" not in own:
+                cls.kind = identity(cls)
+        if "kind" in cls.__dict__:
+            register(cls.kind, cls)
+
+    @classmethod
+    def _is_own(cls) -> bool:
+        """Return True for a world that defines ``turn``, and leaves the rest to this class."""
+        return cls.turn is not Run.turn
+
+    def __init__(
+        self,
+        config: ConfigT | None = None,
+        *,
+        llm_client: LLMClient | None = None,
+        players: Mapping[str, Any] | None = None,
+        state: StateT | None = None,
+        tape: Tape | str | Path | None = None,
+        prompts: Mapping[str, Prompt] | None = None,
+        first: TurnT | None = None,
+        given: Iterable[str] = (),
+        **parameters: Any,
+    ) -> None:
+        # A class that makes its first turn itself gave the prompts to its parts already.
+        self._prompts: dict[str, Prompt] = dict(prompts or {}) if first is None else {}
+        self._sources: dict[Any, Prompt | str] = {}
+        self._asked: set[str] = set()
+        self.players: Mapping[str, Any] = FrozenDict()
+        if first is None:
+            config = self._configured(config, parameters, players or {})
+        assert config is not None
+        self.config = config
+        self.llm_client = llm_client
+        if first is None:
+            given = self._seat(players or {})
+            start = self.start() if state is None else state
+            first = self.turn_type(number=0, state=self._checked_start(start))
+        self.turns: list[TurnT] = [first]
+        self.given = frozenset(given)
+        self.unrecorded = ""
+        """Why a run that one would expect to be recorded is not; empty if it is as asked."""
+        self.code_changes = ""
+        """How the parts' code differs from what the run was recorded with; empty if it does not."""
+        self._listeners: list[Callable[[TurnT], object]] = []
+        self._planned: dict[int, list[InterventionT]] = {}
+        self._stepping = False
+        self._purse: Purse | None = None
+        self._session: Session | None = None
+        for intervention in config.interventions:
+            self._plan(intervention)
+            warn_if_unreached(intervention, run=config.name, reaches=self.run_reaches)
+        if tape is not None:
+            self._record(tape if isinstance(tape, Tape) else Tape(tape))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # An own world's turn that remembers something outside the state would come out otherwise
+        # in a resume; the built-in worlds set what their parts remember from the turn before.
+        if (
+            self.__dict__.get("_stepping")
+            and name not in _SET_IN_A_TURN
+            and not name.startswith("_")
+            and self._is_own()
+            and not isinstance(getattr(type(self), name, None), Parameter)
+        ):
+            raise ConfigError(
+                f"{type(self).__name__}.turn sets self.{name}, which is on no tape, so that a "
+                "resumed run would lack it; make it a field of the state: "
+                f"return state.replace({name}=...)"
+            )
+        super().__setattr__(name, value)
+
+    @classmethod
+    def _configured(
+        cls, config: Any, parameters: Mapping[str, Any], players: Mapping[str, Any]
+    ) -> ConfigT:
+        """Return the configuration that parameters make, or a given one with them."""
+        fields = cls.config_type.model_fields
+        for name in parameters:
+            if name not in fields:
+                raise ConfigError(
+                    f"{cls.__name__} has no parameter {name!r}{closest(name, fields)}; it takes "
+                    f"{', '.join(name for name in fields if name != 'llm')}, and llm_client, tape, "
+                    "state"
+                )
+        words = {name: who for name, who in players.items() if isinstance(who, str)}
+        words |= {name: "person" for name, who in players.items() if isinstance(who, Person)}
+        values = dict(parameters)
+        if config is not None:
+            if not isinstance(config, cls.config_type):
+                first = next((name for name in fields if name not in WorldConfig.model_fields), "")
+                raise ConfigError(
+                    f"config={config!r:.60} is not a {cls.config_type.__name__}; give parameters "
+                    f"by keyword: {cls.__name__}({first}=...)"
+                )
+            if not values and not words:
+                return cast("ConfigT", config)
+            values = {name: getattr(config, name) for name in fields} | values
+        if words:
+            values["players"] = {**values.get("players", {}), **words}
+        made: ConfigT = cls.config_type(**values)
+        return made
+
+    def _seat(self, players: Mapping[str, Any]) -> list[str]:
+        """Set who answers for whom; returns ``["players"]`` if a tape cannot hold some of it."""
+        words = getattr(self.config, "players", {})
+        seated: dict[str, Any] = {}
+        given = False
+        for name, who in {**words, **players}.items():
+            if isinstance(who, str):
+                seated[name] = human_client() if who == "person" else who
+            elif isinstance(who, Person):
+                seated[name] = human_client(person=who)
+            elif isinstance(who, LLMClient):
+                seated[name] = who
+                given = given or not isinstance(who.backend, Person)
+            elif hasattr(who, "chat"):
+                config = self.llm_client.config if self.llm_client else LLMConfig()
+                seated[name], given = LLMClient(config, who), True
+            elif callable(who):
+                seated[name], given = who, True
+            else:
+                raise ConfigError(
+                    f"players[{name!r}] is {who!r:.60}; a player is 'model', 'rule', 'random', a "
+                    "function of the question, a Person() or a client"
+                )
+        rule = getattr(self, "rule", None)
+        if "rule" in seated.values() and rule is None:
+            raise ConfigError(
+                f"{type(self).__name__} has no rule; define def rule(self, question) -> "
+                "YourReply(...) in it, or let chance answer: 'random'"
+            )
+        self.players = FrozenDict(seated)
+        return ["players"] if given else []
+
+    def _checked_start(self, state: Any) -> StateT:
+        if not isinstance(state, self.state_type):
+            raise ConfigError(
+                f"{type(self).__name__} starts from {state!r:.60}; its state is a "
+                f"{self.state_type.__name__}: def start(self) -> {self.state_type.__name__} "
+                "returns one"
+            )
+        return self._kept(state)
+
+    def _kept(self, state: Any) -> StateT:
+        """Return a state of this run's type, if a tape would give it back as it is."""
+        if self._is_own():  # the package's own worlds have types that are known to
+            check_kept(state, self.state_type)
+        kept: StateT = state
+        return kept
+
+    def player(self, name: str) -> Any:
+        """Return who answers for a player: a client, a rule, or ``"random"``.
+
+        Raises:
+            ConfigError: nobody does.
+        """
+        self._asked.add(name)
+        who = self.players.get(name, self.players.get("*", "model"))
+        if who == "rule":
+            return getattr(self, "rule")  # noqa: B009 - a world need not have one
+        if who != "model":
+            return who
+        if self.llm_client is None:
+            cls = type(self).__name__
+            others = f" (there are players for {', '.join(self.players)})" if self.players else ""
+            raise ConfigError(
+                f"nobody answers for {name}{others}: give the run a model, {cls}(llm_client="
+                f"connect('auto')), or other players: {cls}(players={{'*': 'random'}})"
+            )
+        return self.llm_client
+
+    def prompt_for(self, source: str | Path | Prompt, reply: type[Reply]) -> Prompt | str:
+        """Return the prompt that a question names, or the one that a fork put in its place.
+
+        Args:
+            source: a text, a file that ends in ``.md``, or a prompt.
+            reply: what is asked for; a text's prompt is called after it.
+
+        Raises:
+            PromptError: the file cannot be read, or a template is wrong.
+            ConfigError: there are too many different ones.
+        """
+        try:
+            return self._sources[source, reply]
+        except (KeyError, TypeError):  # new, or not hashable and so not a prompt: see below
+            pass
+        name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", reply.__name__).lower()
+        path = file_of(type(self))
+        prompt = prompt_from(source, name, path.parent if path else None)
+        if isinstance(prompt, str):
+            return prompt
+        # A fork keeps its edited prompt at the place of the one that the source still names.
+        place = f"{prompt.name}#{prompt.digest[:8]}"
+        if place not in self._prompts:
+            if len(self._prompts) >= _MOST_PROMPTS:
+                raise ConfigError(
+                    f"{type(self).__name__} asks with more than {_MOST_PROMPTS} different prompts: "
+                    "a template is put together anew each time. Give what changes a slot: "
+                    "ask(..., '... {{ offer }} ...', offer=offer)"
+                )
+            self._prompts[place] = prompt
+        self._sources[source, reply] = self._prompts[place]
+        return self._prompts[place]
+
+    def _record(self, tape: Tape) -> None:
+        """Begin a run on a tape."""
+        cls = type(self)
+        # Before anything is written: what raises here leaves no run on the tape.
+        first = tape_turn(cls, self.turns[0], self._planned)
+        self._warn_of_idle_seeds(tape)
+        run = tape.add_run(self._new_manifest(), name=self.config.name, first=first)
+        self._session = Recording(cls, tape, run)
+
+    def _new_manifest(self) -> dict[str, Any]:
+        return make_manifest(
+            self.kind,
+            self.config,
+            client=self.llm_client,
+            prompts=self.prompts,
+            code=self.code_digests,
+            given=self.given,
+        )
+
+    def _warn_of_idle_seeds(self, tape: Tape) -> None:
+        """Log a WARNING where the tape has a run that this one cannot but repeat."""
+        config = self.config
+        if self.given or not getattr(config, "seed_idle", ""):
+            return
+        # As JSON, which is what a manifest holds of the client's settings.
+        client = self.llm_client.config.model_dump(mode="json") if self.llm_client else None
+        for info in tape.runs():
+            there = info.manifest
+            if there.get("kind") != self.kind or there.get("given") or there.get("llm") != client:
+                continue
+            try:
+                both = [config_of(info), config]
+            except TapeError:
+                continue  # of a version that cannot be read: nothing is known of it
+            if why := idle_seeds(both, model_seed=client["seed"] if client else None):
+                log_event(
+                    logger,
+                    logging.WARNING,
+                    "SEEDS_CHANGE_NOTHING",
+                    run=config.name,
+                    same_as=f"run {info.id} of {tape.path.name}",
+                    reason=why,
+                )
+                return
+
+    # --- what a class may do differently -----------------------------------------------------
+
+    @classmethod
+    def own_columns(cls, turn: TurnT) -> dict[str, Any]:
+        """Return what a turn's row of the frame says of its state: what the turn itself says."""
+        return turn.own_columns()
+
+    @classmethod
+    def series_of(cls, config: ConfigT) -> Sequence[Series]:
+        """Return the columns that can be charted, the most telling first.
+
+        They are the configuration's ``series``; of a world of one's own none, which means all the
+        numbers that there are.
+        """
+        return () if cls._is_own() else getattr(config, "series", ())
+
+    @classmethod
+    def in_words(cls, turn: TurnT) -> Sequence[str]:
+        """Return a turn's story as lines of text: what the turn itself says."""
+        return turn.in_words()
+
+    def outcomes(
+        self, turn: TurnT, chains: Sequence[LLMReasoningChain]
+    ) -> Sequence[Mapping[str, Any]]:
+        """Return what became of a turn's decisions, one mapping each: what the turn itself says."""
+        return turn.outcomes(chains)
+
+    async def turn(self, state: StateT, ask: Ask) -> StateT:
+        """Return the state that comes next: what a world of one's own defines.
+
+        It may ask models, and draw from ``ask.rng``; all else must follow from the state and the
+        parameters.
+
+        Args:
+            state: the state before the turn.
+            ask: asks players: ``await ask("Ann", Gift, "...")``, ``await ask.each(...)``.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no async def turn(self, state, ask)")
+
+    def start(self) -> StateT:
+        """Return the state to start from; by default each field of the state has its own default.
+
+        Raises:
+            ConfigError: a field has none.
+        """
+        try:
+            start: StateT = self.state_type()
+        except ValidationError as error:
+            raise ConfigError(
+                f"{type(self).__name__} does not know its first state: {faults(error)}; give each "
+                f"field of {self.state_type.__name__} a default, or define def start(self) -> "
+                f"{self.state_type.__name__} in {type(self).__name__}"
+            ) from error
+        return start
+
+    def done(self, state: StateT) -> bool:
+        """Return True if the run is over before its last turn."""
+        del state
+        return False
+
+    def prediction(self) -> Mapping[str, float]:
+        """Return what theory says of the parameters: a number for some columns of the frame.
+
+        Charts draw each as a dashed line beside the run, and show these columns first.
+        """
+        return {}
+
+    async def _play(self, before: TurnT, planned: Sequence[InterventionT]) -> TurnT:
+        """Play one turn and return it: its number (``before.number + 1``), state and chains.
+
+        Set what the parts remember from ``before`` first: the last try may have failed halfway.
+
+        Args:
+            before: the turn before.
+            planned: what is done from outside at this turn, for what has to happen during it;
+                what ``_intervened`` does to the state comes after.
+        """
+        del planned
+        number = before.number + 1
+        ask = Ask(
+            before.state,
+            number,
+            config=self.config,
+            player=self.player,
+            prompt_for=self.prompt_for,
+        )
+        try:
+            after = await self.turn(before.state, ask)
+        except Exception as error:
+            if whom := ask.forgotten():
+                raise _not_awaited(self, whom) from error
+            raise
+        if whom := ask.forgotten():
+            raise _not_awaited(self, whom)
+        state = self._checked_state(after)
+        chains, answers = ask.close()
+        made: TurnT = self.turn_type(number=number, state=state, chains=chains, answers=answers)
+        return made
+
+    def _checked_state(self, state: Any) -> StateT:
+        """Return what a turn led to.
+
+        Raises:
+            ConfigError: it is not a state of this run.
+        """
+        name, wanted = type(self).__name__, self.state_type.__name__
+        if isinstance(state, self.state_type):
+            return self._kept(state)
+        if state is None:
+            raise ConfigError(
+                f"{name}.turn returned None; end it with the next state: return state.replace(...)"
+            )
+        if type(state).__name__ == wanted:
+            raise ConfigError(
+                f"{name}.turn returned a {wanted}, but not the class {wanted} that {name} was made "
+                f"with: {wanted} was defined again since. Define {name} again as well (run its "
+                "cell), and make a new run of it"
+            )
+        raise ConfigError(
+            f"{name}.turn returned {state!r:.60}; it must return a {wanted}: return "
+            "state.replace(...)"
+        )
+
+    def _intervened(self, state: StateT, interventions: Sequence[InterventionT]) -> StateT:
+        """Return the state with what is done from outside.
+
+        Raises:
+            ConfigError: it cannot be done.
+        """
+        for item in interventions:
+            state = item.applied(state, self)
+        return state
+
+    def _check_possible(self, intervention: InterventionT) -> None:
+        """Raise ConfigError for what this run has no place for, as doing it now shows.
+
+        That it is not too late is checked elsewhere.
+        """
+        intervention.check(self)
+        self._intervened(self.turns[-1].state, [intervention])
+
+    def _arrived(self, turn: TurnT) -> None:
+        """Record a whole turn in what the parts count, before it is written."""
+
+    def _recount(self) -> None:
+        """Set what the parts count to that of the whole turns: after a failed turn, and a fork."""
+
+    def _about(self) -> str:
+        """Return what ``repr`` says after the turn's number, beginning with a separator.
+
+        By default it says how many parts there are, such as ``, 3 agents``.
+        """
+        several = {
+            name: part
+            for name, part in self.parts.items()
+            if isinstance(part, Sized) and not isinstance(part, Mapping)
+        }
+        return "".join(f", {len(part)} {name}" for name, part in several.items())
+
+    def state_at(self, turn: TurnT, state: Any) -> StateT:
+        """Return another state in a turn's place, for a fork.
+
+        Raises:
+            ConfigError: it is not one.
+        """
+        del turn
+        if isinstance(self.state_type, type) and not isinstance(state, self.state_type):
+            raise ConfigError(
+                f"state={state!r:.80} is no {self.state_type.__name__}, which a state of "
+                f"{type(self).__name__} is"
+            )
+        own: StateT = state
+        return own
+
+    @classmethod
+    def rebuilt(
+        cls,
+        config: ConfigT,
+        *,
+        llm_client: LLMClient | None,
+        state: StateT,
+        prompts: Mapping[str, Prompt],
+        parts: Mapping[str, Any],
+    ) -> Self:
+        """Return a run made of recorded things; it gets its turns afterwards.
+
+        Args:
+            config: the recorded one, without interventions.
+            llm_client: the model, if there is one.
+            state: the one to continue from.
+            prompts: the recorded ones by their places, for parts that are not given.
+            parts: given ones, by ``part_names``.
+        """
+        make: Callable[..., Self] = cls
+        return make(config, llm_client=llm_client, state=state, prompts=prompts, **parts)
+
+    @property
+    def parts(self) -> dict[str, Any]:
+        """What plays the run, by ``part_names``."""
+        return {name: getattr(self, name) for name in self.part_names}
+
+    @property
+    def prompts(self) -> dict[str, Prompt]:
+        """The prompts in use, by the part that uses each, such as ``engine`` or ``agent:Ann``.
+
+        Those of a world's own ``turn`` are known once they were asked.
+        """
+        theirs = {
+            place: part.prompt
+            for place, part in _placed(self.parts)
+            if isinstance(getattr(part, "prompt", None), Prompt)
+        }
+        return {**theirs, **self._prompts}
+
+    @property
+    def code_digests(self) -> dict[str, str]:
+        """Digests of code that is not the package's and that the run depends on, by name."""
+        found = code_digests(type(self), Run) if self._is_own() else {}
+        for digests in digests_in(self.parts).values():
+            found |= digests
+        return found
+
+    # --- what a run has been through ---------------------------------------------------------
+
+    @property
+    def state(self) -> StateT:
+        """The latest state."""
+        state: StateT = self.turns[-1].state
+        return state
+
+    @property
+    def turn_number(self) -> int:
+        """The latest turn's number; 0 before the first one is played."""
+        number: int = self.turns[-1].number
+        return number
+
+    @property
+    def seed(self) -> int:
+        """Of everything random but the model; see ``ask.rng``."""
+        return self.config.seed
+
+    @property
+    def name(self) -> str:
+        """The run's name, for charts and records."""
+        return self.config.name
+
+    @property
+    def chains(self) -> list[LLMReasoningChain]:
+        """Every decision so far and why, oldest first."""
+        return [chain for turn in self.turns for chain in turn.chains]
+
+    @property
+    def calls(self) -> list[CallRecord]:
+        """Every model call so far, oldest first, whoever made it."""
+        return [call for turn in self.turns for call in turn.calls]
+
+    @property
+    def statuses(self) -> Mapping[Status, float]:
+        """Share of the model decisions so far by status; empty if no model was asked."""
+        counts: Counter[Status] = sum((turn.statuses for turn in self.turns), Counter())
+        total = counts.total()
+        return {status: count / total for status, count in counts.items()}
+
+    def listen(self, callback: Callable[[TurnT], object]) -> Callable[[], None]:
+        """Register a callback for each turn played from now on, whoever plays it.
+
+        Args:
+            callback: called with the turn, on the loop that it was played on, when it is kept; what
+                it raises goes to whoever plays.
+
+        Returns:
+            A function that removes the callback; harmless if called again.
+        """
+        self._listeners.append(callback)
+
+        def stop() -> None:
+            self._listeners = [it for it in self._listeners if it is not callback]
+
+        return stop
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the run as a frame, one row a turn, the initial state first.
+
+        Columns: ``turn``; those of the class, see ``own_columns``; ``calls``, the model calls;
+        ``ok``, ``repaired``, ``fallback``, ``failed``, how they came out; ``tokens``; ``seconds``;
+        ``interventions``, in words.
+        """
+        import pandas as pd
+
+        rows: list[dict[str, Any]] = [turn_row(turn, self.own_columns(turn)) for turn in self.turns]
+        return pd.DataFrame(rows)
+
+    @property
+    def series(self) -> Sequence[Series]:
+        """The columns of ``to_frame()`` that can be charted, the most telling first."""
+        if declared := self.series_of(self.config):
+            return declared
+        return plain_series(
+            name for turn in self.turns for name in own_numbers(self.own_columns(turn))
+        )
+
+    @property
+    def planned(self) -> Mapping[int, Sequence[InterventionT]]:
+        """What was or is to be done from outside, by turn."""
+        return self._planned
+
+    @property
+    def run_reaches(self) -> int | None:
+        """The turn at which ``run()`` without a number, called now, would end.
+
+        That is the configuration's ``turns`` after the latest one, however many were played. None
+        where the configuration has 0 turns: such a run is stepped by hand.
+        """
+        return self.turn_number + self.config.turns if self.config.turns else None
+
+    @property
+    def tape(self) -> Tape | None:
+        """The tape that the run is recorded on or replayed from, if any."""
+        return self._session.tape if self._session else None
+
+    @property
+    def run_id(self) -> int | None:
+        """The run's number on its tape."""
+        return self._session.run if self._session else None
+
+    def take_over(
+        self, turns: Sequence[TurnT], planned: Sequence[InterventionT], session: Session | None
+    ) -> Self:
+        """Continue with another run's turns, what was planned for later ones, and a tape."""
+        self.turns = list(turns)
+        self._planned = {}
+        for intervention in planned:
+            self._planned.setdefault(intervention.turn, []).append(intervention)
+        self._session = session
+        self._recount()
+        self._compare_code()
+        return self
+
+    def _compare_code(self) -> None:
+        """Set how the parts' code differs from what the run was recorded with, and log it."""
+        self.code_changes = ""
+        whose = self._coded_parts
+        if self._session is None or not whose:
+            return
+        recorded = self._session.tape.run(self._session.run).manifest.get("code") or {}
+        self.code_changes = code_changes(whose, recorded, self.code_digests)
+        if self.code_changes:
+            event = f"{whose.upper()}_DIFFER"
+            log_event(logger, logging.WARNING, event, run=self.run_id, what=self.code_changes)
+
+    @property
+    def _coded_parts(self) -> str:
+        return "_and_".join(digests_in(self.parts))
+
+    def note_unrecorded(self, reason: str) -> Self:
+        """Set why this run is not recorded, for its ``repr``; empty if there is nothing to say."""
+        self.unrecorded = reason
+        return self
+
+    # --- what is done from outside -----------------------------------------------------------
+
+    def intervene(
+        self, turn: int, values: Mapping[str, Any] | None = None, **more: Any
+    ) -> InterventionT:
+        """Change the state of a turn from outside, now or when the run gets there.
+
+        One planned for a turn after ``run_reaches`` is kept, and a WARNING says that ``run()``
+        does not get there.
+
+        Args:
+            turn: the number of the state that is changed: the latest one, or one to come.
+            values: new values by name, ``{"coins.Ann": 5}``; the same as ``set=``.
+            more: what is done, as the class's ``intervention_type`` takes it: ``note="a tax"``.
+
+        Raises:
+            ConfigError: the turn has passed or is being played, or a name or value is wrong.
+        """
+        if values is not None:
+            more["set"] = values
+        return self.add_intervention(
+            made_intervention(type(self).intervention_type, {"turn": turn, **more})
+        )
+
+    def add_intervention(self, intervention: Any) -> InterventionT:
+        """Do what ``intervene`` does with an intervention that was made before."""
+        if self._stepping and intervention.turn <= self.turn_number + 1:
+            raise ConfigError(
+                f"turn {intervention.turn} cannot be changed while turn {self.turn_number + 1} is "
+                "being played; wait until it is done, or intervene at turn "
+                f"{self.turn_number + 2} or later"
+            )
+        # Undone where the tape raises, so that the run stays what its tape says.
+        turns, planned = list(self.turns), {at: list(its) for at, its in self._planned.items()}
+        self._plan(intervention)
+        if self._session is not None:
+            try:
+                self._session.changed(self.turns[-1], self._planned)
+            except TapeError:
+                self.turns, self._planned = turns, planned
+                raise
+        warn_if_unreached(intervention, run=self.config.name, reaches=self.run_reaches)
+        added: InterventionT = intervention
+        return added
+
+    def _plan(self, intervention: InterventionT) -> None:
+        at, now = intervention.turn, self.turn_number
+        if at < now:
+            raise ConfigError(
+                f"turn {at} has been played (the run is at turn {now}); intervene at turn {now} or "
+                "later, or start a new run"
+            )
+        self._check_possible(intervention)
+        if at == now:
+            latest = self.turns[-1]
+            self.turns[-1] = replace(
+                latest,
+                state=self._intervened(latest.state, [intervention]),
+                interventions=(*latest.interventions, intervention),
+            )
+        else:
+            self._planned.setdefault(at, []).append(intervention)
+
+    # --- playing -----------------------------------------------------------------------------
+
+    async def step(self, *, progress: bool = True) -> TurnT:
+        """Play one turn and return its record.
+
+        Args:
+            progress: whether a line says what is waited for, if it takes long; see ``arun``.
+
+        Raises:
+            LLMFailureException: a model call failed; the run is where it was before.
+            TapeError: the run cannot continue with the parts' code that is there now, or came out
+                differently from its recording.
+            ConfigError: a turn is being played already.
+        """
+        # A replay may try: each of its turns is compared with the recorded one.
+        if self.code_changes and isinstance(self._session, Recording):
+            raise TapeError(
+                f"run {self.run_id} cannot go on: {self.code_changes}. Bring back those "
+                f"{self._coded_parts}, or fork the run to go on with these"
+            )
+        if self._stepping:
+            raise ConfigError("a step of this run is under way; wait for it before the next")
+        self._stepping = True
+        try:
+            async with progress_line(
+                "turn", number=self.turn_number + 1, last=None, shown=progress
+            ):
+                with rare_collections():
+                    turn = await self._next_turn()
+        except BaseException as error:  # also a cancellation: what was answered is kept either way
+            self._recount()
+            if self._session is not None:
+                self._session.failed(error)
+            raise
+        finally:
+            self._stepping = False
+        for callback in tuple(self._listeners):  # one may remove itself, or register another
+            callback(turn)
+        return turn
+
+    def _clients(self) -> list[LLMClient]:
+        """Return the clients that this run's parts ask with."""
+        parts = [
+            part
+            for its in self.parts.values()
+            for part in (its if isinstance(its, Sequence) else [its])
+        ]
+        found = [self.llm_client, *(getattr(part, "llm_client", None) for part in parts)]
+        found += self.players.values()
+        return list({id(one): one for one in found if isinstance(one, LLMClient)}.values())
+
+    @property
+    def people(self) -> list[Person]:
+        """The people who are asked in this run, whoever's place they take."""
+        return [it.backend for it in self._clients() if isinstance(it.backend, Person)]
+
+    async def _next_turn(self) -> TurnT:
+        before = self.turns[-1]
+        planned: Sequence[InterventionT] = self._planned.get(before.number + 1, [])
+        if self._session is not None:
+            others = {name: who for name, who in self.players.items() if isinstance(who, LLMClient)}
+            await self._session.before_turn(self.llm_client, others)
+            planned = self._session.planned(before.number + 1, planned)
+        began, known_prompts = time.perf_counter(), len(self._prompts)
+        log = CallLog(self.config.name, before.number + 1, self._purse)
+        recorder = self._session.recorder if self._session else None
+        # A contract's class such as Agent.decide_action(state) is handed no run: its client finds
+        # this turn's log and recorder in the context variable that ``recording`` sets. A thread
+        # that was not handed the context would make calls that no turn has, so that ``playing``
+        # makes the clients raise there.
+        with ExitStack() as playing, recording(recorder, log):
+            for client in self._clients():
+                playing.enter_context(client.playing(log))
+            turn = await self._play(before, planned)
+            calls = log.close()
+        # An agent may have caught the failed call and decided without an answer.
+        if self._purse is not None and self._purse.refusal is not None:
+            raise self._purse.refusal
+        if turn.number != before.number + 1:
+            raise ConfigError(
+                f"{type(self).__name__} played turn {turn.number} after turn {before.number}; what "
+                f"comes next is turn {before.number + 1}"
+            )
+        turn = replace(
+            turn,
+            state=self._intervened(turn.state, planned),
+            interventions=tuple(planned),
+            seconds=time.perf_counter() - began,
+            calls=calls,
+        )
+        self._arrived(turn)
+        if self._session is not None:
+            if len(self._prompts) > known_prompts:
+                self._session.uses(self.prompts)
+            turn = self._session.done(turn, self._planned)
+        self.turns.append(turn)
+        return turn
+
+    async def arun(
+        self,
+        turns: int | None = None,
+        *,
+        on_turn: Callable[[TurnT], object] | None = None,
+        budget: Budget | None = None,
+        progress: bool = True,
+    ) -> pd.DataFrame:
+        """Play turns and return the whole run as a frame, as ``to_frame`` does.
+
+        While it takes long, a line on the terminal or under the cell says what is waited for and
+        how much time is left; it is gone in the end. Where nobody looks there is none.
+
+        Args:
+            turns: how many more; the configuration's number if not given.
+            on_turn: called with each turn's record as it is done; may be async.
+            budget: what may be spent on calls. When it is, the run stops at its last whole turn
+                and a WARNING says so; ``resume`` continues from there, and makes no call again
+                that was answered.
+            progress: False for no such line; so does ``LLMSIM_PROGRESS=0`` in the environment.
+
+        Raises:
+            ConfigError: a negative number of turns.
+            LLMFailureException: a model call failed; the turns before it are kept.
+        """
+        self._purse = Purse(budget) if budget is not None else None
+        try:
+            await self.play_on(turns, on_turn=on_turn, progress=progress)
+        finally:
+            self._purse = None
+        return self.to_frame()
+
+    async def play_on(
+        self,
+        turns: int | None = None,
+        *,
+        on_turn: Callable[[TurnT], object] | None = None,
+        progress: bool = True,
+        beyond_done: bool = False,
+    ) -> None:
+        """Do what ``arun`` does without making a frame, which needs pandas.
+
+        ``beyond_done`` plays as many turns as it is told, whatever ``done`` says: a run may have
+        been stepped on by hand.
+        """
+        try:
+            count, before = self._how_many(turns), self.turn_number
+            async with progress_line(
+                "turn", number=before + 1, last=before + count, shown=progress
+            ) as advance:
+                for _ in range(count):
+                    if not beyond_done and self.done(self.state):
+                        break
+                    if self._purse is not None:
+                        self._purse.check()
+                    turn = await self.step()
+                    advance()
+                    returned = on_turn(turn) if on_turn is not None else None
+                    if isawaitable(returned):
+                        await returned
+                    await asyncio.sleep(0)  # where nothing waits, as for rules: let others run too
+        except BudgetReached as error:
+            self._ended(f"stopped: {error}")
+            log_event(
+                logger,
+                logging.WARNING,
+                "BUDGET_REACHED",
+                run=self.config.name,
+                turn=self.turn_number,
+                reason=error,
+            )
+            return
+        except Exception as error:
+            self._ended(f"failed: {error}")
+            raise
+        except BaseException:  # Ctrl-C, or the task was cancelled
+            self._ended("interrupted")
+            raise
+        self._ended("done")
+        self._warn_of_players_never_asked()
+
+    def _warn_of_players_never_asked(self) -> None:
+        """Log a WARNING for players who were given and not asked, as where a name is misspelt."""
+        never = [name for name in self.players if name != "*" and name not in self._asked]
+        if never and self._asked and isinstance(self._session, Recording | None):
+            log_event(
+                logger,
+                logging.WARNING,
+                "PLAYER_NEVER_ASKED",
+                run=self.config.name,
+                player=never[0],
+                reason=f"no question of this run named it{closest(never[0], self._asked)}",
+            )
+
+    def _ended(self, outcome: str) -> None:
+        """Write the outcome on the tape."""
+        if self._session is not None:
+            # After a failure that failure is what has to be raised, not another one of the tape's.
+            with suppress(TapeError) if outcome != "done" else nullcontext():
+                self._session.ended(outcome)
+
+    def run(
+        self,
+        turns: int | None = None,
+        *,
+        on_turn: Callable[[TurnT], object] | None = None,
+        budget: Budget | None = None,
+        progress: bool = True,
+    ) -> pd.DataFrame:
+        """Do what ``arun`` does from plain code: in a script, or in a notebook cell."""
+        self._how_many(turns)
+        return run_sync(self.arun(turns, on_turn=on_turn, budget=budget, progress=progress))
+
+    def _how_many(self, turns: int | None) -> int:
+        number = self.config.turns if turns is None else turns
+        if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+            raise ConfigError(f"turns={number!r} must be a whole number, 0 or more")
+        return number
+
+    # --- forks, and recorded runs of this class ----------------------------------------------
+
+    def fork(
+        self,
+        turn: int | None = None,
+        *,
+        prompt: Prompt | Sequence[Prompt] = (),
+        state: Any = None,
+        intervene: Iterable[Mapping[str, Any]] = (),
+        llm_client: LLMClient | None = None,
+    ) -> Self:
+        """Return a run that continues from one of this run's turns, with something changed.
+
+        The turns up to there are this run's, at no cost; those after are live. On a tape the fork
+        is a run of its own that knows where it came from. Where the tape is open for reading only
+        the fork lives in memory and is not recorded; a WARNING and its ``repr`` say so.
+
+        Args:
+            turn: the turn to continue from; the latest if not given.
+            prompt: an edited prompt, or several; each takes the place of those of its name.
+            state: the state instead of that turn's.
+            intervene: interventions as dicts, as ``intervene`` takes them: ``{"turn": 3, ...}``.
+            llm_client: another model; a replay's fork needs one.
+
+        Raises:
+            ConfigError: there is no such turn, or no part uses a prompt of that name.
+        """
+        at = self.turn_number if turn is None else whole_number("turn", turn)
+        first = self.turns[0].number
+        if not first <= at <= self.turn_number:
+            raise ConfigError(
+                f"turn {at} cannot be forked from: the run has turns {first} to {self.turn_number}"
+            )
+        from_outside = _listed(intervene)
+        client = llm_client or self.llm_client
+        if client is not None and isinstance(client.backend, NoModel):
+            if self.config.needs_model:
+                raise ConfigError(
+                    "what comes after a fork is live: give it a model, fork(..., "
+                    "llm_client=connect('auto'))"
+                )
+            client = None
+        turns = list(self.turns[: at - first + 1])
+        if state is not None:
+            turns[-1] = replace(turns[-1], state=self.state_at(turns[-1], state))
+        planned = [item for when, items in self.planned.items() if when > at for item in items]
+        new = self._copy(client, [prompt] if isinstance(prompt, Prompt) else prompt, turns[-1])
+        new.take_over(turns, planned, None)
+        for values in from_outside:
+            new.add_intervention(made_intervention(self.intervention_type, values))
+        if self.tape is None:
+            return new.note_unrecorded(self.unrecorded)
+        if not self.tape.read_only:
+            return new._continue_on(self.tape, verb="fork", parent=self.run_id, fork_turn=at)
+        path = self.tape.path
+        log_event(
+            logger,
+            logging.WARNING,
+            "FORK_NOT_RECORDED",
+            tape=path,
+            run=self.run_id,
+            fork_turn=at,
+            reason="the tape was opened for reading only, so the fork lives in memory and is lost "
+            "with this process",
+            way_out=f"fork({str(path)!r}, {self.run_id}, turn={at}, ...) opens the tape for "
+            "writing; where its file cannot be written to, fork a copy of it",
+        )
+        return new.note_unrecorded(f"the tape {path} is open for reading only")
+
+    def _copy(self, client: LLMClient | None, prompts: Sequence[Prompt], turn: TurnT) -> Self:
+        """Return a run with copies of this one's parts, which starts from a turn's state."""
+        wanted = {prompt.name: prompt for prompt in prompts}
+        used = self.prompts
+        check_used(wanted, [prompt.name for prompt in used.values()])
+        new = self.rebuilt(
+            # Without interventions: those of turns to come are handed over as planned ones.
+            self.config.model_copy(update={"interventions": ()}),
+            llm_client=client,
+            state=turn.state,
+            prompts={
+                place: wanted.get(prompt.name, prompt)
+                for place, prompt in used.items()
+                if not belongs_to(place, self.part_names)
+            },
+            parts=copied(self.parts, client, wanted),
+        )
+        new.config, new.given = self.config, self.given
+        return new
+
+    def _continue_on(
+        self, tape: Tape, *, verb: Verb, parent: int | None, fork_turn: int | None = None
+    ) -> Self:
+        """Begin a run on a tape that has its turns already."""
+        number = tape.add_run(
+            self._new_manifest(),
+            name=self.config.name,
+            first=tape_turn(type(self), self.turns[-1], self.planned),
+            verb=verb,
+            parent=parent,
+            fork_turn=fork_turn,
+        )
+        planned = [item for items in self.planned.values() for item in items]
+        return self.take_over(self.turns, planned, Recording(type(self), tape, number))
+
+    @classmethod
+    def replay(
+        cls, tape: Tapes, run: int | None = None, *, turns: int | None = None, **parts: Any
+    ) -> Self:
+        """Play a recorded run of this class again, as ``llmsim_lab.replay`` does."""
+        played: Self = replay(tape, run, turns=turns, kind=cls, **parts)
+        return played
+
+    @classmethod
+    def load(cls, tape: Tapes, run: int | None = None, **parts: Any) -> Self:
+        """Return a recorded run of this class to look at, as ``llmsim_lab.load`` does."""
+        found: Self = load(tape, run, kind=cls, **parts)
+        return found
+
+    @classmethod
+    def resume(
+        cls,
+        tape: Tapes,
+        run: int | None = None,
+        *,
+        llm_client: LLMClient | None = None,
+        **parts: Any,
+    ) -> Self:
+        """Return a recorded run of this class, ready to continue, as ``llmsim_lab.resume`` does."""
+        found: Self = resume(tape, run, llm_client=llm_client, kind=cls, **parts)
+        return found
+
+    @classmethod
+    def rerun(
+        cls,
+        tape: Tapes,
+        run: int | None = None,
+        *,
+        llm_client: LLMClient | None = None,
+        **parts: Any,
+    ) -> Self:
+        """Return a new run with a recorded one's configuration, as ``llmsim_lab.rerun`` does."""
+        found: Self = rerun(tape, run, llm_client=llm_client, kind=cls, **parts)
+        return found
+
+    # --- what is shown of it -----------------------------------------------------------------
+
+    def decisions(self) -> pd.DataFrame:
+        """Return the run's decisions as a frame, one row each: what was said, what became of it.
+
+        Columns: ``run``, its number on the tape; ``seed``; ``period``; ``turn``; ``player``;
+        ``component``; the fields of the replies, each under its own name, or as ``reply_NAME``
+        where that is taken; ``reasoning``; ``confidence``; what the class says became of it, see
+        ``outcomes``; ``status``; ``interventions`` of the turn, in words; ``attempts``;
+        ``prompt_tokens``, ``reply_tokens`` and ``tokens``, both together; ``seconds``; ``model``.
+
+        Where a rule decided, ``attempts``, tokens and seconds are 0 and there is no model.
+        """
+        return decisions_frame(
+            self.turns,
+            run=self.run_id,
+            seed=self.config.seed,
+            own_columns=self.own_columns,
+            outcomes=self.outcomes,
+        )
+
+    def manifest(self) -> dict[str, Any]:
+        """Return what defines the run, JSON-ready: what it takes to make the same one again.
+
+        Keys: ``kind``, ``config``, ``seed``, ``prompts`` with their texts and digests, ``code``
+        digests, ``model`` with its digest where it is known, versions, the git revision; and of
+        the run itself ``name``, ``turns``, ``calls``, ``tokens``, ``statuses``, ``outcome``,
+        ``tape`` and ``run``, where it is recorded.
+        """
+        tape, run = self.tape, self.run_id
+        info = tape.run(run) if tape is not None and run is not None else None
+        return {
+            **(self._new_manifest() if info is None else info.manifest),
+            "name": self.config.name,
+            "turns": self.turn_number,
+            "calls": len(self.calls),
+            "tokens": sum(call.tokens for call in self.calls),
+            "statuses": dict(self.statuses),
+            "outcome": info.outcome if info else None,
+            "tape": str(tape.path) if tape is not None else None,
+            "run": run,
+        }
+
+    def close(self) -> None:
+        """Let others write to this run on its tape; the run can still be looked at."""
+        if self._session is not None:
+            self._session.close()
+
+    def __repr__(self) -> str:
+        lost = f", NOT RECORDED: {self.unrecorded}" if self.unrecorded else ""
+        changed = f", {self._coded_parts.upper()} DIFFER" if self.code_changes else ""
+        about = f"turn {self.turn_number}{self._about()}{changed}{lost}"
+        return f"<{type(self).__name__} {self.config.name!r}: {about}>"
+
+    def _repr_html_(self) -> str:
+        """Return the run's name, place and latest turns; the same for the same run."""
+        info = self.tape.path.name if self.tape is not None else "none"
+        where = f"{info}, run {self.run_id}" if self.run_id is not None else info
+        shares = [
+            Markup("{} {}").format(badge(status), f"{share:.0%}")
+            for status, share in self.statuses.items()
+        ]
+        facts: list[tuple[object, object]] = [
+            ("turn", self.turn_number),
+            ("tape", f"not recorded: {self.unrecorded}" if self.unrecorded else where),
+            ("decisions", join(shares, between=" ") if shares else safe("no model was asked")),
+        ]
+        end = self.run_reaches
+        for at in sorted(at for at in self.planned if at > self.turn_number):
+            beyond = f" (run() would end at turn {end})" if end is not None and at > end else ""
+            facts += [("planned", f"{item}{beyond}") for item in self.planned[at]]
+        return str(
+            join(
+                [
+                    pairs(facts, caption=f"{type(self).__name__} {self.config.name!r}"),
+                    self._latest_html(),
+                ]
+            )
+        )
+
+    def _latest_html(self) -> Markup:
+        columns = [series.column for series in self.series if series.short][:_MOST_COLUMNS_SHOWN]
+        turns = self.turns[-_LATEST_SHOWN:]
+        rows = []
+        for turn in turns:
+            own = self.own_columns(turn)
+            numbers = [cell(own.get(column)) for column in columns]
+            rows.append([turn.number, *numbers, "; ".join(map(str, turn.interventions))])
+        header = ["turn", *(name.replace("_", " ") for name in columns), "interventions"]
+        title = "the latest turns" if len(self.turns) > len(turns) else "its turns"
+        return table(header, rows, caption=title)
+
+
+def _not_awaited(run: Run, whom: str) -> ConfigError:
+    return ConfigError(
+        f"{type(run).__name__}.turn asked {whom} and did not wait for the answer; write await "
+        "before it: gift = await ask(...), gifts = await ask.each(...)"
+    )
+
+
+def _check_world(cls: type[Run]) -> None:
+    """Raise ConfigError for a world whose ``turn`` or state cannot be one."""
+    if not inspect.iscoroutinefunction(cls.turn):
+        raise ConfigError(
+            f"{cls.__name__}.turn is a plain function, which cannot wait for answers; write async "
+            "def turn(self, state, ask)"
+        )
+    for name in ("start", "done"):
+        if inspect.iscoroutinefunction(getattr(cls, name)):
+            raise ConfigError(
+                f"{cls.__name__}.{name} is async, and nobody waits for it; write def {name}(self"
+                f"{', state' if name == 'done' else ''})"
+            )
+    state = cls.state_type
+    if not (isinstance(state, type) and issubclass(state, State)) or state is State:
+        named = getattr(state, "__name__", state)
+        raise ConfigError(
+            f"{cls.__name__} has the state {named}; derive a class from State, class Pot(State), "
+            f"and name it: class {cls.__name__}(Run[Pot])"
+        )
+
+
+# --- recorded runs of any class -------------------------------------------------------------------
+
+
+def run(
+    config: RunConfig,
+    *,
+    tape: Tapes,
+    llm_client: LLMClient | None = None,
+    turns: int | None = None,
+) -> AnyRun:
+    """Play a new run and record it.
+
+    Args:
+        config: what to run; its type says which class of runs.
+        tape: the tape, or a file that becomes or is one.
+        llm_client: the model, where the configuration calls for one.
+        turns: how many; the configuration's number if not given.
+    """
+    simulation: AnyRun = class_of_config(config)(config, llm_client=llm_client, tape=tape)
+    simulation.run(turns)
+    return simulation
+
+
+@rare_collections()
+def replay(
+    tape: Tapes,
+    run: int | None = None,
+    *,
+    turns: int | None = None,
+    kind: type[Run] | None = None,
+    **parts: Any,
+) -> AnyRun:
+    """Play a recorded run again from the tape alone; no model is asked, nothing is written.
+
+    The code runs as it did; every call is answered from the tape, and every turn is compared with
+    the recorded one. What is returned equals the original run to the last bit.
+
+    Args:
+        tape: the tape, or its file, which is opened for reading only.
+        run: the run's number; the latest if not given.
+        turns: the last turn to replay; the last recorded if not given.
+        kind: the class that plays it; the tape says its name, and a class that is known here by
+            that name is found by itself.
+        parts: those that the run was given by its user, the same again, such as ``agents``: each as
+            it is, or anything that can be called with the client that the part is to ask and
+            returns it: ``agents=lambda client: [MyAgent("Ann", client)]``. That client has the
+            recorded settings and can make no call in a replay; without a model it is None.
+
+    Raises:
+        TapeMiss: a call differs from the recorded ones; the message shows how.
+        TapeError: a turn came out differently, the run was redacted, or the tape cannot be read.
+    """
+    tape = _reading(tape)
+    info = tape.run(run)
+    if info.manifest.get("redacted"):
+        raise TapeError(
+            f"run {info.id} on {tape.path} was redacted: digests stand where its texts were, so "
+            f"it cannot be replayed; load({str(tape.path)!r}, {info.id}) shows what is left"
+        )
+    cls = _class_of(info, kind)
+    records = tape.turn_records(info.id)
+    # A fork's turns up to there are its parent's, which were played by another run: not again.
+    first = records[0]["turn"] if info.fork_turn is None else info.fork_turn
+    shared = [record for record in records if record["turn"] <= first]
+    loaded = load_turns(cls, tape, info.id, shared)
+    simulation = _rebuild(cls, info, _no_model(cls, info), parts, loaded[-1].state)
+    planned = planned_in(cls, records)
+    simulation.take_over(loaded, planned, Replaying(cls, tape, info.id, records))
+    wanted = info.turns if turns is None else turns
+    if not first <= wanted <= info.turns:
+        raise ConfigError(
+            f"turns={wanted}: run {info.id} can be replayed up to turn {first} to {info.turns}"
+        )
+    try:
+        # Whatever ``done`` says: somebody may have stepped the recorded run on by hand.
+        run_sync(simulation.play_on(wanted - first, beyond_done=True))
+    except TapeError as error:
+        if changed := simulation.code_changes or _own_code_changes(info, simulation):
+            raise type(error)(f"{error}. Mind that {changed}") from error
+        raise
+    return simulation
+
+
+def resume(
+    tape: Tapes,
+    run: int | None = None,
+    *,
+    llm_client: LLMClient | None = None,
+    kind: type[Run] | None = None,
+    **parts: Any,
+) -> AnyRun:
+    """Return a run ready to continue after its last whole turn, on the same tape.
+
+    Calls that the broken turn had been answered are not made again.
+
+    Args:
+        tape: the tape, or its file.
+        run: the run's number; the latest if not given.
+        llm_client: the model; it must be the recorded one.
+        kind: as for ``replay``.
+        parts: as for ``replay``.
+
+    Raises:
+        TapeError: another process is writing to the run, or the tape is read-only.
+    """
+    tape = _writing(tape)
+    info = tape.run(run)
+    cls = _class_of(info, kind)
+    records = tape.turn_records(info.id)
+    turns = load_turns(cls, tape, info.id, records)
+    simulation = _rebuild(cls, info, llm_client, parts, turns[-1].state)
+    planned = planned_in(cls, records)
+    if changed := _own_code_changes(info, simulation):
+        log_event(
+            logger,
+            logging.WARNING,
+            "CODE_CHANGED",
+            run=info.id,
+            reason=f"{changed}, so the turns to come are played by other code than those before",
+            way_out=f"rerun({str(tape.path)!r}, {info.id}) plays all of it anew",
+        )
+    return simulation.take_over(turns, planned, Recording(cls, tape, info.id))
+
+
+def rerun(
+    tape: Tapes,
+    run: int | None = None,
+    *,
+    llm_client: LLMClient | None = None,
+    kind: type[Run] | None = None,
+    **parts: Any,
+) -> AnyRun:
+    """Return a new run with a recorded one's configuration and prompts, at its first turn.
+
+    All calls will be fresh ones: another sample of the same run, beside it on the tape.
+
+    Args:
+        tape: the tape, or its file.
+        run: the run's number; the latest if not given.
+        llm_client: the model.
+        kind: as for ``replay``.
+        parts: as for ``replay``.
+    """
+    tape = _writing(tape)
+    info = tape.run(run)
+    cls = _class_of(info, kind)
+    records = tape.turn_records(info.id)
+    start = load_turns(cls, tape, info.id, records[:1])
+    planned = planned_in(cls, records if cls.repeats_interventions else records[:1])
+    simulation = _rebuild(cls, info, llm_client, parts, start[0].state)
+    simulation.take_over(start, planned, None)
+    client = simulation.llm_client
+    if client is not None and client.config.seed is not None:
+        log_event(
+            logger,
+            logging.WARNING,
+            "RERUN_MAY_REPEAT",
+            run=info.id,
+            reason=f"llm.seed={client.config.seed} was recorded and is sent again: a server that "
+            "keeps to it gives the same answers, which is no further sample",
+            way_out="record with llm.seed left out, or run the configuration with another llm.seed",
+        )
+    continued: AnyRun = simulation._continue_on(tape, verb="rerun", parent=info.id)
+    return continued
+
+
+def fork(
+    tape: Tapes,
+    run: int | None = None,
+    *,
+    turn: int | None = None,
+    prompt: Prompt | Sequence[Prompt] = (),
+    state: Any = None,
+    intervene: Iterable[Mapping[str, Any]] = (),
+    llm_client: LLMClient | None = None,
+    **parts: Any,
+) -> AnyRun:
+    """Return a new run that continues from a turn of a recorded one, with something changed.
+
+    The turns up to there come from the tape; those after are live and recorded beside them.
+
+    Args:
+        tape: the tape, or its file.
+        run: the run's number; the latest if not given.
+        turn: the turn to continue from; the run's last if not given.
+        prompt: see ``Run.fork``.
+        state: see ``Run.fork``.
+        intervene: see ``Run.fork``.
+        llm_client: the model.
+        parts: as for ``replay``.
+
+    Raises:
+        ConfigError: there is no such turn, or no part uses a prompt of that name.
+    """
+    tape = _writing(tape)
+    recorded = _load(tape, tape.run(run), llm_client, parts)
+    return recorded.fork(turn, prompt=prompt, state=state, intervene=intervene)
+
+
+def load(
+    tape: Tapes, run: int | None = None, *, kind: type[Run] | None = None, **parts: Any
+) -> AnyRun:
+    """Return a recorded run to look at: its turns, frames and chains, without playing anything.
+
+    Args:
+        tape: the tape, or its file, which is opened for reading only.
+        run: the run's number; the latest if not given.
+        kind: as for ``replay``.
+        parts: as for ``replay``.
+    """
+    tape = _reading(tape)
+    return _load(tape, tape.run(run), None, parts, kind)
+
+
+def turns_of(tape: Tape, run: int, *, up_to: int | None = None) -> list[Any]:
+    """Return a run's turns from the tape, those it shares with its parents included."""
+    info = tape.run(run)
+    cls = class_of_manifest(info.id, info.manifest)
+    return load_turns(cls, tape, info.id, tape.turn_records(info.id, up_to=up_to))
+
+
+def series_on(tape: Tape, run: RunInfo) -> Sequence[Series]:
+    """Return the columns of a recorded run that can be charted, the most telling first.
+
+    Those that its class names; where it names none, or is not known here, the numbers recorded.
+    """
+    with suppress(TapeError):
+        cls = class_of_manifest(run.id, run.manifest)
+        if declared := tuple(cls.series_of(config_of(run))):
+            return declared
+    rows = tape.frame_rows(run.id).values()
+    return plain_series(name for row in rows if isinstance(row, dict) for name in own_numbers(row))
+
+
+def _class_of(info: RunInfo, kind: type[Run] | None) -> type[Run]:
+    """Return the class that plays a recorded run: the one given, if it is the recorded one.
+
+    Raises:
+        TapeError: it is another, or no class of that name is known.
+    """
+    if kind is None:
+        return class_of_manifest(info.id, info.manifest)
+    if kind_name(info.manifest) != kind.kind:
+        raise TapeError(
+            f"run {info.id} on the tape is one of {kind_name(info.manifest)}, and "
+            f"{kind.__name__} is {kind.kind}: another class, or in a file of another name; where "
+            f"it was renamed, write kind = '{kind_name(info.manifest)}' in {kind.__name__}"
+        )
+    return kind
+
+
+@rare_collections()
+def _load(
+    tape: Tape,
+    info: RunInfo,
+    llm_client: LLMClient | None,
+    parts: Mapping[str, Any],
+    kind: type[Run] | None = None,
+) -> AnyRun:
+    cls = _class_of(info, kind)
+    records = tape.turn_records(info.id)
+    turns = load_turns(cls, tape, info.id, records)
+    client = llm_client or _no_model(cls, info)
+    simulation = _rebuild(cls, info, client, parts, turns[-1].state)
+    planned = planned_in(cls, records)
+    # One record is enough for the session: there is no turn to compare, only a tape to name.
+    return simulation.take_over(turns, planned, Replaying(cls, tape, info.id, records[-1:]))
+
+
+def _no_model(cls: type[Run], info: RunInfo) -> LLMClient | None:
+    check_manifest(info.id, info.manifest, cls.part_names)
+    config = llm_config_of(info.manifest)
+    return LLMClient(config, NoModel()) if config else None
+
+
+def _with_recorded_settings(info: RunInfo, client: LLMClient | None) -> LLMClient | None:
+    """Return a client that asks the given model as the recording did, with its own patience."""
+    if client is None:
+        return None
+    own = {name: getattr(client.config, name) for name in _THE_CLIENTS_OWN}
+    config = llm_config_of(info.manifest, **own)
+    return client if config in (None, client.config) else LLMClient(config, client.backend)
+
+
+def _rebuild(
+    cls: type[Run],
+    info: RunInfo,
+    llm_client: LLMClient | None,
+    parts: Mapping[str, Any],
+    state: Any,
+) -> AnyRun:
+    """Return a simulation of a recorded run's configuration, prompts and settings."""
+    check_manifest(info.id, info.manifest, cls.part_names)
+    client = _with_recorded_settings(info, llm_client)
+    given = {name: part for name, part in parts.items() if part is not None}
+    if unknown := given.keys() - set(cls.part_names):
+        raise ConfigError(
+            f"{', '.join(sorted(unknown))}: the parts of a run of the kind {cls.kind!r} are "
+            f"{', '.join(cls.part_names) or 'none'}"
+        )
+    lacking = [name for name in info.manifest["given"] if name not in given]
+    if lacking:
+        raise ConfigError(
+            f"run {info.id} was given {', '.join(lacking)} of its own, which no tape can hold; "
+            f"pass the same again: {', '.join(f'{name}=...' for name in lacking)}"
+        )
+    config = config_of(info, cls)
+    simulation = cls.rebuilt(
+        # Interventions are not planned anew: the turns' records say which were, and which came in.
+        config.model_copy(update={"interventions": ()}),
+        llm_client=client,
+        state=state,
+        prompts={
+            place: prompt
+            for place, prompt in prompts_of(info.manifest).items()
+            if not belongs_to(place, given)
+        },
+        parts=made_of(client, given),
+    )
+    simulation.config = config
+    return simulation
+
+
+def _own_code_changes(info: RunInfo, simulation: AnyRun) -> str:
+    """Return what of a world's own code is not as it was recorded; empty where nothing is.
+
+    Of parts with code of their own the run's ``code_changes`` tells.
+    """
+    if digests_in(simulation.parts):
+        return ""
+    then, now = info.manifest.get("code") or {}, simulation.code_digests
+    changed = [name for name in _OWN_CODE if then.get(name) != now.get(name) and name in then]
+    if not changed:
+        return ""
+    return f"{simulation.kind} has changed since it was recorded: its {', '.join(changed)}"
+
+
+def _reading(tape: Tapes) -> Tape:
+    return tape if isinstance(tape, Tape) else Tape(tape, read_only=True)
+
+
+def _writing(tape: Tapes) -> Tape:
+    if isinstance(tape, Tape):
+        return tape
+    path = Path(tape)
+    if not path.exists() or path.stat().st_size == 0:
+        raise TapeError(f"there is no tape at {tape}")
+    return Tape(tape)
+
+
+class NoModel(ScriptedBackend):
+    """Instead of a recorded run's model: whoever asks it asks what is not on the tape."""
+
+    def __init__(self) -> None:
+        super().__init__(TapeError("a replay makes no call"))
+
+
+def _listed(intervene: Any) -> list[Mapping[str, Any]]:
+    """Return interventions as a list, whatever they came in; a generator can be read but once."""
+    one = isinstance(intervene, Mapping | str) or not isinstance(intervene, Iterable)
+    items = [] if one else list(intervene)
+    if one or not all(isinstance(item, Mapping) for item in items):
+        raise ConfigError(
+            f"intervene={items or intervene!r:.120} must be a list of interventions, each a dict: "
+            "intervene=[{'turn': 3, ...}]"
+        )
+    return items
+
+
+# --- parts ----------------------------------------------------------------------------------------
+
+
+def digests_in(parts: Mapping[str, Any]) -> dict[str, Mapping[str, str]]:
+    """Return the ``digests`` of those parts that have some, by their names."""
+    found = {name: getattr(part, "digests", None) for name, part in parts.items()}
+    return {name: digests for name, digests in found.items() if isinstance(digests, Mapping)}
+
+
+def code_changes(what: str, recorded: Mapping[str, str], now: Mapping[str, str]) -> str:
+    """Return how code differs from what a run was recorded with; empty if it does not.
+
+    Args:
+        what: what the code is of, in the plural.
+        recorded: its digests by name, as the manifest has them.
+        now: the same of the code that is there.
+    """
+    found = [f"{name} is missing" for name in recorded if name not in now]
+    found += [f"{name} is new" for name in now if name not in recorded]
+    found += [
+        f"{name} is {digest[:12]} and was {recorded[name][:12]}"
+        for name, digest in now.items()
+        if recorded.get(name, digest) != digest
+    ]
+    if not found:
+        return ""
+    return f"the {what} are not those that the run was recorded with: {', '.join(found)}"
+
+
+def _placed(parts: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, part in parts.items():
+        if isinstance(part, Sequence):
+            yield from ((f"{_one_of(name)}:{item.name}", item) for item in part)
+        else:
+            yield name, part
+
+
+def _one_of(name: str) -> str:
+    return name.removesuffix("s")
+
+
+def belongs_to(place: str, names: Collection[str]) -> bool:
+    """Return True if a prompt's place is in one of the parts of these names."""
+    one, colon, _ = place.partition(":")
+    return place in names or (bool(colon) and any(_one_of(name) == one for name in names))
+
+
+def made_of(client: LLMClient | None, parts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return given parts; whatever of them can be called is called with the client to make one.
+
+    Args:
+        client: what the parts are to ask; None where there is no model.
+        parts: by their names.
+
+    Raises:
+        ConfigError: one cannot be called with a client, or makes nothing.
+    """
+    return {
+        name: _called(name, part, client) if callable(part) else part
+        for name, part in parts.items()
+    }
+
+
+def _called(name: str, make: Callable[[LLMClient | None], Any], client: LLMClient | None) -> Any:
+    forms = (
+        f"give the part itself, {name}=..., or what makes it of a client, {name}=lambda client: "
+        "...; a part that can itself be called needs the latter"
+    )
+    try:
+        inspect.signature(make).bind(client)
+    except ValueError:  # a callable of C's that does not say what it takes
+        pass
+    except TypeError as error:
+        raise ConfigError(
+            f"{name}={make!r:.120} cannot be called with the client alone: {error}; {forms}"
+        ) from error
+    made = make(client)
+    if made is None:
+        raise ConfigError(f"{name}={make!r:.120} returned None where a part is wanted; {forms}")
+    return made
+
+
+def copied(
+    parts: Mapping[str, Any], client: LLMClient | None, prompts: Mapping[str, Prompt]
+) -> dict[str, Any]:
+    """Return copies of parts that ask another model, where one is given, with other prompts.
+
+    Args:
+        parts: by their names.
+        client: the model instead of theirs.
+        prompts: by the name of the prompt that each takes the place of.
+    """
+
+    def one(part: Any) -> Any:
+        new = copy.copy(part)  # shallow: a part's settings are shared, its client and prompt not
+        own = getattr(part, "own_client", False)  # a person's, who is not a model to be exchanged
+        if client is not None and hasattr(part, "llm_client") and not own:
+            new.llm_client = client
+        prompt = getattr(part, "prompt", None)
+        if isinstance(prompt, Prompt) and prompt.name in prompts:
+            new.prompt = prompts[prompt.name]
+        return new
+
+    return {
+        name: [one(item) for item in part] if isinstance(part, Sequence) else one(part)
+        for name, part in parts.items()
+    }
+
+
+def check_used(wanted: Collection[str], used: Collection[str]) -> None:
+    """Raise ConfigError for prompts that no part would use; it names them, and those there are."""
+    if lost := set(wanted) - set(used):
+        raise ConfigError(
+            f"no part of the run uses a prompt named {', '.join(sorted(lost))}; "
+            f"its prompts are: {', '.join(sorted(set(used))) or _NO_PROMPTS_YET}"
+        )

@@ -1,0 +1,310 @@
+"""A run's session with a tape: one that records the run, or one that replays it.
+
+Also here: loading turns from a tape, and rare garbage collection while many turns are made.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from types import MappingProxyType
+from typing import Any
+
+from llmsim_lab.errors import TapeError
+from llmsim_lab.llm import LLMClient, Tape
+from llmsim_lab.llm._scope import Recorder
+from llmsim_lab.prompts import Prompt
+from llmsim_lab.run._records import (
+    AnyTurn,
+    Planned,
+    changed_values,
+    decode_turn,
+    entries_of,
+    interventions_of,
+    model_differs,
+    record_of,
+    tape_turn,
+)
+from llmsim_lab.run._registry import RunClass
+from llmsim_lab.run._turn import turn_row
+from llmsim_lab.tape._codec import dumps
+from llmsim_lab.tape._recorder import LiveRecorder, ReplayRecorder
+from llmsim_lab.types import Attempt
+
+_NOBODY: Mapping[str, LLMClient] = MappingProxyType({})
+
+_RARELY = (50_000, 100, 100)
+"""Thresholds as ``gc.set_threshold`` takes them: some tens of megabytes of garbage may pile up."""
+
+_collecting_rarely = threading.Lock()
+
+
+class Session:
+    """What a run tells its tape, and asks it; a replay, where nothing is written, keeps most of it.
+
+    Args:
+        cls: the run's class.
+        tape: the tape.
+        run: the run's number on it.
+        recorder: what answers and keeps the run's calls.
+    """
+
+    def __init__(self, cls: RunClass, tape: Tape, run: int, recorder: Recorder) -> None:
+        self.tape = tape
+        self.run = run
+        self.recorder = recorder
+        self._cls = cls
+
+    async def before_turn(
+        self, client: LLMClient | None, players: Mapping[str, LLMClient] = _NOBODY
+    ) -> None:
+        """Prepare for a turn in which these models answer."""
+
+    def planned(self, turn: int, planned: Sequence[Any]) -> Sequence[Any]:
+        """Return what is to be done from outside at a turn, given what the run has planned."""
+        del turn
+        return planned
+
+    def done(self, turn: AnyTurn, planned: Planned) -> Any:
+        """Record or compare a whole turn; returns it as it stands on the tape."""
+        raise NotImplementedError
+
+    def uses(self, prompts: Mapping[str, Prompt]) -> None:
+        """Record the prompts that the run was found to use."""
+
+    def changed(self, turn: AnyTurn, planned: Planned) -> None:
+        """Record that the latest turn, or what is planned, was changed from outside."""
+        raise NotImplementedError
+
+    def failed(self, error: BaseException) -> None:
+        """Record that the turn failed, and why."""
+
+    def ended(self, outcome: str) -> None:
+        """Record how the run ended, for now."""
+
+    def close(self) -> None:
+        """Let others write to the run."""
+
+
+class Recording(Session):
+    """Writes a run's calls and turns as they come.
+
+    Args:
+        cls: the run's class.
+        tape: the tape.
+        run: the run, already on it with the turn it starts from.
+    """
+
+    recorder: LiveRecorder
+
+    def __init__(self, cls: RunClass, tape: Tape, run: int) -> None:
+        super().__init__(cls, tape, run, LiveRecorder(tape, run))
+        self._begun = False
+        self._refused = False
+
+    async def before_turn(
+        self, client: LLMClient | None, players: Mapping[str, LLMClient] = _NOBODY
+    ) -> None:
+        """Write down, once, which models answer; a resumed run must have the same.
+
+        Raises:
+            TapeError: another model answers than the one recorded.
+        """
+        if self._begun:
+            return
+        if client is not None:
+            info = await client.model_info()
+            # Read after the wait: another task may have changed the manifest meanwhile.
+            manifest = self.tape.run(self.run).manifest
+            if difference := model_differs(manifest, info):
+                self._refused = True
+                raise TapeError(
+                    f"run {self.run} was begun with another model: {difference}. Connect to that "
+                    "one to go on, or fork the run to go on with this one"
+                )
+            if manifest["model"] is None:
+                self.tape.update_manifest(self.run, {**manifest, "model": asdict(info)})
+        for name, their in players.items():
+            info = await their.model_info()
+            manifest = self.tape.run(self.run).manifest
+            known = manifest.get("players", {})
+            if difference := model_differs({"model": known.get(name)}, info):
+                self._refused = True
+                raise TapeError(
+                    f"run {self.run} was begun with another model for {name}: {difference}. Give "
+                    f"it that one to go on, players={{{name!r}: ...}}, or fork the run"
+                )
+            if name not in known:
+                there = {**manifest, "players": {**known, name: asdict(info)}}
+                self.tape.update_manifest(self.run, there)
+        if self.tape.run(self.run).outcome is not None:
+            self.tape.end_run(self.run, None)
+        self._begun = True
+
+    def done(self, turn: AnyTurn, planned: Planned) -> Any:
+        """Write the turn, whole or not at all."""
+        self.recorder.commit_turn(*tape_turn(self._cls, turn, planned))
+        _leave_calls(turn, self.tape)
+        return turn
+
+    def uses(self, prompts: Mapping[str, Prompt]) -> None:
+        """Write the prompts into the run's manifest, where they are not there yet."""
+        manifest = self.tape.run(self.run).manifest
+        if prompts.keys() - manifest["prompts"].keys():
+            self.tape.update_manifest(self.run, {**manifest, "prompts": entries_of(prompts)})
+
+    def changed(self, turn: AnyTurn, planned: Planned) -> None:
+        """Write the latest turn again."""
+        self.recorder.replace_turn(*tape_turn(self._cls, turn, planned))
+
+    def failed(self, error: BaseException) -> None:
+        """Keep what was answered for the next try."""
+        self.recorder.restart_turn(error)
+
+    def ended(self, outcome: str) -> None:
+        """Write the outcome."""
+        self.recorder.settle()
+        # With the wrong model nothing was played, so what is recorded of the outcome stays true.
+        if not self._refused:
+            self.tape.end_run(self.run, outcome)
+
+    def close(self) -> None:
+        """Let others write to the run."""
+        self.recorder.close()
+
+
+class Replaying(Session):
+    """Answers from the tape and compares every turn with the recorded one.
+
+    Args:
+        cls: the run's class.
+        tape: the tape.
+        run: the run.
+        records: of its turns, the last one among them.
+    """
+
+    recorder: ReplayRecorder
+
+    def __init__(
+        self, cls: RunClass, tape: Tape, run: int, records: Sequence[Mapping[str, Any]]
+    ) -> None:
+        super().__init__(cls, tape, run, ReplayRecorder(tape, run))
+        self._records = {record["turn"]: record for record in records}
+        self._rows = tape.frame_rows(run)
+        self._last = max(self._records)
+
+    def planned(self, turn: int, planned: Sequence[Any]) -> Sequence[Any]:
+        """Return what was done from outside at the recorded turn."""
+        record = self._records.get(turn)
+        if record is None:
+            raise TapeError(
+                f"run {self.run} ends at turn {self._last}; turn {turn} was not recorded. "
+                "Resume or fork the run to go on: resume(tape, run, llm_client=connect('auto')) or "
+                "simulation.fork(llm_client=connect('auto')), which is 'Fork here' in a stepper"
+            )
+        del planned
+        self.recorder.begin_turn(turn)
+        return interventions_of(self._cls, record, "interventions")
+
+    def done(self, turn: AnyTurn, planned: Planned) -> Any:
+        """Return the turn as recorded, with the time it took then.
+
+        Raises:
+            TapeError: the turn came out differently, which only other code can cause.
+        """
+        del planned
+        recorded = decode_turn(self._cls, self._records[turn.number], self.recorder.attempt)
+        now = replace(turn, seconds=recorded.seconds)
+        # Through JSON, as the recorded row went: tuples become lists, and keys texts.
+        row = json.loads(dumps(turn_row(now, self._cls.own_columns(now))))
+        if recorded != now or row != (there := self._rows[turn.number]):
+            where = changed_values(record_of(self._cls, recorded), record_of(self._cls, now))
+            if recorded == now:
+                where = f"in its row of the frame, {changed_values(there, row)}"
+            where = where or "in something that its record does not show"
+            raise TapeError(
+                f"turn {turn.number} of run {self.run} came out differently from its recording: "
+                f"{where}. The same calls were answered alike, so something else decided: other "
+                "code than it was recorded with (by llmsim-lab "
+                f"{self.tape.run(self.run).manifest['package']}), or chance or a clock, which a "
+                "turn may only draw on through the run's seed, as with ask.rng"
+            )
+        # The turn itself has both now: a long replay would hold everything twice.
+        del self._records[turn.number], self._rows[turn.number]
+        _leave_calls(recorded, self.tape)
+        return recorded
+
+    def changed(self, turn: AnyTurn, planned: Planned) -> None:
+        """Raise TapeError: a replay is what it was."""
+        raise TapeError(
+            "a replay cannot be changed; fork it: simulation.fork(turn=..., intervene=...)"
+        )
+
+
+@contextmanager
+def rare_collections() -> Iterator[None]:
+    """Collect garbage less often inside, and once at the end, of the young objects only.
+
+    The thresholds are then what they were. Where another turn has set them already, where they are
+    higher, or where there is no collection, this does nothing. What others set meanwhile stays.
+    """
+    # Python looks through all young objects each time some hundreds more are alive than before,
+    # and now and then through all there are. A turn keeps nearly all that it makes, so that this
+    # finds nothing, and takes the longer the more a run has kept.
+    before = gc.get_threshold()
+    usual = gc.isenabled() and 0 < before[0] < _RARELY[0]
+    # Thresholds belong to the process: of several runs at once, the first sets and restores them.
+    if not usual or not _collecting_rarely.acquire(blocking=False):
+        yield
+        return
+    gc.set_threshold(*_RARELY)
+    try:
+        yield
+    finally:
+        if gc.get_threshold() == _RARELY:
+            # Else all that the turn made would be due at once, and now and then a full pass.
+            gc.collect(0)
+            gc.set_threshold(*before)
+        _collecting_rarely.release()
+
+
+@rare_collections()
+def load_turns(
+    cls: RunClass, tape: Tape, run: int, records: Sequence[Mapping[str, Any]]
+) -> list[Any]:
+    """Return a run's turns as ``Tape.turn_records`` has them, first to last, with their calls."""
+    line = tape.line(run)
+    turns: list[Any] = []
+    for record in records:
+        if turns and record["turn"] != turns[-1].number + 1:
+            raise TapeError(
+                f"run {run} on the tape {tape.path} is damaged: turn {record['turn']} follows turn "
+                f"{turns[-1].number}; `llmsim-lab tape verify` says what else is wrong"
+            )
+        # A fork's first turns, and their calls, are its parent's.
+        part = next((part for part, last in line if record["turn"] <= last), run)
+        known = {call.id: call.attempt for call in tape.calls(part, turn=record["turn"])}
+
+        def attempt(number: int, known: Mapping[int, Attempt] = known) -> Attempt:
+            """Return an attempt of this turn; that of another turn is looked up by itself."""
+            found = known.get(number)
+            return found if found is not None else tape.call(number).attempt
+
+        turn = decode_turn(cls, record, attempt)
+        _leave_calls(turn, tape)
+        turns.append(turn)
+    return turns
+
+
+def _leave_calls(turn: AnyTurn, tape: Tape) -> None:
+    """Leave a turn's calls on the tape, and read each again when somebody looks at it."""
+    read = tape.attempt
+    for call in turn.calls:
+        call.leave_on_tape(read)
+    for chain in turn.chains:
+        if chain.call is not None:  # it may be one of an earlier turn
+            chain.call.leave_on_tape(read)

@@ -1,0 +1,254 @@
+"""The state of a world of one's own: values that nobody changes in place.
+
+A ``State`` is a frozen pydantic model whose dicts and lists are frozen too, so that what a
+turn was cannot be rewritten afterwards. ``replace`` makes the next one. Its numbers, also those in
+dicts and in states inside it, have names such as ``coins.Ann``: columns of the run's frame, and
+what an intervention sets.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Self, get_args
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from llmsim_lab._util.text import clip, closest, faults
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.types import FrozenDict, FrozenList, Status
+
+COMMON_COLUMNS = frozenset(
+    {"turn", "calls", *get_args(Status), "tokens", "seconds", "interventions"}
+)
+"""Columns of every run's frame, beside those of its class."""
+
+
+class State(BaseModel):
+    """The base of a world's state: derive from it and annotate fields, each with a default.
+
+    Fields may be numbers, texts, booleans, tuples, lists, dicts with texts as keys, and other
+    states. NaN and Infinity are errors. Where a field depends on the run's parameters, leave
+    its default out and write ``def start(self)`` in the run's class.
+
+    Raises:
+        ConfigError: when the class is made: a field has a name that a run's frame or pydantic
+            needs.
+
+    Example:
+        >>> class Pot(State):
+        ...     coins: dict[str, float] = {"Ann": 20.0}
+        >>> Pot().replace(coins={"Ann": 15}).coins["Ann"]
+        15.0
+    """
+
+    # Else a default of 20 for a float stays an int, and a run begun with it would differ from its
+    # own replay, which reads 20.0 from the tape.
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True
+    )
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        for name in cls.model_fields:
+            if name in COMMON_COLUMNS or hasattr(State, name):
+                raise ConfigError(
+                    f"{cls.__name__}.{name}: the name {name!r} is taken, by a column of every "
+                    f"run's frame or by State itself; call the field something else, such as "
+                    f"{name}_"
+                )
+
+    def model_post_init(self, _context: Any, /) -> None:
+        """Freeze what the fields hold."""
+        # pydantic's ``frozen`` only keeps fields from being set: state.coins["Ann"] = -1 would
+        # rewrite a turn that was played. ``__dict__`` goes past __setattr__, which raises.
+        values = self.__dict__
+        for name, value in values.items():
+            if type(value) not in _PLAIN:  # asked here, so that the hot path makes no f-string
+                values[name] = _frozen(value, f"{type(self).__name__}.{name}")
+
+    def replace(self, **changes: Any) -> Self:
+        """Return this state with some fields changed, all of it checked again.
+
+        Args:
+            changes: new values by field.
+
+        Raises:
+            ConfigError: there is no such field, or a value is not one for it.
+        """
+        fields = type(self).model_fields
+        for name in changes:
+            if name not in fields:
+                raise ConfigError(
+                    f"{type(self).__name__} has no field {name!r}{closest(name, fields)}; its "
+                    f"fields are {', '.join(fields)}"
+                )
+        try:
+            return type(self).model_validate({**self.__dict__, **changes})
+        except ValidationError as error:
+            raise ConfigError(f"{type(self).__name__}: {faults(error)}") from error
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Do what ``replace`` does: a state holds nothing that was not checked."""
+        del deep
+        return self.replace(**(update or {}))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise ConfigError(
+            "a state is never changed in place; make the next one: "
+            f"state.replace({name}={clip(repr(value), 40)})"
+        )
+
+    def __delattr__(self, name: str) -> None:
+        raise ConfigError(f"a state is never changed in place: {name} stays where it is")
+
+
+_PLAIN = frozenset((int, float, str, bool, type(None), FrozenDict, FrozenList))
+
+
+def _frozen(value: Any, where: str) -> Any:
+    """Return a field's value with everything in it frozen.
+
+    Raises:
+        ConfigError: it holds something that can be changed in place.
+    """
+    cls = type(value)
+    if cls in _PLAIN or isinstance(value, State):
+        return value
+    if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str):
+                raise ConfigError(
+                    f"{where} has the key {key!r:.40}; a state's keys are texts, as on the tape: "
+                    f"write {str(key)!r:.40}"
+                )
+        return FrozenDict({key: _frozen(item, f"{where}.{key}") for key, item in value.items()})
+    if isinstance(value, list):
+        return FrozenList([_frozen(item, where) for item in value])
+    if isinstance(value, tuple):
+        items = [_frozen(item, where) for item in value]
+        return cls(*items) if hasattr(cls, "_fields") else tuple(items)
+    if isinstance(value, set | frozenset):
+        raise ConfigError(
+            f"{where} holds a set, whose order is another one in each process, and so in a replay; "
+            "make it a tuple: tuple(sorted(...))"
+        )
+    if isinstance(value, BaseModel) and not value.model_config.get("frozen"):
+        raise ConfigError(
+            f"{where} holds a {cls.__name__}, which can be changed in place; derive it from "
+            f"State: class {cls.__name__}(State)"
+        )
+    if dataclasses.is_dataclass(value) and not cls.__dataclass_params__.frozen:
+        raise ConfigError(
+            f"{where} holds a {cls.__name__}, which can be changed in place; make it "
+            "@dataclass(frozen=True)"
+        )
+    return value
+
+
+def check_kept(state: State, state_type: type[State]) -> None:
+    """Raise ConfigError for a state that a tape would not give back as it is.
+
+    Args:
+        state: the state.
+        state_type: the class that it is read back as.
+    """
+    name = state_type.__name__
+    try:
+        text = state_type.__pydantic_serializer__.to_json(state, warnings=False)
+        back = state_type.model_validate_json(text)
+    except ValueError as error:
+        raise ConfigError(
+            f"this {name} cannot be written on a tape and read back: {clip(str(error), 200)}"
+        ) from error
+    if back == state:
+        return
+    if type(state) is not state_type:
+        raise ConfigError(
+            f"the state is a {type(state).__name__}, of which a tape gives back a {name}; name "
+            f"the class that it is: Run[{type(state).__name__}]"
+        )
+    field, was = next(it for it in state.__dict__.items() if it[1] != back.__dict__[it[0]])
+    raise ConfigError(
+        f"{name}.{field} is {clip(repr(was), 80)}, and a tape gives back "
+        f"{clip(repr(back.__dict__[field]), 80)}: annotate just what it holds. Of several classes "
+        "each needs a field that tells it, such as kind: Literal['car'] = 'car'"
+    )
+
+
+def places_in(state: State) -> dict[str, tuple[str, ...]]:
+    """Return where a state's values are: name to path, fields first, then what is in them.
+
+    Raises:
+        ConfigError: two values have one name, as with a key that holds a dot.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for path, _ in _walk(state, ()):
+        name = ".".join(path)
+        if name in found:
+            raise ConfigError(
+                f"two values of the state are called {name}: {found[name]} and {path}; take the "
+                "dot out of one of the names"
+            )
+        found[name] = path
+    return found
+
+
+def columns_in(state: State) -> dict[str, Any]:
+    """Return what a frame's row says of a state: its numbers, and the texts that are its fields.
+
+    Raises:
+        ConfigError: two of them have one name, as with a key that holds a dot.
+    """
+    found = [
+        (".".join(path), value)
+        for path, value in _walk(state, ())
+        if isinstance(value, int | float) or (len(path) == 1 and isinstance(value, str))
+    ]
+    columns = dict(found)
+    if len(columns) < len(found):
+        places_in(state)  # raises, and names the two
+    return columns
+
+
+def _walk(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    items: Iterable[tuple[str, Any]] = ()
+    if isinstance(value, BaseModel):
+        items = value.__dict__.items()
+    elif isinstance(value, Mapping):
+        items = value.items()
+    for name, item in items:
+        yield (*path, name), item
+        if isinstance(item, BaseModel | Mapping):
+            yield from _walk(item, (*path, name))
+
+
+def changed_at(state: Any, values: Mapping[str, Any]) -> Any:
+    """Return a state with other values at some names, such as ``coins.Ann``.
+
+    Raises:
+        ConfigError: there is no such name, or a value is not one for it.
+    """
+    if not isinstance(state, State):
+        raise ConfigError(f"values of a {type(state).__name__} have no names; it is not a State")
+    places = places_in(state)
+    whole: dict[str, Any] = state.model_dump()
+    for name, value in values.items():
+        if name not in places:
+            shown = ", ".join(list(places)[:12])
+            raise ConfigError(
+                f"the state has nothing called {name!r}{closest(name, places)}; it has {shown}"
+                f"{', …' if len(places) > 12 else ''}"
+            )
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(f"{name}={value!r} is not a number that a state can hold")
+        *path, last = places[name]
+        inside = whole
+        for part in path:
+            inside = inside[part]
+        inside[last] = value
+    try:
+        return type(state).model_validate(whole)
+    except ValidationError as error:
+        raise ConfigError(f"{type(state).__name__}: {faults(error)}") from error

@@ -1,0 +1,342 @@
+"""A turn: what happened in it and where it led, and its rows of the run's frames."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, get_args
+
+from typing_extensions import TypeVar
+
+from llmsim_lab._util.html import badge, cell, details, join, pairs, safe, table
+from llmsim_lab._util.tables import plain_frame
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.llm._extract import InvalidReply, reply_fields
+from llmsim_lab.run._state import COMMON_COLUMNS, State, columns_in
+from llmsim_lab.types import CallRecord, LLMReasoningChain, Reply, Status
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_STATUSES: tuple[Status, ...] = get_args(Status)
+_MOST_SERIES = 12
+_MOST_CHAINS = 30
+"""How many of a turn's decisions its repr shows."""
+
+_BEFORE = ("run", "seed", "period", "turn", "player", "component")
+_LAST_SAID = ("reasoning", "confidence")
+_AFTER = (
+    *("status", "interventions", "attempts", "prompt_tokens", "reply_tokens", "tokens", "seconds"),
+    "model",
+)
+_TAKEN = {*_BEFORE, *_LAST_SAID, *_AFTER}
+
+StateT = TypeVar("StateT", default=Any)
+InterventionT = TypeVar("InterventionT", default=Any)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunTurn(Generic[StateT, InterventionT]):
+    """What happened in a turn and where it led; a class of runs may derive its own from it.
+
+    Fields that it adds are written on tapes by their types. A chain or call in them, which the turn
+    has as well, is named there by its place.
+
+    Attributes:
+        number: 1 for the first turn played; 0 stands for the initial state.
+        state: the state the turn led to.
+        interventions: what was done from outside.
+        seconds: wall time of the turn.
+        calls: every model call of the turn, as the run itself recorded it, in the order in which
+            the first answers came.
+        chains: why each component did what it did.
+    """
+
+    number: int
+    state: StateT
+    interventions: tuple[InterventionT, ...] = ()
+    seconds: float = 0.0
+    calls: tuple[CallRecord, ...] = field(default=(), repr=False)
+    chains: tuple[LLMReasoningChain, ...] = ()
+
+    @property
+    def every_chain(self) -> tuple[LLMReasoningChain, ...]:
+        """The chains, and one made of each call that none of them annotates."""
+        return every_chain(self)
+
+    @property
+    def statuses(self) -> Counter[Status]:
+        """How the turn's calls came out, and of decisions without a call those that went wrong.
+
+        Where a chain has another status than its call, such as ``fallback``, the chain's counts.
+        """
+        said = {id(chain.call): chain.status for chain in self.chains if chain.call is not None}
+        counts = Counter(said.get(id(call), call.status) for call in self.calls)
+        counts.update(
+            chain.status for chain in self.chains if chain.call is None and chain.status != "ok"
+        )
+        return counts
+
+    @property
+    def tokens(self) -> int:
+        """Prompt and reply tokens of the turn's model calls, as far as reported."""
+        return sum(call.tokens for call in self.calls)
+
+    def own_columns(self) -> dict[str, Any]:
+        """Return what the turn's row of the frame says of its state: numbers and texts by column.
+
+        Of a ``State`` its numbers, also those in dicts, such as ``coins.Ann``, and the texts that
+        are its fields. ``turn``, the counts of model decisions, ``tokens``, ``seconds`` and
+        ``interventions`` are there already.
+        """
+        return columns_in(self.state) if isinstance(self.state, State) else {}
+
+    def in_words(self) -> Sequence[str]:
+        """Return what the turn led to, and what was done in it, as lines of text."""
+        said = [f"{name} {value}" for name, value in self.own_columns().items()]
+        return [f"it led to: {', '.join(said)}"]
+
+    def outcomes(self, chains: Sequence[LLMReasoningChain]) -> Sequence[Mapping[str, Any]]:
+        """Return what became of the turn's decisions, one mapping each, for ``decisions()``.
+
+        Its keys become columns; they name what tells whether a decision counted, such as
+        ``accepted``. What a rule decided may be said here as well, since it has no reply.
+
+        Args:
+            chains: its decisions, as ``every_chain`` gives them.
+        """
+        return [{} for _ in chains]
+
+    def _repr_html_(self) -> str:
+        """Return why, from outside and at what cost it happened; the state is folded."""
+        facts: list[tuple[object, object]] = [("tokens", self.tokens)]
+        facts += [("from outside", str(item)) for item in self.interventions]
+        chains = self.every_chain
+        parts: list[object] = [pairs(facts, caption=f"{type(self).__name__} {self.number}")]
+        if shown := chains[:_MOST_CHAINS]:
+            header = ("component", "agent", "status", "confidence", "reasoning")
+            rows: Iterable[Sequence[object]] = (
+                (
+                    chain.component,
+                    chain.agent,
+                    badge(chain.status),
+                    cell(chain.confidence),
+                    safe(chain.reasoning, limit=500),
+                )
+                for chain in shown
+            )
+            parts.append(table(header, rows))
+        if left := len(chains) - len(shown):
+            parts.append(safe(f"… and {left} more decisions"))
+        return str(join([*parts, details("state", cell(self.state))]))
+
+
+def every_chain(turn: RunTurn) -> tuple[LLMReasoningChain, ...]:
+    """Return a turn's chains, and one made of each call that none of them annotates.
+
+    So a run that hands over no chain shows all that it asked, like any other. A function, since
+    widgets also show turns that only look like a ``RunTurn``.
+    """
+    # By identity: two equal calls of a turn are two calls.
+    annotated = {id(chain.call) for chain in turn.chains}
+    bare = [_chain_of(call, turn.number) for call in turn.calls if id(call) not in annotated]
+    return (*turn.chains, *bare)
+
+
+def _chain_of(call: CallRecord, turn: int) -> LLMReasoningChain:
+    site, reply = call.request.site, call.reply
+    said: dict[str, Any] = {}
+    with suppress(InvalidReply):
+        said = reply_fields(reply.text) if reply else {}
+    reasoning, confidence = said.get("reasoning"), said.get("confidence")
+    known = isinstance(confidence, int | float) and 0 <= confidence <= 1
+    known = known and not isinstance(confidence, bool)
+    return LLMReasoningChain(
+        component=site.component if site else "call",
+        agent=(site.agent if site else None) or "",
+        turn=turn,
+        reasoning=reasoning if isinstance(reasoning, str) else "",
+        confidence=confidence if known else None,
+        status=call.status,
+        call=call,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a rule answered: the fields of its reply.
+
+    Attributes:
+        player: who was asked.
+        tag: which of several questions.
+        fields: of the reply, by name, JSON-ready.
+    """
+
+    player: str
+    tag: str
+    fields: dict[str, Any]
+
+    def __str__(self) -> str:
+        return answer_in_words(self.fields)
+
+
+def answer_in_words(fields: Mapping[str, Any]) -> str:
+    """Return what a player answered, without what every reply has: ``amount 5``."""
+    return ", ".join(f"{name} {value}" for name, value in _own_fields(fields).items())
+
+
+def _own_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if name not in Reply.model_fields}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorldTurn(RunTurn[StateT, InterventionT]):
+    """A turn of a world that asks its players.
+
+    Attributes:
+        answers: what rules answered, each beside its chain.
+    """
+
+    answers: tuple[Answer, ...] = ()
+
+    def outcomes(self, chains: Sequence[LLMReasoningChain]) -> Sequence[Mapping[str, Any]]:
+        """Return what rules answered, besides the fields that every reply has."""
+        answers = iter(self.answers)
+        return [{} if chain.call else _answered(next(answers, None)) for chain in chains]
+
+
+def _answered(answer: Answer | None) -> dict[str, Any]:
+    return {} if answer is None else _own_fields(answer.fields)
+
+
+# --- a run's frames ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """A column of numbers in ``to_frame()`` that can be charted.
+
+    Attributes:
+        column: its name in the frame.
+        label: for the axis, without the unit.
+        unit: such as ``% per year``; empty for plain counts.
+        short: its heading in tables of text, which have little room; empty leaves it out of them.
+    """
+
+    column: str
+    label: str
+    unit: str = ""
+    short: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.label} ({self.unit})" if self.unit else self.label
+
+
+def plain_series(names: Iterable[str]) -> Sequence[Series]:
+    """Return columns under their own names, each once, the first dozen of them."""
+    return [Series(column=name, label=name) for name in list(dict.fromkeys(names))[:_MOST_SERIES]]
+
+
+def own_numbers(row: Mapping[str, Any]) -> list[str]:
+    """Return the columns of a frame's row that hold numbers and that not every run has."""
+    return [
+        name
+        for name, value in row.items()
+        if name not in COMMON_COLUMNS and isinstance(value, int | float)
+    ]
+
+
+def turn_row(turn: RunTurn, own: dict[str, Any]) -> dict[str, Any]:
+    """Return a turn's row of a run's frame; see ``Run.to_frame``.
+
+    Args:
+        turn: the turn.
+        own: what the run's class has to say of it, by column.
+
+    Raises:
+        ConfigError: one of those has the name of a column that every frame has.
+    """
+    if taken := COMMON_COLUMNS & own.keys():
+        raise ConfigError(
+            f"own_columns has {', '.join(sorted(taken))}, which every run's frame has already; "
+            "give that column another name"
+        )
+    statuses = turn.statuses
+    return {
+        "turn": turn.number,
+        **own,
+        "calls": len(turn.calls),
+        **{name: statuses.get(name, 0) for name in _STATUSES},
+        "tokens": turn.tokens,
+        "seconds": turn.seconds,
+        "interventions": _interventions_in_words(turn),
+    }
+
+
+def _interventions_in_words(turn: RunTurn) -> str:
+    return "; ".join(str(intervention) for intervention in turn.interventions)
+
+
+def decisions_frame(
+    turns: Sequence[RunTurn],
+    *,
+    run: int | None,
+    seed: int,
+    own_columns: Callable[[Any], Mapping[str, Any]],
+    outcomes: Callable[[Any, Sequence[LLMReasoningChain]], Sequence[Mapping[str, Any]]],
+) -> pd.DataFrame:
+    """Return one row a decision; see ``Run.decisions``, whose methods the last two are."""
+    rows: list[dict[str, Any]] = []
+    # Two dicts in the place of ordered sets: columns stand in the order in which they first came.
+    said: dict[str, None] = {}
+    became: dict[str, None] = {}
+    for turn in turns:
+        chains = every_chain(turn)
+        if not chains:
+            continue
+        shared = {
+            "run": run,
+            "seed": seed,
+            "period": own_columns(turn).get("period"),
+            "turn": turn.number,
+            "interventions": _interventions_in_words(turn),
+        }
+        for chain, outcome in zip(chains, outcomes(turn, chains), strict=True):
+            taken = _TAKEN | outcome.keys()
+            fields = {
+                f"reply_{name}" if name in taken else name: value
+                for name, value in _reply_fields(chain).items()
+                if name not in _LAST_SAID
+            }
+            said |= dict.fromkeys(fields)
+            became |= dict.fromkeys(outcome)
+            rows.append({**fields, **outcome, **shared, **_decision(chain)})
+    told = (*said, *_LAST_SAID, *(name for name in became if name not in said))
+    return plain_frame(rows, (*_BEFORE, *told, *_AFTER))
+
+
+def _reply_fields(chain: LLMReasoningChain) -> dict[str, Any]:
+    """Return what the model answered, by field; nothing where it was not an object."""
+    reply = chain.call.reply if chain.call else None
+    with suppress(InvalidReply):
+        return reply_fields(reply.text) if reply else {}
+    return {}
+
+
+def _decision(chain: LLMReasoningChain) -> dict[str, Any]:
+    call = chain.call
+    return {
+        "player": chain.agent,
+        "component": chain.component,
+        "reasoning": chain.reasoning,
+        "confidence": chain.confidence,
+        "status": chain.status,
+        "attempts": call.attempts if call else 0,
+        "prompt_tokens": call.prompt_tokens if call else 0,
+        "reply_tokens": call.reply_tokens if call else 0,
+        "tokens": call.tokens if call else 0,
+        "seconds": call.seconds if call else 0.0,
+        "model": call.request.model if call else None,
+    }

@@ -1,0 +1,761 @@
+"""What goes to a model and comes back: requests, replies, calls; the bases of values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    NoReturn,
+    Protocol,
+    Self,
+    TypeVar,
+    get_args,
+    runtime_checkable,
+)
+
+from markupsafe import Markup
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    ModelWrapValidatorHandler,
+    SerializationInfo,
+    SerializerFunctionWrapHandler,
+    StringConstraints,
+    ValidationInfo,
+    model_serializer,
+    model_validator,
+)
+from pydantic.json_schema import SkipJsonSchema
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+from llmsim_lab._spans import MAX_SPANS, Origin, Provenance
+from llmsim_lab._util.html import badge, cell, details, fields_html, join, pairs, pre
+from llmsim_lab._util.text import logfmt
+from llmsim_lab.errors import ConfigError, FailureReason, TapeError
+
+ValueT = TypeVar("ValueT")
+
+_NO_ORIGIN = (
+    "the call keeps none: its prompt came as plain text, was redacted, or has more than "
+    f"{MAX_SPANS:,} values"
+)
+
+Role = Literal["system", "user", "assistant", "tool"]
+
+Status = Literal["ok", "repaired", "fallback", "failed"]
+"""How a decision came about: at once, after being shown its fault, by a documented default, not."""
+
+
+_STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
+"""For pydantic, which reads these values from tapes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """A function the model wants called, with its arguments as an object."""
+
+    __pydantic_config__ = _STRICT
+
+    name: str
+    arguments: Mapping[str, Any] = field(hash=False)
+    id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a conversation."""
+
+    __pydantic_config__ = _STRICT
+
+    role: Role
+    content: str
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_name: str | None = None
+    """For role ``tool``: whose result this is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallSite:
+    """Where in a run a call was made; with the request itself it identifies the call."""
+
+    component: str
+    agent: str | None = None
+    turn: int | None = None
+    replicate: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatRequest:
+    """One request to a model.
+
+    Attributes:
+        model: the model's name as the backend knows it.
+        messages: the conversation, oldest first.
+        schema: the JSON schema the reply is held to, or None for free text.
+        tools: function declarations, ``{"type": "function", "function": {...}}`` each.
+        options: sampling options by Ollama's names: ``temperature``, ``seed`` (absent when none is
+            set), ``num_ctx``, ``num_predict`` and whatever the user added.
+        think: whether a reasoning model may think first; None leaves it to the server.
+        keep_alive: how long the server keeps the model loaded, seconds or Ollama's duration text.
+        timeout_s: how long the caller will wait for the reply, seconds.
+        site: where in the run the call was made.
+        attempt: 1, or 2 for the retry.
+        origin: where the values in its first messages came from; it does not identify the request.
+    """
+
+    model: str
+    messages: tuple[Message, ...]
+    schema: Mapping[str, Any] | None = None
+    tools: tuple[Mapping[str, Any], ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+    think: bool | str | None = False
+    keep_alive: float | str | None = field(default=None, compare=False)
+    timeout_s: float = field(default=60.0, compare=False)
+    site: CallSite | None = None
+    attempt: int = 1
+    origin: Origin | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def provenance(self) -> Provenance:
+        """Where the values in the first message of each role came from, as noted in rendering.
+
+        Raises:
+            TapeError: what the tape has of it is damaged.
+        """
+        if self.origin is None:
+            return Provenance(how="unknown", why=_NO_ORIGIN)
+        texts: dict[str, str] = {one.role: one.content for one in reversed(self.messages)}
+        site = self.site
+        agent, turn = (site.agent, site.turn) if site else (None, None)
+        return self.origin.read(texts, agent=agent, turn=turn)
+
+    @property
+    def prompt(self) -> str:
+        """All messages' text, in order, as one string."""
+        return "\n\n".join(message.content for message in self.messages)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatReply:
+    """What a model answered.
+
+    Attributes:
+        text: the answer, without thinking where the server separates it.
+        thinking: the separated thinking, else empty.
+        tool_calls: the functions it wants called.
+        done_reason: ``stop``; ``length`` where the token limit cut the answer; ``aborted`` where
+            the server stopped the model before it was done.
+        prompt_tokens: tokens of the whole prompt, cached ones included; None where not reported.
+        reply_tokens: tokens generated; None where not reported.
+        seconds: wall time of the request as the backend saw it.
+        load_seconds: the part of it that went into loading the model.
+    """
+
+    __pydantic_config__ = _STRICT
+
+    text: str
+    thinking: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    done_reason: str = "stop"
+    prompt_tokens: int | None = None
+    reply_tokens: int | None = None
+    seconds: float = 0.0
+    load_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelInfo:
+    """Which model answers: enough to tell two runs' models apart.
+
+    Attributes:
+        name: the model's name as the backend knows it.
+        backend: ``ollama``, ``embedded``, ``scripted`` …
+        digest: hash of the weights (hexadecimal), where known.
+        context_length: the longest context the model was trained for, tokens, where known.
+        capabilities: for example ``completion``, ``tools``, ``thinking``.
+        version: of the server or runtime.
+    """
+
+    name: str
+    backend: str
+    digest: str | None = None
+    context_length: int | None = None
+    capabilities: tuple[str, ...] = ()
+    version: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One request of a call and what became of it: a reply, a fault, or a reply with a fault.
+
+    Attributes:
+        request: what was asked.
+        reply: what was answered, if anything was; with the reason ``generation_stopped`` the part
+            that had come.
+        seconds: how long it took.
+        reason: what was wrong, or None.
+        detail: the same in words.
+        status_code: the HTTP status of a fault, where there was one.
+        retry: whether the call may be tried once more.
+        number: of the request on the tape, where it was recorded.
+    """
+
+    request: ChatRequest
+    reply: ChatReply | None
+    seconds: float
+    reason: FailureReason | None = None
+    detail: str = ""
+    status_code: int | None = None
+    retry: bool = False
+    number: int | None = field(default=None, compare=False)
+
+
+class _OnTape(NamedTuple):
+    """Where the attempts of a call are, with what is asked for most."""
+
+    read: Callable[[int], Attempt]
+    numbers: tuple[int, ...]
+    seconds: float
+    prompt_tokens: int
+    reply_tokens: int
+
+    def attempts(self) -> tuple[Attempt, ...]:
+        """Read them.
+
+        Raises:
+            TapeError: they are not there any more.
+        """
+        found = tuple(map(self.read, self.numbers))
+        if sum(attempt.seconds for attempt in found) != self.seconds:
+            raise TapeError(
+                f"call {self.numbers[0]} is another one by now: its tape was replaced after it was "
+                "recorded; put back the file that was there, or load() the run that is there now"
+            )
+        return found
+
+
+class _History:
+    """Attempts in memory, or where they are read from a tape each time they are asked for."""
+
+    def __get__(self, call: CallRecord | None, _: type | None = None) -> tuple[Attempt, ...]:
+        if call is None:
+            raise AttributeError("a call's history has no default")
+        kept = call._kept
+        return kept.attempts() if isinstance(kept, _OnTape) else kept
+
+    def __set__(self, call: CallRecord, history: tuple[Attempt, ...]) -> None:
+        object.__setattr__(call, "_kept", history)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class CallRecord:
+    """How a decision came about: one attempt, or two.
+
+    A run on a tape keeps no attempts of turns that are written: they are read from there when they
+    are asked for, also after the tape was closed, as long as the file is there.
+    """
+
+    __slots__ = ("_kept", "status")
+
+    _kept: ClassVar[tuple[Attempt, ...] | _OnTape]
+
+    history: tuple[Attempt, ...] = _History()  # type: ignore[assignment]
+    status: Status
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        schema = handler(source)
+
+        def read(value: Any, whole: Callable[[Any], Any], info: Any) -> Any:
+            return info.context.call(value) if isinstance(info.context, Places) else whole(value)
+
+        def write(call: CallRecord, whole: Callable[[Any], Any], info: Any) -> Any:
+            return info.context.name(call) if isinstance(info.context, Places) else whole(call)
+
+        return core_schema.with_info_wrap_validator_function(
+            read,
+            schema,
+            serialization=core_schema.wrap_serializer_function_ser_schema(
+                write, info_arg=True, schema=schema
+            ),
+        )
+
+    @property
+    def numbers(self) -> list[int]:
+        """The numbers of its attempts on the tape.
+
+        Raises:
+            TapeError: one was not recorded.
+        """
+        kept = self._kept
+        if isinstance(kept, _OnTape):
+            return list(kept.numbers)
+        numbers = [attempt.number for attempt in kept if attempt.number is not None]
+        if len(numbers) < len(kept):
+            raise TapeError(
+                f"a call of {self.request.site} was not recorded: it was made outside the run's "
+                "own tasks; await it in the agent, or hand it to a thread with asyncio.to_thread"
+            )
+        return numbers
+
+    def leave_on_tape(self, read: Callable[[int], Attempt]) -> None:
+        """Let go of the attempts, if they are on a tape; they are read when they are asked for.
+
+        Args:
+            read: returns the attempt of a number on the tape.
+        """
+        kept = self._kept
+        if isinstance(kept, _OnTape):
+            return
+        seconds, asked, said = 0.0, 0, 0
+        numbers: tuple[int, ...] = ()
+        for attempt in kept:
+            if attempt.number is None:
+                return
+            numbers += (attempt.number,)
+            seconds += attempt.seconds
+            if (reply := attempt.reply) is not None:
+                asked += reply.prompt_tokens or 0
+                said += reply.reply_tokens or 0
+        object.__setattr__(self, "_kept", _OnTape(read, numbers, seconds, asked, said))
+
+    @property
+    def attempts(self) -> int:
+        """How many requests were made."""
+        kept = self._kept
+        return len(kept.numbers if isinstance(kept, _OnTape) else kept)
+
+    @property
+    def request(self) -> ChatRequest:
+        """The request that was answered (the last one)."""
+        return self.history[-1].request
+
+    @property
+    def reply(self) -> ChatReply | None:
+        """The reply that was used (the last one)."""
+        return self.history[-1].reply
+
+    @property
+    def provenance(self) -> Provenance:
+        """Where the values in the prompt came from, as noted when it was rendered.
+
+        Raises:
+            TapeError: what the tape has of it is damaged.
+        """
+        return self.request.provenance
+
+    @property
+    def seconds(self) -> float:
+        """Time spent in requests, waits between attempts left out."""
+        kept = self._kept
+        if isinstance(kept, _OnTape):
+            return kept.seconds
+        return sum(attempt.seconds for attempt in kept)
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Prompt tokens of all attempts, as far as reported."""
+        kept = self._kept
+        if isinstance(kept, _OnTape):
+            return kept.prompt_tokens
+        return sum(a.reply.prompt_tokens or 0 for a in kept if a.reply)
+
+    @property
+    def reply_tokens(self) -> int:
+        """Tokens generated in all attempts, as far as reported."""
+        kept = self._kept
+        if isinstance(kept, _OnTape):
+            return kept.reply_tokens
+        return sum(a.reply.reply_tokens or 0 for a in kept if a.reply)
+
+    @property
+    def tokens(self) -> int:
+        """Prompt and reply tokens together."""
+        kept = self._kept
+        if isinstance(kept, _OnTape):
+            return kept.prompt_tokens + kept.reply_tokens
+        found = 0
+        for attempt in kept:
+            if (reply := attempt.reply) is not None:
+                found += (reply.prompt_tokens or 0) + (reply.reply_tokens or 0)
+        return found
+
+    def __repr__(self) -> str:
+        kept = self._kept
+        if isinstance(kept, _OnTape):
+            numbers = ", ".join(map(str, kept.numbers))
+            return f"CallRecord(history=<on tape: {numbers}>, status={self.status!r})"
+        return f"CallRecord(history={kept!r}, status={self.status!r})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return partial(CallRecord, history=self.history, status=self.status), ()
+
+    def __html__(self) -> Markup:
+        """Who answered, at what cost, and, folded, what went to and fro."""
+        last = self.history[-1]
+        facts = [
+            ("model", self.request.model),
+            ("status", badge(self.status)),
+            ("attempts", self.attempts),
+            ("prompt tokens", self.prompt_tokens),
+            ("reply tokens", self.reply_tokens),
+        ]
+        said = last.reply.text if last.reply else last.detail
+        return join(
+            [
+                pairs(facts),
+                details("prompt", pre(self.request.prompt)),
+                details("reply" if last.reply else "fault", pre(said)),
+            ]
+        )
+
+
+class Places:
+    """How a turn's record names the turn's calls and chains: each stands in it once.
+
+    It is the context in which pydantic writes and reads what a turn holds: wherever a call or a
+    chain is found in it, its place among the turn's stands for it.
+
+    Args:
+        calls: the turn's.
+        chains: the turn's.
+        attempts: gives the attempt of a number on the tape; needed for reading.
+    """
+
+    def __init__(
+        self,
+        calls: Sequence[CallRecord] = (),
+        chains: Sequence[Any] = (),
+        attempts: Callable[[int], Attempt] | None = None,
+    ) -> None:
+        self._calls, self._chains, self._attempts = calls, chains, attempts
+        self._places = {id(it): place for its in (calls, chains) for place, it in enumerate(its)}
+
+    def place(self, value: object) -> int | None:
+        """Return the place of a call among the calls or of a chain among the chains, if any."""
+        return self._places.get(id(value))
+
+    def name(self, call: CallRecord) -> Any:
+        """Return what stands for a call: its place, or for another turn's its status and numbers.
+
+        Raises:
+            TapeError: it was not recorded.
+        """
+        place = self.place(call)
+        return [call.status, call.numbers] if place is None else place
+
+    def call(self, named: Any) -> CallRecord:
+        """Return the call that ``name`` named.
+
+        Raises:
+            ValueError: it names none.
+        """
+        if type(named) is int:
+            return _at(self._calls, named)
+        match named:
+            case [status, [_, *_] as numbers] if status in get_args(Status) and self._attempts:
+                history = tuple(self._attempts(number) for number in numbers)
+                return CallRecord(history=history, status=status)
+        raise ValueError(f"{named!r:.80} does not name a call by its place, or status and numbers")
+
+    def chain(self, place: int) -> Any:
+        """Return the chain at a place.
+
+        Raises:
+            ValueError: there is none.
+        """
+        return _at(self._chains, place)
+
+
+def _at(values: Sequence[ValueT], place: int) -> ValueT:
+    if not 0 <= place < len(values):
+        raise ValueError(f"there is nothing at place {place} of {len(values)}")
+    return values[place]
+
+
+@runtime_checkable
+class ChatBackend(Protocol):
+    """What answers requests. Only ``chat`` does any work, so one's own is a few lines."""
+
+    async def chat(self, request: ChatRequest) -> ChatReply:
+        """Answer one request.
+
+        Raises:
+            BackendError: the request failed. ``TimeoutError`` and ``ConnectionError`` are
+                understood as well.
+        """
+        ...
+
+    async def model_info(self) -> ModelInfo:
+        """Say which model answers."""
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of connections and processes; called at most once per backend."""
+        ...
+
+
+_CONFIDENCE_GRID = [round(0.05 * step, 2) for step in range(21)]
+
+Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+Rate = Annotated[float, Field(allow_inf_nan=False)]
+Confidence = Annotated[
+    float, Field(ge=0, le=1, allow_inf_nan=False, json_schema_extra={"enum": _CONFIDENCE_GRID})
+]
+"""0 to 1. The schema names a grid of 0.05, since servers do not hold numbers to a range."""
+
+
+class Immutable(BaseModel):
+    """Base of all models here.
+
+    Which fields were given and which were left to their defaults is forgotten: all count as given.
+    One set per instance for that would be a third of what a run keeps in memory.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    _every_field: ClassVar[set[str]] = set()
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        cls._every_field = set(cls.model_fields)
+
+    def model_post_init(self, _context: Any, /) -> None:
+        """Share the set of given fields among all instances of the class."""
+        object.__setattr__(self, "__pydantic_fields_set__", self._every_field)
+
+    def __copy__(self) -> Self:
+        if self.__pydantic_extra__ is None and self.__pydantic_private__ is None:
+            copied = type(self).__new__(type(self))
+            object.__setattr__(copied, "__dict__", self.__dict__.copy())
+            object.__setattr__(copied, "__pydantic_extra__", None)
+            object.__setattr__(copied, "__pydantic_private__", None)
+        else:
+            copied = super().__copy__()
+        object.__setattr__(copied, "__pydantic_fields_set__", self._every_field)
+        return copied
+
+    def _face(self) -> Markup:
+        """Return the HTML that shows the value in a notebook."""
+        return fields_html(self)
+
+    def _repr_html_(self) -> str:
+        return str(self._face())
+
+
+class Value(Immutable):
+    """Base of the immutable values here: unknown fields are errors."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Decision(Immutable):
+    """Base of what a model is asked for; carries the record of the call that produced it.
+
+    Unknown fields in a reply are dropped, since small models add them; missing or wrong ones are
+    errors. Two decisions are equal if the model said the same, whatever the call cost.
+    """
+
+    model_config = ConfigDict(extra="ignore")
+
+    @property
+    def call(self) -> CallRecord | None:
+        """The request, reply, tokens, seconds, attempts and status; None if no model was called."""
+        return self.__dict__.get("_call")
+
+    def with_call(self, call: CallRecord) -> Self:
+        """Attach the record of the call, which is no field; returns this same decision."""
+        self.__dict__["_call"] = call
+        return self
+
+    def _face(self) -> Markup:
+        return fields_html(self, more=[("call", cell(self.call))] if self.call else [])
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and dict(self) == dict(other)
+
+    def __hash__(self) -> int:
+        return hash((type(self), *dict(self).values()))
+
+
+WIRE: dict[str, Any] = {"wire": True}
+"""The context in which pydantic reads what a model said, where no field may be left out."""
+
+
+class Reply(Decision):
+    """The base of what a world's players are asked for: derive from it and annotate fields.
+
+    A model is asked for ``reasoning`` first, then for the fields of the class in their order, then
+    for ``confidence``, and must give them all. Rules and people may leave out what has a default.
+
+    Attributes:
+        reasoning: why, in the player's own words.
+        confidence: 0 to 1; None where nobody said.
+
+    Example:
+        >>> class Gift(Reply):
+        ...     amount: int = Field(ge=0, le=20, description="coins for the pot")
+        >>> Gift(amount=5).confidence is None
+        True
+    """
+
+    reasoning: str = ""
+    confidence: Confidence | SkipJsonSchema[None] = None
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **options: Any) -> None:
+        super().__pydantic_init_subclass__(**options)
+        for name in cls.model_fields:
+            if name not in Reply.model_fields and hasattr(Reply, name):
+                raise ConfigError(
+                    f"{cls.__name__}.{name}: every Reply has something else of that name; call the "
+                    f"field something else, such as {name}_"
+                )
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: Any, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        schema = handler.resolve_ref_schema(handler(core_schema))
+        fields = dict(schema["properties"])
+        last = fields.pop("confidence")
+        schema["properties"] = {"reasoning": fields.pop("reasoning"), **fields, "confidence": last}
+        return schema
+
+    @model_validator(mode="before")
+    @classmethod
+    def _nothing_left_out(cls, values: Any, info: ValidationInfo) -> Any:
+        if info.context is WIRE and isinstance(values, dict):
+            gone = [name for name in cls.model_fields if name not in values]
+            if "confidence" in values and values["confidence"] is None:
+                gone.append("confidence")
+            if gone:
+                raise PydanticCustomError("lacking", "it lacks {gone}", {"gone": ", ".join(gone)})
+        return values
+
+
+def reply_schema(model: type[BaseModel], *, max_text: int | None = None) -> dict[str, Any]:
+    """Return the JSON schema that a language model's reply is held to.
+
+    It is the pydantic model's own schema without what only people read, with every field required
+    (or those that an object names as ``x-required``) and no other allowed.
+
+    Args:
+        model: what the reply must be.
+        max_text: longest text field, characters; None leaves texts unbounded.
+    """
+    schema = model.model_json_schema()
+    schema.pop("description", None)
+
+    def visit(node: dict[str, Any]) -> None:
+        node.pop("title", None)
+        node.pop("default", None)
+        if "enum" in node:
+            node.pop("minimum", None)
+            node.pop("maximum", None)
+        elif node.get("type") == "string" and max_text is not None:
+            node["maxLength"] = min(max_text, node.get("maxLength", max_text))
+        if "properties" in node:
+            node["required"] = node.pop("x-required", list(node["properties"]))
+            node["additionalProperties"] = False
+        for key in ("properties", "$defs"):
+            for child in node.get(key, {}).values():
+                visit(child)
+        for child in (node.get("items"), *node.get("anyOf", ())):
+            if isinstance(child, dict):
+                visit(child)
+
+    visit(schema)
+    return schema
+
+
+def _never_in_place(*_: Any, **__: Any) -> NoReturn:
+    raise ConfigError(
+        "a state or a parameter is never changed in place; make a new value and put it into the "
+        "next state: "
+        "state.replace(coins={**state.coins, 'Ann': 3}), state.replace(bids=[*state.bids, 3])"
+    )
+
+
+class FrozenDict(dict[str, Any]):
+    """A dict that cannot be changed: states are shared by all turns that they are part of."""
+
+    __setitem__ = __delitem__ = __ior__ = _never_in_place
+    clear = pop = popitem = setdefault = update = _never_in_place
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (dict(self),)
+
+
+class FrozenList(list[Any]):
+    """A list that cannot be changed, as states hold."""
+
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _never_in_place
+    append = extend = insert = pop = remove = clear = sort = reverse = _never_in_place
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (list(self),)
+
+
+class LLMReasoningChain(Value):
+    """Why a component did what it did in a turn; ``str`` gives it as one logfmt line.
+
+    Attributes:
+        component: ``agent``, ``validator`` or ``engine``.
+        agent: the agent that decided, or whose action was judged or applied.
+        turn: the turn being played: the number of the state it leads to.
+        reasoning: the model's own explanation.
+        confidence: 0 to 1; None where nobody was asked for it.
+        status: how the decision came about.
+        call: the model call, or None where a rule decided.
+    """
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    component: str
+    agent: str
+    turn: int
+    reasoning: str
+    confidence: Confidence | None = 1.0
+    status: Status = "ok"
+    call: CallRecord | None = None
+    prompt_text: str = Field(
+        default="", validation_alias=AliasChoices("prompt", "prompt_text"), repr=False
+    )
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _read(cls, value: Any, whole: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Any:
+        if type(value) is int and isinstance(info.context, Places):
+            return info.context.chain(value)
+        return whole(value)
+
+    @model_serializer(mode="wrap")
+    def _write(self, whole: SerializerFunctionWrapHandler, info: SerializationInfo) -> Any:
+        place = info.context.place(self) if isinstance(info.context, Places) else None
+        return whole(self) if place is None else place
+
+    @property
+    def prompt(self) -> str:
+        """The prompt as the model got it in its first attempt; empty where a rule decided."""
+        return self.call.history[0].request.prompt if self.call else self.prompt_text
+
+    def __str__(self) -> str:
+        return logfmt(
+            component=self.component,
+            agent_id=self.agent,
+            turn=self.turn,
+            status=self.status,
+            confidence=self.confidence,
+            reasoning=self.reasoning,
+        )

@@ -1,0 +1,180 @@
+"""Where a prompt's values came from, as a call keeps it and a tape has it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from llmsim_lab._spans import MAX_SPANS, MAX_WORDS, Cut, Origin, Provenance, Span
+from llmsim_lab.errors import PromptError, TapeError
+from llmsim_lab.prompts import Prompt, RenderedPrompt
+from llmsim_lab.types import CallSite, ChatRequest, Message
+
+ADVICE = Prompt(
+    "Inflation is {{ inflation }}%.\nRate: {{ rate }}%.{% if late %} Hurry, {{ name }}!{% endif %}",
+    system="You advise {{ name }}.",
+    name="advice",
+)
+SOURCES = {"inflation": "state.inflation, turn {turn}", "name": "the name of {agent} ({mood})"}
+
+
+def advice(name: str, turn: int, *, late: bool = False, mood: object = "calm") -> RenderedPrompt:
+    prompt = ADVICE.render(inflation=9.5 + turn, rate="4", late=late, name=name)
+    return prompt.sourced(SOURCES, agent=name, turn=turn - 1, mood=mood)
+
+
+def site(name: str, turn: int) -> CallSite:
+    return CallSite(component="agent", agent=name, turn=turn)
+
+
+def asked(prompt: RenderedPrompt, place: CallSite | None) -> ChatRequest:
+    messages = tuple(
+        Message(role, text)
+        for role, text in (("system", prompt.system), ("user", prompt.user))
+        if text
+    )
+    origin = prompt.origin(place)
+    return ChatRequest(model="m", messages=messages, site=place, origin=origin)
+
+
+@pytest.mark.parametrize("place", [site("Aland", 3), site("Borduria", 9), None])
+@pytest.mark.parametrize("late", [True, False])
+def test_a_call_keeps_what_its_prompt_knows(place: CallSite | None, late: bool) -> None:
+    prompt = advice("Aland", 3, late=late)
+    assert asked(prompt, place).provenance == prompt.provenance
+    sources = [span.source for span in prompt.spans]
+    assert sources[:2] == ["the name of Aland (calm)", "state.inflation, turn 2"]
+
+
+def test_prompts_of_one_template_share_their_form_whoever_is_asked_and_when() -> None:
+    kept = [
+        advice(name, turn).origin(site(name, turn))
+        for name, turn in (("Aland", 1), ("Dland", 7), ("Aland", 12))
+    ]
+    assert len({origin.form for origin in kept if origin}) == 1
+    assert [origin.spans for origin in kept if origin] == ["[4,1]", "[4,1]", "[4,1]"]
+
+
+def test_a_call_that_is_given_another_turn_still_tells_of_its_own() -> None:
+    prompt = advice("Aland", 3)
+    kept = prompt.origin(site("Aland", 3))
+    assert kept is not None
+    texts = {"system": prompt.system, "user": prompt.user}
+    assert kept.moved(3).read(texts, agent="Aland", turn=40) == prompt.provenance
+
+
+def test_what_does_not_follow_from_a_calls_place_has_a_form_of_its_own() -> None:
+    calm, angry = (advice("Aland", 1, mood=mood).origin(site("Aland", 1)) for mood in (1.5, True))
+    assert calm is not None
+    assert angry is not None
+    assert calm.form != angry.form
+    assert json.loads(angry.form)["facts"] == {"agent": None, "turn": -1, "mood": "True"}
+
+
+def test_sections_keep_their_tokens_and_what_was_cut() -> None:
+    own = Provenance(
+        spans=(
+            Span("ROLE", "system", 2, 4, "the {role}", tokens=1),
+            Span("SITUATION", "user", 0, 4, "module a"),
+            Span("EVENTS", "user", 6, 10, "module b", tokens=3),
+        ),
+        cuts=(Cut("TRUST", "module c", "over budget", tokens=40, shortened=True),),
+    )
+    template = Prompt("{{ sections }}")
+    prompt = RenderedPrompt(system="0123", user="SITU, EVEN", template=template, provenance=own)
+    assert asked(prompt, site("Aland", 3)).provenance == own
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "why"),
+    [
+        (4, 6, "goes from 4 to 6, but the one before ends at 5 and the message at 9; name spans"),
+        (7, 6, "goes from 7 to 6, but"),
+        (7, 10, "goes from 7 to 10, but"),
+    ],
+)
+def test_spans_that_cannot_be_are_refused_with_the_way_out(start: int, end: int, why: str) -> None:
+    own = Provenance(spans=(Span("a", "user", 0, 5), Span("b", "user", start, end)))
+    prompt = RenderedPrompt(system="", user="SITUATION", template=Prompt("{{ a }}"), provenance=own)
+    with pytest.raises(PromptError, match=f"the span 'b' of the user message {why}"):
+        prompt.origin(None)
+
+
+def test_a_prompt_of_too_many_values_is_kept_without_them() -> None:
+    many = Prompt("{% for x in xs %}{{ x }},{% endfor %}").render(xs=[1] * (MAX_SPANS + 1))
+    assert len(many.spans) == MAX_SPANS + 1
+    assert asked(many, None).provenance.how == "unknown"
+    loose = Provenance(spans=many.spans)
+    again = RenderedPrompt(system="", user=many.user, template=many.template, provenance=loose)
+    assert again.origin(None) is None
+
+
+def test_long_words_are_kept_shortened_and_half_characters_as_question_marks() -> None:
+    prompt = (
+        Prompt("{{ a }}").render(a=1).sourced({"a": "{x}\ud800 " + "é" * 2 * MAX_WORDS}, x="yes")
+    )
+    [span] = asked(prompt, None).provenance.spans
+    assert span.source.startswith("yes? éé")
+    assert len(span.source) == MAX_WORDS
+
+
+def test_a_request_without_them_says_what_may_be_why() -> None:
+    bare = ChatRequest(model="m", messages=(Message("user", "Hello"),))
+    assert bare.provenance.spans == ()
+    assert str(bare.provenance) == (
+        "not known (the call keeps none: its prompt came as plain text, was redacted, or has more "
+        "than 2,000 values)"
+    )
+
+
+GOOD: dict[str, Any] = {
+    "system": [[1, 1, "s", ""]],
+    "user": [[0, None, "a", "of {agent}"], [1, None, "b", ""]],
+    "facts": {"agent": None},
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "spans", "why"),
+    [
+        ({}, "[2]", "2 values of the user message have 1 lengths"),
+        ({}, "[2,2,2]", "2 values of the user message have 3 lengths"),
+        ({}, "[[2,2],[1],[]]", "3 of both have 1 tokens"),
+        ({}, "[2,4]", "'b' ends at 7, and the user message has 6 characters"),
+        ({}, "[2,-1]", "greater than or equal to 0"),
+        ({}, "[2,1e9]", "valid integer"),
+        ({}, "[2,true]", "valid integer"),
+        ({}, "[2,99999999999999999999]", "less than or equal to"),
+        ({}, "{}", "valid array"),
+        ({}, "[[2,2],[1,1,1],[[]]]", "Field required"),
+        ({}, "[" * 50_000, "Invalid JSON"),
+        ({}, "[2,2" + " " * 1_000_000 + "]", "its spans are longer than"),
+        ({"system": [[3, 9, "s", ""]]}, "[2,2]", "'s' ends at 12, and the system message has 4"),
+        ({"user": [[-1, None, "a", ""]] * 2}, "[2,2]", "greater than or equal to 0"),
+        ({"user": [[0, 2, "a", ""]] * 2}, "[2,2]", "user.0.1"),
+        ({"user": [[0, None, "a" * 1_001, ""]] * 2}, "[2,2]", "at most 1000 characters"),
+        ({"user": [[0, None, "a", ""]] * (MAX_SPANS + 1)}, "[2,2]", "at most 2000 items"),
+        ({"facts": {"turn": 2}}, "[2,2]", "less than or equal to 0"),
+        ({"facts": []}, "[2,2]", "facts"),
+        ({"more": 1}, "[2,2]", "more"),
+    ],
+)
+def test_what_is_not_so_written_is_damaged(changed: dict[str, Any], spans: str, why: str) -> None:
+    texts = {"system": "0123", "user": "012345"}
+    assert Origin(json.dumps(GOOD), "[2,2]").read(texts, agent="A", turn=1).spans[1].end == 2
+    with pytest.raises(TapeError, match="where its values came from is damaged: ") as error:
+        Origin(json.dumps(GOOD | changed), spans).read(texts, agent="A", turn=1)
+    assert why in str(error.value)
+
+
+def test_words_of_a_tape_are_filled_in_and_do_nothing_else() -> None:
+    words = "{turn.__class__} {turn:>99} {turn} {agent} {unknown} {long}" + "{long}" * 100
+    form = GOOD | {"user": [[0, None, "a", words]], "facts": {"turn": 0, "long": "x" * 1_000}}
+    known = Origin(json.dumps(form), "[6]").read(
+        {"system": "0123", "user": "012345"}, agent=None, turn=None
+    )
+    source = known.spans[1].source
+    assert source.startswith("{turn.__class__} {turn:>99} 0 {agent} {unknown} xxx")
+    assert len(source) == MAX_WORDS

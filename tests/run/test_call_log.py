@@ -1,0 +1,206 @@
+"""The run notes its calls itself, whoever makes them, with a tape or without."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from counter_kit import Addition, CounterConfig, CounterIntervention, Total, answer
+
+from llmsim_lab._util.waiting import gather_all
+from llmsim_lab.errors import ConfigError, LLMFailureException, TapeError
+from llmsim_lab.lab import PromptViewer, RateChart, ReasoningInspector, RunTree, TurnStepper
+from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
+from llmsim_lab.run import Run, RunTurn, load, replay
+from llmsim_lab.tape import verify
+from llmsim_lab.types import CallSite
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BareTurn(RunTurn[Total, CounterIntervention]):
+    """Nothing but a state."""
+
+    def own_columns(self) -> dict[str, Any]:
+        return {"total": self.state.value}
+
+
+class Silent(Run[Total, BareTurn, CounterConfig, CounterIntervention]):
+    """Asks three and hands over nothing but its next state."""
+
+    kind = "silent"
+
+    def __init__(self, config: CounterConfig | None = None, **options: Any) -> None:
+        options.pop("prompts", None)
+        first = BareTurn(number=0, state=options.pop("state", None) or Total())
+        super().__init__(config or CounterConfig(), first=first, **options)
+
+    async def _play(self, before: BareTurn, planned: Sequence[CounterIntervention]) -> BareTurn:
+        names = ("Ann", "Bob", "Cy")
+        said = await gather_all([self._ask(name, before.state) for name in names])
+        return BareTurn(number=before.number + 1, state=Total(before.state.value + sum(said)))
+
+    async def _ask(self, name: str, total: Total) -> int:
+        assert self.llm_client is not None
+        said = await self.llm_client.call_with_retry(
+            prompt=f"{name}, the total is {total.value}.",
+            response_model=Addition,
+            site=CallSite(component="adder", agent=name),
+        )
+        return said.add
+
+
+def silent_client(replies: Any = answer) -> LLMClient:
+    return LLMClient(LLMConfig(model="scripted", retry_wait_s=0), ScriptedBackend(replies))
+
+
+@pytest.fixture(params=["recorded", "loaded", "replayed", "in memory"])
+def silent(request: pytest.FixtureRequest, tmp_path: Path) -> Silent:
+    path = None if request.param == "in memory" else tmp_path / "x.tape"
+    run = Silent(llm_client=silent_client(), tape=path)
+    run.run(2)
+    if request.param in ("loaded", "replayed"):
+        assert path is not None
+        run.close()
+        found = {"loaded": load, "replayed": replay}[request.param](path)
+        assert isinstance(found, Silent)
+        return found
+    return run
+
+
+def test_every_call_is_in_turns_frames_and_statuses(silent: Silent) -> None:
+    assert [len(turn.calls) for turn in silent.turns] == [0, 3, 3]
+    assert {call.request.site.agent for call in silent.calls if call.request.site} == {
+        "Ann",
+        "Bob",
+        "Cy",
+    }
+    frame = silent.to_frame()
+    assert frame["calls"].tolist() == [0, 3, 3]
+    assert frame["ok"].tolist() == [0, 3, 3]
+    assert silent.statuses == {"ok": 1.0}
+    decisions = silent.decisions()
+    assert decisions["player"].tolist() == ["Ann", "Bob", "Cy"] * 2
+    assert decisions["component"].unique().tolist() == ["adder"]
+    assert all(decisions["reasoning"])
+
+
+def test_every_call_is_shown_by_every_general_widget(silent: Silent) -> None:
+    assert "3 ok" in TurnStepper(silent).static_text()
+    for widget in (PromptViewer(silent), ReasoningInspector(silent)):
+        text = widget.static_text()
+        assert "Ann" in text
+        assert "no model was asked" not in text
+    assert "calls" in RateChart(silent, main="calls").static_text().lower()
+    if silent.tape is not None:
+        assert "turns 1 to 2" in RunTree(silent.tape).static_text()
+    assert "no model was asked" not in silent._repr_html_()
+    assert "Cy" in silent.turns[1]._repr_html_()
+
+
+def test_the_tape_names_every_call_of_a_turn(tmp_path: Path) -> None:
+    Silent(llm_client=silent_client(), tape=tmp_path / "x.tape").run(2)
+    with Tape(tmp_path / "x.tape", read_only=True) as tape:
+        assert verify(tape) == []
+        assert [record["calls"] for record in tape.turn_records(1)] == [
+            [],
+            [["ok", [1]], ["ok", [2]], ["ok", [3]]],
+            [["ok", [4]], ["ok", [5]], ["ok", [6]]],
+        ]
+
+
+class Forgiving(Silent):
+    """Takes a failed call for zero."""
+
+    kind = "forgiving"
+
+    async def _ask(self, name: str, total: Total) -> int:
+        try:
+            return await super()._ask(name, total)
+        except LLMFailureException:
+            return 0
+
+
+def test_a_failed_call_that_a_simulation_passes_over_is_counted_as_failed(tmp_path: Path) -> None:
+    def reply(request: Any) -> Any:
+        if request.site.agent == "Bob":
+            raise TimeoutError
+        return answer(request)
+
+    run = Forgiving(llm_client=silent_client(reply), tape=tmp_path / "x.tape")
+    run.run(1)
+    assert run.to_frame()[["calls", "ok", "failed"]].loc[1].tolist() == [3, 2, 1]
+    assert replay(tmp_path / "x.tape").turns == run.turns
+
+
+class Leaving(Silent):
+    """Leaves a call running when its turn ends."""
+
+    kind = "leaving"
+    left: asyncio.Task[int]
+
+    async def _play(self, before: BareTurn, planned: Sequence[CounterIntervention]) -> BareTurn:
+        self.left = asyncio.create_task(self._ask("Ann", before.state))
+        await asyncio.sleep(0)
+        return BareTurn(number=before.number + 1, state=before.state)
+
+
+async def test_a_turn_that_leaves_a_call_running_fails() -> None:
+    asked = asyncio.Event()
+
+    async def hang(_: Any) -> str:
+        asked.set()
+        await asyncio.Event().wait()
+        return ""
+
+    run = Leaving(llm_client=silent_client(hang))
+    with pytest.raises(ConfigError, match="turn 1 of 'counter' ended while a call of adder Ann is"):
+        await run.step()
+    assert run.turn_number == 0
+    run.left.cancel()
+
+
+class Late(Silent):
+    """Starts a task that makes its call when the turn is over."""
+
+    kind = "late"
+    left: asyncio.Task[int]
+
+    async def _play(self, before: BareTurn, planned: Sequence[CounterIntervention]) -> BareTurn:
+        async def later() -> int:
+            await self.over.wait()
+            return await self._ask("Ann", before.state)
+
+        self.over = asyncio.Event()
+        self.left = asyncio.create_task(later())
+        return BareTurn(number=before.number + 1, state=before.state)
+
+
+async def test_a_call_left_over_from_an_earlier_turn_is_refused() -> None:
+    run = Late(llm_client=silent_client())
+    await run.step()
+    run.over.set()
+    with pytest.raises(ConfigError, match="adder Ann made a call for turn 1 of 'counter'"):
+        await run.left
+    assert run.llm_client is not None
+    assert run.llm_client.backend.requests == []  # type: ignore[attr-defined]
+
+
+def test_a_state_that_holds_nan_is_refused_on_a_tape(tmp_path: Path) -> None:
+    @dataclass(frozen=True)
+    class Share:
+        value: float = 0.0
+
+    class Dividing(Silent):
+        kind = "dividing"
+        state_type = Share
+
+        async def _play(self, before: BareTurn, planned: Sequence[CounterIntervention]) -> BareTurn:
+            return BareTurn(number=1, state=Share(float("nan")))  # type: ignore[arg-type]
+
+    run = Dividing(state=Share(), llm_client=silent_client(), tape=tmp_path / "x.tape")
+    with pytest.raises(TapeError, match=r"turn 1 cannot be written: .*not finite"):
+        run.run(1)

@@ -1,0 +1,106 @@
+"""The commands that read tapes work on a kind that they do not know."""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from counter_kit import counter_client, make_counter
+
+from llmsim_lab.cli import main
+from llmsim_lab.run import fork
+from llmsim_lab.simulation import Simulation, SimulationConfig
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def llmsim_lab(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> Run:
+    """Run the command beside a tape with a run of a counter and a fork of it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "160")
+    made = make_counter("a.tape", interventions=[{"turn": 1, "value": 40}])
+    made.run(2)
+    made.close()
+    new = fork("a.tape", turn=1, intervene=[{"turn": 2, "value": 7}], llm_client=counter_client())
+    new.run(1)
+    new.close()
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["llmsim-lab", *arguments])
+        with pytest.raises(SystemExit) as end:
+            main()
+        out, err = capfd.readouterr()
+        return int(end.value.code or 0), out, err
+
+    return run
+
+
+def test_a_run_is_shown_with_its_kind_and_columns(llmsim_lab: Run) -> None:
+    status, out, _ = llmsim_lab("tape", "show", "a.tape", "--run", "1")
+    assert status == 0
+    assert "kind:          counter" in out
+    header = next(line for line in out.splitlines() if "model decisions" in line)
+    assert header.split() == ["turn", "total", "plus", "model", "decisions", "from", "outside"]
+    assert any(line.split()[:3] == ["2", "50", "10"] for line in out.splitlines())
+    assert "turn 1: value=40" in out
+
+
+def test_a_turn_is_shown_in_the_kinds_words(llmsim_lab: Run) -> None:
+    status, out, _ = llmsim_lab("tape", "show", "a.tape", "--turn", "2")
+    assert status == 0
+    assert "Turn 2 of run 2" in out
+    assert "it led to: total 7, added 10" in out
+    assert "adder of Ann: ok, confidence 0.5" in out
+
+
+def test_a_tape_is_verified_by_replaying_it(llmsim_lab: Run) -> None:
+    status, out, _ = llmsim_lab("tape", "verify", "a.tape", "--replay")
+    assert (status, out) == (0, "a.tape is sound: 2 runs, 6 calls; 2 replayed to the same turns.\n")
+
+
+def test_differences_are_shown_by_the_kinds_columns(llmsim_lab: Run) -> None:
+    status, out, _ = llmsim_lab("tape", "diff", "a.tape", "1", "2")
+    assert status == 0
+    assert "Their trajectories part at turn 2, in: total" in out
+    assert "total, run 1 -> 2" in out
+    assert "50 -> 7" in out
+
+
+def test_runs_of_two_kinds_are_told_apart(llmsim_lab: Run) -> None:
+    config = SimulationConfig(
+        nations=({"name": "Aland", "kind": "taylor"},), validator={"kind": "always_valid"}
+    )
+    other = Simulation(config, tape="a.tape")
+    other.run(1)
+    other.close()
+    status, out, _ = llmsim_lab("tape", "diff", "a.tape", "1", "3")
+    assert status == 0
+    assert "They are of different kinds: counter and economic" in out
+
+
+def test_a_replay_writes_frames_and_no_chart_of_rates(llmsim_lab: Run) -> None:
+    status, out, err = llmsim_lab("replay", "a.tape", "--out", "out")
+    assert status == 0, err
+    assert "on the tape: 4 model calls" in out
+    assert sorted(path.name for path in Path("out").iterdir()) == [
+        *("config.yaml", "decisions.csv", "turns.csv")
+    ]
+    assert Path("out/turns.csv").read_text().startswith("turn,total,added,calls")
+
+
+def test_a_kind_that_is_not_known_is_shown_with_the_numbers_recorded(llmsim_lab: Run) -> None:
+    connection = sqlite3.connect("a.tape")
+    connection.execute("UPDATE runs SET manifest = replace(manifest, '\"counter\"', '\"other\"')")
+    connection.commit()
+    connection.close()
+    status, out, _ = llmsim_lab("tape", "show", "a.tape", "--run", "1")
+    assert status == 0
+    assert "kind:          other" in out
+    assert any(line.split()[:3] == ["2", "50", "10"] for line in out.splitlines())
+    assert "2 ok" in out

@@ -1,0 +1,240 @@
+"""What is planned for a turn that the run does not reach: it is kept, and it is said."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import make_config, make_state
+from counter_kit import make_counter
+from crisis_kit import make_crisis
+from social_kit import make_social
+
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.run import replay
+from llmsim_lab.simulation import Simulation
+
+EVENT = "INTERVENTION_NOT_REACHED"
+
+
+def economic(**config: Any) -> Simulation:
+    return Simulation(make_config(**config))
+
+
+def social(**config: Any) -> Any:
+    return make_social(reasoner={"kind": "rule"}, **config)
+
+
+KINDS = [
+    pytest.param(economic, {"shock": {"supply": 2}}, id="economic"),
+    pytest.param(make_crisis, {"events": ["Rain"]}, id="crisis"),
+    pytest.param(social, {"ban": ["User 1"]}, id="social"),
+]
+
+
+def warned(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if EVENT in record.getMessage()]
+
+
+@pytest.mark.parametrize(("make", "done"), KINDS)
+def test_what_is_planned_after_the_turn_that_run_reaches_is_kept_and_warned_of(
+    make: Callable[..., Any], done: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    simulation = make(turns=3)
+    planned = simulation.intervene(4, **done)
+    assert list(simulation.planned[4]) == [planned]
+    (line,) = warned(caplog)
+    assert "run_reaches=3" in line
+    assert " 4: " in line
+    assert "name a turn up to 3, raise the configuration's turns, or play on" in line
+    assert [r.levelno for r in caplog.records if EVENT in r.getMessage()] == [logging.WARNING]
+
+
+@pytest.mark.parametrize(("make", "done"), KINDS)
+def test_what_the_configuration_plans_after_its_turns_is_warned_of_at_once(
+    make: Callable[..., Any], done: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    make(turns=3, interventions=[{"turn": 3, **done}, {"turn": 9, **done}])
+    (line,) = warned(caplog)
+    assert " 9: " in line
+
+
+@pytest.mark.parametrize(("make", "done"), KINDS)
+def test_what_is_planned_for_a_turn_that_was_played_is_refused(
+    make: Callable[..., Any], done: dict[str, Any]
+) -> None:
+    simulation = make(turns=3)
+    simulation.run(2)
+    with pytest.raises(ConfigError, match=r"turn 1 has been played \(the run is at turn 2\)"):
+        simulation.intervene(1, **done)
+
+
+def test_what_is_planned_up_to_the_turn_that_run_reaches_is_not_warned_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    simulation = economic(turns=3, interventions=[{"turn": 1, "set": {"inflation": 3}}])
+    simulation.intervene(3, set={"inflation": 9})
+    assert simulation.run().inflation[3] == 9
+    assert warned(caplog) == []
+
+
+def test_what_is_planned_for_later_happens_if_the_run_goes_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    simulation = economic(turns=2)
+    simulation.intervene(3, set={"inflation": 9})
+    assert simulation.run(3).inflation[3] == 9
+    assert len(warned(caplog)) == 1
+
+
+def test_a_fork_warns_of_what_it_will_not_reach(caplog: pytest.LogCaptureFixture) -> None:
+    simulation = economic(turns=2)
+    simulation.run(1)
+    branch = simulation.fork(1, intervene=[{"turn": 4, "set": {"inflation": 9}}])
+    (line,) = warned(caplog)
+    assert "run_reaches=3" in line
+    assert branch.run()["turn"].iloc[-1] == 3
+
+
+def test_a_fork_does_not_warn_of_what_it_will_reach(caplog: pytest.LogCaptureFixture) -> None:
+    simulation = economic(turns=2)
+    simulation.run()
+    branch = simulation.fork(1, intervene=[{"turn": 3, "set": {"inflation": 9}}])
+    assert branch.run().inflation[3] == 9
+    assert warned(caplog) == []
+
+
+def test_a_run_says_in_its_face_what_is_planned_and_what_it_will_not_reach() -> None:
+    simulation = economic(turns=2)
+    simulation.intervene(0, set={"inflation": 1})
+    simulation.intervene(2, set={"inflation": 3})
+    simulation.intervene(5, set={"inflation": 9})
+    html = simulation._repr_html_()
+    assert "turn 2: inflation=3<" in html
+    assert "turn 5: inflation=9 (run() would end at turn 2)" in html
+    assert html.count(">planned<") == 2
+
+
+def test_a_replay_refuses_without_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    make_counter(tmp_path / "x.tape", turns=2).run()
+    played = replay(tmp_path / "x.tape")
+    with pytest.raises(Exception, match="a replay cannot be changed"):
+        played.intervene(50, value=3)
+    assert warned(caplog) == []
+
+
+PLAYED = [
+    pytest.param((), 3, id="new"),
+    pytest.param((2,), 5, id="unfinished"),
+    pytest.param((3,), 6, id="finished"),
+    pytest.param((3, 3), 9, id="played on"),
+    pytest.param((3, 1), 7, id="played on a little"),
+]
+
+
+@pytest.mark.parametrize(("played", "reached"), PLAYED)
+def test_a_run_says_where_run_would_end_wherever_it_is(
+    played: tuple[int, ...], reached: int
+) -> None:
+    simulation = economic(turns=3)
+    for turns in played:
+        simulation.run(turns)
+    assert simulation.run_reaches == reached
+    simulation.run()
+    assert simulation.turn_number == reached
+
+
+@pytest.mark.parametrize(("played", "reached"), PLAYED)
+def test_only_what_run_would_not_reach_is_warned_of_wherever_the_run_is(
+    played: tuple[int, ...], reached: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    simulation = economic(turns=3)
+    for turns in played:
+        simulation.run(turns)
+    simulation.intervene(reached, set={"inflation": 9})
+    assert warned(caplog) == []
+    simulation.intervene(reached + 1, set={"inflation": 8})
+    (line,) = warned(caplog)
+    assert f"run_reaches={reached}" in line
+    html = simulation._repr_html_()
+    assert f"turn {reached}: inflation=9<" in html
+    assert f"turn {reached + 1}: inflation=8 (run() would end at turn {reached})" in html
+
+
+def test_a_run_that_began_later_ends_later(caplog: pytest.LogCaptureFixture) -> None:
+    simulation = Simulation(make_config(turns=2), state=make_state(turn=5))
+    assert simulation.run_reaches == 7
+    simulation.intervene(7, set={"inflation": 9})
+    assert warned(caplog) == []
+
+
+def test_a_run_that_is_stepped_by_hand_has_no_end_to_warn_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    simulation = economic(turns=0)
+    assert simulation.run_reaches is None
+    simulation.intervene(50, set={"inflation": 9})
+    assert warned(caplog) == []
+    assert "turn 50: inflation=9<" in simulation._repr_html_()
+
+
+@pytest.mark.parametrize("turn", [0, 1])
+async def test_a_turn_that_is_being_played_cannot_be_changed_from_outside(turn: int) -> None:
+    made = make_counter()
+    playing = asyncio.create_task(made.step())
+    await asyncio.sleep(0)
+    with pytest.raises(ConfigError, match=r"while turn 1 is being played; .* at turn 2 or later"):
+        made.intervene(turn, value=3)
+    made.intervene(2, value=50)
+    await playing
+    await made.step()
+    assert [state.state.value for state in made.turns] == [0, 8, 50]
+
+
+@pytest.mark.parametrize("turn", ["1", 1.0, True])
+def test_a_fork_is_at_a_whole_turn(turn: Any) -> None:
+    made = make_counter()
+    made.run(1)
+    with pytest.raises(ConfigError, match=r"turn=.* must be a whole number"):
+        made.fork(turn)
+
+
+@pytest.mark.parametrize(
+    "intervene", [{"turn": 1, "value": 3}, [5], ["turn"], "turn", "", None, 5, iter([5])]
+)
+def test_a_forks_interventions_are_a_list_of_dicts(intervene: Any) -> None:
+    with pytest.raises(ConfigError) as caught:
+        make_counter().fork(intervene=intervene)
+    given = [5] if isinstance(intervene, Iterator) else intervene
+    assert str(caught.value) == (
+        f"intervene={given!r} must be a list of interventions, each a dict: "
+        "intervene=[{'turn': 3, ...}]"
+    )
+
+
+@pytest.mark.parametrize("kind", [list, tuple, iter])
+def test_a_forks_interventions_may_come_in_anything_that_can_be_gone_through(
+    kind: Callable[[Any], Any],
+) -> None:
+    made = make_counter().fork(intervene=kind([{"turn": 1, "value": 3}, {"turn": 2, "value": 5}]))
+    assert {turn: [item.value for item in its] for turn, its in made.planned.items()} == {
+        1: [3],
+        2: [5],
+    }
+
+
+@pytest.mark.parametrize("turn", ["1", 1.0, True, None])
+def test_an_intervention_is_at_a_whole_turn(turn: Any) -> None:
+    with pytest.raises(ConfigError, match=r"turn=.* must be a whole number"):
+        make_counter().intervene(turn, value=3)
+
+
+def test_a_turn_may_be_one_of_a_frame() -> None:
+    made = make_counter()
+    turn = made.run(1)["turn"].iloc[-1]
+    assert made.intervene(turn, value=3).turn == 1
+    assert made.state.value == 3

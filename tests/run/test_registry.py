@@ -1,0 +1,146 @@
+"""How a tape's run finds the class that plays it."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import make_config
+from counter_kit import CounterConfig, CounterSimulation, make_counter
+
+from llmsim_lab.errors import ConfigError, TapeError
+from llmsim_lab.llm import Tape
+from llmsim_lab.run import _registry, load
+from llmsim_lab.run._registry import class_of_config, find_class
+from llmsim_lab.simulation import Simulation
+from llmsim_lab.tape import verify
+
+
+def change_manifest(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    connection = sqlite3.connect(path)
+    manifest = json.loads(connection.execute("SELECT manifest FROM runs").fetchone()[0])
+    change(manifest)
+    connection.execute("UPDATE runs SET manifest = ?", (json.dumps(manifest),))
+    connection.commit()
+    connection.close()
+
+
+@pytest.fixture
+def known(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The known kinds; what a test does to them is undone."""
+    kinds = dict(_registry._known)
+    monkeypatch.setattr(_registry, "_known", kinds)
+    return kinds
+
+
+def announce(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+    entry = EntryPoint(name=name, value=value, group=_registry.ENTRY_POINTS)
+    monkeypatch.setattr(_registry, "entry_points", lambda group: [entry] * (group == entry.group))
+
+
+def test_a_class_that_names_its_kind_is_known() -> None:
+    assert find_class("counter") is CounterSimulation
+    assert find_class("economic") is Simulation
+
+
+def test_a_subclass_that_names_none_leaves_the_kind_as_it_is() -> None:
+    class Mine(CounterSimulation):
+        pass
+
+    assert Mine.kind == "counter"
+    assert find_class("counter") is CounterSimulation
+
+
+def test_a_kind_that_another_class_has_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"Thief cannot be the kind 'counter': .*Simulation is"):
+
+        class Thief(CounterSimulation):
+            kind = "counter"
+
+
+@pytest.mark.usefixtures("known")
+def test_the_same_class_defined_again_takes_over() -> None:
+    def cell() -> type[CounterSimulation]:
+        class Mine(CounterSimulation):
+            kind = "mine"
+
+        return Mine
+
+    cell()
+    again = cell()
+    assert find_class("mine") is again
+
+
+def test_an_unknown_kind_is_named_with_those_there_are() -> None:
+    with pytest.raises(ConfigError, match=r"called 'weather'; known are: .*counter, .*economic"):
+        find_class("weather")
+
+
+def test_a_kind_that_a_package_announces_is_imported_when_needed(
+    monkeypatch: pytest.MonkeyPatch, known: dict[str, Any]
+) -> None:
+    del known["counter"]
+    announce(monkeypatch, "counter", "counter_kit:CounterSimulation")
+    monkeypatch.setattr(EntryPoint, "load", lambda _: known.update(counter=CounterSimulation))
+    assert find_class("counter") is CounterSimulation
+
+
+@pytest.mark.parametrize("place", ["no_such_module_at_all:X", "counter_kit:Missing"])
+@pytest.mark.usefixtures("known")
+def test_an_announced_kind_that_cannot_be_imported_says_why(
+    monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    announce(monkeypatch, "lost", place)
+    with pytest.raises(ConfigError, match=f"'lost' cannot be imported from {place}: "):
+        find_class("lost")
+
+
+def test_a_tape_of_an_unknown_kind_cannot_be_played(tmp_path: Path) -> None:
+    made = make_counter(tmp_path / "x.tape")
+    made.run(1)
+    made.close()
+    change_manifest(tmp_path / "x.tape", lambda manifest: manifest.update(kind="weather"))
+    with pytest.raises(TapeError, match=r"run 1 .* cannot be played: no kind .* 'weather'"):
+        load(tmp_path / "x.tape")
+
+
+def test_a_kind_that_is_no_text_is_a_fault_of_the_tape(tmp_path: Path) -> None:
+    made = make_counter(tmp_path / "x.tape")
+    made.close()
+    change_manifest(tmp_path / "x.tape", lambda manifest: manifest.update(kind=["counter"]))
+    with Tape(tmp_path / "x.tape", read_only=True) as tape:
+        assert [str(finding) for finding in verify(tape)] == [
+            "run 1: its manifest was changed after it was written",
+            "run 1: the manifest has no kind",
+        ]
+
+
+def test_a_manifest_without_a_kind_is_a_fault_of_the_tape(tmp_path: Path) -> None:
+    Simulation(make_config(), tape=tmp_path / "x.tape").close()
+    change_manifest(tmp_path / "x.tape", lambda manifest: manifest.pop("kind"))
+    with pytest.raises(TapeError, match=r"run 1 on the tape .* no kind of simulation"):
+        load(tmp_path / "x.tape")
+    with Tape(tmp_path / "x.tape", read_only=True) as tape:
+        assert "run 1: the manifest has no kind" in map(str, verify(tape))
+
+
+def test_a_configuration_finds_its_class() -> None:
+    assert class_of_config(CounterConfig()) is CounterSimulation
+    assert class_of_config(make_config()) is Simulation
+
+
+def test_a_configuration_derived_from_a_kinds_own_finds_it_too() -> None:
+    class Mine(CounterConfig):
+        more: int = 1
+
+    assert class_of_config(Mine()) is CounterSimulation
+
+
+def test_what_is_no_configuration_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"dict is no configuration .*: .*CounterConfig"):
+        class_of_config({})

@@ -1,0 +1,77 @@
+"""Forks of runs whose tape is open for reading only: they live in memory, and say so."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+from builders import make_simulation
+from counter_kit import counter_client, make_counter
+
+from llmsim_lab.llm import Tape
+from llmsim_lab.run import fork, load, replay
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    made = make_counter(tmp_path / "x.tape")
+    made.run(2)
+    made.close()
+    return tmp_path / "x.tape"
+
+
+@pytest.mark.parametrize("verb", [load, replay])
+def test_a_fork_of_a_run_from_a_file_to_read_is_live_in_memory(verb, path: Path) -> None:  # type: ignore[no-untyped-def]
+    before = path.read_bytes()
+    new = verb(path).fork(1, llm_client=counter_client())
+    new.run(2)
+    assert new.turn_number == 3
+    assert (new.tape, new.run_id) == (None, None)
+    assert path.read_bytes() == before
+
+
+def test_it_is_said_in_the_log_with_the_way_out(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    load(path).fork(1, llm_client=counter_client())
+    [record] = [item for item in caplog.records if item.levelno == logging.WARNING]
+    line = record.getMessage()
+    assert line.startswith("FORK_NOT_RECORDED ")
+    assert f"fork('{path}', 1, turn=1, ...) opens the tape for writing" in line
+    assert "fork a copy" in line
+
+
+def test_its_repr_says_so_and_so_does_that_of_a_fork_of_it(path: Path) -> None:
+    new = load(path).fork(1, llm_client=counter_client())
+    assert repr(new) == (
+        "<CounterSimulation 'counter': turn 1, 2 adders, NOT RECORDED: "
+        f"the tape {path} is open for reading only>"
+    )
+    assert "NOT RECORDED" in repr(new.fork())
+
+
+def test_an_economic_run_says_so_too(tmp_path: Path) -> None:
+    made = make_simulation()
+    taped = type(made)(made.config, llm_client=made.llm_client, tape=tmp_path / "e.tape")
+    taped.run(1)
+    taped.close()
+    assert "NOT RECORDED" in repr(load(tmp_path / "e.tape").fork(1, llm_client=made.llm_client))
+
+
+def test_the_verb_does_the_same_on_a_tape_opened_for_reading(path: Path) -> None:
+    with Tape(path, read_only=True) as tape:
+        new = fork(tape, turn=1, llm_client=counter_client())
+        new.run(1)
+        assert new.run_id is None
+        assert len(tape) == 1
+
+
+@pytest.mark.parametrize("taped", [True, False])
+def test_other_forks_have_nothing_to_say(
+    taped: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = make_counter(tmp_path / "y.tape" if taped else None)
+    made.run(1)
+    assert "NOT RECORDED" not in repr(made.fork())
+    assert [item for item in caplog.records if item.levelno == logging.WARNING] == []

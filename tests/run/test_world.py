@@ -1,0 +1,991 @@
+"""A world of one's own: what it can do with nothing but its twenty lines."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import pickle
+import subprocess
+import sys
+from contextlib import suppress
+from datetime import date
+from enum import Enum
+from pathlib import Path
+from types import new_class
+from typing import Any, Generic, Literal, TypeVar
+
+import numpy as np
+import pytest
+from pydantic import Field
+from worlds import Gift, Pot, PublicGoods
+
+from llmsim_lab import (
+    Ask,
+    Budget,
+    LLMClient,
+    LLMConfig,
+    Person,
+    Prompt,
+    Question,
+    Reply,
+    Run,
+    State,
+)
+from llmsim_lab.errors import ConfigError, LLMFailureException, PromptError, TapeError, TapeMiss
+from llmsim_lab.llm import ScriptedBackend, Tape
+from llmsim_lab.run import fork, load, replay
+from llmsim_lab.run._config import RunConfig
+from llmsim_lab.run._registry import find_class
+from llmsim_lab.types import ChatReply, ChatRequest, ModelInfo
+
+NAMES = ["Ann", "Bob", "Cy", "Di"]
+
+
+def gift(request: ChatRequest) -> dict[str, Any]:
+    """Give as much as the prompt's length says, within the limits."""
+    assert request.schema is not None
+    most = request.schema["properties"]["amount"]["maximum"]
+    return {
+        "reasoning": "Why not.",
+        "amount": min(most, len(request.prompt) % 7),
+        "confidence": 0.5,
+    }
+
+
+def pot_client(replies: Any = gift) -> LLMClient:
+    return LLMClient(LLMConfig(model="scripted", retry_wait_s=0), ScriptedBackend(replies))
+
+
+def pot(**options: Any) -> PublicGoods:
+    return PublicGoods(**{"llm_client": pot_client(), **options})
+
+
+def one() -> LLMClient:
+    return pot_client({"reasoning": "r", "amount": 1, "confidence": 1})
+
+
+def free_rider(question: Question) -> int:
+    return 0
+
+
+# --- playing --------------------------------------------------------------------------------------
+
+
+def test_a_turn_leads_to_the_state_that_it_returns() -> None:
+    run = pot()
+    run.run(1)
+    amounts = [5, 5, 4, 4]
+    share = 1.6 * sum(amounts) / 4
+    assert run.state == Pot(
+        coins={name: 20 - amount + share for name, amount in zip(NAMES, amounts, strict=True)},
+        given=dict(zip(NAMES, amounts, strict=True)),
+    )
+
+
+def test_the_frame_has_every_number_of_the_state() -> None:
+    frame = pot().run(2)
+    assert frame["coins.Ann"].iloc[0] == 20
+    assert frame["given.Di"].tolist()[1:] == [4, 3]
+    assert frame["calls"].tolist() == [0, 4, 4]
+
+
+def test_what_can_be_charted_are_the_numbers_of_the_state() -> None:
+    assert [item.column for item in pot().series] == [f"coins.{name}" for name in NAMES]
+
+
+def test_decisions_hold_every_field_of_the_replies_rules_included() -> None:
+    run = pot(players={"Di": free_rider})
+    run.run(1)
+    frame = run.decisions().set_index("player")
+    assert frame["amount"].to_dict() == {"Ann": 5, "Bob": 5, "Cy": 4, "Di": 0}
+    assert frame["model"].isna().to_dict() == {"Ann": False, "Bob": False, "Cy": False, "Di": True}
+
+
+def test_a_prompt_has_no_indentation_of_the_source_and_numbers_for_readers() -> None:
+    run = pot(state=Pot(coins={"Ann": 29.799999999999997}))
+    run.run(1)
+    assert run.calls[0].request.prompt == (
+        "You are Ann and have 29.8 coins.\nLast gifts: none yet. The pot grows 1.6-fold and is\n"
+        "shared. What do you give?"
+    )
+
+
+def test_a_model_is_asked_for_reasoning_first_then_the_fields_then_confidence() -> None:
+    run = pot()
+    run.run(1)
+    schema = run.calls[0].request.schema
+    assert schema is not None
+    assert list(schema["properties"]) == ["reasoning", "amount", "confidence"]
+    assert schema["required"] == ["reasoning", "amount", "confidence"]
+
+
+def test_a_model_that_leaves_a_field_out_is_told_so_also_where_it_has_a_default() -> None:
+    class Bid(Reply):
+        price: int = 5
+
+    class Auction(Run[Pot]):
+        async def turn(self, state: Pot, ask: Ask) -> Pot:
+            bid = await ask("Ann", Bid, "Bid.")
+            return state.replace(given={"Ann": bid.price})
+
+    whole = {"reasoning": "r", "price": 3, "confidence": 1}
+    run = Auction(llm_client=pot_client([{"reasoning": "r", "confidence": 1}, whole]))
+    run.run(1)
+    assert run.state.given == {"Ann": 3}
+    assert "it lacks price" in run.calls[0].request.prompt
+
+
+def test_limits_narrow_the_schema_inwards_and_are_checked() -> None:
+    answers = [{"reasoning": "r", "amount": 8, "confidence": 1}] * 2
+    run = pot(state=Pot(coins={"Ann": 7.9}), llm_client=pot_client(answers))
+    with pytest.raises(LLMFailureException, match=r"amount must be from 0 to 7, and it is 8"):
+        run.run(1)
+    backend: Any = run.llm_client.backend if run.llm_client else None
+    assert backend.requests[0].schema["properties"]["amount"]["maximum"] == 7
+
+
+def test_a_step_offers_a_grid_of_numbers() -> None:
+    class Rate(Reply):
+        rate: float = Field(ge=0, le=5)
+
+    seen: list[Any] = []
+
+    class Bank(Run[Pot]):
+        async def turn(self, state: Pot, ask: Ask) -> Pot:
+            said = await ask("Bank", Rate, "Set it.", limits={"rate": (1, 2)}, step={"rate": 0.25})
+            seen.append(said.rate)
+            return state
+
+    run = Bank(llm_client=pot_client({"reasoning": "r", "rate": 1.25, "confidence": 1}))
+    run.run(1)
+    schema = run.calls[0].request.schema
+    assert schema is not None
+    assert schema["properties"]["rate"] == {"enum": [1.0, 1.25, 1.5, 1.75, 2.0]}
+    assert seen == [1.25]
+
+
+def test_a_world_may_end_early_and_is_resumed_no_further() -> None:
+    class Short(PublicGoods):
+        def done(self, state: Pot) -> bool:
+            return bool(state.given)
+
+    assert len(Short(llm_client=pot_client()).run(5)) == 2
+
+
+def test_a_world_may_say_where_it_starts() -> None:
+    class Rich(PublicGoods):
+        purse: float = 100
+
+        def start(self) -> Pot:
+            return Pot(coins={"Ann": self.purse})
+
+    assert Rich(purse=7).state.coins == {"Ann": 7}
+
+
+# --- players --------------------------------------------------------------------------------------
+
+
+def test_without_a_model_or_players_it_says_who_could_answer() -> None:
+    with pytest.raises(ConfigError, match=r"nobody answers for Ann: .*connect\('auto'\)"):
+        PublicGoods().run(1)
+
+
+def test_random_players_keep_to_the_limits_and_are_the_same_for_the_same_seed() -> None:
+    first, again = (PublicGoods(players={"*": "random"}, seed=3) for _ in range(2))
+    assert first.run(5)["given.Ann"].tolist()[1:] == again.run(5)["given.Ann"].tolist()[1:]
+    other = PublicGoods(players={"*": "random"}, seed=4).run(5)
+    assert other["given.Ann"].tolist()[1:] != first.to_frame()["given.Ann"].tolist()[1:]
+
+
+def test_the_worlds_own_rule_answers_where_it_is_asked_for() -> None:
+    class Ruled(PublicGoods):
+        def rule(self, question: Question) -> Gift:
+            return Gift(amount=int(self.factor), reasoning=question.player)
+
+    run = Ruled(factor=3, players={"*": "rule"})
+    run.run(1)
+    assert run.state.given == dict.fromkeys(NAMES, 3)
+    assert [chain.reasoning for chain in run.chains] == NAMES
+
+
+def test_a_person_answers_and_a_replay_needs_nobody(tmp_path: Path) -> None:
+    run = pot(
+        players={"Di": Person(lambda question: {"reasoning": "", "amount": 9})}, tape=tmp_path / "x"
+    )
+    with pytest.raises(LLMFailureException, match=r"lacks confidence"):
+        run.run(1)
+    run.close()
+    said = {"reasoning": "I like it", "amount": 9, "confidence": 1}
+    run = pot(players={"Di": Person(lambda _: said)}, tape=tmp_path / "y")
+    run.run(1)
+    run.close()
+    assert run.state.given["Di"] == 9
+    assert PublicGoods.replay(tmp_path / "y").state == run.state
+
+
+def test_a_rule_that_breaks_the_limits_or_returns_nothing_is_an_error() -> None:
+    with pytest.raises(ConfigError, match=r"rule of Ann answered Gift, amount must be from 0 to 7"):
+        PublicGoods(players={"*": lambda q: 8}, state=Pot(coins={"Ann": 7.5})).run(1)
+    with pytest.raises(ConfigError, match=r"rule of Ann returned None; return Gift\(amount=...\)"):
+        PublicGoods(players={"*": lambda q: None}).run(1)
+    with pytest.raises(ConfigError, match=r"PublicGoods has no rule; define def rule"):
+        PublicGoods(players={"*": "rule"})
+
+
+# --- on a tape ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def taped(tmp_path: Path) -> Path:
+    run = pot(tape=tmp_path / "pot.tape", factor=2, players={"Di": free_rider})
+    run.run(3)
+    run.close()
+    return tmp_path / "pot.tape"
+
+
+def test_a_replay_asks_nobody_and_ends_in_the_same_state(taped: Path) -> None:
+    again = PublicGoods.replay(taped, players={"Di": free_rider})
+    assert (again.turn_number, again.factor) == (3, 2)
+    assert again.turns == PublicGoods.load(taped, players={"Di": free_rider}).turns
+
+
+def test_the_tape_says_what_was_a_rule_of_ones_own(taped: Path) -> None:
+    with pytest.raises(ConfigError, match=r"run 1 was given players of its own"):
+        PublicGoods.replay(taped)
+
+
+def test_another_rule_is_told_from_the_recorded_one(taped: Path) -> None:
+    with pytest.raises(TapeError, match=r"state\.coins\.Ann was 22\.0 and is 22\.5"):
+        PublicGoods.replay(taped, players={"Di": lambda question: 1})
+
+
+def test_a_fork_sets_a_value_by_name_and_is_another_run(taped: Path) -> None:
+    forked = fork(
+        taped,
+        turn=2,
+        intervene=[{"turn": 2, "set": {"coins.Ann": 3}}],
+        llm_client=pot_client(),
+        players={"Di": free_rider},
+    )
+    forked.run(1)
+    forked.close()
+    assert forked.turns[2].state.coins["Ann"] == 3
+    assert forked.state.given["Ann"] <= 3
+    assert replay(taped, 2, players={"Di": free_rider}).state == forked.state
+
+
+def test_an_edited_prompt_is_what_a_fork_asks_with_and_what_its_replay_asks_with(
+    taped: Path,
+) -> None:
+    [prompt] = PublicGoods.load(taped, players={"Di": free_rider}).prompts.values()
+    edited = prompt.replace("What do you give?", "Be generous. What do you give?")
+    forked = fork(taped, turn=1, prompt=edited, llm_client=pot_client(), players={"Di": free_rider})
+    forked.run(1)
+    forked.close()
+    assert "Be generous." in forked.calls[-1].request.prompt
+    assert replay(taped, 2, players={"Di": free_rider}).state == forked.state
+
+
+def test_a_value_can_be_set_in_a_turn_to_come() -> None:
+    run = pot()
+    run.intervene(2, {"coins.Ann": 5}, note="a tax")
+    frame = run.run(2)
+    assert frame["coins.Ann"].iloc[2] == 5
+    assert "a tax" in frame["interventions"].iloc[2]
+
+
+def test_setting_what_is_not_there_names_what_is() -> None:
+    run = pot()
+    with pytest.raises(ConfigError, match=r"nothing called 'coins.An' \(did you mean 'coins.Ann'"):
+        run.intervene(0, {"coins.An": 5})
+    with pytest.raises(ConfigError, match=r"coins.Ann: Input should be a valid number"):
+        run.intervene(0, {"coins.Ann": "much"})
+
+
+def test_a_tape_of_a_world_that_is_not_here_says_how_to_bring_it(tmp_path: Path) -> None:
+    class Strange(PublicGoods):
+        kind = "elsewhere:Strange"
+
+    run = Strange(llm_client=pot_client(), tape=tmp_path / "x")
+    run.run(1)
+    run.close()
+    from llmsim_lab.run._registry import _known
+
+    del _known["elsewhere:Strange"]
+    with pytest.raises(TapeError, match=r"elsewhere:Strange.*--import elsewhere.py"):
+        load(tmp_path / "x")
+    assert Strange.load(tmp_path / "x").turn_number == 1
+    with pytest.raises(TapeError, match=r"is one of elsewhere:Strange, and PublicGoods is"):
+        PublicGoods.load(tmp_path / "x")
+
+
+def test_a_run_knows_its_class_by_file_and_name_never_by_main() -> None:
+    assert PublicGoods.kind == "worlds:PublicGoods"
+    assert find_class("worlds:PublicGoods") is PublicGoods
+
+
+def test_a_class_defined_again_takes_over() -> None:
+    def define() -> Any:
+        class Twice(PublicGoods):
+            pass
+
+        return Twice
+
+    first, second = define(), define()
+    assert find_class(first.kind) is second
+
+
+def test_a_run_of_a_world_has_a_manifest_that_json_can_hold(taped: Path) -> None:
+    import json
+
+    manifest = json.loads(
+        json.dumps(PublicGoods.load(taped, players={"Di": free_rider}).manifest())
+    )
+    assert (manifest["kind"], manifest["config"]["factor"]) == ("worlds:PublicGoods", 2)
+    assert (manifest["calls"], manifest["turns"], manifest["outcome"]) == (9, 3, "done")
+    assert set(manifest["code"]) == {"file", "methods", "parameters", "state"}
+    assert [prompt["name"] for prompt in manifest["prompts"].values()] == ["gift"]
+
+
+def test_code_that_changed_is_told_on_resuming_and_where_a_replay_fails(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = pot(tape=tmp_path / "x")
+    run.run(1)
+    run.close()
+
+    async def turn(self: PublicGoods, state: Pot, ask: Ask) -> Pot:
+        return state
+
+    monkeypatch.setattr(PublicGoods, "turn", turn)
+    with pytest.raises(TapeError, match=r"worlds:PublicGoods has changed since .* its methods"):
+        PublicGoods.replay(tmp_path / "x")
+    PublicGoods.resume(tmp_path / "x", llm_client=pot_client()).close()
+    assert "CODE_CHANGED" in caplog.text
+
+
+# --- budgets --------------------------------------------------------------------------------------
+
+
+def test_a_budget_stops_a_run_which_is_resumed_without_asking_again(tmp_path: Path) -> None:
+    client = pot_client()
+    run = pot(llm_client=client, tape=tmp_path / "x")
+    assert len(run.run(5, budget=Budget(calls=6))) == 2
+    run.close()
+    backend: Any = client.backend
+    assert len(backend.requests) == 6
+    assert (Tape(tmp_path / "x").run(1).outcome or "").startswith("stopped: the budget of 6 calls")
+    resumed = PublicGoods.resume(tmp_path / "x", llm_client=client)
+    resumed.run(1)
+    resumed.close()
+    assert (resumed.turn_number, len(backend.requests)) == (2, 8)
+
+
+def test_tokens_and_money_can_be_limited() -> None:
+    def told(request: ChatRequest) -> ChatReply:
+        return ChatReply(text=json.dumps(gift(request)), prompt_tokens=90, reply_tokens=10)
+
+    assert pot(llm_client=pot_client(told)).run(9, budget=Budget(tokens=800))["turn"].max() == 2
+    budget = Budget(money=0.0008, price=(1, 1))
+    assert pot(llm_client=pot_client(told)).run(9, budget=budget)["turn"].max() == 2
+    with pytest.raises(ConfigError, match=r"needs the price .* Budget\(money=2, price="):
+        Budget(money=2)
+    with pytest.raises(ConfigError, match=r"limits something: Budget\(calls=500\)"):
+        Budget()
+
+
+# --- in other processes ---------------------------------------------------------------------------
+
+
+def test_class_and_parameters_can_be_pickled() -> None:
+    run = pot(factor=3)
+    cls, config = pickle.loads(pickle.dumps((PublicGoods, run.config)))
+    assert cls is PublicGoods
+    assert config == run.config
+    assert cls(config).factor == 3
+
+
+def test_parameters_are_read_from_a_file_with_its_lines(tmp_path: Path) -> None:
+    from llmsim_lab._util.config import read_config
+
+    (tmp_path / "p.yaml").write_text("factor: 2\nplayers: {'*': random}\nturns: 3\n")
+    config = read_config(tmp_path / "p.yaml", PublicGoods.config_type)
+    assert PublicGoods(config).run()["turn"].max() == 3
+    (tmp_path / "p.yaml").write_text("turns: 3\nfactr: 2\n")
+    with pytest.raises(ConfigError, match=r"line 2: factr: unknown key; known here are .*factor"):
+        read_config(tmp_path / "p.yaml", PublicGoods.config_type)
+
+
+# --- misuse ---------------------------------------------------------------------------------------
+
+
+def world(turn: Any, **more: Any) -> type[Run[Pot]]:
+    made: type[Run[Pot]] = new_class(
+        "World", (Run[Pot],), exec_body=lambda names: names.update(turn=turn, **more)
+    )
+    return made
+
+
+def test_a_turn_that_is_not_async_is_an_error_when_the_class_is_made() -> None:
+    with pytest.raises(ConfigError, match=r"World.turn is a plain function.* write async def turn"):
+        world(lambda self, state, ask: state)
+
+
+def test_a_turn_that_returns_nothing_is_told_what_to_return() -> None:
+    async def turn(self: Any, state: Pot, ask: Ask) -> None:
+        return None
+
+    with pytest.raises(ConfigError, match=r"returned None; .* return state.replace\(...\)"):
+        world(turn)().run(1)
+
+
+def test_a_state_of_a_class_that_was_defined_again_is_told_from_its_twin() -> None:
+    class Pot(State):
+        pass
+
+    async def turn(self: Any, state: Any, ask: Ask) -> Any:
+        return Pot()
+
+    with pytest.raises(ConfigError, match=r"Pot was defined again since. Define World again"):
+        world(turn)().run(1)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda state: state.coins.update(Ann=1),
+        lambda state: state.coins.__setitem__("Ann", 1),
+        lambda state: setattr(state, "coins", {}),
+    ],
+)
+def test_a_state_cannot_be_changed_in_place(change: Any) -> None:
+    async def turn(self: Any, state: Pot, ask: Ask) -> Pot:
+        change(state)
+        return state
+
+    with pytest.raises(ConfigError, match=r"never changed in place.*state.replace\("):
+        world(turn)().run(1)
+
+
+@pytest.mark.parametrize(
+    "name", ["turns", "fork", "state", "seed", "tape", "players", "llm_client"]
+)
+def test_a_reserved_name_is_an_error_when_the_class_is_made(name: str) -> None:
+    with pytest.raises(ConfigError, match=rf"PublicGoods2.{name}: the name '{name}' is taken"):
+        type("PublicGoods2", (PublicGoods,), {"__annotations__": {name: int}, name: 1})
+
+
+def test_a_parameter_without_annotation_is_an_error_that_shows_the_right_form() -> None:
+    with pytest.raises(ConfigError, match=r"has no annotation.* write bonus: int = 3"):
+        type("PublicGoods3", (PublicGoods,), {"bonus": 3})
+
+
+def test_a_default_that_does_not_fit_is_an_error_when_the_class_is_made() -> None:
+    with pytest.raises(ConfigError, match=r"bonus = 'x' does not fit its annotation"):
+        type("PublicGoods4", (PublicGoods,), {"__annotations__": {"bonus": int}, "bonus": "x"})
+
+
+def test_an_unknown_parameter_is_named_with_the_likely_one() -> None:
+    with pytest.raises(ConfigError, match=r"no parameter 'factr' \(did you mean 'factor'\?\)"):
+        PublicGoods(factr=2)  # type: ignore[call-arg]
+
+
+def test_a_parameter_cannot_be_set_afterwards() -> None:
+    with pytest.raises(ConfigError, match=r"make another run: PublicGoods\(factor=3\)"):
+        pot().factor = 3
+
+
+def test_a_state_with_nan_is_an_error() -> None:
+    with pytest.raises(ConfigError, match=r"coins.Ann: Input should be a finite number"):
+        Pot().replace(coins={"Ann": float("nan")})
+
+
+def test_a_state_field_of_a_name_that_the_frame_has_is_an_error() -> None:
+    with pytest.raises(ConfigError, match=r"Bad.turn: the name 'turn' is taken"):
+        type("Bad", (State,), {"__annotations__": {"turn": int}, "turn": 1})
+
+
+def asking(question: Any) -> type[Run[Pot]]:
+    async def turn(self: Any, state: Pot, ask: Ask) -> Pot:
+        await question(ask)
+        return state
+
+    return world(turn)
+
+
+def test_a_slot_that_nothing_fills_is_told_with_the_likely_name() -> None:
+    with pytest.raises(PromptError, match=r"slot {{ nmae }}, .*\(did you mean 'name'\?\)"):
+        asking(lambda ask: ask("Ann", Gift, "{{ nmae }}"))(llm_client=one()).run(1)
+    with pytest.raises(PromptError, match=r"has no item 'coin' \(did you mean 'coins'\?\)"):
+        asking(lambda ask: ask("Ann", Gift, "{{ state.coin }}"))(llm_client=one()).run(1)
+    with pytest.raises(
+        PromptError, match=r"slot {{ offer }}, which nothing fills; it may use name"
+    ):
+        asking(lambda ask: ask("Ann", Gift, "{{ name }}: {{ offer }}"))(
+            llm_client=pot_client()
+        ).run(1)
+    with pytest.raises(ConfigError, match=r"no slot for offer; write {{ offer }}"):
+        asking(lambda ask: ask("Ann", Gift, "Hello", offer=1))(llm_client=pot_client()).run(1)
+
+
+async def forgets_one(ask: Ask) -> Any:
+    return ask("Ann", Gift, "Give.").amount  # type: ignore[attr-defined]
+
+
+async def forgets_all(ask: Ask) -> None:
+    ask.each(["Ann", "Bob"], Gift, "Give.")
+
+
+@pytest.mark.parametrize("forgets", [forgets_one, forgets_all])
+def test_a_question_that_is_not_awaited_is_an_error_that_shows_await(forgets: Any) -> None:
+    with pytest.raises(ConfigError, match=r"asked Ann.* write await before it: gift = await ask"):
+        asking(forgets)(llm_client=one()).run(1)
+
+
+def test_a_function_for_a_slot_that_takes_no_name_is_told_so() -> None:
+    question = asking(lambda ask: ask.each(["Ann"], Gift, "{{ offer }}", offer=lambda: 3))
+    with pytest.raises(ConfigError, match=r"offer=.*ask.each calls it for each: offer=lambda name"):
+        question(llm_client=one()).run(1)
+
+
+def test_a_rule_that_answers_a_field_there_is_not_is_told_the_likely_one() -> None:
+    with pytest.raises(ConfigError, match=r"answered 'amont' \(did you mean 'amount'\?\)"):
+        PublicGoods(players={"*": lambda q: {"amont": 3}}).run(1)
+
+
+def test_a_player_that_was_never_asked_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    PublicGoods(players={"*": "random", "Bobb": "random"}).run(1)
+    assert "PLAYER_NEVER_ASKED" in caplog.text
+    assert "did you mean 'Bob'?" in caplog.text
+
+
+def test_chance_that_does_not_follow_from_the_seed_is_named_where_a_replay_fails(
+    tmp_path: Path,
+) -> None:
+    drawn = iter(range(9))
+
+    async def turn(self: Any, state: Pot, ask: Ask) -> Pot:
+        return state.replace(given={"Ann": next(drawn)})
+
+    cls = world(turn)
+    run = cls(tape=tmp_path / "x")
+    run.run(1)
+    run.close()
+    with pytest.raises(TapeError, match=r"chance or a clock, which .* as with ask.rng"):
+        cls.replay(tmp_path / "x")
+
+
+def test_texts_of_the_state_are_columns_too() -> None:
+    class Won(State):
+        winner: str = "nobody"
+
+    assert new_class(
+        "Contest", (Run[Won],), exec_body=lambda names: names.update(turn=stay)
+    )().to_frame()["winner"].tolist() == ["nobody"]
+
+
+async def stay(self: Any, state: Any, ask: Ask) -> Any:
+    return state
+
+
+def test_two_equal_questions_need_a_tag() -> None:
+    async def twice(ask: Ask, **tags: str) -> None:
+        await ask("Ann", Gift, "Give.")
+        await ask("Ann", Gift, "Give.", **tags)
+
+    with pytest.raises(ConfigError, match=r"asked the same Gift twice in turn 1.*tag='second'"):
+        asking(twice)(llm_client=one()).run(1)
+    run = asking(lambda ask: twice(ask, tag="second"))(llm_client=one())
+    run.run(1)
+    assert [chain.component for chain in run.turns[1].every_chain] == ["player", "second"]
+
+
+def test_limits_that_leave_nothing_are_an_error() -> None:
+    question = asking(lambda ask: ask("Ann", Gift, "Give.", limits={"amount": (0.2, 0.8)}))
+    with pytest.raises(ConfigError, match=r"leave Ann nothing: from 1 to 0 in whole numbers"):
+        question(llm_client=pot_client()).run(1)
+
+
+def test_draws_by_two_tasks_are_refused_and_a_players_own_are_not() -> None:
+    async def draws(ask: Ask, own: bool) -> None:
+        async def draw(name: str) -> float:
+            await asyncio.sleep(0)
+            return (ask.rng_for(name) if own else ask.rng).random()
+
+        await asyncio.gather(draw("Ann"), draw("Bob"))
+
+    asking(lambda ask: draws(ask, True))().run(1)
+    with pytest.raises(ConfigError, match=r"ask.rng is drawn from by two tasks.*ask.rng_for\(name"):
+        asking(lambda ask: draws(ask, False))().run(1)
+
+
+def test_what_is_drawn_follows_from_seed_turn_and_name() -> None:
+    drawn: list[float] = []
+
+    async def draw(ask: Ask) -> None:
+        drawn.extend([ask.rng.random(), ask.rng_for("Ann").random(), ask.rng_for("Ann").random()])
+
+    asking(draw)(seed=1).run(2)
+    asking(draw)(seed=1).run(2)
+    asking(draw)(seed=2).run(1)
+    assert drawn[:6] == drawn[6:12]
+    assert len(set(drawn)) == 9
+
+
+def test_a_template_put_together_anew_each_time_is_told_to_use_a_slot() -> None:
+    async def many(ask: Ask) -> None:
+        for number in range(70):
+            await ask("Ann", Gift, f"{number} of {{{{ turns }}}}")
+
+    with pytest.raises(ConfigError, match=r"more than 64 different prompts.*Give what"):
+        asking(many)(llm_client=one()).run(1)
+
+
+def test_a_prompt_may_be_a_file_beside_the_world_or_a_prompt(tmp_path: Path) -> None:
+    (tmp_path / "give.md").write_text("## User\n\nGive, {{ name }}.\n")
+    run = asking(lambda ask: ask("Ann", Gift, tmp_path / "give.md"))(llm_client=one())
+    run.run(1)
+    assert run.calls[0].request.prompt == "Give, Ann."
+    prompt = Prompt("Give, {{ name }}!", name="loud")
+    run = asking(lambda ask: ask("Ann", Gift, prompt))(llm_client=one())
+    run.run(1)
+    assert [prompt.name for prompt in run.prompts.values()] == ["loud"]
+
+
+def test_a_question_that_changed_is_a_miss_that_shows_the_words(tmp_path: Path) -> None:
+    reply = {"reasoning": "r", "amount": 1, "confidence": 1}
+    run = asking(lambda ask: ask("Ann", Gift, "Give much, {{ name }}."))(
+        llm_client=pot_client(reply), tape=tmp_path / "x"
+    )
+    run.run(1)
+    run.close()
+    other = asking(lambda ask: ask("Ann", Gift, "Give little, {{ name }}."))
+    with pytest.raises(TapeMiss, match=r"little"):
+        other.replay(tmp_path / "x")
+
+
+def test_a_configuration_of_another_world_is_not_taken() -> None:
+    with pytest.raises(
+        ConfigError, match=r"is not a PublicGoodsConfig; .*PublicGoods\(factor=...\)"
+    ):
+        PublicGoods(RunConfig())
+
+
+# --- what a replay, a resumed run and another process must not differ in -------------------------
+
+
+def test_a_default_is_of_its_fields_type_at_once_as_it_is_on_the_tape(tmp_path: Path) -> None:
+    class Purse(State):
+        coins: dict[str, float] = dict.fromkeys(["Ann"], 20)
+
+    class Shop(Run[Purse]):
+        factor: float = 2
+
+        async def turn(self, state: Purse, ask: Ask) -> Purse:
+            await ask("Ann", Gift, f"You have {state.coins['Ann']} times {self.factor}.")
+            return state
+
+    Shop(llm_client=one(), tape=tmp_path / "t").run(1)
+    prompt = Shop.replay(tmp_path / "t").calls[0].request.prompt
+    assert prompt == "You have 20.0 times 2.0."
+
+
+def test_a_player_by_chance_may_be_asked_twice_in_a_turn_and_draws_anew() -> None:
+    drawn: list[tuple[int, ...]] = []
+
+    class Twice(Run[Pot]):
+        async def turn(self, state: Pot, ask: Ask) -> Pot:
+            first = await ask.each(state.coins, Gift, "First, {{ name }}?")
+            second = await ask.each(state.coins, Gift, "Second, {{ name }}?")
+            both = await asyncio.gather(ask("Ann", Gift, "Third?"), ask("Ann", Gift, "Fourth?"))
+            drawn.append(tuple(g.amount for g in (*first.values(), *second.values(), *both)))
+            return state
+
+    for _ in range(2):
+        Twice(players={"*": "random"}).run(1)
+    assert drawn[0] == drawn[1]
+    assert drawn[0][:4] != drawn[0][4:8]
+
+
+def test_a_player_by_chance_whom_two_tasks_ask_needs_a_tag() -> None:
+    class Pairs(Run[Pot]):
+        tagged: bool
+
+        async def turn(self, state: Pot, ask: Ask) -> Pot:
+            async def pair(number: int) -> None:
+                tag = str(number) if self.tagged else ""
+                await ask("Ann", Gift, f"Pair {number}?", tag=tag)
+
+            await asyncio.gather(pair(1), pair(2))
+            return state
+
+    Pairs(tagged=True, players={"*": "random"}).run(1)
+    with pytest.raises(ConfigError, match=r"Ann is asked by two tasks.*tag='second'"):
+        Pairs(tagged=False, players={"*": "random"}).run(1)
+
+
+def test_a_replay_plays_what_was_stepped_beyond_the_worlds_end(tmp_path: Path) -> None:
+    class Short(PublicGoods):
+        def done(self, state: Pot) -> bool:
+            return bool(state.given)
+
+    run = Short(llm_client=pot_client(), tape=tmp_path / "t")
+    run.run(5)
+    asyncio.run(run.step())
+    run.close()
+    assert Short.replay(tmp_path / "t").turn_number == run.turn_number == 2
+
+
+def test_an_async_done_is_an_error_when_the_class_is_made() -> None:
+    async def done(self: Any, state: Pot) -> bool:
+        return False
+
+    with pytest.raises(ConfigError, match=r"Late.done is async.*write def done\(self, state\)"):
+        new_class("Late", (PublicGoods,), {}, lambda names: names.update(done=done))
+
+
+def test_parameters_of_a_base_without_a_turn_are_the_worlds() -> None:
+    class Base(Run[Pot]):
+        factor: float = 2
+        purse: float = 10
+
+        def start(self) -> Pot:
+            return Pot(coins={"Ann": self.purse * self.factor})
+
+    class World(Base):
+        purse: float = 20
+
+        async def turn(self, state: Pot, ask: Ask) -> Pot:
+            return state
+
+    assert World(factor=3).state.coins == {"Ann": 60}
+    assert "factor" in World().manifest()["config"]
+
+
+def test_a_parameter_cannot_be_changed_in_place() -> None:
+    class Friends(Run[Pot]):
+        friends: list[str] = Field(default_factory=list)
+
+        async def turn(self, state: Pot, ask: Ask) -> Pot:
+            self.friends.append("Ann")
+            return state
+
+    with pytest.raises(ConfigError, match="a parameter is never changed in place"):
+        Friends().run(1)
+
+
+def test_calls_under_way_as_a_budget_ends_are_waited_for_and_not_made_again(
+    tmp_path: Path,
+) -> None:
+    class Slow(ScriptedBackend):
+        async def chat(self, *args: Any, **options: Any) -> Any:
+            await asyncio.sleep(0.01)
+            return await super().chat(*args, **options)
+
+    slow = LLMClient(LLMConfig(model="scripted"), Slow(gift))
+    run = PublicGoods(llm_client=slow, tape=tmp_path / "t")
+    run.run(1, budget=Budget(calls=3))
+    run.close()
+    again = pot_client()
+    more = PublicGoods.resume(tmp_path / "t", llm_client=again)
+    more.run(1)
+    more.close()
+    backend: Any = again.backend
+    assert len(backend.requests) == 1
+
+
+class Plain(State):
+    size: float = 1.0
+
+
+class Fancy(Plain):
+    colour: str = "red"
+
+
+@pytest.mark.parametrize(
+    ("hint", "value", "said"),
+    [
+        (Plain, Fancy(), r"Odd.it is Fancy.*a tape gives back Plain\(size=1.0\)"),
+        (Any, (1, 2), r"Odd.it is \(1, 2\), and a tape gives back \[1, 2\]"),
+        (set[str], {"Ann"}, r"Odd.it holds a set.*tuple\(sorted\(...\)\)"),
+        (bytes, b"\xff", r"this Odd cannot be written on a tape"),
+    ],
+)
+def test_a_state_that_a_tape_would_not_give_back_is_an_error(
+    hint: Any, value: Any, said: str
+) -> None:
+    odd: Any = type(State)("Odd", (State,), {"__annotations__": {"it": hint}, "it": value})
+
+    class World(Run[odd]):
+        async def turn(self, state: Any, ask: Ask) -> Any:
+            return state
+
+    with pytest.raises(ConfigError, match=said):
+        World()
+
+
+@pytest.mark.process
+def test_a_script_may_import_itself_by_its_own_name(tmp_path: Path) -> None:
+    script = tmp_path / "own_script.py"
+    script.write_text(
+        "from llmsim_lab import Run, State\n"
+        "class Empty(State):\n    pass\n"
+        "class World(Run[Empty]):\n    async def turn(self, state, ask):\n        return state\n"
+        "if __name__ == '__main__':\n"
+        "    import own_script\n"
+        "    print(World.kind == own_script.World.kind)\n"
+    )
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"
+
+
+def asked_of(player: Any, reply: type[Reply], **limits: Any) -> Any:
+    """Return what a player says to one question with these limits."""
+    said: list[Any] = []
+
+    class World(Run[Pot]):
+        async def turn(self, state: Pot, ask: Ask) -> Pot:
+            said.append(await ask("Ann", reply, "Say.", limits=limits))
+            return state
+
+    World(players={"*": player}).run(1)
+    return said[0]
+
+
+class Mood(Enum):
+    GOOD = "good"
+    BAD = "bad"
+
+
+class Wide(Reply):
+    low: int = Field(le=-5)
+    cold: float = Field(lt=-5)
+    five: int = Field(ge=1, le=9, multiple_of=5)
+    long: str = Field(min_length=10)
+    pair: tuple[int, str]
+    odd: Literal[1, 3, 5]
+    mood: Mood
+
+
+def test_chance_keeps_to_whatever_bounds_a_reply_has() -> None:
+    drawn = asked_of("random", Wide, odd=(2, 4), mood=["bad"])
+    assert (drawn.five, drawn.odd, drawn.mood) == (5, 3, Mood.BAD)
+
+
+def test_what_chance_cannot_draw_is_told() -> None:
+    class Day(Reply):
+        day: date
+
+    with pytest.raises(ConfigError, match=r"no random Day can be drawn: day: .*'\*': 'rule'"):
+        asked_of("random", Day)
+
+
+def test_limits_may_be_numbers_of_numpy() -> None:
+    seen: list[Any] = []
+
+    def rule(question: Question) -> int:
+        seen.append(question.limits["amount"])
+        return 3
+
+    assert asked_of(rule, Gift, amount=(0, np.int64(5)), confidence=(0.5, 1)).amount == 3
+    assert seen == [(0, 5)]
+
+
+def test_limits_that_the_field_itself_forbids_are_an_error() -> None:
+    with pytest.raises(ConfigError, match="allow 30, and the field itself is from 0 to 20"):
+        asked_of("random", Gift, amount=[5, 30])
+
+
+def test_a_rule_is_told_a_fields_own_bounds_where_the_question_has_none() -> None:
+    assert asked_of(lambda question: question.limits["amount"][1], Gift).amount == 20
+
+
+def test_a_turn_that_goes_on_without_a_call_the_budget_refused_does_not_count() -> None:
+    class Careless(Run[Pot]):
+        async def turn(self, state: Pot, ask: Ask) -> Pot:
+            for name in state.coins:
+                with suppress(Exception):
+                    await ask(name, Gift, "Give.")
+            return state
+
+    run = Careless(llm_client=one())
+    run.run(3, budget=Budget(calls=6))
+    assert run.turn_number == 1
+
+
+def test_a_turn_cannot_keep_things_beside_the_state() -> None:
+    class Forgetful(Run[Pot]):
+        async def turn(self, state: Pot, ask: Ask) -> Pot:
+            self.memory = 1
+            return state
+
+    with pytest.raises(ConfigError, match=r"sets self.memory, which is on no tape.*state.replace"):
+        Forgetful().run(1)
+
+
+def test_a_copy_of_a_state_is_checked_as_well() -> None:
+    assert repr(Pot().model_copy(update={"coins": {"Ann": 3}}).coins) == "{'Ann': 3.0}"
+    with pytest.raises(ConfigError, match="a valid number"):
+        Pot().model_copy(update={"coins": {"Ann": "x"}})
+
+
+AnyState = TypeVar("AnyState", bound=State)
+
+
+class Still(Run[AnyState], Generic[AnyState]):
+    factor: float = 2
+
+    async def turn(self, state: AnyState, ask: Ask) -> AnyState:
+        return state
+
+
+def test_a_generic_base_with_a_turn_is_no_world_until_its_state_is_named() -> None:
+    class StillPot(Still[Pot]):
+        pass
+
+    run = StillPot(factor=3)
+    run.run(1)
+    assert isinstance(run.state, Pot)
+    assert run.config.factor == 3
+
+
+def test_a_player_with_a_model_of_its_own_keeps_it_when_the_run_is_resumed(tmp_path: Path) -> None:
+    def with_model(name: str) -> LLMClient:
+        class Named(ScriptedBackend):
+            async def model_info(self) -> ModelInfo:
+                return ModelInfo(name=name, backend="scripted")
+
+        return LLMClient(LLMConfig(model="scripted", retry_wait_s=0), Named(gift))
+
+    run = pot(players={"Di": with_model("small")}, tape=tmp_path / "x")
+    run.run(1)
+    assert run.manifest()["players"]["Di"]["name"] == "small"
+    run.close()
+    for_di = {"Di": with_model("large")}
+    resumed = PublicGoods.resume(tmp_path / "x", llm_client=pot_client(), players=for_di)
+    with pytest.raises(TapeError, match=r"another model for Di: its name is 'large'"):
+        resumed.run(1)
+    resumed.close()
+    again = PublicGoods.resume(
+        tmp_path / "x", llm_client=pot_client(), players={"Di": with_model("small")}
+    )
+    again.run(1)
+    again.close()
+    assert again.turn_number == 2
+
+
+def test_numbers_of_numpy_can_be_set_from_outside(tmp_path: Path) -> None:
+    run = pot(tape=tmp_path / "x")
+    run.intervene(0, {"coins.Ann": np.float64(3), "given": {"Ann": 2}})
+    run.run(1)
+    run.close()
+    assert PublicGoods.replay(tmp_path / "x").turns[0].state.coins["Ann"] == 3
+
+
+def test_two_numbers_of_one_name_are_an_error_and_not_one_column() -> None:
+    class Dotted(State):
+        prices: dict[str, Any] = Field(default={"a.b": 1, "a": {"b": 2}})
+
+    made = new_class("Market", (Run[Dotted],), exec_body=lambda names: names.update(turn=stay))
+    with pytest.raises(ConfigError, match=r"two values of the state are called prices.a.b"):
+        made().to_frame()

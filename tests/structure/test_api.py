@@ -1,0 +1,106 @@
+"""docs/api.md names all that users may rely on, and the code offers that and no more."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+import llmsim_lab
+
+PACKAGE = Path(llmsim_lab.__file__).parent
+FRONT_PAGE, WHOLE_PAGE = 30, 120
+MODULES = {
+    ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in sorted(PACKAGE.rglob("*.py"))
+    if path.name != "__main__.py"
+}
+PRIVATE = [name for name in MODULES if re.search(r"\._", name)]
+PUBLIC = [name for name in MODULES if name not in PRIVATE]
+PACKAGES = [name for name in PUBLIC if MODULES[name].name == "__init__.py"]
+
+
+def body_of(name: str) -> list[ast.stmt]:
+    return ast.parse(MODULES[name].read_text(encoding="utf-8")).body
+
+
+def offered_by(name: str) -> list[str]:
+    return list(getattr(importlib.import_module(name), "__all__", []))
+
+
+@pytest.fixture(scope="module")
+def documented(repo: Path) -> dict[str, list[str]]:
+    """The names of docs/api.md, by module."""
+    page: dict[str, list[str]] = {}
+    module = ""
+    for line in (repo / "docs" / "api.md").read_text(encoding="utf-8").splitlines():
+        if found := re.match(r"## .*`(llmsim_lab[\w.]*)`", line):
+            module = found[1]
+        elif found := re.match(r"- `(\w+)", line):
+            page.setdefault(module, []).append(found[1])
+    return page
+
+
+def test_the_page_names_what_the_modules_offer(documented: dict[str, list[str]]) -> None:
+    offered = {name: sorted(said) for name in PUBLIC if (said := offered_by(name))}
+    assert {name: sorted(said) for name, said in documented.items()} == offered
+
+
+def test_the_page_stays_short(documented: dict[str, list[str]]) -> None:
+    assert len(documented["llmsim_lab"]) <= FRONT_PAGE
+    assert len({name for said in documented.values() for name in said}) <= WHOLE_PAGE
+
+
+def test_every_name_that_is_offered_exists() -> None:
+    """Ruff takes an ``__init__`` at its word, since it may load names late."""
+    offered = [(name, said) for name in PUBLIC for said in offered_by(name)]
+    assert [
+        pair for pair in offered if not hasattr(importlib.import_module(pair[0]), pair[1])
+    ] == []
+
+
+def test_private_modules_offer_nothing() -> None:
+    assert len(PRIVATE) > 50, "next to no module found"
+    assigned = {
+        (name, target.id)
+        for name in PRIVATE
+        for node in body_of(name)
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    assert [name for name, target in assigned if target == "__all__"] == []
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_a_package_exports_what_it_imports_and_nothing_else(name: str) -> None:
+    bound: set[str] = set()
+    # Names behind TYPE_CHECKING count: a package that loads them late still offers them.
+    for top in body_of(name):
+        for node in [top, *(top.body if isinstance(top, ast.If) else [])]:
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(PACKAGE.name):
+                bound |= {alias.asname or alias.name for alias in node.names}
+            elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+                bound.add(node.name)
+            elif isinstance(node, ast.Assign | ast.AnnAssign):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                bound |= {target.id for target in targets if isinstance(target, ast.Name)}
+    exported = set(offered_by(name))
+    assert {bound_name for bound_name in bound if not bound_name.startswith("_")} == {
+        exported_name for exported_name in exported if not exported_name.startswith("__")
+    }
+
+
+def test_what_people_read_uses_public_names_only(repo: Path) -> None:
+    read = [repo / "README.md", *(repo / "docs").glob("*.md"), *(repo / "notebooks").glob("*.ipynb")]
+    read += (repo / "data" / "templates").glob("*.py")
+    assert len(read) > 10
+    private = [
+        (path.name, found)
+        for path in read
+        for found in re.findall(r"(?:from|import) llmsim_lab[\w.]*\._\w+", path.read_text("utf-8"))
+    ]
+    assert private == []

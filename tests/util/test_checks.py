@@ -1,0 +1,61 @@
+"""Arguments of the wrong type or out of range: what passes, and what the refusal says."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pytest
+
+from llmsim_lab._util.checks import plain_text, real_number, whole_number
+from llmsim_lab.errors import ConfigError
+
+
+def test_numpys_numbers_pass_as_pythons_own() -> None:
+    assert type(whole_number("turn", np.int64(3))) is int
+    assert type(real_number("rate", np.float32(0.5))) is float
+    assert real_number("rate", 2) == 2.0
+
+
+@pytest.mark.parametrize("value", [True, np.True_, 1.0, "1", None, [1], Decimal(1)])
+def test_what_only_looks_whole_is_refused(value: object) -> None:
+    with pytest.raises(ConfigError, match=re.escape(f"turn={value!r} must be a whole number")):
+        whole_number("turn", value)
+
+
+@pytest.mark.parametrize("value", [True, "1", None, float("nan"), float("inf"), 1j])
+def test_what_is_no_finite_number_is_refused(value: object) -> None:
+    with pytest.raises(ConfigError, match=re.escape(f"rate={value!r} must be a finite number")):
+        real_number("rate", value)
+
+
+@pytest.mark.parametrize(
+    ("limits", "value", "said"),
+    [
+        ({"least": 1}, 0, "n=0 must be a whole number from 1 on"),
+        ({"most": 9}, 10, "n=10 must be a whole number up to 9"),
+        ({"least": 1, "most": 1_000}, 1_001, "n=1001 must be a whole number, 1 to 1,000"),
+    ],
+)
+def test_a_number_out_of_range_is_told_the_range(
+    limits: dict[str, Any], value: int, said: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"^{re.escape(said)}$"):
+        whole_number("n", value, **limits)
+
+
+def test_the_limits_themselves_pass() -> None:
+    assert whole_number("n", 1, least=1, most=1) == 1
+    assert real_number("x", 0, least=0, most=0.0) == 0.0
+
+
+def test_a_long_value_is_cut_in_the_message() -> None:
+    with pytest.raises(ConfigError) as caught:
+        plain_text("title", ["x" * 10_000])
+    assert len(str(caught.value)) < 200
+
+
+def test_a_text_passes_as_it_is() -> None:
+    assert plain_text("title", "Rates") == "Rates"

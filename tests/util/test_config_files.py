@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import pytest
+from pydantic import BaseModel, ConfigDict, Field
+
+from llmsim_lab._util.config import YamlFile, read_config
+from llmsim_lab.errors import ConfigError
+
+
+class Closed(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Square(Closed):
+    type: Literal["square"]
+    side: float
+
+
+class Circle(Closed):
+    type: Literal["circle"]
+    radius: float
+
+
+class Drawing(Closed):
+    size: int = 1
+    main: Square | None = None
+    shapes: dict[str, Annotated[Square | Circle, Field(discriminator="type")]] = Field(
+        default_factory=dict
+    )
+    row: list[Square] = Field(default_factory=list)
+    short: Square | None = Field(default=None, alias="s")
+    either: Square | Circle | None = None
+    number_or_text: int | str = 0
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "drawing.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_a_file_becomes_an_instance(tmp_path: Path) -> None:
+    path = write(tmp_path, "size: 3\nshapes:\n  a: {type: circle, radius: 2}\n")
+    drawing = read_config(path, Drawing)
+    assert (drawing.size, drawing.shapes["a"].type) == (3, "circle")
+
+
+def test_an_empty_file_leaves_all_to_the_defaults(tmp_path: Path) -> None:
+    assert read_config(write(tmp_path, ""), Drawing) == Drawing()
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("size: big\n", "line 1: size: Input should be a valid integer"),
+        ("\nsizes: 3\n", "line 2: sizes: unknown key; known here are either, main, number_or_text"),
+        ("main:\n  type: square\n", "line 1: main.side: Field required"),
+        (
+            "main: {type: square, side: 1, hue: 2}\n",
+            "main.hue: unknown key; known here are side, t",
+        ),
+        ("s: {type: square, side: 1, hue: 2}\n", "s.hue: unknown key; known here are side, type"),
+        (
+            "shapes:\n  a: {type: square, side: 1}\n  b: {type: circle, side: 1, radius: 1}\n",
+            "line 3: shapes.b.circle.side: unknown key; known here are radius, type",
+        ),
+        ("shapes:\n  a:\n    type: circle\n", "line 2: shapes.a.circle.radius: Field required"),
+        (
+            "row:\n  - {type: square, side: 1}\n  - {type: square, side: x}\n",
+            "line 3: row.1.side: Input should be a valid number",
+        ),
+        ("row:\n  - {type: square, side: 1, x: 1}\n", "line 2: row.0.x: unknown key; known here a"),
+        ("either: {type: circle, radius: 1, x: 1}\n", "either.Circle.x: unknown key; known here"),
+        ("row: 3\n", "line 1: row: Input should be a valid list (it is 3)"),
+        ("? [1, 2]\n: 3\n", "line 1: (1, 2): Keys should be strings"),
+    ],
+)
+def test_a_fault_is_named_with_file_line_and_key(tmp_path: Path, text: str, fault: str) -> None:
+    path = write(tmp_path, text)
+    with pytest.raises(ConfigError) as caught:
+        read_config(path, Drawing)
+    assert str(path) in str(caught.value)
+    assert fault in str(caught.value)
+
+
+def test_every_fault_has_its_line(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read_config(write(tmp_path, "size: big\nrow: 3\n"), Drawing)
+    assert len(str(caught.value).splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("- 1\n- 2\n", "must hold keys and values, such as 'size: 3', not list"),
+        ("a: [1\n", "is not valid YAML"),
+        ("a: 1\na: 2\n", 'line 2, column 1: found duplicate key "a"'),
+        ("a: " + "[" * 3000, "is not valid YAML"),
+        ("a: !!python/object/apply:os.getcwd []\n", "is not valid YAML"),
+    ],
+)
+def test_what_is_not_keys_and_values_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        YamlFile.read(write(tmp_path, text), example="size: 3")
+
+
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot read the configuration"):
+        YamlFile.read(tmp_path / "no_such.yaml")
+
+
+def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "drawing.yaml"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match="cannot read the configuration"):
+        YamlFile.read(path)
+
+
+def test_the_place_of_a_key_that_is_not_there_is_the_closest_around_it(tmp_path: Path) -> None:
+    file = YamlFile.read(write(tmp_path, "size: 1\nmain:\n  type: square\n"))
+    assert file.place(("main", "side")).endswith("drawing.yaml, line 2")
+    assert file.place(("size", "unit")).endswith("drawing.yaml, line 1")
+    assert file.fault((), "too small").endswith("line 1: the file: too small")

@@ -1,0 +1,234 @@
+"""Waiting for several things at once, and for async work from plain code."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from llmsim_lab._util.waiting import gather_all, run_sync
+from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
+
+
+async def give(value: int, delay_s: float = 0.0) -> int:
+    await asyncio.sleep(delay_s)
+    return value
+
+
+async def fail(error: BaseException, delay_s: float = 0.0) -> int:
+    await asyncio.sleep(delay_s)
+    raise error
+
+
+# gather_all
+
+
+async def test_results_come_in_the_order_of_the_work() -> None:
+    assert await gather_all([give(1, 0.02), give(2), give(3, 0.01)]) == [1, 2, 3]
+
+
+async def test_no_work_gives_no_results() -> None:
+    assert await gather_all([]) == []
+
+
+async def test_a_failure_cancels_the_rest_and_waits_until_it_has_stopped() -> None:
+    stopped = asyncio.Event()
+
+    async def slow_to_stop() -> int:
+        try:
+            return await give(1, 60)
+        finally:
+            await asyncio.sleep(0.01)
+            stopped.set()
+
+    with pytest.raises(ValueError, match="no"):
+        await gather_all([slow_to_stop(), fail(ValueError("no"))])
+    assert stopped.is_set()
+    assert len(asyncio.all_tasks()) == 1
+
+
+async def test_of_two_failures_the_first_in_order_is_raised() -> None:
+    async def fail_when_cancelled() -> int:
+        try:
+            return await give(1, 60)
+        except asyncio.CancelledError:
+            raise ValueError("first in order") from None
+
+    with pytest.raises(ValueError, match="first in order"):
+        await gather_all([fail_when_cancelled(), fail(KeyError("first in time"))])
+
+
+async def test_a_failure_keeps_its_cause() -> None:
+    failure = LLMFailureException("timeout", 2)
+    failure.__cause__ = BackendError("no reply within 60 s", reason="timeout")
+    with pytest.raises(LLMFailureException) as caught:
+        await gather_all([fail(failure), give(1)])
+    assert caught.value is failure
+    assert str(caught.value.__cause__) == "no reply within 60 s"
+
+
+async def test_cancelling_the_caller_cancels_the_work() -> None:
+    cancelled: list[int] = []
+
+    async def note(number: int) -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            cancelled.append(number)
+            raise
+
+    waiting = asyncio.create_task(gather_all([note(1), note(2)]))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert sorted(cancelled) == [1, 2]
+
+
+async def test_a_cancelled_caller_sees_the_cancellation_not_a_failure_it_brought_about() -> None:
+    async def fail_when_cancelled() -> int:
+        try:
+            return await give(1, 60)
+        except asyncio.CancelledError:
+            raise ValueError("while stopping") from None
+
+    waiting = asyncio.create_task(gather_all([give(1, 60), fail_when_cancelled()]))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+
+
+# run_sync
+
+
+def test_async_work_runs_from_plain_code() -> None:
+    assert run_sync(give(7)) == 7
+
+
+def test_an_error_of_the_work_is_raised_to_the_caller() -> None:
+    with pytest.raises(KeyError, match="mine"):
+        run_sync(fail(KeyError("mine")))
+
+
+async def test_async_work_runs_from_plain_code_inside_a_running_loop() -> None:
+    assert run_sync(give(7)) == 7
+
+
+def test_every_call_uses_the_same_loop() -> None:
+    async def my_loop() -> asyncio.AbstractEventLoop:
+        return asyncio.get_running_loop()
+
+    assert run_sync(my_loop()) is run_sync(my_loop())
+
+
+def test_several_threads_may_wait_at_once() -> None:
+    both = threading.Barrier(2, timeout=10)
+    results: list[int] = []
+
+    async def meet() -> int:
+        return await asyncio.to_thread(both.wait)
+
+    threads = [threading.Thread(target=lambda: results.append(run_sync(meet()))) for _ in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=10)
+    assert sorted(results) == [0, 1]
+
+
+def test_waiting_inside_the_work_itself_is_refused_with_the_way_out() -> None:
+    async def waits_for_itself() -> int:
+        return run_sync(give(1))
+
+    with pytest.raises(ConfigError, match=r"await arun\(\) instead"):
+        run_sync(waits_for_itself())
+
+
+@contextmanager
+def sigint_after(started: threading.Event) -> Iterator[None]:
+    def send() -> None:
+        started.wait(10)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    try:
+        yield
+    finally:
+        started.set()
+        thread.join()
+
+
+@pytest.mark.usefixtures("ctrl_c")
+def test_an_interrupt_stops_the_work_before_it_is_raised() -> None:
+    started, stopped = threading.Event(), threading.Event()
+
+    async def slow_to_stop() -> None:
+        started.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0.1)
+            stopped.set()
+
+    with sigint_after(started), pytest.raises(KeyboardInterrupt):
+        run_sync(slow_to_stop())
+    assert stopped.is_set()
+    assert run_sync(give(7)) == 7
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()], ids=["exit", "interrupt"])
+def test_work_that_ends_the_program_is_heard_of_and_the_loop_lives_on(
+    error: BaseException,
+) -> None:
+    with pytest.raises(type(error)):
+        run_sync(gather_all([fail(error), give(1, 60)]))
+    assert run_sync(give(7)) == 7
+
+
+FORK = """
+import os
+from llmsim_lab._util.waiting import run_sync
+
+async def give(value): return value
+
+assert run_sync(give(1)) == 1
+child = os.fork()
+if child == 0:
+    os._exit(run_sync(give(7)))
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), run_sync(give(2)))
+"""
+
+
+@pytest.mark.process
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_forked_process_gets_a_loop_of_its_own() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FORK], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.stdout.strip(), done.stderr) == ("7 2", "")
+
+
+@pytest.mark.process
+def test_a_program_that_used_the_loop_ends_quietly() -> None:
+    code = (
+        "import asyncio; from llmsim_lab._util.waiting import run_sync; run_sync(asyncio.sleep(0))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")

@@ -277,7 +277,7 @@ def test_no_value_that_users_are_given_can_be_changed_by_accident() -> None:
         for name, each in vars(
             importlib.import_module(f"llmsim_lab.{package}.{module.name}")
         ).items()
-        if not name.startswith("_")
+        if not name.startswith("_") and getattr(each, "__module__", "").startswith("llmsim_lab.")
     ]
     values = {each for each in exported + internal if isinstance(each, type) and is_dataclass(each)}
     assert len(values) > 50

@@ -323,7 +323,11 @@ def _open(path: Path, *, read_only: bool) -> sqlite3.Connection:
             connection.execute("PRAGMA trusted_schema = OFF")
             connection.execute("PRAGMA cell_size_check = ON")
             connection.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}")
-            if new:
+            # Not by ``new``: whoever made the file may have been killed in the middle of it, and
+            # SQLite has only now taken back the pages that were written.
+            if connection.execute("PRAGMA page_count").fetchone()[0] == 0:
+                if read_only:
+                    raise TapeError(f"there is no tape at {path}")
                 _create(connection)
             _check_schema(connection, path)
             connection.execute("PRAGMA foreign_keys = ON")
@@ -359,7 +363,10 @@ def _check_header(path: Path) -> None:
     page_size = int.from_bytes(head[16:18], "big")
     page_size = 65_536 if page_size == 1 else page_size  # which does not fit into two bytes
     whole = page_size * int.from_bytes(head[28:32], "big")
-    if size < whole and not _wal_of(path).exists():
+    # While a log is there, SQLite completes the file or takes back what was being written when its
+    # writer was killed. A writer may also have finished since the size was read.
+    logs = (_beside(path, suffix) for suffix in ("-wal", "-journal"))
+    if size < whole and not any(log.exists() for log in logs) and path.stat().st_size < whole:
         raise TapeError(
             f"cannot open the tape {path}: it was cut off, {size:,} of {whole:,} bytes are left; "
             "get it again from where it came"
@@ -372,7 +379,7 @@ def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
     if read_only and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
         # A tape at rest has no write-ahead log. Without permission to write beside the file,
         # SQLite can read it only if told that nobody changes it.
-        wal = _wal_of(path)
+        wal = _beside(path, "-wal")
         alive = wal.exists() and wal.stat().st_size > 0
         uri += "?mode=ro" if alive else "?immutable=1"
     # Otherwise even a reader opens the file for writing: as the last to close it, it then folds in
@@ -380,8 +387,8 @@ def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
     return sqlite3.connect(uri, uri=True, check_same_thread=False, isolation_level=None)
 
 
-def _wal_of(path: Path) -> Path:
-    return path.with_name(f"{path.name}-wal")
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(f"{path.name}{suffix}")
 
 
 def _create(connection: sqlite3.Connection) -> None:

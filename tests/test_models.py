@@ -264,7 +264,7 @@ def test_no_value_that_users_are_given_can_be_changed_by_accident() -> None:
     # Users are given values of internal classes too, such as an experiment's differences.
     internal = [
         each
-        for package in ("economy", "experiments", "simulation")
+        for package in ("context", "economy", "experiments", "llm", "run", "simulation", "tape")
         for module in pkgutil.iter_modules([f"{llmsim_lab.__path__[0]}/{package}"])
         for name, each in vars(
             importlib.import_module(f"llmsim_lab.{package}.{module.name}")

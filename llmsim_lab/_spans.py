@@ -1,6 +1,6 @@
 """Where the parts of a prompt came from: stretches of its messages, each with a name and a source.
 
-A shape for any prompt. A template's slots are spans; so are the sections that a prompt is put
+One form for any prompt. A template's slots are spans; so are the sections that a prompt is put
 together from, which may say how many tokens they take, with what was left out as cuts.
 
 A call keeps this as an ``Origin``: what all prompts of one form share, and the lengths of this
@@ -37,7 +37,7 @@ HOW: dict[How, str] = {
     "rendered": "noted as the prompt was rendered",
     "unknown": "not known",
 }
-"""How sure the spans are, in words."""
+"""How far the spans are known, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Span:
         start: its first character's place in that message.
         end: the place after its last one.
         source: where the text came from, in words, such as ``state.global_state.inflation,
-            turn 3``; empty where nobody said.
+            turn 3``; empty where it is not known.
         tokens: how many it takes, where that was counted or estimated.
     """
 
@@ -160,7 +160,7 @@ class Layout(NamedTuple):
     lengths: list[int]
 
     def spans(self) -> tuple[Span, ...]:
-        """Return the same as spans."""
+        """Return where the values are as spans."""
         return tuple(_spans("system", self.system, self.fixed)) + tuple(
             _spans("user", self.user, self.lengths)
         )
@@ -214,16 +214,17 @@ class Origin(NamedTuple):
         system, fixed, user, lengths = layout
         if len(system) + len(user) > MAX_SPANS:
             return None
-        told: list[_Fact] = []
-        for fact in facts.values():
-            # As calls of any turn and agent share it, where it follows from theirs.
+        relative: dict[str, _Fact] = {}
+        for name, fact in facts.items():
+            # Relative to the call's own agent and turn, so that calls of any share the form.
             if type(fact) is str and fact == agent:
-                told.append(None)
+                relative[name] = None
             elif type(fact) is int and turn is not None and -1 <= fact - turn <= 0:
-                told.append(fact - turn)
+                relative[name] = fact - turn
             else:
-                told.append(_cut(str(fact)))
-        form = _form_of(system, fixed, user, tuple(sources.items()), tuple(facts), tuple(told))
+                relative[name] = _cut(str(fact))
+        form = _form_of(system, fixed, user, tuple(sources.items()), tuple(relative.items()))
+        # The JSON of a list of integers, faster than ``json`` writes it.
         return cls(form, repr(lengths).replace(" ", ""))
 
     @classmethod
@@ -268,7 +269,7 @@ class Origin(NamedTuple):
         return cls(_written(form), _written(lengths))
 
     def moved(self, turn: int) -> Origin:
-        """Return the same for a call of another turn, saying outright what followed from its own.
+        """Return the same for a call of another turn, its facts' turns made absolute.
 
         Args:
             turn: the one that it was made for.
@@ -299,6 +300,7 @@ class Origin(NamedTuple):
         values = form["system"] + form["user"]
         tokens: Sequence[int | None] = (None,) * len(values)
         cuts: Sequence[tuple[Any, ...]] = ()
+        # Both forms are JSON lists; only that of sections begins with another list.
         if self.spans.startswith("[["):
             lengths, tokens, cuts = _sections().validate_json(self.spans, strict=True)
         else:
@@ -371,8 +373,7 @@ def _form_of(
     fixed: tuple[int, ...],
     user: Form,
     sources: tuple[tuple[str, str], ...],
-    names: tuple[str, ...],
-    facts: tuple[_Fact, ...],
+    facts: tuple[tuple[str, _Fact], ...],
 ) -> str:
     words = dict(sources)
     form = {
@@ -385,18 +386,17 @@ def _form_of(
             ("user", user, (None,) * len(user)),
         )
     }
-    told = {_cut(name): fact for name, fact in zip(names, facts, strict=True)}
-    return _written({**form, "facts": told})
+    return _written({**form, "facts": {_cut(name): fact for name, fact in facts}})
 
 
 @lru_cache(maxsize=1024)
 def _without_turn(text: str, turn: int) -> str:
     form = _form_in(text)
-    told = {
+    facts = {
         name: str(turn + fact) if isinstance(fact, int) else fact
         for name, fact in form["facts"].items()
     }
-    return _written({**form, "facts": told})
+    return _written({**form, "facts": facts})
 
 
 def _absolute(fact: _Fact, agent: str | None, turn: int | None) -> str:

@@ -142,7 +142,7 @@ class TapeFile:
         # Python runs signal handlers only between its own steps, and a query is a single one.
         self._connection.set_progress_handler(lambda: 0, _SIGNAL_CHECK_STEPS)
         self._connection.row_factory = sqlite3.Row
-        # Reentrant, since a finalizer may write in the middle of this thread's own transaction.
+        # Reentrant, since a finalizer may run in the middle of this thread's own transaction.
         self.lock = threading.RLock()
         self._text_ids: dict[bytes, int] = {}
         self._deferred: deque[tuple[str, tuple[Any, ...]]] = deque()
@@ -172,6 +172,7 @@ class TapeFile:
                         self._connection.execute("ROLLBACK")
                     self._text_ids.clear()  # some of them may have been rolled back
                     raise
+                # A full disk may show only here.
                 self._connection.execute("COMMIT")
                 # Only those written here: a finalizer may have added more meanwhile.
                 for _ in deferred:
@@ -208,6 +209,8 @@ class TapeFile:
             if self._connection.in_transaction:
                 yield
                 return
+            # In a write-ahead log, whoever reads in a transaction sees the file as it was when it
+            # began, and keeps nobody from writing.
             self.query("BEGIN")
             try:
                 yield
@@ -320,6 +323,8 @@ def _open(path: Path, *, read_only: bool) -> sqlite3.Connection:
         try:
             for category, limit in _LIMITS.items():
                 connection.setlimit(category, limit)
+            # Before anything is read, since the file is untrusted: its schema may call no function
+            # with side effects, and pages that contradict themselves are errors.
             connection.execute("PRAGMA trusted_schema = OFF")
             connection.execute("PRAGMA cell_size_check = ON")
             connection.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}")
@@ -334,6 +339,8 @@ def _open(path: Path, *, read_only: bool) -> sqlite3.Connection:
             if read_only:
                 connection.execute("PRAGMA query_only = ON")
             else:
+                # Readers do not wait for a writer then, and a commit waits for the disk only when
+                # the log is folded in.
                 connection.execute("PRAGMA journal_mode = WAL")
                 connection.execute("PRAGMA synchronous = NORMAL")
         except BaseException:
@@ -407,6 +414,7 @@ def _create(connection: sqlite3.Connection) -> None:
 
 
 def _statements() -> list[str]:
+    # One by one: ``executescript`` would commit the transaction that is open.
     return [statement.strip() for statement in _TABLES.split(";") if statement.strip()]
 
 

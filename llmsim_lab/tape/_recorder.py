@@ -17,7 +17,6 @@ from llmsim_lab.prompts import PromptDiff
 from llmsim_lab.tape._codec import (
     KEY_BYTES,
     EncodedRequest,
-    RecordedCall,
     SettingsCache,
     digest_of,
     encode_request,
@@ -93,15 +92,6 @@ def _placed(request: ChatRequest, turn: int) -> ChatRequest:
     return replace(request, site=site, origin=origin)
 
 
-def _by_key(calls: Iterable[RecordedCall]) -> dict[bytes, Attempt]:
-    """Return recorded attempts by their keys, each checked to be its request's."""
-    known = {}
-    for call in calls:
-        _check_key(call.key, call.attempt)
-        known[call.key] = call.attempt
-    return known
-
-
 def _check_key(key: bytes, attempt: Attempt) -> None:
     """Raise TapeError if a recorded attempt is not the one of its key."""
     if not key.startswith(encode_request(attempt.request, _cache).key):
@@ -143,9 +133,14 @@ class LiveRecorder:
         self._groups: dict[asyncio.AbstractEventLoop, _Group] = {}
         self._lock = threading.Lock()
         self._file = tape.file
+        # Before anything is read: what is read must not change any more.
         self._release = claim(self._file, run, self)
         self._turn = tape.run(run).turns + 1
-        self._known = _by_key(tape.calls(run, turn=self._turn))
+        self._known: dict[bytes, Attempt] = {}
+        """What the unfinished turn has recorded, by key."""
+        for call in tape.calls(run, turn=self._turn):
+            _check_key(call.key, call.attempt)
+            self._known[call.key] = call.attempt
         self._keys = _Keys(self._known)
         self._forget_failed(None)
 
@@ -176,8 +171,8 @@ class LiveRecorder:
             TapeError: the disk is full or fails, or the answer holds what JSON cannot.
         """
         answer = self._as_kept(attempt)
-        # Nothing else is expected that could be committed with it; so it is for an engine, which
-        # makes one call at a time.
+        # Nothing else is expected that could be committed with it, as with an engine, which makes
+        # one call at a time.
         if not self._pending and not self._groups:
             [kept] = self._write([answer])
             return kept
@@ -253,7 +248,7 @@ class LiveRecorder:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """Write everything that is written inside, or nothing of it, and tell the ledger."""
+        """Write everything that is written inside, or nothing of it; updates the ledger."""
         try:
             with self._file.transaction() as connection:
                 yield connection
@@ -480,13 +475,13 @@ def explain_miss(request: ChatRequest, recorded: Iterable[Attempt], *, run: int)
     if nearest is None:
         return (
             f"run {run} has no recorded call for {where}: nothing of that turn is on the tape; "
-            "replay only as many turns as were recorded, or fork the run to go on"
+            "replay only as many turns as were recorded, or fork the run to continue"
         )
     return (
         f"run {run} has no recorded call for {where}. From the nearest recorded one, "
         f"{_differences(nearest, request)}\n"
         "A replay takes the prompts, the configuration and the code of the recording; "
-        "to go on with other ones, fork the run."
+        "to continue with other ones, fork the run."
     )
 
 

@@ -187,9 +187,8 @@ def _calls(tape: Tape) -> Iterator[Finding]:
         keys = seen.setdefault(row["run"], set())
         try:
             call = call_of(row, *tape.file.shared_by(row))
-            _ = (
-                call.attempt.request.provenance
-            )  # which is parsed, and so checked, only when it is read
+            # Parsed, and so checked, only when it is read.
+            _ = call.attempt.request.provenance
             fits = key_fits(call.key, encode_request(call.attempt.request, cache).key)
         except (TapeError, ValueError, TypeError) as error:
             yield Finding(what=str(error), **place)
@@ -254,7 +253,6 @@ def _tallies(tape: Tape) -> Iterator[Finding]:
 
 
 def _tally(tape: Tape, run: int, tally: Mapping[str, Any] | Any) -> Iterator[Finding]:
-    all_expected = True
     rows = tape.file.query("SELECT place, turn, seal FROM calls WHERE run = ?", (run,))
     turns = tape.file.query("SELECT turn, seal FROM turns WHERE run = ?", (run,))
     count, first, last = tally["calls"], tally["first_turn"], tally["last_turn"]
@@ -262,10 +260,14 @@ def _tally(tape: Tape, run: int, tally: Mapping[str, Any] | Any) -> Iterator[Fin
         yield Finding(what="its tally was changed after it was written", run=run)
         return
     # A turn that is not whole is not counted yet; its calls come after those that are.
-    uncounted = [row for row in rows if _is_uncounted(row, count, last)]
     calls = [row for row in rows if not _is_uncounted(row, count, last)]
+    all_expected = True
     for what, found, expected in (
-        ("call number", [row["place"] for row in rows], range(1, count + len(uncounted) + 1)),
+        (
+            "call number",
+            [row["place"] for row in rows],
+            range(1, count + len(rows) - len(calls) + 1),
+        ),
         ("turn", [row["turn"] for row in turns], range(first, last + 1)),
     ):
         missing, added = _compared(found, expected)
@@ -273,8 +275,8 @@ def _tally(tape: Tape, run: int, tally: Mapping[str, Any] | Any) -> Iterator[Fin
         for number in missing:
             yield Finding(what=f"its {what} {number!s:.20} is missing", run=run)
         for number in added:
-            added_what = f"its {what} {number!s:.20} was added after it was written"
-            yield Finding(what=added_what, run=run)
+            change = f"its {what} {number!s:.20} was added after it was written"
+            yield Finding(what=change, run=run)
     seals = [row["seal"] for row in (*calls, *turns)]
     whole = mixed(bytes(DIGEST_BYTES), *(seal for seal in seals if isinstance(seal, bytes)))
     if all_expected and whole != tally["digest"]:

@@ -31,14 +31,6 @@ MAX_WORDS = 1_000
 """Of a name, a source or a reason, in characters; a call keeps no more of them."""
 _MAX_FORM_CHARS, _MAX_LENGTHS_CHARS = 4_000_000, 1_000_000
 
-How = Literal["rendered", "unknown"]
-
-HOW: dict[How, str] = {
-    "rendered": "noted as the prompt was rendered",
-    "unknown": "not known",
-}
-"""How far the spans are known, in words."""
-
 
 @dataclass(frozen=True, slots=True)
 class Span:
@@ -97,12 +89,13 @@ class Provenance:
     """
 
     spans: tuple[Span, ...] = ()
-    how: How = "rendered"
+    how: Literal["rendered", "unknown"] = "rendered"
     why: str = ""
     cuts: tuple[Cut, ...] = ()
 
     def __str__(self) -> str:
-        return f"{HOW[self.how]} ({self.why})" if self.why else HOW[self.how]
+        known = "noted as the prompt was rendered" if self.how == "rendered" else "not known"
+        return f"{known} ({self.why})" if self.why else known
 
 
 # --- sources -------------------------------------------------------------------------------------

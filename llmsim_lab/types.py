@@ -295,6 +295,8 @@ class _OnTape(NamedTuple):
 class _History:
     """Attempts in memory, or where they are read from a tape each time they are asked for."""
 
+    # A descriptor, so that ``history`` stays a field: part of equality, JSON and ``__init__``.
+
     def __get__(self, call: CallRecord | None, _: type | None = None) -> tuple[Attempt, ...]:
         if call is None:
             raise AttributeError("a call's history has no default")
@@ -313,6 +315,7 @@ class CallRecord:
     are asked for, also after the tape was closed, as long as the file is there.
     """
 
+    # By hand, since ``slots=True`` would put a slot in place of the descriptor.
     __slots__ = ("_kept", "status")
 
     _kept: ClassVar[tuple[Attempt, ...] | _OnTape]

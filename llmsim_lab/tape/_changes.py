@@ -258,6 +258,7 @@ def _shared_start(old: Sequence[str], new: Sequence[str]) -> int:
 
 def _word_change(was: str, now: str) -> str:
     old, new = was.split(), now.split()
+    # What both begin and end with first: comparing takes time by the square of the words left.
     start = _shared_start(old, new)
     old, new = old[start:], new[start:]
     end = _shared_start(old[::-1], new[::-1])

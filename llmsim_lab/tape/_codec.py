@@ -372,7 +372,7 @@ def call_of(
     try:
         columns = {name: row[name] for name in _CallColumns.__annotations__}
         _call_columns().validate_python(columns, strict=True)
-        attempt = attempt_of(row, settings, form)
+        attempt = _attempt_of(row, settings, form)
     except ValidationError as error:
         [fault, *_] = error.errors()
         name = str(fault["loc"][0])
@@ -404,7 +404,7 @@ def _shared(text: object) -> tuple[str | None, dict[str, Any]]:
     return values.pop("system", None), values
 
 
-def attempt_of(
+def _attempt_of(
     row: sqlite3.Row | Mapping[str, Any], settings: object, form: object = None
 ) -> Attempt:
     """Return the request of a row and what became of it.
@@ -622,28 +622,3 @@ def _prompt_fault(entry: Any) -> str | None:
 def _prompt_digest(text: str, name: str) -> str:
     """Return a prompt's digest; all agents of a run may have the same one."""
     return Prompt.parse(text, name=name).digest
-
-
-def run_faults(
-    number: int, *, verb: object, parent: object, fork_turn: object, parent_turns: range | None
-) -> list[str]:
-    """Return what is wrong with a run's place among the others, in words.
-
-    Args:
-        number: the run's.
-        verb: how it came about, as recorded.
-        parent: its parent's number, as recorded.
-        fork_turn: the turn of its parent that it starts from, as recorded.
-        parent_turns: the turns that the parent has, if there is such a run.
-    """
-    found = []
-    if verb not in get_args(Verb):
-        found.append(f"its verb is {verb!r:.50}")
-    if parent is None:
-        if fork_turn is not None:
-            found.append("it is a fork without a run that it came from")
-    elif not isinstance(parent, int) or parent >= number or parent_turns is None:
-        found.append(f"its parent, run {parent!s:.20}, is not on the tape before it")
-    elif fork_turn is not None and fork_turn not in parent_turns:
-        found.append(f"its parent has no turn {fork_turn!s:.20} to fork from")
-    return found

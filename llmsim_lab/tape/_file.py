@@ -29,6 +29,7 @@ _APPLICATION_ID = 0x4C534C42
 """Marks the file as a tape in SQLite's own header ("LSLB")."""
 
 _BUSY_TIMEOUT_MS = 10_000
+_BATCH_ROWS = 1_000
 _SIGNAL_CHECK_STEPS = 100_000
 """Steps of SQLite's virtual machine between two checks whether Ctrl-C was pressed."""
 
@@ -219,6 +220,7 @@ class TapeFile:
 
     def text_id(self, connection: sqlite3.Connection, text: str, digest: bytes) -> int:
         """Return the id of a shared text, storing it if it is new; inside a transaction."""
+        # By digest: of the texts, which may be long prompts, none is kept in memory.
         known = self._text_ids.get(digest)
         if known is None:
             connection.execute(
@@ -251,7 +253,7 @@ class TapeFile:
                 raise TapeError(f"cannot read the tape {self.path}: {error}") from error
 
     def in_batches(
-        self, table: str, where: str = "TRUE", values: tuple[Any, ...] = (), *, size: int = 1_000
+        self, table: str, where: str = "TRUE", values: tuple[Any, ...] = ()
     ) -> Iterator[sqlite3.Row]:
         """Yield a table's rows, sorted by ``id``, a batch in memory at a time.
 
@@ -259,13 +261,12 @@ class TapeFile:
             table: one that has an ``id``.
             where: a condition on its rows.
             values: of the condition's parameters.
-            size: rows a batch.
         """
         columns = ", ".join(COLUMNS[table])
         last = -(1 << 63)  # below every id of an SQLite table
         while rows := self.query(
             f"SELECT {columns} FROM {table} WHERE ({where}) AND id > ? ORDER BY id LIMIT ?",
-            (*values, last, size),
+            (*values, last, _BATCH_ROWS),
         ):
             yield from rows
             last = rows[-1]["id"]
@@ -287,6 +288,7 @@ class TapeFile:
                 raise TapeError(self._not_compact(error)) from error
             finally:
                 self._connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+            # 1 if somebody reads: the old pages are still in the log then.
             if row[0]:
                 raise TapeError(self._not_compact("it is open elsewhere"))
 

@@ -126,8 +126,8 @@ class Ledger:
         ledger._place = 0
         row = {"id": ledger.run, "writer": None, **values}
         row["seal"] = seal([row[column] for column in SEALED["runs"]])
-        _insert(connection, "runs", [[row[column] for column in COLUMNS["runs"]]])
-        _insert(connection, "tallies", [(ledger.run, 0, 0, -1, bytes(DIGEST_BYTES))])
+        connection.execute(_INSERT["runs"], [row[column] for column in COLUMNS["runs"]])
+        connection.execute(_INSERT["tallies"], (ledger.run, 0, 0, -1, bytes(DIGEST_BYTES)))
         connection.execute("UPDATE meta SET value = ? WHERE key = 'runs'", (str(ledger.run),))
         return ledger
 
@@ -163,7 +163,7 @@ class Ledger:
             row = (first + at, self.run, place + 1 + at, *cells)
             self._new.append(seal(row))
             rows.append((*row, self._new[-1]))
-        _insert(connection, "calls", rows)
+        connection.executemany(_INSERT["calls"], rows)
         return list(range(first, first + len(rows)))
 
     def committed(self) -> None:
@@ -206,7 +206,7 @@ class Ledger:
         """Add a whole turn, and its calls to the tally."""
         self.count_calls(connection)
         own = seal((self.run, turn, record, row))
-        _insert(connection, "turns", [(self.run, turn, record, row, own)])
+        connection.executemany(_INSERT["turns"], [(self.run, turn, record, row, own)])
         _, first, last, digest = self._tally(connection)
         connection.execute(
             "UPDATE tallies SET first_turn = ?, last_turn = ?, digest = ? WHERE run = ?",
@@ -253,10 +253,6 @@ class Ledger:
             raise TapeError(f"run {self.run} on the tape is damaged: it has no tally")
         calls, first, last, digest = row
         return calls, first, last, digest
-
-
-def _insert(connection: sqlite3.Connection, table: str, rows: Sequence[Sequence[Any]]) -> None:
-    connection.executemany(_INSERT[table], rows)
 
 
 _INSERT = {

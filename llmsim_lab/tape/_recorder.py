@@ -159,6 +159,7 @@ class LiveRecorder:
         key = self._keys.next(found.key, previous)
         known = self._known.get(key)
         if known is None:
+            # Kept, since encoding a long prompt again for ``keep`` would take as long again.
             self._pending[id(request)] = found if key == found.key else found._replace(key=key)
         return known
 
@@ -236,6 +237,7 @@ class LiveRecorder:
         """Commit answers; returns them with their numbers."""
         with self._transaction() as connection:
             numbers = self._ledger.add_calls(connection, self._rows(connection, answers))
+        # Only now, when the commit is done: nothing may be handed on that a kill could still undo.
         attempts = []
         for number, (attempt, found, _, _) in zip(numbers, answers, strict=True):
             # Nobody else has it yet, so that nobody sees it change; a copy takes ten times as long.
@@ -297,6 +299,7 @@ class LiveRecorder:
                 of that component will be made again as well.
         """
         self.flush()
+        # Equal requests are counted from the first again, so that they find their answers.
         self._keys.clear()
         self._pending.clear()
         self._forget_failed(_failure_in(error))
@@ -495,6 +498,7 @@ def _nearest(request: ChatRequest, recorded: list[Attempt]) -> ChatRequest | Non
         its = other.site
         same_component = bool(site and its and site.component == its.component)
         same_agent = bool(site and its and site.agent == its.agent)
+        # The quick one: the exact ratio takes seconds for long prompts.
         ratio = difflib.SequenceMatcher(
             a=other.prompt.split(), b=request.prompt.split(), autojunk=False
         ).quick_ratio()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from llmsim_lab.errors import ConfigError, TapeError
@@ -88,12 +87,7 @@ class Tape:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
     # --- reading -----------------------------------------------------------------------------
@@ -366,7 +360,6 @@ class Tape:
         verb: Verb = "run",
         parent: int | None = None,
         fork_turn: int | None = None,
-        started: str | None = None,
     ) -> int:
         """Record the start of a run; returns its number.
 
@@ -377,7 +370,6 @@ class Tape:
             verb: how it came about.
             parent: the run that it is a fork or a rerun of.
             fork_turn: for a fork, the turn of the parent that it starts from.
-            started: UTC, ISO 8601; now if not given.
 
         Raises:
             TapeError: the tape is read-only, or the parent is not on it.
@@ -392,7 +384,7 @@ class Tape:
                     "parent": parent,
                     "fork_turn": fork_turn,
                     "verb": verb,
-                    "started": started or now(),
+                    "started": now(),
                     "ended": None,
                     "outcome": None,
                     "manifest": dumps(manifest),
@@ -500,20 +492,16 @@ class Tape:
 def _frame_row(call: RecordedCall) -> tuple[Any, ...]:
     attempt = call.attempt
     request, reply, site = attempt.request, attempt.reply, attempt.request.site
+    no_site = (None, None, None, 0)
     return (
         call.id,
-        site.turn if site else None,
-        site.component if site else None,
-        site.agent if site else None,
-        site.replicate if site else 0,
+        *((site.turn, site.component, site.agent, site.replicate) if site else no_site),
         request.attempt,
         request.model,
         _encodable(request.prompt),
         _encodable(reply.text) if reply else None,
         _encodable(attempt.detail) if attempt.reason else None,
-        reply.done_reason if reply else None,
-        reply.prompt_tokens if reply else None,
-        reply.reply_tokens if reply else None,
+        *((reply.done_reason, reply.prompt_tokens, reply.reply_tokens) if reply else [None] * 3),
         attempt.seconds,
         call.forgotten,
     )

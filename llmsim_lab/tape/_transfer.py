@@ -215,6 +215,7 @@ class _Import:
         self._ledgers: dict[int, Ledger] = {}
         self._calls: dict[int, int] = {}
         self._texts: dict[int, tuple[int, str]] = {}
+        # Its own, not the process's: a file's settings are of no use to anybody afterwards.
         self._settings = SettingsCache()
         self._keys: set[tuple[int, bytes]] = set()
         self._seen: Counter[str] = Counter()
@@ -318,7 +319,7 @@ class _Import:
 
     def _take_turn(self, values: dict[str, Any]) -> None:
         record, row = values["record"], values["row"]
-        call_numbers(record)
+        call_numbers(record)  # raises if a part of the record is missing or of the wrong type
         if record["turn"] != values["turn"] or not isinstance(row, dict):
             raise ValueError("its record or its row is not that of the turn")
         named = [chain["call"] for chain in record["chains"] if isinstance(chain.get("call"), list)]

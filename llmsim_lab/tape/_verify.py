@@ -7,12 +7,14 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from llmsim_lab._util.text import printable
 from llmsim_lab.errors import TapeError
 from llmsim_lab.tape._codec import (
+    RunInfo,
     SettingsCache,
+    Verb,
     call_numbers,
     call_of,
     encode_request,
@@ -20,7 +22,6 @@ from llmsim_lab.tape._codec import (
     key_fits,
     loads,
     manifest_faults,
-    run_faults,
 )
 from llmsim_lab.tape._file import COLUMNS, SHARED
 from llmsim_lab.tape._ledger import DIGEST_BYTES, broken_cells, mixed
@@ -154,13 +155,7 @@ def _runs(tape: Tape) -> Iterator[Finding]:
             yield Finding(what=str(error), run=row["id"])
             continue
         found = manifest_faults(info.manifest)
-        found += run_faults(
-            info.id,
-            verb=info.verb,
-            parent=info.parent,
-            fork_turn=info.fork_turn,
-            parent_turns=spans.get(info.parent) if info.parent is not None else None,
-        )
+        found += _descent_faults(info, spans)
         first, last = row["first_turn"], row["last_turn"]
         if not isinstance(first, int) or not isinstance(last, int):
             found.append("it has no turn to start from")
@@ -172,6 +167,24 @@ def _runs(tape: Tape) -> Iterator[Finding]:
             before = spans.get(info.parent) if info.fork_turn is not None and info.parent else None
             spans[info.id] = range(before.start if before else first, last + 1)
         yield from (Finding(what=fault, run=info.id) for fault in found)
+
+
+def _descent_faults(info: RunInfo, turns_of: Mapping[int, range]) -> Iterator[str]:
+    """Yield what is wrong with a run's place among the others.
+
+    Args:
+        info: the run, whose values are of the right types but may be anything.
+        turns_of: the turns of the runs before it.
+    """
+    if info.verb not in get_args(Verb):
+        yield f"its verb is {info.verb!r:.50}"
+    if info.parent is None:
+        if info.fork_turn is not None:
+            yield "it is a fork without a run that it came from"
+    elif info.parent >= info.id or info.parent not in turns_of:
+        yield f"its parent, run {info.parent!s:.20}, is not on the tape before it"
+    elif info.fork_turn is not None and info.fork_turn not in turns_of[info.parent]:
+        yield f"its parent has no turn {info.fork_turn!s:.20} to fork from"
 
 
 def _calls(tape: Tape) -> Iterator[Finding]:

@@ -1,6 +1,6 @@
 """Where the parts of a prompt came from: stretches of its messages, each with a name and a source.
 
-A shape for any prompt. A template's slots are spans; so are the sections that a prompt is put
+One form for any prompt. A template's slots are spans; so are the sections that a prompt is put
 together from, which may say how many tokens they take, with what was left out as cuts.
 
 A call keeps this as an ``Origin``: what all prompts of one form share, and the lengths of this
@@ -31,14 +31,6 @@ MAX_WORDS = 1_000
 """Of a name, a source or a reason, in characters; a call keeps no more of them."""
 _MAX_FORM_CHARS, _MAX_LENGTHS_CHARS = 4_000_000, 1_000_000
 
-How = Literal["rendered", "unknown"]
-
-HOW: dict[How, str] = {
-    "rendered": "noted as the prompt was rendered",
-    "unknown": "not known",
-}
-"""How sure the spans are, in words."""
-
 
 @dataclass(frozen=True, slots=True)
 class Span:
@@ -50,7 +42,7 @@ class Span:
         start: its first character's place in that message.
         end: the place after its last one.
         source: where the text came from, in words, such as ``state.global_state.inflation,
-            turn 3``; empty where nobody said.
+            turn 3``; empty where it is not known.
         tokens: how many it takes, where that was counted or estimated.
     """
 
@@ -97,12 +89,13 @@ class Provenance:
     """
 
     spans: tuple[Span, ...] = ()
-    how: How = "rendered"
+    how: Literal["rendered", "unknown"] = "rendered"
     why: str = ""
     cuts: tuple[Cut, ...] = ()
 
     def __str__(self) -> str:
-        return f"{HOW[self.how]} ({self.why})" if self.why else HOW[self.how]
+        known = "noted as the prompt was rendered" if self.how == "rendered" else "not known"
+        return f"{known} ({self.why})" if self.why else known
 
 
 # --- sources -------------------------------------------------------------------------------------
@@ -160,7 +153,7 @@ class Layout(NamedTuple):
     lengths: list[int]
 
     def spans(self) -> tuple[Span, ...]:
-        """Return the same as spans."""
+        """Return where the values are as spans."""
         return tuple(_spans("system", self.system, self.fixed)) + tuple(
             _spans("user", self.user, self.lengths)
         )
@@ -214,16 +207,17 @@ class Origin(NamedTuple):
         system, fixed, user, lengths = layout
         if len(system) + len(user) > MAX_SPANS:
             return None
-        told: list[_Fact] = []
-        for fact in facts.values():
-            # As calls of any turn and agent share it, where it follows from theirs.
+        relative: dict[str, _Fact] = {}
+        for name, fact in facts.items():
+            # Relative to the call's own agent and turn, so that calls of any share the form.
             if type(fact) is str and fact == agent:
-                told.append(None)
+                relative[name] = None
             elif type(fact) is int and turn is not None and -1 <= fact - turn <= 0:
-                told.append(fact - turn)
+                relative[name] = fact - turn
             else:
-                told.append(_cut(str(fact)))
-        form = _form_of(system, fixed, user, tuple(sources.items()), tuple(facts), tuple(told))
+                relative[name] = _cut(str(fact))
+        form = _form_of(system, fixed, user, tuple(sources.items()), tuple(relative.items()))
+        # The JSON of a list of integers, faster than ``json`` writes it.
         return cls(form, repr(lengths).replace(" ", ""))
 
     @classmethod
@@ -268,7 +262,7 @@ class Origin(NamedTuple):
         return cls(_written(form), _written(lengths))
 
     def moved(self, turn: int) -> Origin:
-        """Return the same for a call of another turn, saying outright what followed from its own.
+        """Return the same for a call of another turn, its facts' turns made absolute.
 
         Args:
             turn: the one that it was made for.
@@ -299,6 +293,7 @@ class Origin(NamedTuple):
         values = form["system"] + form["user"]
         tokens: Sequence[int | None] = (None,) * len(values)
         cuts: Sequence[tuple[Any, ...]] = ()
+        # Both forms are JSON lists; only that of sections begins with another list.
         if self.spans.startswith("[["):
             lengths, tokens, cuts = _sections().validate_json(self.spans, strict=True)
         else:
@@ -371,8 +366,7 @@ def _form_of(
     fixed: tuple[int, ...],
     user: Form,
     sources: tuple[tuple[str, str], ...],
-    names: tuple[str, ...],
-    facts: tuple[_Fact, ...],
+    facts: tuple[tuple[str, _Fact], ...],
 ) -> str:
     words = dict(sources)
     form = {
@@ -385,18 +379,17 @@ def _form_of(
             ("user", user, (None,) * len(user)),
         )
     }
-    told = {_cut(name): fact for name, fact in zip(names, facts, strict=True)}
-    return _written({**form, "facts": told})
+    return _written({**form, "facts": {_cut(name): fact for name, fact in facts}})
 
 
 @lru_cache(maxsize=1024)
 def _without_turn(text: str, turn: int) -> str:
     form = _form_in(text)
-    told = {
+    facts = {
         name: str(turn + fact) if isinstance(fact, int) else fact
         for name, fact in form["facts"].items()
     }
-    return _written({**form, "facts": told})
+    return _written({**form, "facts": facts})
 
 
 def _absolute(fact: _Fact, agent: str | None, turn: int | None) -> str:

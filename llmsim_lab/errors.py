@@ -19,6 +19,7 @@ LabError
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class ModuleError(LabError):
 
     Attributes:
         module: the module's name.
-        agent: whom it was asked about.
+        agent: the agent it was asked about.
         function: what was called, ``build_agent_context`` or ``compute_state_updates``.
         detail: what went wrong, with the line of the module's code.
     """
@@ -105,11 +106,8 @@ class ModuleError(LabError):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Survive pickling, which passes positional arguments only."""
-        return _rebuild_module_error, (self.module, self.agent, self.function, self.detail)
-
-
-def _rebuild_module_error(module: str, agent: str, function: str, detail: str) -> ModuleError:
-    return ModuleError(module, agent=agent, function=function, detail=detail)
+        named = {"agent": self.agent, "function": self.function, "detail": self.detail}
+        return partial(ModuleError, self.module, **named), ()
 
 
 class ModelFileError(LabError):
@@ -126,7 +124,7 @@ class BackendError(LabError):
         reason: one of ``FailureReason``.
         status_code: the HTTP status, where there was one.
         retry: whether the same request may succeed a moment later.
-        rejected: the reply, if it had the right form but its content was refused.
+        rejected: the reply, if it had the right form but its content was not accepted.
         retry_after_s: how long to wait before trying again, seconds, where the server says so.
         reply: the ``ChatReply`` so far, where the server stopped the model before it was done.
     """
@@ -160,7 +158,7 @@ class LLMFailureException(LabError):  # noqa: N818 - the contracts' public name
         status_code: the last HTTP status, where there was one.
         component: who called: ``agent``, ``validator``, ``engine`` …
         detail: what the server or the validation said.
-        rejected: the last reply, if it had the right form but its content was refused.
+        rejected: the last reply, if it had the right form but its content was not accepted.
         call: the ``CallRecord`` of the requests, where any was made; lost in pickling.
     """
 
@@ -193,27 +191,16 @@ class LLMFailureException(LabError):  # noqa: N818 - the contracts' public name
 
     def __reduce__(self) -> tuple[object, ...]:
         """Survive pickling, which passes positional arguments only."""
-        return _rebuild_failure, (
+        rebuilt = partial(
+            LLMFailureException,
             self.reason,
             self.attempts,
             self.status_code,
             self.component,
-            self.detail,
-            self.rejected,
+            detail=self.detail,
+            rejected=self.rejected,
         )
-
-
-def _rebuild_failure(
-    reason: FailureReason,
-    attempts: int,
-    status_code: int | None,
-    component: str | None,
-    detail: str,
-    rejected: BaseModel | None,
-) -> LLMFailureException:
-    return LLMFailureException(
-        reason, attempts, status_code, component, detail=detail, rejected=rejected
-    )
+        return rebuilt, ()
 
 
 class BudgetReached(LabError):  # noqa: N818 - not a fault

@@ -9,11 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Self
 
-from pydantic import (
-    AfterValidator,
-    Field,
-    model_validator,
-)
+from pydantic import AfterValidator, Field, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from llmsim_lab.types import (
@@ -104,7 +100,7 @@ class Action(Value):
 
     @model_validator(mode="after")
     def _decision_has_the_chains_call(self) -> Self:
-        # A decision's call is no field, so one read from a tape comes without it.
+        # A decision's call is not a field, so one read from a tape comes without it.
         decision, call = self.policy_decision, self.chain.call if self.chain else None
         if decision is not None and call is not None and decision.call is None:
             decision.with_call(call)
@@ -139,6 +135,7 @@ class MacroLags:
         return cls((inflation,) * 4, (output_gap,) * 2, (interest_rate,) * 4)
 
 
+# For type checkers the field is never None, as for whoever reads it.
 if TYPE_CHECKING:
     _Lags = MacroLags
 else:

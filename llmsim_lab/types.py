@@ -1,4 +1,8 @@
-"""What goes to a model and comes back: requests, replies, calls; the bases of values."""
+"""What goes to a model and comes back, and the bases of the values that a run is made of.
+
+Requests, replies and calls are frozen dataclasses, of which every run makes many. What crosses a
+boundary (what a model is asked for, what a state or a tape holds) is an immutable pydantic model.
+"""
 
 from __future__ import annotations
 
@@ -43,17 +47,27 @@ from llmsim_lab._util.html import badge, cell, details, fields_html, join, pairs
 from llmsim_lab._util.text import logfmt
 from llmsim_lab.errors import ConfigError, FailureReason, TapeError
 
+__all__ = [
+    "Attempt",
+    "CallRecord",
+    "CallSite",
+    "ChatBackend",
+    "ChatReply",
+    "ChatRequest",
+    "Decision",
+    "LLMReasoningChain",
+    "Message",
+    "ModelInfo",
+    "Reply",
+    "Status",
+    "ToolCall",
+]
+
 ValueT = TypeVar("ValueT")
 
-_NO_ORIGIN = (
-    "the call keeps none: its prompt came as plain text, was redacted, or has more than "
-    f"{MAX_SPANS:,} values"
-)
+# --- requests and replies -------------------------------------------------------------------------
 
 Role = Literal["system", "user", "assistant", "tool"]
-
-Status = Literal["ok", "repaired", "fallback", "failed"]
-"""How a decision came about: at once, after being shown its fault, by a documented default, not."""
 
 
 _STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -133,7 +147,12 @@ class ChatRequest:
             TapeError: what the tape has of it is damaged.
         """
         if self.origin is None:
-            return Provenance(how="unknown", why=_NO_ORIGIN)
+            why = (
+                "the call keeps none: its prompt came as plain text, was redacted, or has more "
+                f"than {MAX_SPANS:,} values"
+            )
+            return Provenance(how="unknown", why=why)
+        # Reversed, since the first message of each role counts.
         texts: dict[str, str] = {one.role: one.content for one in reversed(self.messages)}
         site = self.site
         agent, turn = (site.agent, site.turn) if site else (None, None)
@@ -194,6 +213,34 @@ class ModelInfo:
     version: str | None = None
 
 
+@runtime_checkable
+class ChatBackend(Protocol):
+    """What answers requests. Only ``chat`` does any work, so one's own is a few lines."""
+
+    async def chat(self, request: ChatRequest) -> ChatReply:
+        """Answer one request.
+
+        Raises:
+            BackendError: the request failed. ``TimeoutError`` and ``ConnectionError`` are
+                understood as well.
+        """
+        ...
+
+    async def model_info(self) -> ModelInfo:
+        """Return which model answers."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close connections and end processes; called at most once per backend."""
+        ...
+
+
+# --- calls ----------------------------------------------------------------------------------------
+
+Status = Literal["ok", "repaired", "fallback", "failed"]
+"""How a decision came about: at once, after being shown its fault, by a documented default, not."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
     """One request of a call and what became of it: a reply, a fault, or a reply with a fault.
@@ -230,12 +277,13 @@ class _OnTape(NamedTuple):
     reply_tokens: int
 
     def attempts(self) -> tuple[Attempt, ...]:
-        """Read them.
+        """Read the attempts.
 
         Raises:
             TapeError: they are not there any more.
         """
         found = tuple(map(self.read, self.numbers))
+        # Another file may be at the path by now: other attempts of these numbers took other times.
         if sum(attempt.seconds for attempt in found) != self.seconds:
             raise TapeError(
                 f"call {self.numbers[0]} is another one by now: its tape was replaced after it was "
@@ -246,6 +294,8 @@ class _OnTape(NamedTuple):
 
 class _History:
     """Attempts in memory, or where they are read from a tape each time they are asked for."""
+
+    # A descriptor, so that ``history`` stays a field: part of equality, JSON and ``__init__``.
 
     def __get__(self, call: CallRecord | None, _: type | None = None) -> tuple[Attempt, ...]:
         if call is None:
@@ -265,6 +315,7 @@ class CallRecord:
     are asked for, also after the tape was closed, as long as the file is there.
     """
 
+    # By hand, since ``slots=True`` would put a slot in place of the descriptor.
     __slots__ = ("_kept", "status")
 
     _kept: ClassVar[tuple[Attempt, ...] | _OnTape]
@@ -309,7 +360,7 @@ class CallRecord:
         return numbers
 
     def leave_on_tape(self, read: Callable[[int], Attempt]) -> None:
-        """Let go of the attempts, if they are on a tape; they are read when they are asked for.
+        """Drop the attempts from memory, if they are on a tape; they are read when asked for.
 
         Args:
             read: returns the attempt of a number on the tape.
@@ -317,17 +368,10 @@ class CallRecord:
         kept = self._kept
         if isinstance(kept, _OnTape):
             return
-        seconds, asked, said = 0.0, 0, 0
-        numbers: tuple[int, ...] = ()
-        for attempt in kept:
-            if attempt.number is None:
-                return
-            numbers += (attempt.number,)
-            seconds += attempt.seconds
-            if (reply := attempt.reply) is not None:
-                asked += reply.prompt_tokens or 0
-                said += reply.reply_tokens or 0
-        object.__setattr__(self, "_kept", _OnTape(read, numbers, seconds, asked, said))
+        numbers = tuple(attempt.number for attempt in kept if attempt.number is not None)
+        if len(numbers) == len(kept):
+            totals = self.seconds, self.prompt_tokens, self.reply_tokens
+            object.__setattr__(self, "_kept", _OnTape(read, numbers, *totals))
 
     @property
     def attempts(self) -> int:
@@ -381,14 +425,7 @@ class CallRecord:
     @property
     def tokens(self) -> int:
         """Prompt and reply tokens together."""
-        kept = self._kept
-        if isinstance(kept, _OnTape):
-            return kept.prompt_tokens + kept.reply_tokens
-        found = 0
-        for attempt in kept:
-            if (reply := attempt.reply) is not None:
-                found += (reply.prompt_tokens or 0) + (reply.reply_tokens or 0)
-        return found
+        return self.prompt_tokens + self.reply_tokens
 
     def __repr__(self) -> str:
         kept = self._kept
@@ -398,6 +435,7 @@ class CallRecord:
         return f"CallRecord(history={kept!r}, status={self.status!r})"
 
     def __reduce__(self) -> tuple[object, ...]:
+        # With its attempts: who unpickles it may not have the tape.
         return partial(CallRecord, history=self.history, status=self.status), ()
 
     def __html__(self) -> Markup:
@@ -410,12 +448,12 @@ class CallRecord:
             ("prompt tokens", self.prompt_tokens),
             ("reply tokens", self.reply_tokens),
         ]
-        said = last.reply.text if last.reply else last.detail
+        outcome = ("reply", last.reply.text) if last.reply else ("fault", last.detail)
         return join(
             [
                 pairs(facts),
                 details("prompt", pre(self.request.prompt)),
-                details("reply" if last.reply else "fault", pre(said)),
+                details(outcome[0], pre(outcome[1])),
             ]
         )
 
@@ -439,6 +477,7 @@ class Places:
         attempts: Callable[[int], Attempt] | None = None,
     ) -> None:
         self._calls, self._chains, self._attempts = calls, chains, attempts
+        # By identity: two calls of a turn may be equal, and comparing them takes long.
         self._places = {id(it): place for its in (calls, chains) for place, it in enumerate(its)}
 
     def place(self, value: object) -> int | None:
@@ -458,7 +497,7 @@ class Places:
         """Return the call that ``name`` named.
 
         Raises:
-            ValueError: it names none.
+            ValueError: it does not name a call.
         """
         if type(named) is int:
             return _at(self._calls, named)
@@ -483,32 +522,16 @@ def _at(values: Sequence[ValueT], place: int) -> ValueT:
     return values[place]
 
 
-@runtime_checkable
-class ChatBackend(Protocol):
-    """What answers requests. Only ``chat`` does any work, so one's own is a few lines."""
-
-    async def chat(self, request: ChatRequest) -> ChatReply:
-        """Answer one request.
-
-        Raises:
-            BackendError: the request failed. ``TimeoutError`` and ``ConnectionError`` are
-                understood as well.
-        """
-        ...
-
-    async def model_info(self) -> ModelInfo:
-        """Say which model answers."""
-        ...
-
-    async def aclose(self) -> None:
-        """Let go of connections and processes; called at most once per backend."""
-        ...
-
+# --- values ---------------------------------------------------------------------------------------
 
 _CONFIDENCE_GRID = [round(0.05 * step, 2) for step in range(21)]
 
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+
+
 Rate = Annotated[float, Field(allow_inf_nan=False)]
+
+
 Confidence = Annotated[
     float, Field(ge=0, le=1, allow_inf_nan=False, json_schema_extra={"enum": _CONFIDENCE_GRID})
 ]
@@ -516,7 +539,7 @@ Confidence = Annotated[
 
 
 class Immutable(BaseModel):
-    """Base of all models here.
+    """Base of all pydantic models here.
 
     Which fields were given and which were left to their defaults is forgotten: all count as given.
     One set per instance for that would be a third of what a run keeps in memory.
@@ -545,18 +568,46 @@ class Immutable(BaseModel):
         object.__setattr__(copied, "__pydantic_fields_set__", self._every_field)
         return copied
 
-    def _face(self) -> Markup:
-        """Return the HTML that shows the value in a notebook."""
-        return fields_html(self)
-
     def _repr_html_(self) -> str:
-        return str(self._face())
+        return str(fields_html(self))
 
 
 class Value(Immutable):
     """Base of the immutable values here: unknown fields are errors."""
 
     model_config = ConfigDict(extra="forbid")
+
+
+def _never_in_place(*_: Any, **__: Any) -> NoReturn:
+    raise ConfigError(
+        "a state or a parameter is never changed in place; make a new value and put it into the "
+        "next state: "
+        "state.replace(coins={**state.coins, 'Ann': 3}), state.replace(bids=[*state.bids, 3])"
+    )
+
+
+class FrozenDict(dict[str, Any]):
+    """A dict that cannot be changed: states are shared by all turns that they are part of."""
+
+    __setitem__ = __delitem__ = __ior__ = _never_in_place
+    clear = pop = popitem = setdefault = update = _never_in_place
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Unpickling a subclass of dict sets its items one by one, which is not allowed here.
+        return type(self), (dict(self),)
+
+
+class FrozenList(list[Any]):
+    """A list that cannot be changed, as states hold."""
+
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _never_in_place
+    append = extend = insert = pop = remove = clear = sort = reverse = _never_in_place
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (list(self),)
+
+
+# --- decisions ------------------------------------------------------------------------------------
 
 
 class Decision(Immutable):
@@ -574,12 +625,13 @@ class Decision(Immutable):
         return self.__dict__.get("_call")
 
     def with_call(self, call: CallRecord) -> Self:
-        """Attach the record of the call, which is no field; returns this same decision."""
+        """Attach the record of the call, which is not a field; returns this same decision."""
+        # Past pydantic, whose models are frozen here and compare and write only their fields.
         self.__dict__["_call"] = call
         return self
 
-    def _face(self) -> Markup:
-        return fields_html(self, more=[("call", cell(self.call))] if self.call else [])
+    def _repr_html_(self) -> str:
+        return str(fields_html(self, more=[("call", cell(self.call))] if self.call else []))
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and dict(self) == dict(other)
@@ -627,6 +679,7 @@ class Reply(Decision):
         cls, core_schema: Any, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
         schema = handler.resolve_ref_schema(handler(core_schema))
+        # Reasoning first and confidence last: a model writes its fields in the schema's order.
         fields = dict(schema["properties"])
         last = fields.pop("confidence")
         schema["properties"] = {"reasoning": fields.pop("reasoning"), **fields, "confidence": last}
@@ -677,34 +730,6 @@ def reply_schema(model: type[BaseModel], *, max_text: int | None = None) -> dict
 
     visit(schema)
     return schema
-
-
-def _never_in_place(*_: Any, **__: Any) -> NoReturn:
-    raise ConfigError(
-        "a state or a parameter is never changed in place; make a new value and put it into the "
-        "next state: "
-        "state.replace(coins={**state.coins, 'Ann': 3}), state.replace(bids=[*state.bids, 3])"
-    )
-
-
-class FrozenDict(dict[str, Any]):
-    """A dict that cannot be changed: states are shared by all turns that they are part of."""
-
-    __setitem__ = __delitem__ = __ior__ = _never_in_place
-    clear = pop = popitem = setdefault = update = _never_in_place
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (dict(self),)
-
-
-class FrozenList(list[Any]):
-    """A list that cannot be changed, as states hold."""
-
-    __setitem__ = __delitem__ = __iadd__ = __imul__ = _never_in_place
-    append = extend = insert = pop = remove = clear = sort = reverse = _never_in_place
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (list(self),)
 
 
 class LLMReasoningChain(Value):

@@ -257,6 +257,7 @@ def test_no_value_that_users_are_given_can_be_changed_by_accident() -> None:
     packages = [
         importlib.import_module(f"llmsim_lab.{module.name}")
         for module in pkgutil.iter_modules(llmsim_lab.__path__)
+        if not module.name.startswith("_")
     ]
     exported = [
         getattr(package, name) for package in packages for name in getattr(package, "__all__", ())
@@ -279,6 +280,7 @@ def test_no_value_that_users_are_given_can_be_changed_by_accident() -> None:
         ).items()
         if not name.startswith("_") and getattr(each, "__module__", "").startswith("llmsim_lab.")
     ]
+    internal += vars(importlib.import_module("llmsim_lab._spans")).values()
     values = {each for each in exported + internal if isinstance(each, type) and is_dataclass(each)}
     assert len(values) > 50
     for value in values:

@@ -1,4 +1,4 @@
-"""Arguments that are of the wrong type or out of range, refused in one way."""
+"""Checks of arguments: each returns the value, or raises an error of the same form for all."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from llmsim_lab.errors import ConfigError
 def whole_number(
     name: str, value: object, *, least: int | None = None, most: int | None = None
 ) -> int:
-    """Return a whole number, numpy's too, as an int; True, 1.0 and "1" are none.
+    """Return a whole number, numpy's too, as an int; True, 1.0 and "1" are not whole numbers.
 
     Args:
         name: of the argument, as the caller wrote it.
@@ -22,9 +22,10 @@ def whole_number(
         most: the largest.
 
     Raises:
-        ConfigError: it is no whole number, or out of range.
+        ConfigError: it is not a whole number, or out of range.
     """
     try:
+        # ``index`` would take True for 1.
         number = None if isinstance(value, bool) else index(cast(SupportsIndex, value))
     except TypeError:
         number = None
@@ -36,7 +37,7 @@ def whole_number(
 def real_number(
     name: str, value: object, *, least: float | None = None, most: float | None = None
 ) -> float:
-    """Return a finite number as a float; True and "1" are none.
+    """Return a finite number as a float; True and "1" are not numbers.
 
     Args:
         name: of the argument, as the caller wrote it.
@@ -45,7 +46,7 @@ def real_number(
         most: the largest.
 
     Raises:
-        ConfigError: it is no number, not finite, or out of range.
+        ConfigError: it is not a number, not finite, or out of range.
     """
     real = isinstance(value, Real) and not isinstance(value, bool)
     number = float(cast(Real, value)) if real else math.nan
@@ -62,7 +63,7 @@ def plain_text(name: str, value: object) -> str:
         value: what was given.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: it is not a text.
     """
     if not isinstance(value, str):
         raise ConfigError(f"{name}={value!r:.120} must be a text, such as {name}='...'")

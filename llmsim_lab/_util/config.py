@@ -20,13 +20,11 @@ from llmsim_lab.errors import ConfigError
 if TYPE_CHECKING:
     from ruamel.yaml import YAML, Node
 
-if TYPE_CHECKING:
     _Base = BaseModel
 else:
 
     class _Checked(type(BaseModel)):
-        """Makes instances that were called for by name; pydantic's own way in stays as it is."""
-
+        # Not in ``__init__``: pydantic calls an overridden one from ``model_validate`` as well.
         def __call__(cls, *args: Any, **values: Any) -> Any:
             try:
                 return super().__call__(*args, **values)
@@ -46,6 +44,8 @@ class Settings(_Base):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+
+# --- files ---------------------------------------------------------------------------------------
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -95,8 +95,8 @@ class YamlFile:
         try:
             return model.model_validate(self.values)
         except ValidationError as error:
-            faults = [self._explain(fault, model) for fault in error.errors(include_url=False)]
-            raise ConfigError("\n".join(faults)) from error
+            found = [self._explain(fault, model) for fault in error.errors(include_url=False)]
+            raise ConfigError("\n".join(found)) from error
 
     def fault(self, location: Sequence[str | int], what: str) -> str:
         """Return a message with its place: file, line and key, then what is wrong there."""
@@ -139,7 +139,7 @@ def yaml_value(text: str) -> Any:
     except (YAMLError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        # str() of a key that is there twice goes on to say how to switch the check off.
+        # Not str(), which for a key that is there twice adds how to switch the check off.
         raise ValueError(where + (getattr(error, "problem", None) or str(error))) from error
 
 
@@ -157,6 +157,9 @@ def _yaml() -> YAML:
 
     # Safe: no tag makes a Python object. Pure: the one written in C has only YAML 1.1.
     return YAML(typ="safe", pure=True)
+
+
+# --- the place of a fault ------------------------------------------------------------------------
 
 
 def _line_of(node: Node | None, location: Sequence[str | int]) -> int:
@@ -200,7 +203,7 @@ def _inside(annotation: Any, part: str | int) -> Any:
 
 
 def _plain(annotation: Any) -> Any:
-    """Take off what is only said about a type: ``Annotated`` and ``| None``."""
+    """Return the type without what is only said about it: ``Annotated`` and ``| None``."""
     if get_origin(annotation) is Annotated:
         return _plain(get_args(annotation)[0])
     if get_origin(annotation) in (Union, types.UnionType):

@@ -1,22 +1,24 @@
-"""HTML from untrusted text: escaped, with what a page or terminal might obey made visible.
+"""HTML for notebooks: untrusted text made safe, a few shared shapes, and values as tables.
 
-Everything a model, a person or a file says goes through ``safe`` before it becomes HTML. The rest
-are the few shapes that reprs and widgets share, and a table of a value's fields. They need no style
-sheet, so that they read the same in JupyterLab, light or dark, and on pages that strip styles. What
-differs between two replays of a tape, such as seconds, is left out, so that a notebook's outputs
-can be compared.
+Everything a model, a person or a file says goes through ``safe`` before it becomes HTML: escaped,
+with what a page or a terminal might obey made visible. The shapes need no style sheet, so that they
+read the same in JupyterLab, light or dark, and on pages that strip styles. What differs between two
+replays of a tape, such as seconds, is left out, so that a notebook's outputs can be compared.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from markupsafe import Markup, escape
 from pydantic import BaseModel
 
-_LIMIT = 20_000
+_MAX_CHARACTERS = 20_000
+_MAX_ENTRIES = 50
+"""Entries of a list that are shown; a note says how many more there are."""
 
 STATUS_COLOURS: dict[str, str] = {
     "ok": "#1a7f37",
@@ -32,38 +34,53 @@ _HIDDEN = re.compile(
 )
 """Control codes, marks of direction, invisible letters, halves of characters."""
 
+# In widgets, JupyterLab's lines are as high as its buttons, and columns have no space between them.
+_TABLE = '<table style="line-height:1.4">'
+_SPACE = "text-align:left;vertical-align:top;padding:2px 12px 2px 0"
+# Where a page lets words break anywhere, headings would be broken to one letter a line.
+_HEAD = _SPACE + ";overflow-wrap:break-word"
+_CELL = f'<td style="{_SPACE}">{{}}</td>'
+_ROW_HEAD = f'<th scope="row" style="{_HEAD}">{{}}</th>'
+_COLUMN_HEAD = f'<th scope="col" style="{_HEAD}">{{}}</th>'
+
+# --- untrusted text ------------------------------------------------------------------------------
+
 
 def visible(text: str) -> str:
     """Return a text with its hidden characters written out: an escape code as ``␛``.
 
     Args:
-        text: a stranger's text; line breaks and tabs stay.
+        text: an untrusted text; line breaks and tabs stay.
     """
-    return _HIDDEN.sub(_name_of, text.replace("\r\n", "\n"))
+
+    def named(found: re.Match[str]) -> str:
+        code = ord(found.group())
+        return chr(0x2400 + code) if code < 0x20 else f"⟨U+{code:04X}⟩"
+
+    return _HIDDEN.sub(named, text.replace("\r\n", "\n"))
 
 
-def _name_of(found: re.Match[str]) -> str:
-    code = ord(found.group())
-    return chr(0x2400 + code) if code < 0x20 else f"⟨U+{code:04X}⟩"
-
-
-def safe(text: object, *, limit: int = _LIMIT) -> Markup:
+def safe(text: object, *, limit: int = _MAX_CHARACTERS) -> Markup:
     """Return a text as HTML that shows it and does nothing else; ``Markup`` is left as it is.
 
     Args:
-        text: anything; what is no text is turned into one.
+        text: anything; what is not a text is turned into one.
         limit: the most characters shown; a note says how many more there are.
     """
     if isinstance(text, Markup):
         return text
     whole = str(text)
-    shown = escape(visible(whole[:limit]))
+    # Cut before it is escaped, which would take long for a text of many megabytes.
+    html = escape(visible(whole[:limit]))
     if len(whole) > limit:
-        shown += Markup(" <em>… {} more characters</em>").format(f"{len(whole) - limit:,}")
-    return shown
+        html += Markup(" <em>… {} more characters</em>").format(f"{len(whole) - limit:,}")
+    return html
 
 
-def pre(text: object, *, limit: int = _LIMIT) -> Markup:
+# --- shapes --------------------------------------------------------------------------------------
+
+
+def pre(text: object, *, limit: int = _MAX_CHARACTERS) -> Markup:
     """Return a text as a block that keeps its lines and wraps the long ones."""
     return Markup(
         '<pre dir="auto" style="white-space:pre-wrap;word-break:normal;overflow-wrap:anywhere;'
@@ -96,20 +113,9 @@ def table(
         )
         for row in rows
     )
-    title = _caption(caption)
     return Markup(_TABLE + "{}<thead><tr>{}</tr></thead><tbody>{}</tbody></table>").format(
-        title, head, body
+        _caption(caption), head, body
     )
-
-
-# In widgets, JupyterLab's lines are as high as its buttons, and columns have no space between them.
-_TABLE = '<table style="line-height:1.4">'
-_SPACE = "text-align:left;vertical-align:top;padding:2px 12px 2px 0"
-# Where a page lets words break anywhere, headings would be broken to one letter a line.
-_HEAD = _SPACE + ";overflow-wrap:break-word"
-_CELL = f'<td style="{_SPACE}">{{}}</td>'
-_ROW_HEAD = f'<th scope="row" style="{_HEAD}">{{}}</th>'
-_COLUMN_HEAD = f'<th scope="col" style="{_HEAD}">{{}}</th>'
 
 
 def _caption(caption: object) -> Markup:
@@ -147,8 +153,7 @@ def details(summary: object, body: object, *, open: bool = False) -> Markup:  # 
     )
 
 
-_MOST = 50
-"""Entries of a list that are shown; a note says how many more there are."""
+# --- values --------------------------------------------------------------------------------------
 
 
 def fields_html(value: BaseModel, *, more: Iterable[tuple[str, object]] = ()) -> Markup:
@@ -161,13 +166,15 @@ def fields_html(value: BaseModel, *, more: Iterable[tuple[str, object]] = ()) ->
     rows: list[tuple[str, object]] = []
     for name, field in type(value).model_fields.items():
         content = getattr(value, name)
-        shown = badge(content) if name == "status" and content in STATUS_COLOURS else cell(content)
-        empty = content is None or content == "" or content == ()
-        if not field.repr and not empty:
-            shown = details("show", shown)
-        if field.repr or not empty:
-            rows.append((_title(name), shown))
+        if field.repr:
+            rows.append((_title(name), _field(name, content)))
+        elif not (content is None or content == "" or content == ()):
+            rows.append((_title(name), details("show", _field(name, content))))
     return pairs([*rows, *more], caption=type(value).__name__)
+
+
+def _field(name: str, content: object) -> Markup:
+    return badge(content) if name == "status" and content in STATUS_COLOURS else cell(content)
 
 
 def cell(value: object) -> Markup:
@@ -198,25 +205,24 @@ def _mapping(values: Mapping[Any, object]) -> Markup:
         return safe("none")
     if all(isinstance(value, BaseModel) for value in values.values()):
         return _sequence(list(values.values()))
-    shown = list(values.items())[:_MOST]
-    return join([pairs((name, cell(value)) for name, value in shown), _rest(len(values))])
+    first = islice(values.items(), _MAX_ENTRIES)
+    return join([pairs((name, cell(value)) for name, value in first), _rest(len(values))])
 
 
 def _sequence(values: Sequence[object]) -> Markup:
     if not values:
         return safe("none")
-    shown = values[:_MOST]
+    first = values[:_MAX_ENTRIES]
     if all(isinstance(value, BaseModel) for value in values):
-        rows = _table([value for value in shown if isinstance(value, BaseModel)])
-    elif all(isinstance(value, int | float | str) for value in values):
-        rows = join(map(cell, shown), between=", ")
+        html = _models_table([value for value in first if isinstance(value, BaseModel)])
     else:
-        rows = join(map(cell, shown))
-    return join([rows, _rest(len(values))])
+        plain = all(isinstance(value, int | float | str) for value in values)
+        html = join(map(cell, first), between=", " if plain else "")
+    return join([html, _rest(len(values))])
 
 
-def _table(values: Sequence[BaseModel]) -> Markup:
-    """Return models of one kind, a row each, by the fields that are plain values."""
+def _models_table(values: Sequence[BaseModel]) -> Markup:
+    """Return models of one class, a row each, by the fields that are plain values."""
     names = [
         name
         for name, field in type(values[0]).model_fields.items()
@@ -226,20 +232,12 @@ def _table(values: Sequence[BaseModel]) -> Markup:
             or hasattr(content, "__html__")
         )
     ]
-    rows = [
-        [
-            badge(status)
-            if name == "status" and (status := getattr(value, name)) in STATUS_COLOURS
-            else cell(getattr(value, name, None))
-            for name in names
-        ]
-        for value in values
-    ]
+    rows = [[_field(name, getattr(value, name, None)) for name in names] for value in values]
     return table([_title(name) for name in names], rows)
 
 
 def _rest(count: int) -> Markup:
-    return safe(f"… and {count - _MOST} more") if count > _MOST else Markup()
+    return safe(f"… and {count - _MAX_ENTRIES} more") if count > _MAX_ENTRIES else Markup()
 
 
 def _title(name: str) -> str:

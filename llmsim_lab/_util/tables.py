@@ -1,4 +1,4 @@
-"""Tables for other programs: frames of plain columns, and CSV text no spreadsheet can run."""
+"""Tables for other programs: frames of plain columns, and CSV that no spreadsheet runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _RUN_BY_SPREADSHEETS = ("=", "+", "-", "@", "\t", "\r", "\n", *"\uff1d\uff0b\uff0d\uff20")
-_KINDS = (bool, int, float)
+_NUMBERS = (bool, int, float)
 _KEPT = "\n\t\u00a0\u202f"
 """Characters that Python does not count as printable, and that obey nobody."""
 
@@ -38,7 +38,8 @@ def _column(values: list[Any]) -> pd.Series[Any]:
     import pandas as pd
 
     there = [value for value in values if value is not None]
-    types = {next((kind for kind in _KINDS if isinstance(it, kind)), str) for it in there}
+    # bool first, since True is an int too.
+    types = {next((one for one in _NUMBERS if isinstance(it, one)), str) for it in there}
     gaps = len(there) < len(values)
     if types == {bool}:
         return pd.Series(values, dtype="boolean" if gaps else "bool")

@@ -1,4 +1,4 @@
-"""Numbers and lines for people, and for logs.
+"""Short texts: numbers and lines for people, what is wrong in words, and lines of the log.
 
 Log lines have one format: an event's name, then ``key=value`` pairs (logfmt), through stdlib
 logging. The package never configures logging; ``logging.basicConfig(level="DEBUG")`` shows all.
@@ -18,37 +18,40 @@ from pydantic import ValidationError
 DIGITS = 10
 """Significant digits that numbers in prompts have at most."""
 
+_BARE = re.compile(r"[^\s\"=\\]+")
+"""A value that stands in a log line without quotes."""
+
 
 @lru_cache(maxsize=1024)
 def number(value: float) -> str:
-    """Write a number with at most two decimals, none of them idle: 9.375 as 9.38, 2.0 as 2."""
+    """Return a number with at most two decimals, no trailing zeros: 9.375 as 9.38, 2.0 as 2."""
     text = f"{value:.2f}".rstrip("0").rstrip(".")
     return "0" if text == "-0" else text
 
 
 def rounded(value: Any) -> Any:
     """Return a value whose numbers, as deep as they are, have at most 10 significant digits."""
-    kind = type(value)
+    its_type = type(value)
     if isinstance(value, float):
         return float(f"{value:.{DIGITS}g}")
-    if kind is dict:
+    if its_type is dict:
         return {key: rounded(item) for key, item in value.items()}
-    if kind is list or kind is tuple:
-        return kind(map(rounded, value))
+    if its_type is list or its_type is tuple:
+        return its_type(map(rounded, value))
     return value
 
 
 def clip(text: str, length: int) -> str:
-    """Put a text on one line of at most so many characters, with an ellipsis where it was cut."""
+    """Return a text as one line of at most so many characters, an ellipsis where it was cut."""
     line = " ".join(text.split())
     return line if len(line) <= length else line[: length - 1].rstrip() + "…"
 
 
 def printable(text: str, *, keep: str = "") -> str:
-    """Take out what a terminal or a page might obey: control codes and marks of direction.
+    """Return a text without what a terminal or a page might obey: control codes, direction marks.
 
     Args:
-        text: text of a stranger's: a model's, or from a file.
+        text: an untrusted text, such as a model's or a file's.
         keep: characters to leave in all the same, such as line breaks.
     """
     return "".join(c for c in text if c.isprintable() or c in keep)
@@ -60,6 +63,7 @@ def faults(error: ValidationError) -> str:
     for fault in error.errors(include_url=False):
         place = ".".join(str(part) for part in fault["loc"] if part != "[key]")
         what = fault["msg"].removeprefix("Value error, ")
+        # Messages of our own name the value already; of the other two there is none to show.
         if fault["type"] not in ("value_error", "missing", "extra_forbidden"):
             what += f" (it is {clip(repr(fault['input']), 60)})"
         found.append(f"{place}: {what}" if place else what)
@@ -72,7 +76,7 @@ def closest(name: str, known: Iterable[str]) -> str:
     return f" (did you mean {like[0]!r}?)" if like else ""
 
 
-_BARE = re.compile(r"[^\s\"=\\]+")
+# --- log lines -----------------------------------------------------------------------------------
 
 
 def _format(value: object) -> str:

@@ -13,7 +13,7 @@ from llmsim_lab.errors import BudgetReached, ConfigError
 T = TypeVar("T")
 
 _LISTEN_S = 1.0
-"""How often a waiting caller wakes up, since on Windows Ctrl-C is heard only then."""
+"""How often a waiting caller wakes up, since on Windows Ctrl-C is noticed only then."""
 _PATIENCE_S = 10.0
 """How long an interrupted caller waits for cancelled work to stop."""
 
@@ -21,7 +21,7 @@ _PATIENCE_S = 10.0
 async def gather_all(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
     """Run all concurrently and return their results in order.
 
-    When one fails the rest are cancelled and waited for, so that nothing goes on behind the
+    When one fails the rest are cancelled and waited for, so that nothing continues behind the
     caller's back, and the failure of the first in order is raised as it is.
     """
     tasks = [asyncio.ensure_future(item) for item in work]
@@ -34,15 +34,12 @@ async def gather_all(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
                 task.cancel()
         done = await asyncio.gather(*tasks, return_exceptions=True)
         failures = [outcome for outcome in done if isinstance(outcome, Exception)]
-        if not failures or _being_cancelled():
+        this_task = asyncio.current_task()
+        # Somebody cancels the caller: a failure in its place would hide that.
+        if not failures or (this_task is not None and this_task.cancelling() > 0):
             raise
     # Out here, since "from None" would wipe out the failure's own cause.
     raise failures[0]
-
-
-def _being_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 class PrivateLoop:
@@ -67,12 +64,13 @@ class PrivateLoop:
                     target=self._serve, args=(loop,), name="llmsim-lab", daemon=True
                 )
                 thread.start()
+                # A daemon thread that is still running while the interpreter ends may crash it.
                 atexit.register(self._stop, loop, thread)
                 self._loop, self._thread = loop, thread
             return self._loop
 
     def is_here(self) -> bool:
-        """Say whether the caller runs on this very loop."""
+        """Return True if the caller runs on this very loop."""
         return threading.current_thread() is self._thread
 
     @staticmethod
@@ -94,7 +92,7 @@ def _run_until_stopped(loop: asyncio.AbstractEventLoop) -> None:
     """Serve the loop; a task's SystemExit or KeyboardInterrupt ends the task, not the loop.
 
     asyncio gives such an exception to whoever waits for the task and raises it out of the loop as
-    well; without its loop the waiting caller would never hear of it.
+    well; without its loop the waiting caller would never be notified.
     """
     while True:
         try:

@@ -1,9 +1,9 @@
 """The language of prompts: text with ``{{ values }}``, ``{% if %}`` and ``{% for %}``, and no more.
 
 Jinja2 parses the syntax and does nothing else: it folds no constants and compiles nothing. What a
-template may hold is listed here, and an interpreter of these few things fills it and notes where
+template may hold is listed here, and an interpreter of these few things fills it and records where
 each value is. There are no calls and no arithmetic; length, nesting, loops and output have limits.
-So an untrusted template, such as a tape's, takes neither long nor much memory, and reaches nothing
+So an untrusted template, such as a tape's, takes neither long nor much memory, and reads nothing
 but the fields of the values that it is given.
 
 Only this module imports Jinja2; ``_prompt`` imports it when the first prompt is made.
@@ -15,7 +15,7 @@ import dataclasses
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jinja2
@@ -82,6 +82,7 @@ class _Filling:
 
     def put(self, text: str) -> None:
         self.length += len(text)
+        # Before it is kept, since the next piece may be as long again.
         if self.length > MAX_OUTPUT:
             raise _too_long()
         self.parts.append(text)
@@ -122,9 +123,8 @@ def _too_long() -> TemplateFault:
 
 def written(value: object) -> str:
     """Return a value as a prompt shows it: numbers have at most 10 significant digits."""
-    kind = type(value)
-    if kind is str:
-        return value  # type: ignore[return-value]
+    if type(value) is str:
+        return value
     if isinstance(value, float):
         # Its own ``repr`` would say np.float64(1.5) for NumPy's floats, which are floats too.
         text = float.__repr__(value)
@@ -169,22 +169,22 @@ def _item(value: Any, key: Any) -> Any:
     raise _MissingItem(f"{clip(repr(value), 60)} has no item {clip(repr(key), 60)}{like}")
 
 
-def _fields(value: object) -> Sequence[str] | frozenset[str]:
+def _fields(value: object) -> frozenset[str]:
     """Return the names of a value's fields, which never begin with an underscore."""
+    its_type: Any = type(value)
+    names = _fields_of(its_type)
     if isinstance(value, BaseModel) and value.model_extra:
-        names = {*_fields_of(type(value)), *value.model_extra}
-        return frozenset(name for name in names if not name.startswith("_"))
-    kind: Any = type(value)
-    return _fields_of(kind)
+        return names | {name for name in value.model_extra if not name.startswith("_")}
+    return names
 
 
 @lru_cache(maxsize=256)
-def _fields_of(kind: type) -> frozenset[str]:
+def _fields_of(its_type: Any) -> frozenset[str]:
     names: Any = ()
-    if issubclass(kind, BaseModel):
-        names = kind.model_fields
-    elif dataclasses.is_dataclass(kind):
-        names = [field.name for field in dataclasses.fields(kind)]
+    if issubclass(its_type, BaseModel):
+        names = its_type.model_fields
+    elif dataclasses.is_dataclass(its_type):
+        names = [field.name for field in dataclasses.fields(its_type)]
     return frozenset(name for name in names if not name.startswith("_"))
 
 
@@ -293,8 +293,8 @@ def _not_allowed(node: nodes.Node) -> TemplateFault:
     what, instead = f"{type(node).__name__.lower()!r}", _BEFORE
     if isinstance(node, nodes.BinExpr | nodes.Neg | nodes.Pos):
         what = f"arithmetic ({getattr(node, 'operator', '-')})"
-    for kind, words in _NOT_ALLOWED.items():
-        if isinstance(node, kind):
+    for its_type, words in _NOT_ALLOWED.items():
+        if isinstance(node, its_type):
             what, instead = words
     if isinstance(node, nodes.Call):
         what = f"the call {getattr(node.node, 'name', getattr(node.node, 'attr', ''))}()"
@@ -364,9 +364,7 @@ def template_of(text: str) -> Template:
     return Template(text)
 
 
-@cache
-def _environment() -> jinja2.Environment:
-    return jinja2.Environment(autoescape=False)
+_ENVIRONMENT = jinja2.Environment(autoescape=False)  # used to parse, never to render
 
 
 def _parse(text: str) -> nodes.Template:
@@ -375,12 +373,11 @@ def _parse(text: str) -> nodes.Template:
             f"the template has {len(text):,} characters, and {MAX_LENGTH:,} is the limit; give "
             "long texts a slot"
         )
-    environment = _environment()
     with _nesting_limited():
         try:
             # Before the parser, which is recursive: what is too long or deep does not get there.
             depth = 0
-            for number, (line, kind, value) in enumerate(environment.lex(text)):
+            for number, (line, kind, value) in enumerate(_ENVIRONMENT.lex(text)):
                 if number == MAX_TOKENS:
                     raise TemplateFault(
                         f"line {line}: the template has more than {MAX_TOKENS:,} words and signs "
@@ -390,7 +387,7 @@ def _parse(text: str) -> nodes.Template:
                     depth += (value in "([{") - (value in ")]}")
                     if depth > MAX_NESTING:
                         raise TemplateFault(f"line {line}: {_NESTED}")
-            return environment.parse(text)
+            return _ENVIRONMENT.parse(text)
         except jinja2.TemplateSyntaxError as error:
             raise TemplateFault(f"line {error.lineno}: {error.message}") from error
         except TemplateFault:
@@ -443,11 +440,11 @@ def _fill_slots(pieces: _Pieces, values: Mapping[str, Any]) -> Filled:
     lengths: list[int] = []
     for fixed, slot in slots:
         value = values[slot]
-        kind = type(value)
+        its_type = type(value)
         # Texts and short floats, nearly all values, without a call.
-        if kind is str:
+        if its_type is str:
             text = value
-        elif kind is not float or len(text := repr(value)) > _SHORT:
+        elif its_type is not float or len(text := repr(value)) > _SHORT:
             text = written(value)
         length += len(text)
         if length > MAX_OUTPUT:
@@ -571,12 +568,9 @@ class _Compiler:
                 filling.charge(steps)
                 _assign(inside, names, value, several=several)
                 if numbered:
-                    inside["loop"] = {
-                        "index": place,
-                        "first": place == 1,
-                        "last": place == len(found),
-                        "length": len(found),
-                    }
+                    count = len(found)
+                    ends = {"first": place == 1, "last": place == count}
+                    inside["loop"] = {"index": place, "length": count, **ends}
                 body(filling)
             filling.names = around
             if not place:

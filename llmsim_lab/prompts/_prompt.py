@@ -12,9 +12,9 @@ from __future__ import annotations
 import difflib
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -49,36 +49,26 @@ class PromptDiff(str):
         """Compare two texts word by word; the spaces between words count as words too."""
         plain: list[str] = []
         marked: list[str] = []
-        for change, words in _word_changes(before, after):
-            text = "".join(words)
-            if change == "=":
-                plain.append(text)
-                marked.append(escape(visible(text)))
-            elif change == "-":
-                plain.append(f"[-{text}-]")
-                marked.append(Markup("<del>{}</del>").format(visible(text)))
-            else:
-                plain.append("{+" + text + "+}")
-                marked.append(Markup("<ins>{}</ins>").format(visible(text)))
+        old, new = (re.findall(r"\s+|[^\s]+", text) for text in (before, after))
+        matcher = difflib.SequenceMatcher(a=old, b=new, autojunk=False)
+        for tag, old_from, old_to, new_from, new_to in matcher.get_opcodes():
+            gone, come = "".join(old[old_from:old_to]), "".join(new[new_from:new_to])
+            if tag == "equal":
+                plain.append(gone)
+                marked.append(escape(visible(gone)))
+                continue
+            if gone:
+                plain.append(f"[-{gone}-]")
+                marked.append(Markup("<del>{}</del>").format(visible(gone)))
+            if come:
+                plain.append("{+" + come + "+}")
+                marked.append(Markup("<ins>{}</ins>").format(visible(come)))
         self = super().__new__(cls, "".join(plain))
         self._html = f'<pre dir="auto" style="{_STYLE}">{"".join(marked)}</pre>'
         return self
 
     def _repr_html_(self) -> str:
         return self._html
-
-
-def _word_changes(before: str, after: str) -> Iterator[tuple[str, list[str]]]:
-    old, new = (re.findall(r"\s+|[^\s]+", text) for text in (before, after))
-    matcher = difflib.SequenceMatcher(a=old, b=new, autojunk=False)
-    for tag, old_from, old_to, new_from, new_to in matcher.get_opcodes():
-        if tag == "equal":
-            yield "=", old[old_from:old_to]
-            continue
-        if old_to > old_from:
-            yield "-", old[old_from:old_to]
-        if new_to > new_from:
-            yield "+", new[new_from:new_to]
 
 
 class Prompt:
@@ -250,12 +240,10 @@ class Prompt:
         return filled
 
     def _mismatch(self, values: dict[str, object]) -> str:
-        missing = sorted(self._wanted - values.keys())
-        unused = sorted(values.keys() - self._wanted)
         faults = []
-        if missing:
+        if missing := sorted(self._wanted - values.keys()):
             faults.append(f"no value for {', '.join(missing)}")
-        if unused:
+        if unused := sorted(values.keys() - self._wanted):
             faults.append(f"no slot for {', '.join(unused)}")
         slots = ", ".join(self.slots) or "none"
         return f"prompt {self.name!r}: {'; '.join(faults)}; its slots are: {slots}"
@@ -287,6 +275,7 @@ class Prompt:
 @cache
 def _load_shipped(name: str) -> Prompt:
     file = resources.files("llmsim_lab.prompts") / f"{name}.md"
+    # A name with a slash or dots in it could lead out of the folder.
     if not re.fullmatch(r"\w+", name) or not file.is_file():
         raise PromptError(
             f"there is no prompt {name!r}; shipped are {', '.join(Prompt.shipped())}; "
@@ -326,7 +315,7 @@ class RenderedPrompt(str):
             system: the system message.
             user: the user message.
             template: what they were rendered from.
-            provenance: where the parts came from, or a function that works it out.
+            provenance: where the parts came from, or a function that finds out when it is asked.
         """
         self = super().__new__(cls, f"{system}\n\n{user}" if system else user)
         self.system = system
@@ -386,14 +375,18 @@ class RenderedPrompt(str):
         return self.provenance.spans
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild, (self.system, self.user, self.template, self.provenance)
+        # Worked out first: a function that would do so can rarely be pickled.
+        rebuilt = partial(
+            RenderedPrompt,
+            system=self.system,
+            user=self.user,
+            template=self.template,
+            provenance=self.provenance,
+        )
+        return rebuilt, ()
 
     def _repr_markdown_(self) -> str:
         return fenced(system=self.system, user=self.user)
-
-
-def _rebuild(system: str, user: str, template: Prompt, provenance: Provenance) -> RenderedPrompt:
-    return RenderedPrompt(system=system, user=user, template=template, provenance=provenance)
 
 
 def digest_of(*parts: str) -> str:

@@ -49,25 +49,21 @@ class Changes:
         A run that came from no other names the settings in which it differs from others of its name
         on the tape, its prompts where they are not the first one's, and its interventions.
         """
+        info = self._runs[run]
+        parent = self._runs.get(info.parent) if info.parent is not None else None
         try:
-            return self._of(self._runs[run])
+            if parent is None or parent.id >= info.id:
+                return self._own(info)
+            undone = self.outside(parent.id, info.id, since=info.fork_turn)
+            return [
+                *_settings(parent.manifest, info.manifest),
+                *_prompts(parent.manifest, info.manifest),
+                *self.outside(info.id, parent.id, since=info.fork_turn),
+                *(f"without {words}" for words in undone),
+                *self.state(info.id),
+            ]
         except RecursionError:
             return ["what it changed is nested too deeply to be told"]
-
-    def _of(self, info: RunInfo) -> list[str]:
-        parent = self._runs.get(info.parent) if info.parent is not None else None
-        if parent is None or parent.id >= info.id:
-            return self._own(info)
-        return [
-            *_settings(parent.manifest, info.manifest),
-            *_prompts(parent.manifest, info.manifest),
-            *self.outside(info.id, parent.id, since=info.fork_turn),
-            *(
-                f"without {words}"
-                for words in self.outside(parent.id, info.id, since=info.fork_turn)
-            ),
-            *self.state(info.id),
-        ]
 
     def outside(self, run: int, other: int, *, since: int | None = None) -> list[str]:
         """Return the interventions, done or planned, of one run that another does not have.
@@ -82,9 +78,9 @@ class Changes:
     def _own(self, info: RunInfo) -> list[str]:
         first, varied = self._alike.get(_likeness(info), (info, ()))
         fields = _fields(info.manifest) if varied else {}
-        said = [f"{name} {_short(fields.get(name, 'none'))}" for name in varied]
+        settings = [f"{name} {_short(fields.get(name, 'none'))}" for name in varied]
         prompts = _prompts(first.manifest, info.manifest) if first is not info else []
-        return [*_few(said), *prompts, *_each(Counter(self._done(info.id, None)))]
+        return [*_few(settings), *prompts, *_each(Counter(self._done(info.id, None)))]
 
     @cached_property
     def _alike(self) -> dict[object, tuple[RunInfo, Sequence[str]]]:
@@ -97,8 +93,10 @@ class Changes:
         for likeness, (first, *others) in groups.items():
             varied: dict[str, None] = {}
             for other in others:
+                # Nearly all are equal, which is found out faster than their fields are listed.
                 if _defining(other.manifest) != _defining(first.manifest):
-                    varied |= dict.fromkeys(_apart(first.manifest, other.manifest))
+                    was, now = _fields(first.manifest), _fields(other.manifest)
+                    varied |= dict.fromkeys(_different(was, now))
             found[likeness] = first, tuple(varied)
         return found
 
@@ -115,11 +113,11 @@ class Changes:
         if not old or not own or done[0] != done[1]:
             return []
         was, now = (flat(_mapping(records[at].get("state"))) for records in (old, own))
-        names = [name for name in now | was if was.get(name) != now.get(name)]
-        said = [
-            f"{name} {_from_to(_rounded(was.get(name)), _rounded(now.get(name)))}" for name in names
+        fields = [
+            f"{name} {_from_to(_rounded(was.get(name)), _rounded(now.get(name)))}"
+            for name in _different(was, now)
         ]
-        return [clip(f"state: {', '.join(_few(said))}", _MAX_CHANGE)] if said else []
+        return [clip(f"state: {', '.join(_few(fields))}", _MAX_CHANGE)] if fields else []
 
     def _done(self, run: int, since: int | None) -> Iterator[str]:
         """Yield a run's interventions, and those that were planned in the end, in words."""
@@ -172,6 +170,7 @@ class Changes:
 def flat(values: Mapping[str, Any]) -> dict[str, str]:
     """Return nested values as JSON, by names such as ``config.llm.temperature``."""
     found: dict[str, str] = {}
+    # Not by recursion, since a tape's values may be nested deeper than Python's stack.
     todo: list[tuple[str, Any]] = [*values.items()][::-1]
     while todo:
         name, value = todo.pop()
@@ -195,31 +194,30 @@ def _fields(manifest: Mapping[str, Any]) -> dict[str, str]:
     return flat(_defining(manifest))
 
 
-def _apart(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    was, now = _fields(before), _fields(after)
+def _different(was: dict[str, str], now: dict[str, str]) -> list[str]:
     return [name for name in now | was if was.get(name) != now.get(name)]
 
 
 def _settings(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     """Return how a run's model and its settings differ from those of the run that it came from."""
-    said: list[str] = []
+    changed: list[str] = []
     models = [_mapping(manifest.get("model")) for manifest in (before, after)]
     names = [model.get("name") for model in models]
     if all(models) and names[0] != names[1]:
-        said.append(f"model {_from_to(*names)}")
+        changed.append(f"model {_from_to(*names)}")
     elif all(models) and models[0].get("digest") != models[1].get("digest"):
         digests = [str(model.get("digest"))[:12] for model in models]
-        said.append(f"model {_short(names[1])}, digest {_from_to(*digests)}")
+        changed.append(f"model {_short(names[1])}, digest {_from_to(*digests)}")
     # The configuration is the parent's; a setting that one of them lacks is another version's.
     was, now = (
         {name: it for name, it in _fields(manifest).items() if name.startswith("llm.")}
         for manifest in (before, after)
     )
-    for name in now | was:
+    for name in _different(was, now):
         lacking = name.count(".") == 1 and not (name in was and name in now)
-        if was.get(name) != now.get(name) and not lacking and not (said and name == "llm.model"):
-            said.append(f"{name} {_from_to(was.get(name), now.get(name))}")
-    return _few(said)
+        if not lacking and not (changed and name == "llm.model"):
+            changed.append(f"{name} {_from_to(was.get(name), now.get(name))}")
+    return _few(changed)
 
 
 def _likeness(info: RunInfo) -> object:
@@ -232,7 +230,7 @@ def _likeness(info: RunInfo) -> object:
 def _prompts(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     """Return which words of which prompts differ."""
     old, new = (_mapping(manifest.get("prompts")) for manifest in (before, after))
-    changed: dict[tuple[str, str], list[str]] = {}
+    edits: dict[tuple[str, str], list[str]] = {}
     same: set[str] = set()
     for place, entry in new.items():
         if place not in old:
@@ -242,14 +240,14 @@ def _prompts(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
         if texts[0] == texts[1]:
             same.add(name)
         else:
-            changed.setdefault((texts[0], texts[1]), []).append(place)
-    said = []
-    for (was, now), places in changed.items():
+            edits.setdefault((texts[0], texts[1]), []).append(place)
+    changed = []
+    for (was, now), places in edits.items():
         names = {str(_mapping(new[place]).get("name")) for place in places}
         # By its name, unless others still have the old text under that name.
         what = ", ".join(places if names & same else sorted(names))
-        said.append(f"prompt {_short(what)}: {_word_change(was, now)}")
-    return _few(said)
+        changed.append(f"prompt {_short(what)}: {_word_change(was, now)}")
+    return _few(changed)
 
 
 def _shared_start(old: Sequence[str], new: Sequence[str]) -> int:
@@ -260,6 +258,7 @@ def _shared_start(old: Sequence[str], new: Sequence[str]) -> int:
 
 def _word_change(was: str, now: str) -> str:
     old, new = was.split(), now.split()
+    # What both begin and end with first: comparing takes time by the square of the words left.
     start = _shared_start(old, new)
     old, new = old[start:], new[start:]
     end = _shared_start(old[::-1], new[::-1])
@@ -287,15 +286,15 @@ def _listed(records: Mapping[int, Any], part: str) -> list[Any]:
 
 
 def _words(intervention: Any) -> str:
-    """Return an intervention of any kind in words, as its record has it."""
+    """Return an intervention of any class in words, as its record has it."""
     values = _mapping(intervention)
-    said = []
+    parts: list[str] = []
     for name, value in values.items():
         if name == "turn" or value is None or value is False or value in ("", [], {}):
             continue
         items = value.items() if isinstance(value, dict) else [("", value)]
-        said += [" ".join(filter(None, (name, key, _plain(item)))) for key, item in items]
-    return _one_line(f"turn {_plain(values.get('turn'))}: {', '.join(said)}")
+        parts += [" ".join(filter(None, (name, key, _plain(item)))) for key, item in items]
+    return _one_line(f"turn {_plain(values.get('turn'))}: {', '.join(parts)}")
 
 
 def _plain(value: object) -> str:
@@ -310,10 +309,10 @@ def _each(counted: Counter[str]) -> list[str]:
     return _few(list(counted.elements()))
 
 
-def _few(said: list[str], most: int = _MAX_FIELDS) -> list[str]:
-    left = len(said) - most
-    shown = [_one_line(words) for words in said[:most]]
-    return [*shown, f"and {left} more"] if left > 0 else shown
+def _few(changes: list[str], most: int = _MAX_FIELDS) -> list[str]:
+    left = len(changes) - most
+    lines = [_one_line(change) for change in changes[:most]]
+    return [*lines, f"and {left} more"] if left > 0 else lines
 
 
 def _rounded(value: str | None) -> str | None:
@@ -375,11 +374,8 @@ class RunTree:
         self.lines: tuple[str, ...] = (printable(title), *(line for _, line in found))
         self.runs: tuple[RunInfo, ...] = tuple(info for info, _ in found)
 
-    def __str__(self) -> str:
-        return "\n".join(self.lines)
-
     def __repr__(self) -> str:
-        return str(self)
+        return "\n".join(self.lines)
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(str(self))}</pre>"
@@ -411,7 +407,7 @@ def _run_line(info: RunInfo, changed: Sequence[str]) -> str:
     if info.verb == "experiment":
         turns = f"{info.turns} sample{'' if info.turns == 1 else 's'}"
     parts = [info.name, verb, turns, info.outcome or "open", info.model or "no model"]
-    said = [clip(printable(part), _MAX_TEXT) for part in parts]
+    texts = [clip(printable(part), _MAX_TEXT) for part in parts]
     if changed:
-        said.insert(2, clip(printable("; ".join(changed)), _MAX_CHANGE))
-    return f"{info.id} {' · '.join(said)}"
+        texts.insert(2, clip(printable("; ".join(changed)), _MAX_CHANGE))
+    return f"{info.id} {' · '.join(texts)}"

@@ -1,7 +1,7 @@
 """Requests, replies and runs to and from rows of a tape, and what identifies a call.
 
-Pydantic writes and reads the values strictly by their own types: a file may hold anything, and
-a value of another type never leaves this module. A call's key covers the whole request, its place
+Pydantic reads and writes the values strictly by their own types: a file may hold anything, but a
+value of another type never leaves this module. A call's key covers the whole request, its place
 in the run, and which of several equal ones it is.
 """
 
@@ -36,6 +36,11 @@ Verb = Literal["run", "rerun", "fork", "import", "experiment"]
 # --- JSON ----------------------------------------------------------------------------------------
 
 
+_HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
+
+_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+
+
 def dumps(value: Any) -> str:
     """Return JSON that SQLite can store, also of a text with half a character (a surrogate).
 
@@ -51,9 +56,6 @@ def dumps(value: Any) -> str:
         except UnicodeEncodeError:
             return json.dumps(value, separators=(",", ":"), allow_nan=False)
     return text
-
-
-_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
 
 
 def loads(text: Any, what: str) -> Any:
@@ -74,7 +76,7 @@ def loads(text: Any, what: str) -> Any:
 
 
 def not_finite(text: str) -> float:
-    """Raise ValueError; the ``parse_constant`` of ``json.loads``, for NaN and the infinities."""
+    """Raise ValueError: the ``parse_constant`` of ``json.loads``, for NaN and the infinities."""
     raise ValueError(f"it holds {text}, which is not a number of JSON")
 
 
@@ -112,7 +114,7 @@ def read(adapter: TypeAdapter[Any], text: Any, context: Any = None) -> Any:
         raise ValueError(faults(error) if isinstance(error, ValidationError) else error) from error
 
 
-_HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
+# Made when first used: building pydantic's validators takes long.
 
 
 @cache
@@ -236,6 +238,7 @@ class SettingsCache:
                 0 if system is None else 1,
                 (request.schema, request.tools, request.options),
             )
+            # Not more: what is made anew for each request would fill the memory.
             if len(self._known) < _MAX_KNOWN_SETTINGS:
                 self._known[key] = found
         return found
@@ -263,6 +266,7 @@ def encode_request(request: ChatRequest, cache: SettingsCache) -> EncodedRequest
     place: tuple[Any, ...] = (None, None, None, 0, request.attempt)
     if (site := request.site) is not None:
         place = (site.component, site.agent, site.turn, site.replicate, request.attempt)
+    # By ``repr``: it tells None from "None", and 1 from "1".
     covered = f"{place!r}{messages}".encode("utf-8", "surrogatepass")
     key = hashlib.blake2b(settings.key_digest + covered, digest_size=KEY_BYTES).digest()
     return EncodedRequest(messages, settings, key)
@@ -328,30 +332,26 @@ def fault_text(attempt: Attempt) -> str | None:
     return dumps([attempt.reason, attempt.detail, attempt.status_code, attempt.retry])
 
 
+class _CallColumns(TypedDict):
+    """Columns of ``calls`` that hold no JSON."""
+
+    id: int
+    run: int
+    key: bytes
+    turn: int | None
+    component: str | None
+    agent: str | None
+    replicate: int
+    attempt: int
+    seconds: float
+    forgotten: int
+    origin: int | None
+    spans: str | None
+
+
 @cache
-def _scalars() -> TypeAdapter[Any]:
-    return TypeAdapter(
-        tuple[
-            int,
-            int,
-            bytes,
-            int | None,
-            str | None,
-            str | None,
-            int,
-            int,
-            float,
-            int,
-            int | None,
-            str | None,
-        ]
-    )
-
-
-_SCALARS = (
-    *("id", "run", "key", "turn", "component", "agent", "replicate", "attempt", "seconds"),
-    *("forgotten", "origin", "spans"),
-)
+def _call_columns() -> TypeAdapter[_CallColumns]:
+    return TypeAdapter(_CallColumns)
 
 
 def call_of(
@@ -370,11 +370,12 @@ def call_of(
         TapeError: the row does not hold what it should; the tape is damaged.
     """
     try:
-        _scalars().validate_python(tuple([row[name] for name in _SCALARS]), strict=True)
-        attempt = attempt_of(row, settings, form)
+        columns = {name: row[name] for name in _CallColumns.__annotations__}
+        _call_columns().validate_python(columns, strict=True)
+        attempt = _attempt_of(row, settings, form)
     except ValidationError as error:
         [fault, *_] = error.errors()
-        name = _SCALARS[int(fault["loc"][0])]
+        name = str(fault["loc"][0])
         raise TapeError(
             f"call {row['id']!r:.20} on the tape is damaged: {name} is "
             f"{type(row[name]).__name__} where it should be {fault['type'].removesuffix('_type')}"
@@ -397,13 +398,13 @@ def _same(text: str) -> str:
 
 
 @lru_cache(maxsize=512)
-def _shared(text: object) -> _SettingsText:
+def _shared(text: object) -> tuple[str | None, dict[str, Any]]:
     """Return settings, parsed once for many calls, so that ``SettingsCache`` recognizes them."""
-    shared: _SettingsText = read(_settings(), text)
-    return shared
+    values = dict(read(_settings(), text))
+    return values.pop("system", None), values
 
 
-def attempt_of(
+def _attempt_of(
     row: sqlite3.Row | Mapping[str, Any], settings: object, form: object = None
 ) -> Attempt:
     """Return the request of a row and what became of it.
@@ -411,10 +412,10 @@ def attempt_of(
     Raises:
         ValueError: a JSON text does not hold what it should.
     """
-    shared = _shared(settings)
+    system, shared = _shared(settings)
     messages: tuple[Message, ...] = read(_messages(), row["messages"])
-    if "system" in shared:
-        messages = (Message("system", shared["system"]), *messages)
+    if system is not None:
+        messages = (Message("system", system), *messages)
     site = None
     if row["component"] is not None:
         site = CallSite(
@@ -429,21 +430,10 @@ def attempt_of(
     elif spans is not None or row["origin"] is not None:
         raise ValueError("it has one of origin and spans without the other")
     request = ChatRequest(
-        model=shared["model"],
-        messages=messages,
-        schema=shared["schema"],
-        tools=shared["tools"],
-        options=shared["options"],
-        think=shared["think"],
-        keep_alive=shared["keep_alive"],
-        timeout_s=shared["timeout_s"],
-        site=site,
-        attempt=row["attempt"],
-        origin=origin,
+        messages=messages, site=site, attempt=row["attempt"], origin=origin, **shared
     )
-    reason, detail, status_code, retry = None, "", None, False
-    if row["fault"] is not None:
-        reason, detail, status_code, retry = read(_fault(), row["fault"])
+    fault = (None, "", None, False) if row["fault"] is None else read(_fault(), row["fault"])
+    reason, detail, status_code, retry = fault
     reply = None if row["reply"] is None else read(_reply(), row["reply"])
     return Attempt(
         request=request,
@@ -538,13 +528,19 @@ class RunInfo:
         return ""
 
 
-_RUN_COLUMNS = ("name", "parent", "fork_turn", "verb", "started", "ended", "outcome")
+class _RunColumns(TypedDict):
+    name: str
+    parent: int | None
+    fork_turn: int | None
+    verb: str
+    started: str
+    ended: str | None
+    outcome: str | None
 
 
 @cache
-def _run_columns() -> TypeAdapter[Any]:
-    text, number = str | None, int | None
-    return TypeAdapter(tuple[str, number, number, str, str, text, text])  # type: ignore[valid-type]
+def _run_columns() -> TypeAdapter[_RunColumns]:
+    return TypeAdapter(_RunColumns)
 
 
 def info_of(row: sqlite3.Row, *, turns: object, calls: object) -> RunInfo:
@@ -560,7 +556,7 @@ def info_of(row: sqlite3.Row, *, turns: object, calls: object) -> RunInfo:
     """
     manifest = loads(row["manifest"], f"the manifest of run {row['id']}")
     try:
-        values = tuple(row[name] for name in _RUN_COLUMNS)
+        values = {name: row[name] for name in _RunColumns.__annotations__}
         _run_columns().validate_python(values, strict=True)
         if not isinstance(manifest, dict) or not isinstance(turns, int | None):
             raise TypeError("a column of the wrong type")
@@ -568,19 +564,12 @@ def info_of(row: sqlite3.Row, *, turns: object, calls: object) -> RunInfo:
         raise TapeError(
             f"run {row['id']} on the tape is damaged: a column of the wrong type"
         ) from error
-    name, parent, fork_turn, verb, started, ended, outcome = values
     return RunInfo(
         id=row["id"],
-        name=name,
-        parent=parent,
-        fork_turn=fork_turn,
-        verb=verb,
-        started=started,
-        ended=ended,
-        outcome=outcome,
         turns=turns if isinstance(turns, int) else 0,
         calls=calls if isinstance(calls, int) else 0,
         manifest=manifest,
+        **values,
     )
 
 
@@ -633,28 +622,3 @@ def _prompt_fault(entry: Any) -> str | None:
 def _prompt_digest(text: str, name: str) -> str:
     """Return a prompt's digest; all agents of a run may have the same one."""
     return Prompt.parse(text, name=name).digest
-
-
-def run_faults(
-    number: int, *, verb: object, parent: object, fork_turn: object, parent_turns: range | None
-) -> list[str]:
-    """Return what is wrong with a run's place among the others, in words.
-
-    Args:
-        number: the run's.
-        verb: how it came about, as recorded.
-        parent: its parent's number, as recorded.
-        fork_turn: the turn of its parent that it starts from, as recorded.
-        parent_turns: the turns that the parent has, if there is such a run.
-    """
-    found = []
-    if verb not in get_args(Verb):
-        found.append(f"its verb is {verb!r:.50}")
-    if parent is None:
-        if fork_turn is not None:
-            found.append("it is a fork without a run that it came from")
-    elif not isinstance(parent, int) or parent >= number or parent_turns is None:
-        found.append(f"its parent, run {parent!s:.20}, is not on the tape before it")
-    elif fork_turn is not None and fork_turn not in parent_turns:
-        found.append(f"its parent has no turn {fork_turn!s:.20} to fork from")
-    return found

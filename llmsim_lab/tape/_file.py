@@ -29,6 +29,7 @@ _APPLICATION_ID = 0x4C534C42
 """Marks the file as a tape in SQLite's own header ("LSLB")."""
 
 _BUSY_TIMEOUT_MS = 10_000
+_BATCH_ROWS = 1_000
 _SIGNAL_CHECK_STEPS = 100_000
 """Steps of SQLite's virtual machine between two checks whether Ctrl-C was pressed."""
 
@@ -142,7 +143,7 @@ class TapeFile:
         # Python runs signal handlers only between its own steps, and a query is a single one.
         self._connection.set_progress_handler(lambda: 0, _SIGNAL_CHECK_STEPS)
         self._connection.row_factory = sqlite3.Row
-        # Reentrant, since a finalizer may write in the middle of this thread's own transaction.
+        # Reentrant, since a finalizer may run in the middle of this thread's own transaction.
         self.lock = threading.RLock()
         self._text_ids: dict[bytes, int] = {}
         self._deferred: deque[tuple[str, tuple[Any, ...]]] = deque()
@@ -172,6 +173,7 @@ class TapeFile:
                         self._connection.execute("ROLLBACK")
                     self._text_ids.clear()  # some of them may have been rolled back
                     raise
+                # A full disk may show only here.
                 self._connection.execute("COMMIT")
                 # Only those written here: a finalizer may have added more meanwhile.
                 for _ in deferred:
@@ -208,6 +210,8 @@ class TapeFile:
             if self._connection.in_transaction:
                 yield
                 return
+            # In a write-ahead log, whoever reads in a transaction sees the file as it was when it
+            # began, and keeps nobody from writing.
             self.query("BEGIN")
             try:
                 yield
@@ -216,6 +220,7 @@ class TapeFile:
 
     def text_id(self, connection: sqlite3.Connection, text: str, digest: bytes) -> int:
         """Return the id of a shared text, storing it if it is new; inside a transaction."""
+        # By digest: of the texts, which may be long prompts, none is kept in memory.
         known = self._text_ids.get(digest)
         if known is None:
             connection.execute(
@@ -248,7 +253,7 @@ class TapeFile:
                 raise TapeError(f"cannot read the tape {self.path}: {error}") from error
 
     def in_batches(
-        self, table: str, where: str = "TRUE", values: tuple[Any, ...] = (), *, size: int = 1_000
+        self, table: str, where: str = "TRUE", values: tuple[Any, ...] = ()
     ) -> Iterator[sqlite3.Row]:
         """Yield a table's rows, sorted by ``id``, a batch in memory at a time.
 
@@ -256,13 +261,12 @@ class TapeFile:
             table: one that has an ``id``.
             where: a condition on its rows.
             values: of the condition's parameters.
-            size: rows a batch.
         """
         columns = ", ".join(COLUMNS[table])
         last = -(1 << 63)  # below every id of an SQLite table
         while rows := self.query(
             f"SELECT {columns} FROM {table} WHERE ({where}) AND id > ? ORDER BY id LIMIT ?",
-            (*values, last, size),
+            (*values, last, _BATCH_ROWS),
         ):
             yield from rows
             last = rows[-1]["id"]
@@ -284,6 +288,7 @@ class TapeFile:
                 raise TapeError(self._not_compact(error)) from error
             finally:
                 self._connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+            # 1 if somebody reads: the old pages are still in the log then.
             if row[0]:
                 raise TapeError(self._not_compact("it is open elsewhere"))
 
@@ -320,16 +325,24 @@ def _open(path: Path, *, read_only: bool) -> sqlite3.Connection:
         try:
             for category, limit in _LIMITS.items():
                 connection.setlimit(category, limit)
+            # Before anything is read, since the file is untrusted: its schema may call no function
+            # with side effects, and pages that contradict themselves are errors.
             connection.execute("PRAGMA trusted_schema = OFF")
             connection.execute("PRAGMA cell_size_check = ON")
             connection.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}")
-            if new:
+            # Not by ``new``: whoever made the file may have been killed in the middle of it, and
+            # SQLite has only now taken back the pages that were written.
+            if connection.execute("PRAGMA page_count").fetchone()[0] == 0:
+                if read_only:
+                    raise TapeError(f"there is no tape at {path}")
                 _create(connection)
             _check_schema(connection, path)
             connection.execute("PRAGMA foreign_keys = ON")
             if read_only:
                 connection.execute("PRAGMA query_only = ON")
             else:
+                # Readers do not wait for a writer then, and a commit waits for the disk only when
+                # the log is folded in.
                 connection.execute("PRAGMA journal_mode = WAL")
                 connection.execute("PRAGMA synchronous = NORMAL")
         except BaseException:
@@ -359,7 +372,10 @@ def _check_header(path: Path) -> None:
     page_size = int.from_bytes(head[16:18], "big")
     page_size = 65_536 if page_size == 1 else page_size  # which does not fit into two bytes
     whole = page_size * int.from_bytes(head[28:32], "big")
-    if size < whole and not _wal_of(path).exists():
+    # While a log is there, SQLite completes the file or takes back what was being written when its
+    # writer was killed. A writer may also have finished since the size was read.
+    logs = (_beside(path, suffix) for suffix in ("-wal", "-journal"))
+    if size < whole and not any(log.exists() for log in logs) and path.stat().st_size < whole:
         raise TapeError(
             f"cannot open the tape {path}: it was cut off, {size:,} of {whole:,} bytes are left; "
             "get it again from where it came"
@@ -372,7 +388,7 @@ def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
     if read_only and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
         # A tape at rest has no write-ahead log. Without permission to write beside the file,
         # SQLite can read it only if told that nobody changes it.
-        wal = _wal_of(path)
+        wal = _beside(path, "-wal")
         alive = wal.exists() and wal.stat().st_size > 0
         uri += "?mode=ro" if alive else "?immutable=1"
     # Otherwise even a reader opens the file for writing: as the last to close it, it then folds in
@@ -380,8 +396,8 @@ def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
     return sqlite3.connect(uri, uri=True, check_same_thread=False, isolation_level=None)
 
 
-def _wal_of(path: Path) -> Path:
-    return path.with_name(f"{path.name}-wal")
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(f"{path.name}{suffix}")
 
 
 def _create(connection: sqlite3.Connection) -> None:
@@ -400,6 +416,7 @@ def _create(connection: sqlite3.Connection) -> None:
 
 
 def _statements() -> list[str]:
+    # One by one: ``executescript`` would commit the transaction that is open.
     return [statement.strip() for statement in _TABLES.split(";") if statement.strip()]
 
 

@@ -1,4 +1,4 @@
-"""Writing to a run: one writer at a time, and every row with a seal that shows later changes.
+"""Writing to a run: one process at a time, and every row with a seal that shows later changes.
 
 A seal is the CRC-32 of each cell, four bytes a column, in the columns' order. A run's tally counts
 its rows and keeps one digest of all their seals, so that a removed or added row shows as well.
@@ -23,11 +23,9 @@ from llmsim_lab.errors import TapeError
 from llmsim_lab.tape._codec import loads
 from llmsim_lab.tape._file import COLUMNS, TapeFile
 
-_NOT_SEALED = {"writer", "seal"}
-"""A run's writer changes whenever somebody opens or closes it."""
-
 SEALED = {
-    table: tuple(column for column in COLUMNS[table] if column not in _NOT_SEALED)
+    # A run's writer changes whenever somebody opens or closes it.
+    table: tuple(column for column in COLUMNS[table] if column not in ("writer", "seal"))
     for table in ("runs", "calls", "turns")
 }
 """The columns that a table's seals cover, in order."""
@@ -35,6 +33,7 @@ SEALED = {
 DIGEST_BYTES = 16
 _CRC_BYTES = 4
 _CLOCK_STEP_S = 2.0
+"""How far two readings of when one process started may be apart."""
 
 # --- seals ---------------------------------------------------------------------------------------
 
@@ -44,19 +43,19 @@ def seal(cells: Iterable[Any]) -> bytes:
     found = []
     for cell in cells:
         # The second argument, the checksum's start, tells equal bytes of different types apart.
-        kind = type(cell)
-        if kind is str:
+        its_type = type(cell)
+        if its_type is str:
             found.append(crc32(cell.encode("utf-8", "surrogatepass"), 1))
-        elif kind is int:
+        elif its_type is int:
             found.append(_CRC[cell] if 0 <= cell < len(_CRC) else crc32(b"%d" % cell, 2))
         elif cell is None:
             found.append(0)
-        elif kind is bytes:
+        elif its_type is bytes:
             found.append(crc32(cell, 3))
-        elif kind is float:
+        elif its_type is float:
             found.append(crc32(_DOUBLE(cell), 4))
         else:
-            raise TypeError(f"a cell of the type {kind.__name__}")
+            raise TypeError(f"a cell of the type {its_type.__name__}")
     return struct.pack(f">{len(found)}I", *found)
 
 
@@ -122,13 +121,13 @@ class Ledger:
             values: of the columns of ``runs``, without ``id``, ``writer`` and ``seal``.
         """
         count = connection.execute("SELECT value FROM meta WHERE key = 'runs'").fetchone()[0]
-        # Numbers are never used again, so that a run that was pruned stays missing.
+        # A number is never used again, so that a run that was pruned stays missing.
         ledger = cls(int(count) + 1)
         ledger._place = 0
         row = {"id": ledger.run, "writer": None, **values}
         row["seal"] = seal([row[column] for column in SEALED["runs"]])
-        _insert(connection, "runs", [[row[column] for column in COLUMNS["runs"]]])
-        _insert(connection, "tallies", [(ledger.run, 0, 0, -1, bytes(DIGEST_BYTES))])
+        connection.execute(_INSERT["runs"], [row[column] for column in COLUMNS["runs"]])
+        connection.execute(_INSERT["tallies"], (ledger.run, 0, 0, -1, bytes(DIGEST_BYTES)))
         connection.execute("UPDATE meta SET value = ? WHERE key = 'runs'", (str(ledger.run),))
         return ledger
 
@@ -164,7 +163,7 @@ class Ledger:
             row = (first + at, self.run, place + 1 + at, *cells)
             self._new.append(seal(row))
             rows.append((*row, self._new[-1]))
-        _insert(connection, "calls", rows)
+        connection.executemany(_INSERT["calls"], rows)
         return list(range(first, first + len(rows)))
 
     def committed(self) -> None:
@@ -207,7 +206,7 @@ class Ledger:
         """Add a whole turn, and its calls to the tally."""
         self.count_calls(connection)
         own = seal((self.run, turn, record, row))
-        _insert(connection, "turns", [(self.run, turn, record, row, own)])
+        connection.executemany(_INSERT["turns"], [(self.run, turn, record, row, own)])
         _, first, last, digest = self._tally(connection)
         connection.execute(
             "UPDATE tallies SET first_turn = ?, last_turn = ?, digest = ? WHERE run = ?",
@@ -254,10 +253,6 @@ class Ledger:
             raise TapeError(f"run {self.run} on the tape is damaged: it has no tally")
         calls, first, last, digest = row
         return calls, first, last, digest
-
-
-def _insert(connection: sqlite3.Connection, table: str, rows: Sequence[Sequence[Any]]) -> None:
-    connection.executemany(_INSERT[table], rows)
 
 
 _INSERT = {

@@ -17,7 +17,6 @@ from llmsim_lab.prompts import PromptDiff
 from llmsim_lab.tape._codec import (
     KEY_BYTES,
     EncodedRequest,
-    RecordedCall,
     SettingsCache,
     digest_of,
     encode_request,
@@ -93,15 +92,6 @@ def _placed(request: ChatRequest, turn: int) -> ChatRequest:
     return replace(request, site=site, origin=origin)
 
 
-def _by_key(calls: Iterable[RecordedCall]) -> dict[bytes, Attempt]:
-    """Return recorded attempts by their keys, each checked to be its request's."""
-    known = {}
-    for call in calls:
-        _check_key(call.key, call.attempt)
-        known[call.key] = call.attempt
-    return known
-
-
 def _check_key(key: bytes, attempt: Attempt) -> None:
     """Raise TapeError if a recorded attempt is not the one of its key."""
     if not key.startswith(encode_request(attempt.request, _cache).key):
@@ -143,9 +133,14 @@ class LiveRecorder:
         self._groups: dict[asyncio.AbstractEventLoop, _Group] = {}
         self._lock = threading.Lock()
         self._file = tape.file
+        # Before anything is read: what is read must not change any more.
         self._release = claim(self._file, run, self)
         self._turn = tape.run(run).turns + 1
-        self._known = _by_key(tape.calls(run, turn=self._turn))
+        self._known: dict[bytes, Attempt] = {}
+        """What the unfinished turn has recorded, by key."""
+        for call in tape.calls(run, turn=self._turn):
+            _check_key(call.key, call.attempt)
+            self._known[call.key] = call.attempt
         self._keys = _Keys(self._known)
         self._forget_failed(None)
 
@@ -164,6 +159,7 @@ class LiveRecorder:
         key = self._keys.next(found.key, previous)
         known = self._known.get(key)
         if known is None:
+            # Kept, since encoding a long prompt again for ``keep`` would take as long again.
             self._pending[id(request)] = found if key == found.key else found._replace(key=key)
         return known
 
@@ -176,8 +172,8 @@ class LiveRecorder:
             TapeError: the disk is full or fails, or the answer holds what JSON cannot.
         """
         answer = self._as_kept(attempt)
-        # Nothing else is expected that could be committed with it; so it is for an engine, which
-        # makes one call at a time.
+        # Nothing else is expected that could be committed with it, as with an engine, which makes
+        # one call at a time.
         if not self._pending and not self._groups:
             [kept] = self._write([answer])
             return kept
@@ -241,6 +237,7 @@ class LiveRecorder:
         """Commit answers; returns them with their numbers."""
         with self._transaction() as connection:
             numbers = self._ledger.add_calls(connection, self._rows(connection, answers))
+        # Only now, when the commit is done: nothing may be handed on that a kill could still undo.
         attempts = []
         for number, (attempt, found, _, _) in zip(numbers, answers, strict=True):
             # Nobody else has it yet, so that nobody sees it change; a copy takes ten times as long.
@@ -253,7 +250,7 @@ class LiveRecorder:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """Write everything that is written inside, or nothing of it, and tell the ledger."""
+        """Write everything that is written inside, or nothing of it; updates the ledger."""
         try:
             with self._file.transaction() as connection:
                 yield connection
@@ -302,6 +299,7 @@ class LiveRecorder:
                 of that component will be made again as well.
         """
         self.flush()
+        # Equal requests are counted from the first again, so that they find their answers.
         self._keys.clear()
         self._pending.clear()
         self._forget_failed(_failure_in(error))
@@ -480,13 +478,13 @@ def explain_miss(request: ChatRequest, recorded: Iterable[Attempt], *, run: int)
     if nearest is None:
         return (
             f"run {run} has no recorded call for {where}: nothing of that turn is on the tape; "
-            "replay only as many turns as were recorded, or fork the run to go on"
+            "replay only as many turns as were recorded, or fork the run to continue"
         )
     return (
         f"run {run} has no recorded call for {where}. From the nearest recorded one, "
         f"{_differences(nearest, request)}\n"
         "A replay takes the prompts, the configuration and the code of the recording; "
-        "to go on with other ones, fork the run."
+        "to continue with other ones, fork the run."
     )
 
 
@@ -500,6 +498,7 @@ def _nearest(request: ChatRequest, recorded: list[Attempt]) -> ChatRequest | Non
         its = other.site
         same_component = bool(site and its and site.component == its.component)
         same_agent = bool(site and its and site.agent == its.agent)
+        # The quick one: the exact ratio takes seconds for long prompts.
         ratio = difflib.SequenceMatcher(
             a=other.prompt.split(), b=request.prompt.split(), autojunk=False
         ).quick_ratio()

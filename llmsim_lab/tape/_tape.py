@@ -5,7 +5,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from llmsim_lab.errors import ConfigError, TapeError
@@ -33,21 +32,8 @@ _MAX_CACHED = 500
 _RUN_COLUMNS = ", ".join(COLUMNS["runs"])
 _CALL_COLUMNS = ", ".join(f"calls.{column}" for column in COLUMNS["calls"])
 _FRAME_COLUMNS = (
-    "id",
-    "turn",
-    "component",
-    "agent",
-    "replicate",
-    "attempt",
-    "model",
-    "prompt",
-    "reply",
-    "fault",
-    "done_reason",
-    "prompt_tokens",
-    "reply_tokens",
-    "seconds",
-    "forgotten",
+    *("id", "turn", "component", "agent", "replicate", "attempt", "model", "prompt", "reply"),
+    *("fault", "done_reason", "prompt_tokens", "reply_tokens", "seconds", "forgotten"),
 )
 
 
@@ -77,7 +63,7 @@ class Tape:
     def __init__(self, path: str | Path, *, read_only: bool = False) -> None:
         self.file = TapeFile(path, read_only=read_only)
         self._attempts: dict[int, Attempt] = {}
-        """Those read lately, by number: who reads one of a turn's often reads its others."""
+        """Those read lately, by number: whoever reads one of a turn's often reads its others."""
 
     @property
     def path(self) -> Path:
@@ -101,12 +87,7 @@ class Tape:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
     # --- reading -----------------------------------------------------------------------------
@@ -186,15 +167,9 @@ class Tape:
             turn: one turn's only.
             forgotten: also those of calls that failed for good and were made again.
         """
-        where, values = "run = ?", [run]
-        if turn is not None:
-            where, values = f"{where} AND turn = ?", [run, turn]
-        if not forgotten:
-            where += " AND NOT forgotten"
-        return [
-            call_of(row, row["shared"], row["form"])
-            for row in self._call_rows(where, tuple(values))
-        ]
+        conditions = {"run = ?": run} | ({} if turn is None else {"turn = ?": turn})
+        where = " AND ".join([*conditions, *(() if forgotten else ("NOT forgotten",))])
+        return self._found_calls(where, *conditions.values())
 
     def call(self, number: int) -> RecordedCall:
         """Return one request by its number.
@@ -202,10 +177,9 @@ class Tape:
         Raises:
             TapeError: there is no such request.
         """
-        rows = self._call_rows("calls.id = ?", (number,))
-        if not rows:
-            raise TapeError(f"the tape {self.path} has no call {number}")
-        return call_of(rows[0], rows[0]["shared"], rows[0]["form"])
+        for call in self._found_calls("calls.id = ?", number):
+            return call
+        raise TapeError(f"the tape {self.path} has no call {number}")
 
     def attempt(self, number: int) -> Attempt:
         """Return what became of a request by its number; also after the tape was closed.
@@ -218,6 +192,7 @@ class Tape:
                 return known
             if len(self._attempts) >= _MAX_CACHED:
                 self._attempts.clear()
+            # Opened again for each: a file kept open could not be moved or deleted on Windows.
             if self.closed:
                 self._attempts |= self._read_again(number)
             else:
@@ -238,13 +213,14 @@ class Tape:
             ) from error
         return {one.id: one.attempt for one in (call, *calls)}
 
-    def _call_rows(self, where: str, values: tuple[Any, ...]) -> list[sqlite3.Row]:
-        return self.file.query(
+    def _found_calls(self, where: str, *values: int) -> list[RecordedCall]:
+        rows = self.file.query(
             f"SELECT {_CALL_COLUMNS}, texts.text AS shared, forms.text AS form FROM calls "
             "LEFT JOIN texts ON texts.id = settings LEFT JOIN texts AS forms ON forms.id = origin "
             f"WHERE {where} ORDER BY calls.id",
             values,
         )
+        return [call_of(row, row["shared"], row["form"]) for row in rows]
 
     def turns_frame(self, run: int | None = None) -> pd.DataFrame:
         """Return a run's turns as a frame, the one its simulation's ``to_frame`` gives."""
@@ -308,7 +284,7 @@ class Tape:
         return joined[columns].rename_axis(columns=["variable", "of"])
 
     def changes(self) -> Changes:
-        """Return what says of each run what it changed: ``tape.changes().of(2)``."""
+        """Return what each run changed, in words: ``tape.changes().of(2)``."""
         return Changes(self.file, self.runs())
 
     def tree(self) -> RunTree:
@@ -384,7 +360,6 @@ class Tape:
         verb: Verb = "run",
         parent: int | None = None,
         fork_turn: int | None = None,
-        started: str | None = None,
     ) -> int:
         """Record the start of a run; returns its number.
 
@@ -395,7 +370,6 @@ class Tape:
             verb: how it came about.
             parent: the run that it is a fork or a rerun of.
             fork_turn: for a fork, the turn of the parent that it starts from.
-            started: UTC, ISO 8601; now if not given.
 
         Raises:
             TapeError: the tape is read-only, or the parent is not on it.
@@ -410,7 +384,7 @@ class Tape:
                     "parent": parent,
                     "fork_turn": fork_turn,
                     "verb": verb,
-                    "started": started or now(),
+                    "started": now(),
                     "ended": None,
                     "outcome": None,
                     "manifest": dumps(manifest),
@@ -425,7 +399,7 @@ class Tape:
             Ledger(run).change(connection, manifest=dumps(manifest))
 
     def release(self, run: int) -> None:
-        """Remove the entry of who writes to a run; only if that process is surely gone.
+        """Remove the entry of which process writes to a run; only if it is surely gone.
 
         For a process that ended on this machine this is not needed.
         """
@@ -518,20 +492,16 @@ class Tape:
 def _frame_row(call: RecordedCall) -> tuple[Any, ...]:
     attempt = call.attempt
     request, reply, site = attempt.request, attempt.reply, attempt.request.site
+    no_site = (None, None, None, 0)
     return (
         call.id,
-        site.turn if site else None,
-        site.component if site else None,
-        site.agent if site else None,
-        site.replicate if site else 0,
+        *((site.turn, site.component, site.agent, site.replicate) if site else no_site),
         request.attempt,
         request.model,
         _encodable(request.prompt),
         _encodable(reply.text) if reply else None,
         _encodable(attempt.detail) if attempt.reason else None,
-        reply.done_reason if reply else None,
-        reply.prompt_tokens if reply else None,
-        reply.reply_tokens if reply else None,
+        *((reply.done_reason, reply.prompt_tokens, reply.reply_tokens) if reply else [None] * 3),
         attempt.seconds,
         call.forgotten,
     )

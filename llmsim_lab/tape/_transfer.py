@@ -1,6 +1,6 @@
 """Tapes to files for other programs: JSON lines, which can be imported again, and Parquet.
 
-The first of the JSON lines is the header: the format and how many lines of each kind follow. Then
+The first of the JSON lines is the header: the format and how many lines of each sort follow. Then
 come the texts that calls share, the runs, the calls and the turns, an object a line, with ``kind``
 saying which. An import takes all runs of a file or none; its numbers are that file's own, and runs
 and calls get new ones on the tape that they come to.
@@ -44,6 +44,7 @@ _FORMAT = 2
 """Of the JSON lines."""
 _KINDS = ("text", "run", "call", "turn")
 """Of the lines below the header."""
+# More than any line of an export; a file without line breaks would fill the memory.
 _MAX_LINE_BYTES = 64 * 1024 * 1024
 _RUN_CELLS = ("name", "verb", "started", "ended", "outcome")
 _CALL_CELLS = ("run", "turn", "component", "agent", "replicate", "attempt", "seconds")
@@ -141,8 +142,8 @@ def _lines(file: TapeFile, runs: Sequence[RunInfo]) -> Iterator[dict[str, Any]]:
     for run in (info.id for info in runs):
         for row in file.query(f"SELECT {columns} FROM turns WHERE run = ? ORDER BY turn", (run,)):
             what = f"turn {row['turn']} of run {run}"
-            record, shown = (loads(row[name], what) for name in ("record", "row"))
-            yield {"kind": "turn", "run": run, "turn": row["turn"], "record": record, "row": shown}
+            parts = {name: loads(row[name], what) for name in ("record", "row")}
+            yield {"kind": "turn", "run": run, "turn": row["turn"], **parts}
 
 
 def _call_line(row: sqlite3.Row) -> dict[str, Any]:
@@ -214,11 +215,12 @@ class _Import:
         self._ledgers: dict[int, Ledger] = {}
         self._calls: dict[int, int] = {}
         self._texts: dict[int, tuple[int, str]] = {}
+        # Its own, not the process's: a file's settings are of no use to anybody afterwards.
         self._settings = SettingsCache()
         self._keys: set[tuple[int, bytes]] = set()
         self._seen: Counter[str] = Counter()
         self._expected: dict[str, int] | None = None
-        self._takers: Mapping[str, Callable[[dict[str, Any]], None]] = {
+        self._take_by_kind: Mapping[str, Callable[[dict[str, Any]], None]] = {
             "text": self._take_text,
             "run": self._take_run,
             "call": self._take_call,
@@ -235,11 +237,11 @@ class _Import:
         kind = values["kind"]
         if self._expected is None:
             self._take_header(kind, values)
-        elif kind not in self._takers:
+        elif kind not in self._take_by_kind:
             raise ValueError(f"a line of the kind {kind!r:.50}")
         else:
             self._seen[kind] += 1
-            self._takers[kind](values)
+            self._take_by_kind[kind](values)
 
     def finish(self) -> None:
         """Check that the file was whole."""
@@ -303,7 +305,7 @@ class _Import:
         run = self.runs[_integer(row.pop("run"))]
         row |= {"key": key, "origin": origin_id}
         call = call_of(row | {"id": number, "run": run}, settings, form)
-        _ = call.attempt.request.provenance  # which is parsed, and so checked, only when it is read
+        _ = call.attempt.request.provenance  # parsed, and so checked, only when it is read
         if not key_fits(key, encode_request(call.attempt.request, self._settings).key):
             raise ValueError("the call's key is not that of its content")
         if not call.forgotten:
@@ -317,7 +319,7 @@ class _Import:
 
     def _take_turn(self, values: dict[str, Any]) -> None:
         record, row = values["record"], values["row"]
-        call_numbers(record)
+        call_numbers(record)  # raises if a part of the record is missing or of the wrong type
         if record["turn"] != values["turn"] or not isinstance(row, dict):
             raise ValueError("its record or its row is not that of the turn")
         named = [chain["call"] for chain in record["chains"] if isinstance(chain.get("call"), list)]

@@ -130,9 +130,9 @@ class _Redaction:
         self._states = states
         self._settings = SettingsCache()
         self._keys: Counter[bytes] = Counter()
-        self._said: dict[int | None, set[str]] = {}
+        self._replaced: dict[int | None, set[str]] = {}
         """What was replaced in calls and chains, by turn, to find its copies in the records."""
-        self._all_said: set[str] = set()
+        self._all_replaced: set[str] = set()
         self._outside: set[str] = set()
         """Texts of interventions; one that a model was sent as it is, is replaced as well."""
         self._names = names
@@ -149,6 +149,7 @@ class _Redaction:
         for row in self._file.in_batches("calls", "run = ?", (self._run,)):
             self._call(row)
         columns = ", ".join(COLUMNS["turns"])
+        # One turn in memory at a time: a record may be large.
         for [turn] in self._file.query(
             "SELECT turn FROM turns WHERE run = ? ORDER BY turn", (self._run,)
         ):
@@ -169,7 +170,11 @@ class _Redaction:
         attempt = call_of(row, *self._file.shared_by(row)).attempt
         self._names |= {name for name in (row["agent"], row["component"]) if name}
         if self._covers(row["component"]):
-            self._remember_texts_of(attempt, row["turn"])
+            sent = (one.content for one in attempt.request.messages if one.role == "user")
+            self._remember(row["turn"], (text for text in sent if text.strip() in self._outside))
+            if attempt.reply is not None:
+                answer = attempt.reply.text
+                self._remember(row["turn"], [answer, *_leaves(_parsed(answer))])
             attempt = _without_texts(attempt)
         request = encode_request(attempt.request, self._settings)
         # Requests that differed may be equal now, so that equal ones are counted again.
@@ -182,7 +187,7 @@ class _Redaction:
             self._connection, request.settings.text, request.settings.digest
         )
         cells = {
-            **{name: row[name] for name in COLUMNS["calls"]},
+            **dict(row),
             "key": key,
             "messages": request.messages,
             "settings": settings,
@@ -193,35 +198,24 @@ class _Redaction:
         }
         own = seal([cells[name] for name in SEALED["calls"]])
         self._connection.execute(
-            "UPDATE calls SET key = ?, messages = ?, settings = ?, origin = NULL, spans = NULL, "
-            "reply = ?, fault = ?, seal = ? WHERE id = ?",
-            (
-                *(cells[name] for name in ("key", "messages", "settings", "reply", "fault")),
-                own,
-                row["id"],
-            ),
+            "UPDATE calls SET key = :key, messages = :messages, settings = :settings, "
+            "origin = NULL, spans = NULL, reply = :reply, fault = :fault, seal = :seal "
+            "WHERE id = :id",
+            {**cells, "seal": own},
         )
         if row["place"] <= self._counted:  # otherwise the tally does not count it yet
             self._digest = mixed(self._digest, row["seal"], own)
 
-    def _remember_texts_of(self, attempt: Attempt, turn: int | None) -> None:
-        prompts = (one.content for one in attempt.request.messages if one.role == "user")
-        self._remember(turn, (text for text in prompts if text.strip() in self._outside))
-        if attempt.reply is None:
-            return
-        texts = [attempt.reply.text, *_leaves(_parsed(attempt.reply.text))]
-        self._remember(turn, texts)
-
     def _remember(self, turn: int | None, texts: Iterable[str]) -> None:
         found = {text.strip() for text in texts if " " in text.strip()}
-        self._said.setdefault(turn, set()).update(found)
-        self._all_said |= found
+        self._replaced.setdefault(turn, set()).update(found)
+        self._all_replaced |= found
 
     # --- turns ---------------------------------------------------------------------------
 
     def _turn(self, row: sqlite3.Row) -> None:
-        record = loads(row["record"], f"turn {row['turn']} of run {self._run}")
-        shown = loads(row["row"], f"turn {row['turn']} of run {self._run}")
+        what = f"turn {row['turn']} of run {self._run}"
+        record, frame_row = (loads(row[name], what) for name in ("record", "row"))
         for chain in record["chains"]:
             self._names |= {chain["agent"], chain["component"]}
             if self._covers(chain["component"]):
@@ -229,12 +223,12 @@ class _Redaction:
                 for name in ("reasoning", "prompt_text"):
                     if chain.get(name):
                         chain[name] = _digest(chain[name])
-        quotable = {text for text in self._said.get(row["turn"], ()) if len(text) >= _MIN_QUOTE}
+        quotable = {text for text in self._replaced.get(row["turn"], ()) if len(text) >= _MIN_QUOTE}
 
         def cleaned(text: str) -> str:
             if text in self._names or " " not in text.strip():
                 return text
-            if text.strip() in self._all_said or any(part in text for part in quotable):
+            if text.strip() in self._all_replaced or any(part in text for part in quotable):
                 return _digest(text)
             return text
 
@@ -247,13 +241,13 @@ class _Redaction:
                 record[part] = _mapped(value, change)
         outside = {part: _mapped(record[part], self._unless_sent) for part in _FROM_OUTSIDE}
         kept = {
-            part: shown[part] if outside[part] == record[part] else _digest(shown[part])
+            part: frame_row[part] if outside[part] == record[part] else _digest(frame_row[part])
             for part in _FROM_OUTSIDE
-            if part in shown
+            if part in frame_row
         }
         record |= outside
-        shown = {**_mapped(shown, emptied if self._states else cleaned), **kept}
-        texts = dumps(record), dumps(shown)
+        frame_row = {**_mapped(frame_row, emptied if self._states else cleaned), **kept}
+        texts = dumps(record), dumps(frame_row)
         own = seal((self._run, row["turn"], *texts))
         self._connection.execute(
             "UPDATE turns SET record = ?, row = ?, seal = ? WHERE run = ? AND turn = ?",
@@ -262,7 +256,7 @@ class _Redaction:
         self._digest = mixed(self._digest, row["seal"], own)
 
     def _unless_sent(self, text: str) -> str:
-        return _digest(text) if text.strip() in self._outside & self._all_said else text
+        return _digest(text) if text.strip() in self._outside & self._all_replaced else text
 
 
 # --- texts ---------------------------------------------------------------------------------------

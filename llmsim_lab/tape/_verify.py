@@ -7,12 +7,14 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from llmsim_lab._util.text import printable
 from llmsim_lab.errors import TapeError
 from llmsim_lab.tape._codec import (
+    RunInfo,
     SettingsCache,
+    Verb,
     call_numbers,
     call_of,
     encode_request,
@@ -20,7 +22,6 @@ from llmsim_lab.tape._codec import (
     key_fits,
     loads,
     manifest_faults,
-    run_faults,
 )
 from llmsim_lab.tape._file import COLUMNS, SHARED
 from llmsim_lab.tape._ledger import DIGEST_BYTES, broken_cells, mixed
@@ -154,13 +155,7 @@ def _runs(tape: Tape) -> Iterator[Finding]:
             yield Finding(what=str(error), run=row["id"])
             continue
         found = manifest_faults(info.manifest)
-        found += run_faults(
-            info.id,
-            verb=info.verb,
-            parent=info.parent,
-            fork_turn=info.fork_turn,
-            parent_turns=spans.get(info.parent) if info.parent is not None else None,
-        )
+        found += _descent_faults(info, spans)
         first, last = row["first_turn"], row["last_turn"]
         if not isinstance(first, int) or not isinstance(last, int):
             found.append("it has no turn to start from")
@@ -172,6 +167,24 @@ def _runs(tape: Tape) -> Iterator[Finding]:
             before = spans.get(info.parent) if info.fork_turn is not None and info.parent else None
             spans[info.id] = range(before.start if before else first, last + 1)
         yield from (Finding(what=fault, run=info.id) for fault in found)
+
+
+def _descent_faults(info: RunInfo, turns_of: Mapping[int, range]) -> Iterator[str]:
+    """Yield what is wrong with a run's place among the others.
+
+    Args:
+        info: the run, whose values are of the right types but may be anything.
+        turns_of: the turns of the runs before it.
+    """
+    if info.verb not in get_args(Verb):
+        yield f"its verb is {info.verb!r:.50}"
+    if info.parent is None:
+        if info.fork_turn is not None:
+            yield "it is a fork without a run that it came from"
+    elif info.parent >= info.id or info.parent not in turns_of:
+        yield f"its parent, run {info.parent!s:.20}, is not on the tape before it"
+    elif info.fork_turn is not None and info.fork_turn not in turns_of[info.parent]:
+        yield f"its parent has no turn {info.fork_turn!s:.20} to fork from"
 
 
 def _calls(tape: Tape) -> Iterator[Finding]:
@@ -187,9 +200,8 @@ def _calls(tape: Tape) -> Iterator[Finding]:
         keys = seen.setdefault(row["run"], set())
         try:
             call = call_of(row, *tape.file.shared_by(row))
-            _ = (
-                call.attempt.request.provenance
-            )  # which is parsed, and so checked, only when it is read
+            # Parsed, and so checked, only when it is read.
+            _ = call.attempt.request.provenance
             fits = key_fits(call.key, encode_request(call.attempt.request, cache).key)
         except (TapeError, ValueError, TypeError) as error:
             yield Finding(what=str(error), **place)
@@ -254,7 +266,6 @@ def _tallies(tape: Tape) -> Iterator[Finding]:
 
 
 def _tally(tape: Tape, run: int, tally: Mapping[str, Any] | Any) -> Iterator[Finding]:
-    all_expected = True
     rows = tape.file.query("SELECT place, turn, seal FROM calls WHERE run = ?", (run,))
     turns = tape.file.query("SELECT turn, seal FROM turns WHERE run = ?", (run,))
     count, first, last = tally["calls"], tally["first_turn"], tally["last_turn"]
@@ -262,10 +273,14 @@ def _tally(tape: Tape, run: int, tally: Mapping[str, Any] | Any) -> Iterator[Fin
         yield Finding(what="its tally was changed after it was written", run=run)
         return
     # A turn that is not whole is not counted yet; its calls come after those that are.
-    uncounted = [row for row in rows if _is_uncounted(row, count, last)]
     calls = [row for row in rows if not _is_uncounted(row, count, last)]
+    all_expected = True
     for what, found, expected in (
-        ("call number", [row["place"] for row in rows], range(1, count + len(uncounted) + 1)),
+        (
+            "call number",
+            [row["place"] for row in rows],
+            range(1, count + len(rows) - len(calls) + 1),
+        ),
         ("turn", [row["turn"] for row in turns], range(first, last + 1)),
     ):
         missing, added = _compared(found, expected)
@@ -273,8 +288,8 @@ def _tally(tape: Tape, run: int, tally: Mapping[str, Any] | Any) -> Iterator[Fin
         for number in missing:
             yield Finding(what=f"its {what} {number!s:.20} is missing", run=run)
         for number in added:
-            added_what = f"its {what} {number!s:.20} was added after it was written"
-            yield Finding(what=added_what, run=run)
+            change = f"its {what} {number!s:.20} was added after it was written"
+            yield Finding(what=change, run=run)
     seals = [row["seal"] for row in (*calls, *turns)]
     whole = mixed(bytes(DIGEST_BYTES), *(seal for seal in seals if isinstance(seal, bytes)))
     if all_expected and whole != tally["digest"]:

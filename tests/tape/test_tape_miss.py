@@ -63,7 +63,7 @@ def test_an_edited_prompt_is_shown_as_a_word_diff_with_the_way_out(tmp_path: Pat
     assert "run 1 has no recorded call for agent of Aland, turn 1, attempt 1" in message
     assert "the [-most-]{+least+} [-pressing-]{+urgent+} economic issue" in message
     assert "Analyze the current economic state" not in message
-    assert "to go on with other ones, fork the run" in message
+    assert "to continue with other ones, fork the run" in message
 
 
 def test_a_changed_line_is_shown_with_the_ones_around_it() -> None:
@@ -77,7 +77,7 @@ def test_a_changed_line_is_shown_with_the_ones_around_it() -> None:
         "run 3 has no recorded call for a call outside a turn. From the nearest recorded one, "
         "the prompt differs:\nsecond line\nthird [-line-]{+sentence+}\nfourth line\n"
         "A replay takes the prompts, the configuration and the code of the recording; "
-        "to go on with other ones, fork the run."
+        "to continue with other ones, fork the run."
     )
 
 
@@ -152,7 +152,7 @@ def test_a_call_in_a_turn_without_calls_is_a_miss(tmp_path: Path) -> None:
     simulation.tape.close()
     message = missed(tmp_path / "x.tape", EconLLMAgent("Aland", never()))
     assert "nothing of that turn is on the tape" in message
-    assert "fork the run to go on" in message
+    assert "fork the run to continue" in message
 
 
 def test_a_turn_more_than_was_recorded_is_refused_with_the_way_out(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from llmsim_lab.errors import LabError, TapeError
 from llmsim_lab.llm import Tape
 from llmsim_lab.run import fork, load, replay, rerun, resume
 from llmsim_lab.simulation import Simulation
+from llmsim_lab.tape import verify
 from llmsim_lab.tape._codec import call_of
 
 NOBODY = 65534
@@ -630,6 +631,49 @@ def test_two_processes_that_make_a_tape_at_the_same_time_both_get_it(tmp_path: P
             for _ in range(2)
         ]
         assert [child.communicate()[0] for child in both] == ["0\n", "0\n"]
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("written", [512, 4_096, 8_192, 20_480])
+def test_a_tape_whose_maker_was_killed_while_making_it_is_made_again(
+    tmp_path: Path, written: int
+) -> None:
+    script = """
+        import resource, signal, sys
+        from llmsim_lab.tape import Tape
+        # The write that would make a file larger than this ends the process.
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]),) * 2)
+        Tape(sys.argv[1])
+    """
+    path = tmp_path / "x.tape"
+    command = [sys.executable, "-c", textwrap.dedent(script), path, str(written)]
+    done = subprocess.run(command, check=False, timeout=60)
+    assert done.returncode == -signal.SIGXFSZ
+    assert path.stat().st_size == written
+    with pytest.raises(TapeError, match="there is no tape at"):
+        Tape(path, read_only=True)
+    with Tape(path) as tape:
+        assert verify(tape) == []
+    assert [file.name for file in tmp_path.iterdir()] == ["x.tape"]
+
+
+def test_the_pages_of_a_tape_that_was_never_whole_are_taken_back_by_a_reader_too(
+    tmp_path: Path,
+) -> None:
+    """Left as a kill leaves it: some of the pages, and a journal that says there were none."""
+    path = tmp_path / "x.tape"
+    Tape(path).close()
+    path.write_bytes(path.read_bytes()[:8_192])
+    with pytest.raises(TapeError, match=r"was cut off, 8,192 of 36,864 bytes"):
+        Tape(path)
+    journal = bytes.fromhex("d9d505f920a163d7 00000000 00000000 00000000 00000200 00001000")
+    path.with_name("x.tape-journal").write_bytes(journal.ljust(512, b"\0"))
+    for _ in range(2):
+        with pytest.raises(TapeError, match="there is no tape at"):
+            Tape(path, read_only=True)
+    with Tape(path) as tape:
+        assert verify(tape) == []
 
 
 def test_a_run_with_a_turn_missing_is_refused_by_the_gap(tmp_path: Path) -> None:

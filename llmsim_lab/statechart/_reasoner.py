@@ -20,11 +20,10 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Self, overload
 
-from llmsim_lab._util.text import log_event
 from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.llm._chains import LOOKING_UP, LooksUp, chain_of
+from llmsim_lab.llm._chains import LooksUp, chain_of, chain_of_failure
 from llmsim_lab.prompts import Prompt, RenderedPrompt
 from llmsim_lab.statechart._agent import Post, SocialAgent, interest_match
 from llmsim_lab.statechart._chart import STATE_DESCRIPTIONS, AgentState
@@ -355,11 +354,12 @@ class Reasoner(Chooser):
                 return str(error)
             return None
 
-        looking = self.lookup is not None
+        # For the WARNING: whether it was a question of the lookup that failed.
+        looking_up = self.lookup is not None
         try:
             if self.lookup is not None:
                 prompt = await self.lookup.look_up(prompt, self.llm_client, site)
-            looking = False
+            looking_up = False
             decision: NextState | ExplainedNextState = await self.llm_client.call_with_retry(
                 prompt=prompt,
                 response_model=ExplainedNextState if self.rationale else NextState,
@@ -370,10 +370,25 @@ class Reasoner(Chooser):
         except LLMFailureException as failure:
             if failure.reason not in FALLBACK_REASONS:
                 raise
-            return self._fall_back(question, legal[0], failure, LOOKING_UP if looking else "")
-        chain = chain_of(decision, site, logger=logger, prompt=prompt)
+            # The first legal option in the chart's order, not the one shown first: a fallback must
+            # not depend on how the options were shuffled.
+            chosen = legal[0]
+            chain = chain_of_failure(
+                failure,
+                site,
+                logger=logger,
+                event="REASONER_FALLBACK",
+                status="fallback",
+                instead=f"fallback to {chosen.value}, the first option",
+                looking_up=looking_up,
+                trigger=question.trigger,
+                chosen=chosen.value,
+            )
+        else:
+            chosen = legal_option(decision.next_state, legal)
+            chain = chain_of(decision, site, logger=logger, prompt=prompt)
         self.counts[chain.status] = self.counts.get(chain.status, 0) + 1
-        return Choice(legal_option(decision.next_state, legal), chain.status, chain)
+        return Choice(chosen, chain.status, chain)
 
     def build_prompt(self, question: Question) -> RenderedPrompt:
         """Return the prompt for a question, its options in the order the seed gives."""
@@ -397,32 +412,6 @@ class Reasoner(Chooser):
         # A string seed is hashed the same way in every process.
         place = f"{self.seed}/{question.turn}/{name}/{question.trigger}/{post}"
         return random.Random(place).sample(options, len(options))
-
-    def _fall_back(
-        self, question: Question, first: AgentState, failure: LLMFailureException, at: str
-    ) -> Choice:
-        log_event(
-            logger,
-            logging.WARNING,
-            "REASONER_FALLBACK",
-            agent=question.agent.name,
-            turn=question.turn,
-            trigger=question.trigger,
-            reason=failure.reason,
-            chosen=first.value,
-            detail=f"{at}{failure.detail}",
-        )
-        self.counts["fallback"] = self.counts.get("fallback", 0) + 1
-        chain = LLMReasoningChain(
-            component="reasoner",
-            agent=question.agent.name,
-            turn=question.turn or 0,
-            reasoning=f"fallback to {first.value}, the first option: {at}{failure}",
-            confidence=None,
-            status="fallback",
-            call=failure.call,
-        )
-        return Choice(first, "fallback", chain)
 
 
 def build_reasoner_prompt(

@@ -85,7 +85,7 @@ class BaseVariable(Settings):
         return self
 
 
-class _Numeric(BaseVariable):
+class NumericVariable(BaseVariable):
     """Bounded numbers.
 
     Attributes:
@@ -115,7 +115,7 @@ class _Numeric(BaseVariable):
     def accept(self, value: Any) -> Accepted:
         repair = ""
         if isinstance(value, str):  # a model may write 65 as "65" or "65/100"
-            bare = value.strip().removesuffix(self._suffix.strip()).strip()
+            bare = value.strip().removesuffix(self.suffix.strip()).strip()
             if not _NUMBER.fullmatch(bare):
                 raise ValueError(f"{clip(repr(value), 60)} is not a number")
             repair = f"the text {value!r} was read as a number"
@@ -143,13 +143,13 @@ class _Numeric(BaseVariable):
 
     @property
     @abstractmethod
-    def _suffix(self) -> str:
+    def suffix(self) -> str:
         """What follows the number, with the space before it."""
 
     def text(self, value: Any) -> str:
         if isinstance(value, bool) or not isinstance(value, int | float):
             return value_text(value)
-        return number(value) + self._suffix
+        return number(value) + self.suffix
 
     def json_schema(self) -> dict[str, Any]:
         if grid := self._grid():
@@ -178,7 +178,7 @@ class _Numeric(BaseVariable):
         return self
 
 
-class ScaleVariable(_Numeric):
+class ScaleVariable(NumericVariable):
     """A position on a scale, whole numbers from 0 to 100 unless said otherwise: ``65/100``."""
 
     type: Literal["scale"] = "scale"
@@ -187,7 +187,7 @@ class ScaleVariable(_Numeric):
     step: _Step = 1.0
 
     @property
-    def _suffix(self) -> str:
+    def suffix(self) -> str:
         return (
             f"/{number(self.max)}"
             if self.min == 0
@@ -195,7 +195,7 @@ class ScaleVariable(_Numeric):
         )
 
 
-class PercentVariable(_Numeric):
+class PercentVariable(NumericVariable):
     """A share, whole percent from 0 to 100 unless said otherwise: ``55%``."""
 
     type: Literal["percent"] = "percent"
@@ -204,18 +204,18 @@ class PercentVariable(_Numeric):
     step: _Step | None = 1.0
 
     @property
-    def _suffix(self) -> str:
+    def suffix(self) -> str:
         return "%"
 
 
-class NumberVariable(_Numeric):
+class NumberVariable(NumericVariable):
     """Any amount, with a unit: ``12.5 bn EUR``."""
 
     type: Literal["number"] = "number"
     unit: str = ""
 
     @property
-    def _suffix(self) -> str:
+    def suffix(self) -> str:
         return f" {self.unit}" if self.unit else ""
 
 

@@ -144,8 +144,7 @@ class SocialAgent:
             threshold: replaces the agent's own ``timeout_threshold``, where the chart has one
                 for the state.
         """
-        limit = self.timeout_threshold if threshold is None else threshold
-        return self.ticks_in_state >= limit
+        return self.ticks_in_state >= (self.timeout_threshold if threshold is None else threshold)
 
     def transition_to(
         self,
@@ -194,6 +193,7 @@ def interest_match(agent: SocialAgent, post: Post) -> float:
 
 def interested(agent: SocialAgent, context: object) -> bool:
     """Return True if a post matches the agent's interests well enough to be looked at."""
+    # A chart may use the guard with any trigger, also with one that is not about a post.
     return (
         isinstance(context, Post) and interest_match(agent, context) >= agent.engagement_threshold
     )

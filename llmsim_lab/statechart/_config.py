@@ -86,6 +86,7 @@ class _Posts(BaseModel):
     posts: tuple[PostConfig, ...]
 
 
+# Cached: a configuration is made for every run of a study.
 @cache
 def _profiles() -> tuple[ProfileConfig, ...]:
     return read_config(data_path("social/profiles.yaml"), _Profiles).profiles
@@ -113,6 +114,8 @@ def population(size: int, *, seed: int = 0) -> tuple[ProfileConfig, ...]:
     shipped = _profiles()
     if size < 0:
         raise ConfigError(f"a population of {size} is not possible; give 0 or more")
+    # A stream of its own, apart from the run's other draws, which have the same seed. Users are
+    # made one after the other, so that a larger population begins with the smaller one.
     rng = random.Random(f"population/{seed}")
     names = _new_names(shipped, rng)
     topics = sorted({topic for profile in shipped for topic in profile.interests})
@@ -317,6 +320,7 @@ class SocialConfig(RunConfig):
             if full in values:
                 raise ValueError(f"give either {short} or {full}, not both")
             count, seed = values.pop(short), values.get("seed", 0)
+            # Before pydantic sees it: no field has this name, and True is an int for Python.
             if isinstance(count, bool) or not isinstance(count, int):
                 raise ValueError(f"{short} must be a whole number, not {count!r}")
             try:
@@ -358,19 +362,11 @@ class SocialConfig(RunConfig):
         """
         config = read_config(Path(path), cls)
         folder = Path(path).parent
-
-        def found(part: Path | None) -> Path | None:
-            return None if part is None else folder / part
-
-        chart = config.chart
-        if isinstance(chart, Path):
-            chart = read_table(folder / chart)
-        return config.model_copy(
-            update={
-                "chart": chart,
-                "reasoner": config.reasoner.model_copy(
-                    update={"prompt": found(config.reasoner.prompt)}
-                ),
-                "writer": config.writer.model_copy(update={"prompt": found(config.writer.prompt)}),
-            }
-        )
+        found: dict[str, Any] = {}
+        if isinstance(config.chart, Path):
+            found["chart"] = read_table(folder / config.chart)
+        for name in ("reasoner", "writer"):
+            part = getattr(config, name)
+            if part.prompt is not None:
+                found[name] = part.model_copy(update={"prompt": folder / part.prompt})
+        return config.model_copy(update=found)

@@ -229,6 +229,7 @@ class Chooser(ABC):
         """
         from scipy import stats
 
+        # A fallback takes the first option whatever the model prefers, and would look like a bias.
         given = answers[answers["status"] != "fallback"]
         if given.empty:
             raise ConfigError(
@@ -270,6 +271,7 @@ class NextState(Decision):
         """Not asked for."""
 
 
+# Not derived from NextState, whose field would then come before the reason.
 class ExplainedNextState(Decision):
     """The same with a reason, which comes first so that the choice can follow from it."""
 
@@ -318,6 +320,7 @@ class Reasoner(Chooser):
         self.prompt = prompt or Prompt.load("social_reasoner")
         self.counts: dict[Status, int] = {}
 
+    # A fork copies its reasoner; shared counts would mix the two runs.
     def __copy__(self) -> Self:
         return type(self)(
             self.llm_client,
@@ -342,10 +345,9 @@ class Reasoner(Chooser):
         return await gather_all([self._choose(question) for question in questions])
 
     async def _choose(self, question: Question) -> Choice:
-        legal = list(dict.fromkeys(question.options))
+        legal = question.options
         prompt: str = self.build_prompt(question)
         site = CallSite(component="reasoner", agent=question.agent.name, turn=question.turn)
-        shown = self._shuffled(question, legal)
 
         def fault(decision: NextState | ExplainedNextState) -> str | None:
             try:
@@ -363,7 +365,8 @@ class Reasoner(Chooser):
             decision: NextState | ExplainedNextState = await self.llm_client.call_with_retry(
                 prompt=prompt,
                 response_model=ExplainedNextState if self.rationale else NextState,
-                choices={"next_state": tuple(option.value for option in shown)},
+                # In the prompt's order: a server that goes through the enum must not have another.
+                choices={"next_state": tuple(option.value for option in self._ordered(question))},
                 check=fault,
                 site=site,
             )
@@ -399,13 +402,15 @@ class Reasoner(Chooser):
             agent.personality,
             question.current_state,
             question.trigger,
-            self._shuffled(question, list(dict.fromkeys(question.options))),
+            self._ordered(question),
             question.context,
             prompt=self.prompt,
             rationale=self.rationale,
         )
 
-    def _shuffled(self, question: Question, options: list[AgentState]) -> list[AgentState]:
+    def _ordered(self, question: Question) -> list[AgentState]:
+        """Return the options, each once, in the order in which the model reads them."""
+        options = list(dict.fromkeys(question.options))
         if self.seed is None:
             return options
         name, post = question.agent.name, getattr(question.context, "id", None)
@@ -519,6 +524,7 @@ replying is cheaper than resharing.
 
 def draw(*place: object) -> float:
     """Return a number from 0 to 1, the same for the same place in every process."""
+    # Not ``hash``, which is salted anew in each process.
     text = "/".join(map(str, place)).encode()
     return int.from_bytes(blake2b(text, digest_size=7).digest()) / 2**56
 
@@ -556,4 +562,4 @@ class RuleReasoner(Chooser):
             left -= share
             if left < 0:
                 return option
-        return option
+        return option  # the shares add up to a little less than 1

@@ -372,7 +372,7 @@ class Others:
         Args:
             agent_name: who reads it.
             step_number: the turn that begins; the words are of the one before.
-            responses: what each agent said.
+            responses: each agent's words.
         """
         replies = [(name, words.strip()) for name, words in responses.items() if name != agent_name]
         # Sorting is stable, so those without a rank keep the order given.
@@ -516,7 +516,7 @@ class AgentContextBuilder:
             step_number: the turn's number.
             agent_state: the agent's variables by name.
             global_state: the world's.
-            other_responses: what each agent said in the turn before; the agent's own is left out.
+            other_responses: each agent's words of the turn before; the reader's own are left out.
             events: what has happened since, dicts with a ``description``.
 
         Returns:

@@ -344,7 +344,7 @@ class CrisisConfig(RunConfig):
 
     @property
     def needs_model(self) -> bool:
-        """Whether a language model judges or plays."""
+        """True if a language model judges or plays."""
         return self.engine == "llm" or (
             self.agents == "llm" and any(name not in self.scripts for name in self.scenario.agents)
         )
@@ -393,6 +393,7 @@ class CrisisConfig(RunConfig):
         if isinstance(named, str) and named.endswith((".yaml", ".yml")):
             values["scenario"] = path.parent / named
         folders = values.get("module_folders", ())
+        # Anything else is left for pydantic, whose message has the line.
         if isinstance(folders, list) and all(isinstance(item, str) for item in folders):
             values["module_folders"] = [path.parent / item for item in folders]
         # Not ``cls(**values)``: faults get the file's lines this way.
@@ -543,6 +544,7 @@ class CrisisSimulation(Run[CrisisState, CrisisTurn, CrisisConfig, CrisisInterven
         record = simulator.last
         assert record is not None  # it is what the turn just played left
         asked = [agent for agent in self.agents if agent.name not in start.muted]
+        # All at once: nobody reads another's answer of the same turn.
         deeds = await gather_all(
             [agent.respond(prompts[agent.name], step_number=number) for agent in asked]
         )

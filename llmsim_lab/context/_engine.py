@@ -116,7 +116,7 @@ def engine_output_schema(
                 "type": "array",
                 "maxItems": max_events,
                 "items": _closed(
-                    {"type": {"type": "string", "maxLength": 60}, "description": dict(text)}
+                    {"type": {"type": "string", "maxLength": 60}, "description": text}
                 ),
             },
             "reasoning": text,
@@ -135,7 +135,7 @@ def engine_output_for(
         max_text_chars: longest reasoning and longest description of an event, characters.
     """
     schema = engine_output_schema(engine, max_events=max_events, max_text_chars=max_text_chars)
-    return _output_model(json.dumps(schema))
+    return _output_model(json.dumps(schema))  # as JSON: a dict cannot be the key of a cache
 
 
 # Cached: clients keep what they work out of a class, and a class made per call costs more than a
@@ -475,7 +475,7 @@ class SimulatorAgent:
 
         Args:
             step_number: the turn's number.
-            agent_responses: what each agent said in the turn before. Those agents get a prompt;
+            agent_responses: each agent's words of the turn before. Those agents get a prompt;
                 where there are none, as in the first turn, all do.
 
         Raises:

@@ -122,17 +122,18 @@ class BehaviorModule(ModuleData):
     @property
     def digest(self) -> str:
         """SHA-256 of its data and its code's text, hexadecimal, for a run's records."""
+        # Without ``source``: the same module has the same digest in whatever folder it is.
         data = self.model_dump_json(include={"name", *ModuleData.model_fields})
         return digest_of(data, self.code_text or _source_of(self.code))
 
     @property
     def builds_context(self) -> bool:
-        """Whether it has ``build_agent_context``."""
+        """True if it has ``build_agent_context``."""
         return hasattr(self.code, "build_agent_context")
 
     @property
     def updates_state(self) -> bool:
-        """Whether it has ``compute_state_updates``."""
+        """True if it has ``compute_state_updates``."""
         return hasattr(self.code, "compute_state_updates")
 
     def where(self, *location: str | int) -> str:
@@ -470,6 +471,7 @@ class ModuleLoader:
                 f"there is no module {name!r}{asked} in {places}; "
                 f"there are: {', '.join(self.available()) or 'none'}"
             )
+        # Not simply the first: which code is run must not depend on the order of the folders.
         if len(paths) > 1:
             raise ConfigError(
                 f"module {name!r} is there twice: {', '.join(map(str, paths))}; rename one, or "
@@ -516,6 +518,7 @@ def _run(path: Path, text: str) -> ModuleType:
     before = sys.modules.get(module.__name__)
     sys.modules[module.__name__] = module
     try:
+        # The text that the digest is made of, not what the file holds by now.
         exec(compile(text, str(path), "exec"), module.__dict__)
     # SystemExit too: no module may end the program.
     except (Exception, SystemExit) as error:

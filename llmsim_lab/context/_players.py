@@ -147,7 +147,7 @@ class LLMCrisisAgent:
     """An agent that asks a language model.
 
     Args:
-        name: whom it plays.
+        name: the agent that it plays.
         llm_client: the model.
         response_format: the parts of an answer, as the scenario's briefing has them.
         lookup: looks things up before each answer, with tools say; what it finds is added to the
@@ -215,7 +215,7 @@ class ScriptedCrisisAgent:
     """An agent with set lines: one a turn, then silence.
 
     Args:
-        name: whom it plays.
+        name: the agent that it plays.
         lines: what it says in turn 1, 2, …
     """
 
@@ -240,7 +240,7 @@ class RuleCrisisAgent:
     """An agent that follows a rule; the default keeps its course, whatever happens.
 
     Args:
-        name: whom it plays.
+        name: the agent that it plays.
         rule: a function of name, prompt and the turn's number that returns what the agent says. It
             must return the same for the same arguments.
     """

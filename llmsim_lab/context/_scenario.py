@@ -43,7 +43,7 @@ class ScenarioAgent(Settings):
 
 
 class ScenarioEvent(Settings):
-    """Something that happened before the first turn, or that an intervention makes happen."""
+    """Something that happened before the first turn, or that an intervention adds."""
 
     type: str = "background"
     description: Annotated[str, Field(min_length=1)]

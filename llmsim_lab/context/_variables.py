@@ -59,6 +59,7 @@ class BaseVariable(Settings):
     @property
     def initial(self) -> Scalar | None:
         """The default, or None if each run must say where it starts."""
+        # Each type declares its own, since each has another type of value.
         default: Scalar | None = getattr(self, "default", None)
         return default
 
@@ -106,10 +107,11 @@ class NumericVariable(BaseVariable):
 
     @property
     def whole(self) -> bool:
-        """Whether only whole numbers are values."""
+        """True if only whole numbers are values."""
         return self.step is not None and self.step.is_integer()
 
     def _tidy(self, value: float) -> int | float:
+        # 65, not 65.0, in prompts, records and frames.
         return int(value) if self.whole and float(value).is_integer() else value
 
     def accept(self, value: Any) -> Accepted:
@@ -169,6 +171,7 @@ class NumericVariable(BaseVariable):
         first, last = math.ceil(self.min / self.step), math.floor(self.max / self.step)
         if last - first > _MOST_IN_AN_ENUM:
             return []
+        # Rounded, since 3 * 0.1 is 0.30000000000000004, which a model would have to write.
         return [self._tidy(round(place * self.step, 10)) for place in range(first, last + 1)]
 
     @model_validator(mode="after")
@@ -179,7 +182,7 @@ class NumericVariable(BaseVariable):
 
 
 class ScaleVariable(NumericVariable):
-    """A position on a scale, whole numbers from 0 to 100 unless said otherwise: ``65/100``."""
+    """A position on a scale, by default whole numbers from 0 to 100: ``65/100``."""
 
     type: Literal["scale"] = "scale"
     min: _Finite = 0.0
@@ -196,7 +199,7 @@ class ScaleVariable(NumericVariable):
 
 
 class PercentVariable(NumericVariable):
-    """A share, whole percent from 0 to 100 unless said otherwise: ``55%``."""
+    """A share, by default whole percent from 0 to 100: ``55%``."""
 
     type: Literal["percent"] = "percent"
     min: _Finite | None = 0.0
@@ -229,6 +232,7 @@ class TextVariable(BaseVariable):
     def accept(self, value: Any) -> Accepted:
         if not isinstance(value, str):
             raise ValueError(f"{clip(repr(value), 60)} is {type(value).__name__}, not a text")
+        # On one line: a model wrote it, and it must not pass for a section of the next prompts.
         line = " ".join(value.split())
         if len(line) > self.max_chars:
             raise ValueError(f"the text has {len(line)} characters, more than {self.max_chars}")

@@ -171,6 +171,7 @@ class GameEngine:
 
     def checkpoint(self) -> Callable[[], None]:
         """Return a function that brings state and records back to where they are now."""
+        # Records are only ever added, so their number is enough.
         state, records = self.get_current_state(), len(self.records)
 
         def restore() -> None:
@@ -184,6 +185,7 @@ class GameEngine:
 
     def _changes(self, updates: Any) -> Iterator[_Change]:
         """Yield each change in the updates; what does not have the form of one has a fault."""
+        # Checked here although ``EngineOutput`` has the types: users' code calls this too.
         if not isinstance(updates, Mapping):
             what = f"updates are {type(updates).__name__}, not {' and '.join(_KINDS)}"
             yield _Change(None, "", updates, what)
@@ -309,7 +311,7 @@ def apply_deterministic_updates(
             if not module.updates_state:
                 continue
             state = game_engine.get_current_state()
-            world = read_only(state["global_vars"])
+            world = read_only(state["global_vars"])  # once for all agents
             changes = {
                 agent: updates
                 for agent, own in state["agent_vars"].items()

@@ -26,7 +26,7 @@ class Post:
         text: the words; a reshare has those of the post that it reshares.
         topics: what it is about, lower case.
         turn: when it was made; 0 for those that the run begins with.
-        kind: an original stands by itself; the others answer a post or reshare it.
+        kind: an original answers nothing; the others answer a post or reshare it.
         parent: the id of the post that it answers or reshares.
         root: the id of the post at the beginning of its cascade: its own for an original.
         copy_of: for a reshare, the id of the post whose text it has.

@@ -56,7 +56,7 @@ STATE_DESCRIPTIONS: dict[AgentState, str] = {
     AgentState.ENGAGING_RESHARE: "Reshare this post",
     AgentState.RESTING: "Take a break from activity",
 }
-"""What a model is told of each state where it may choose it. Wording: the reasoner contract's."""
+"""What a model reads about each state that it may choose. Wording: the reasoner contract's."""
 
 StateT = TypeVar("StateT", bound=StrEnum)
 
@@ -310,7 +310,7 @@ class Statechart(Generic[StateT]):
             return True
         try:
             return bool(move.guard(agent, context))
-        # One agent's fault in a guard of the user's must not stop the turn of a thousand others.
+        # A guard is users' code, and what fails for one agent must not stop a thousand others.
         except Exception as error:  # noqa: BLE001
             log_event(
                 logger,
@@ -433,7 +433,7 @@ def _unknown_names(
 
 
 def _enum_of(names: tuple[str, ...]) -> Any:
-    # Then a simulation's agents can have these states, and models are told what they mean.
+    # Then a simulation's agents can have these states, and prompts describe them.
     if set(names) <= {state.value for state in AgentState}:
         return AgentState
     # Numbered, since not every name of a state can be that of an enum's member.

@@ -284,7 +284,7 @@ class SocialConfig(RunConfig):
     ``seed_posts: 8`` instead of ``posts`` takes the first 8 of the shipped posts.
 
     Attributes:
-        kind: ``social``, which tells a file of this world from others.
+        kind: ``social``, by which a file says what it describes.
         agents: the users.
         posts: what the feeds begin with.
         chart: a statechart instead of the shipped ``social_feed``: a file, or the content of one. A

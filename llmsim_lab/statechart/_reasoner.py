@@ -1,6 +1,6 @@
 """Who chooses among an agent's legal moves: a language model, or a rule as a baseline for it.
 
-The model is held to an enum of the legal options, so that an illegal move can only come from a
+An enum of the legal options limits the model's answer, so that an illegal move can only come from a
 backend that ignores schemas. Options stand in an order drawn from the run's seed, since models
 answer to the place where an option stands. Measured with the embedded model qwen2.5-coder-1.5b, 12
 questions in all 6 rotations of their options: the one in first place was chosen in 4 % of the 72

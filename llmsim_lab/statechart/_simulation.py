@@ -104,6 +104,7 @@ class SocialSimulation(Run[SocialState, SocialTurn, SocialConfig, SocialInterven
         if isinstance(config.chart, Path):
             config = config.model_copy(update={"chart": read_table(config.chart)})
         self.chart: Statechart[AgentState] = _chart_of(config)
+        # A class with the contract's ``decide`` alone would fail in the middle of the first turn.
         if reasoner is not None and not hasattr(reasoner, "choose_all"):
             raise ConfigError(
                 f"{type(reasoner).__name__} has no choose_all, which a turn needs: "
@@ -293,7 +294,7 @@ class SocialSimulation(Run[SocialState, SocialTurn, SocialConfig, SocialInterven
                     status=move.status,
                     post=move.post,
                 )
-            # Also for what no move tells: ticks, and what an intervention or a fork changed.
+            # Also for what no move records: ticks, and what an intervention or a fork changed.
             _place_agents(self._agents, turn.state)
         self._followed = tuple(self.turns)
         return self._agents
@@ -535,6 +536,6 @@ def _first_state(config: SocialConfig, chart: Statechart[AgentState]) -> SocialS
 
 def _person_changed(person: Person, item: SocialIntervention, injected: Post | None) -> Person:
     banned = person.name in item.ban or (person.banned and person.name not in item.unban)
-    # Nobody is shown a post of one's own, an injected one neither.
+    # Users do not see their own posts, nor one that is injected in their name.
     own = (injected.id,) if injected is not None and injected.author == person.name else ()
     return person._replace(banned=banned, seen=(*person.seen, *own))

@@ -1,8 +1,8 @@
 """The state of a social network after a turn, the record of a turn, and the validation of states.
 
 States that a run makes are valid. Those that somebody edits for a fork, or writes by hand, may not
-be, and a wrong one does not fail by itself: a user in no state of the chart never moves, a post of
-the future is never old.
+be, and a wrong one raises nothing later: a user whose state is not in the chart never moves, and a
+post of a later turn never gets old.
 """
 
 from __future__ import annotations
@@ -308,7 +308,7 @@ def _post_faults(state: SocialState, users: Iterable[str]) -> Iterator[str]:
 
 
 def _faults(post: Post, state: SocialState, users: frozenset[str]) -> Iterator[str]:
-    """Yield what is wrong with a post by itself."""
+    """Yield what is wrong with a post, apart from what it refers to."""
     if not _given_out(post.id, state):
         yield f"id={post.id!r:.80}, {_ids(state)}"
     if not _is_count(post.turn) or post.turn > state.turn:

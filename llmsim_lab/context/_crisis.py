@@ -144,16 +144,17 @@ class CrisisIntervention(RunIntervention):
         note = f" ({self.note})" if self.note else ""
         return f"turn {self.turn}: {clip(', '.join(parts), 200)}{note}"
 
-    def applied(self, state: CrisisState, world: GameEngine) -> CrisisState:
+    def applied(self, state: CrisisState, run: CrisisSimulation) -> CrisisState:
         """Return a state after the intervention.
 
         Args:
             state: the state.
-            world: the state's variables; they are changed.
+            run: whose agents and variables it has.
 
         Raises:
             ConfigError: there is no such variable or agent, or the value is impossible.
         """
+        world = run.world(state)
         named = (*self.mute, *self.unmute)
         if unknown := [name for name in named if name not in world.agents]:
             raise ConfigError(
@@ -566,13 +567,6 @@ class CrisisSimulation(Run[CrisisState, CrisisTurn, CrisisConfig, CrisisInterven
         )
 
     # --- what is done from outside -----------------------------------------------------------
-
-    def _intervened(
-        self, state: CrisisState, interventions: Sequence[CrisisIntervention]
-    ) -> CrisisState:
-        for item in interventions:
-            state = item.applied(state, self.world(state))
-        return state
 
     def state_at(self, turn: CrisisTurn, state: Any) -> CrisisState:
         """Return another state in a turn's place, for a fork.

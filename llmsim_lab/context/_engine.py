@@ -12,7 +12,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple, NotRequired, Protocol
+from typing import Any, ClassVar, NamedTuple, NotRequired, Protocol
 
 from pydantic import ConfigDict, GetJsonSchemaHandler, with_config
 from pydantic.json_schema import JsonSchemaValue
@@ -80,10 +80,8 @@ class EngineOutput(Decision):
     events: list[Event]
     reasoning: str
 
-    @property
-    def confidence(self) -> float | None:
-        """Always None: the prompt does not ask for it."""
-        return None
+    confidence: ClassVar[None] = None
+    """Not asked for."""
 
 
 def engine_output_schema(

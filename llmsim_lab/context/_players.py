@@ -54,10 +54,8 @@ class AgentReply(Decision):
         """The assessment; where none was asked for, the whole answer."""
         return self.parts.get(PRIVATE) or self.public
 
-    @property
-    def confidence(self) -> float | None:
-        """Always None: the prompt does not ask for it."""
-        return None
+    confidence: ClassVar[None] = None
+    """Not asked for."""
 
     def problem(self) -> str | None:
         """Return what is wrong with the answer, or None: some of it must be public."""

@@ -18,7 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Self, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Self, overload
 
 from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.errors import ConfigError, LLMFailureException
@@ -266,9 +266,8 @@ class NextState(Decision):
         """What it chose; no reason was asked for."""
         return f"chose {self.next_state}"
 
-    @property
-    def confidence(self) -> None:
-        """Not asked for."""
+    confidence: ClassVar[None] = None
+    """Not asked for."""
 
 
 # Not derived from NextState, whose field would then come before the reason.
@@ -283,9 +282,8 @@ class ExplainedNextState(Decision):
         """What it chose, and why."""
         return f"chose {self.next_state}: {self.rationale}"
 
-    @property
-    def confidence(self) -> None:
-        """Not asked for."""
+    confidence: ClassVar[None] = None
+    """Not asked for."""
 
 
 class Reasoner(Chooser):

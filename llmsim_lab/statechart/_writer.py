@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import StringConstraints
 
@@ -29,9 +29,8 @@ class Draft(Decision):
         """The text; no reason is asked for."""
         return self.text
 
-    @property
-    def confidence(self) -> None:
-        """Not asked for."""
+    confidence: ClassVar[None] = None
+    """Not asked for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ _SPEECH = re.compile(r""":[*_]*\s*["\u201c\u201d\u201e\u00ab]""")
 """A colon and an opening quotation mark, however a model sets them."""
 _BYTES_PER_TOKEN = 4
 _SEPARATOR_TOKENS = 1
+"""Of the empty line between two sections."""
 _ELLIPSIS = "…"
 _SHORTEST_CHARS = 20
 """No reply is cut to less; a budget that needs more cutting is an error."""
@@ -243,14 +244,15 @@ def _fit(
         (part.priority, -place) for place, part in enumerate(kept) if part.priority is not None
     )
     gone: set[int] = set()
-    for _, place in order:
+    for priority, minus_place in order:
         if total <= budget_tokens:
             break
-        gone.add(-place)
-        total -= needs[-place]
-        part = kept[-place]
-        reason = f"left out: budget_tokens={budget_tokens}, priority {part.priority}"
-        cuts.append(Cut(part.name, part.source, reason, needs[-place] - _SEPARATOR_TOKENS))
+        place = -minus_place
+        gone.add(place)
+        total -= needs[place]
+        reason = f"left out: budget_tokens={budget_tokens}, priority {priority}"
+        need = needs[place] - _SEPARATOR_TOKENS
+        cuts.append(Cut(kept[place].name, kept[place].source, reason, need))
     # What has a priority has gone by now, if it had to; what is left is always there.
     for place, part in enumerate(kept):
         if total > budget_tokens and part.shorter is not None:
@@ -335,6 +337,7 @@ def _data_sections(module: BehaviorModule, variables: Variables) -> tuple[_DataS
     Raises:
         ConfigError: a slot is not the name of a variable of the scenario.
     """
+    # Parsed once, and a wrong slot found before the first turn instead of in it.
     found = []
     for place, item in enumerate(module.sections):
         template = Prompt(item.text, name=module.name)

@@ -483,6 +483,7 @@ class CrisisSimulation(Run[CrisisState, CrisisTurn, CrisisConfig, CrisisInterven
         tape: Tape | str | Path | None = None,
         prompts: Mapping[str, Prompt] | None = None,
     ) -> None:
+        # Recorded: the configuration does not describe them, so a replay must be given them again.
         parts = {"agents": agents, "engine": engine, "modules": modules}
         given = {name for name, part in parts.items() if part is not None}
         scenario = config.scenario

@@ -126,6 +126,7 @@ def population(size: int, *, seed: int = 0) -> tuple[ProfileConfig, ...]:
 def _mixed(
     name: str, shipped: tuple[ProfileConfig, ...], topics: list[str], rng: random.Random
 ) -> ProfileConfig:
+    # Another number or order of draws would change every larger population of a seed.
     likes, temper = rng.choice(shipped), rng.choice(shipped)
     interests = list(likes.interests)
     fresh = rng.choice([topic for topic in topics if topic not in interests])
@@ -134,7 +135,7 @@ def _mixed(
 
 
 def _new_names(shipped: tuple[ProfileConfig, ...], rng: random.Random) -> Iterator[str]:
-    """Yield names that no shipped profile has; once all pairs are used up, with a number."""
+    """Yield names that no shipped profile has, and with a number once all pairs are used up."""
     taken = {profile.name for profile in shipped}
     firsts, lasts = zip(*(profile.name.split(" ", 1) for profile in shipped), strict=True)
     pairs = [f"{first} {last}" for first, last in product(firsts, lasts)]

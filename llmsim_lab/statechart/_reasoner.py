@@ -543,6 +543,7 @@ class RuleReasoner(Chooser):
 
     def shares(self, question: Question) -> dict[AgentState, float]:
         """Return the chance of each option; they add up to 1."""
+        # Without a post there is neither a good match nor a bad one.
         post = question.context
         match = interest_match(question.agent, post) if isinstance(post, Post) else 0.5
         weights = {}

@@ -97,6 +97,7 @@ class SocialSimulation(Run[SocialState, SocialTurn, SocialConfig, SocialInterven
         tape: Tape | str | Path | None = None,
         prompts: Mapping[str, Prompt] | None = None,
     ) -> None:
+        # Recorded: the configuration does not describe them, so a replay must be given them again.
         parts = {"reasoner": reasoner, "writer": writer}
         given = {name for name, part in parts.items() if part is not None}
         prompts = prompts or {}
@@ -193,6 +194,7 @@ class SocialSimulation(Run[SocialState, SocialTurn, SocialConfig, SocialInterven
                 f"turn {at} has no questions here; ask for one from {first + 1} to "
                 f"{self.turn_number + 1}"
             )
+        # New agents, since a plan counts their ticks up.
         return _questions(self._plan_of(self.turns[at - first - 1].state, self._new_agents()))
 
     async def _decide(self, plan: Plan) -> list[LLMReasoningChain]:

@@ -373,6 +373,7 @@ def next_state(
     feed = circulate(received, fresh, number=plan.number, config=config)
     about = {entry.post.content for entry in feed}
     made = {move.agent: move for move in outcome.moves}
+    # Authors have seen what they wrote or reshared.
     own: dict[str, list[int]] = {}
     for post in posts:
         own.setdefault(post.author, []).append(post.content)
@@ -411,6 +412,7 @@ def _person_after(
     seen = tuple(dict.fromkeys(content for content in (*person.seen, *saw) if content in known))
     if move is None:
         return person._replace(ticks=agent.ticks_in_state, seen=seen)
+    # In these states nothing is being looked at or answered.
     about = (
         None
         if move.target in (AgentState.IDLE, AgentState.SCROLLING, AgentState.RESTING)

@@ -8,6 +8,7 @@ where each section came from is worked out when it is asked for.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -35,6 +36,7 @@ _SPEECH = re.compile(r""":[*_]*\s*["\u201c\u201d\u201e\u00ab]""")
 """A colon and an opening quotation mark, however a model sets them."""
 _BYTES_PER_TOKEN = 4
 _SEPARATOR_TOKENS = 1
+"""Of the empty line between two sections."""
 _ELLIPSIS = "…"
 _SHORTEST_CHARS = 20
 """No reply is cut to less; a budget that needs more cutting is an error."""
@@ -67,6 +69,7 @@ class Briefing(Settings):
     @field_validator("moment")
     @classmethod
     def _no_other_slots(cls, moment: str) -> str:
+        # A typing error such as {stpe} would reach the model as it is.
         rest = moment.replace("{step}", "")
         if "{" in rest or "}" in rest:
             raise ValueError("moment has one slot, {step}, and no other braces")
@@ -100,14 +103,15 @@ def section(title: str, text: str) -> str:
 
 
 def quote(speaker: str, words: str, names: Collection[str] = ()) -> str:
-    """Return what somebody said, in the form ``Speaker: "words"``.
+    """Return somebody's words in the form ``Speaker: "words"``.
 
-    The words are a model's. Lines of theirs that could pass for a section's heading, or for another
-    speaker's, are marked with ``> ``, so that nobody speaks for others or for the simulation.
+    The words are a model's, so they are untrusted. Lines that could pass for a section's heading,
+    or for another speaker's, are marked with ``> ``, so that nobody speaks for others or for the
+    simulation.
 
     Args:
-        speaker: who said it.
-        words: what was said.
+        speaker: whose words.
+        words: the words.
         names: of all who could speak, in ``casefold``.
     """
     words = words.strip()
@@ -130,6 +134,7 @@ def names_a_speaker(words: str) -> bool:
 
 def _marked(line: str, names: Collection[str]) -> str:
     found = _SPEECH.search(line)
+    # Without what models set around a name: "**Bo**:", "- Bo:", "> Bo:".
     fakes = line.lstrip().startswith("===") or (
         found and line[: found.start()].strip(" \t*_#>-").casefold() in names
     )
@@ -151,7 +156,7 @@ def estimate_tokens(text: str) -> int:
 
 
 def _tokens_of(size: int) -> int:
-    return -(-size // _BYTES_PER_TOKEN)
+    return -(-size // _BYTES_PER_TOKEN)  # rounded up
 
 
 class Part(NamedTuple):
@@ -174,18 +179,24 @@ class Part(NamedTuple):
     shorter: Callable[[int], str | None] | None = None
 
 
+def _core(title: str, text: str, role: Role = "user") -> Part:
+    """Return a section of the builder's own, which is never left out."""
+    return Part(title, CORE, role, section(title, text))
+
+
+def _longest(low: int, high: int, fits: Callable[[int], bool]) -> int:
+    """Return the greatest length from low to high that fits; low where none does."""
+    # By halving, since tokens do not follow from characters. ``bisect`` wants False before True, so
+    # it goes through what is taken away: the less is left, the better it fits.
+    return high - bisect_left(range(high - low), True, key=lambda less: fits(high - less))
+
+
 def shorten(text: str, tokens: int, count: CountTokens) -> str | None:
     """Return a section cut after a word, with an ellipsis; None if only its heading would stay."""
     head = text.index("\n") + 1 if text.startswith("=== ") and "\n" in text else 0
-    low, high = head, len(text)
-    # The longest beginning that fits, by halving: tokens do not follow from characters.
-    while low < high:
-        middle = (low + high + 1) // 2
-        if count(f"{text[:middle]} {_ELLIPSIS}") <= tokens:
-            low = middle
-        else:
-            high = middle - 1
-    kept = text[: max(text.rfind(" ", head, low), text.rfind("\n", head, low), head)].rstrip()
+    end = _longest(head, len(text), lambda n: count(f"{text[:n]} {_ELLIPSIS}") <= tokens)
+    # Back to the last space or line break, so that no word is cut.
+    kept = text[: max(text.rfind(" ", head, end), text.rfind("\n", head, end), head)].rstrip()
     return f"{kept} {_ELLIPSIS}" if len(kept) > head else None
 
 
@@ -207,6 +218,7 @@ def _fit_module(
         if text is not None:
             kept.append(part._replace(text=text))
             reason = f"shortened to {count(text)} tokens: max_tokens={tokens}"
+        # A later section that would still fit must not stand without an earlier one.
         left = 0
         cuts.append(Cut(part.name, part.source, reason, need, shortened=text is not None))
     return kept, cuts
@@ -232,14 +244,15 @@ def _fit(
         (part.priority, -place) for place, part in enumerate(kept) if part.priority is not None
     )
     gone: set[int] = set()
-    for _, place in order:
+    for priority, minus_place in order:
         if total <= budget_tokens:
             break
-        gone.add(-place)
-        total -= needs[-place]
-        part = kept[-place]
-        reason = f"left out: budget_tokens={budget_tokens}, priority {part.priority}"
-        cuts.append(Cut(part.name, part.source, reason, needs[-place] - _SEPARATOR_TOKENS))
+        place = -minus_place
+        gone.add(place)
+        total -= needs[place]
+        reason = f"left out: budget_tokens={budget_tokens}, priority {priority}"
+        need = needs[place] - _SEPARATOR_TOKENS
+        cuts.append(Cut(kept[place].name, kept[place].source, reason, need))
     # What has a priority has gone by now, if it had to; what is left is always there.
     for place, part in enumerate(kept):
         if total > budget_tokens and part.shorter is not None:
@@ -264,7 +277,8 @@ class _StateLines:
     def __init__(self, variables: Variables, kind: Literal["global_vars", "agent_vars"]) -> None:
         definitions = getattr(variables, kind)
         self._known = frozenset(definitions)
-        self._shown: list[tuple[str, str, Callable[[Any], str]]] = [
+        # Worked out once for all prompts of a run: an agent's prompt takes 0.1 ms in all.
+        self._listed: list[tuple[str, str, Callable[[Any], str]]] = [
             (name, f"{variables.label(name)}: ", variable.text)
             for name, variable in definitions.items()
             if variable.shown
@@ -272,7 +286,7 @@ class _StateLines:
 
     def of(self, state: Mapping[str, Any]) -> list[str]:
         """Return one line a variable; those without a definition keep the order given."""
-        lines = [label + text(state[name]) for name, label, text in self._shown if name in state]
+        lines = [label + text(state[name]) for name, label, text in self._listed if name in state]
         if not state.keys() <= self._known:
             lines += [
                 f"{humanise(name)}: {value_text(value)}"
@@ -323,6 +337,7 @@ def _data_sections(module: BehaviorModule, variables: Variables) -> tuple[_DataS
     Raises:
         ConfigError: a slot is not the name of a variable of the scenario.
     """
+    # Parsed once, and a wrong slot found before the first turn instead of in it.
     found = []
     for place, item in enumerate(module.sections):
         template = Prompt(item.text, name=module.name)
@@ -343,7 +358,7 @@ def _data_sections(module: BehaviorModule, variables: Variables) -> tuple[_DataS
 
 
 class Others:
-    """Writes the section on what the others did: in a fixed order, in their own words.
+    """Writes the section on what the others did, in a fixed order and in their own words.
 
     Args:
         order: of the agents; those that it does not name follow in the order given.
@@ -360,15 +375,13 @@ class Others:
         Args:
             agent_name: who reads it.
             step_number: the turn that begins; the words are of the one before.
-            responses: what each agent said.
+            responses: each agent's words.
         """
-        said = [(name, words.strip()) for name, words in responses.items() if name != agent_name]
-        # Sorting keeps the order of those without a rank.
-        if self._rank:
-            last = len(self._rank)
-            said.sort(key=lambda item: self._rank.get(item[0], last))
+        replies = [(name, words.strip()) for name, words in responses.items() if name != agent_name]
+        # Sorting is stable, so those without a rank keep the order given.
+        replies.sort(key=lambda item: self._rank.get(item[0], len(self._rank)))
         title = f"WHAT OTHERS DID (Step {step_number - 1})"
-        words = [words for _, words in said]
+        words = [words for _, words in replies]
         names: frozenset[str] = frozenset()
         if any(map(names_a_speaker, words)):
             # With the reader's own name: nobody puts words into its mouth either.
@@ -378,58 +391,42 @@ class Others:
 
         def write(limit: int | None = None) -> str:
             if unmarked:
-                quoted = [spoken(name, _cut(text, limit)) for name, text in said]
+                quoted = [spoken(name, _cut(text, limit)) for name, text in replies]
             else:
-                quoted = [quote(name, _cut(text, limit), names) for name, text in said]
+                quoted = [quote(name, _cut(text, limit), names) for name, text in replies]
             return section(title, "\n\n".join(quoted) or "Nobody has acted yet.")
 
         whole = write()
 
         def shorter(tokens: int) -> str | None:
-            count = self._count
-            if unmarked and count is estimate_tokens and whole.isascii():
-                return _shorter(write, words, _estimator(len(whole), words), tokens)
-            return _shorter(write, words, lambda limit: count(write(limit)), tokens)
+            """Return the section with every reply cut to the greatest length that fits."""
+
+            def fits(limit: int) -> bool:
+                if unmarked and self._count is estimate_tokens and whole.isascii():
+                    return _tokens_if_cut(len(whole), words, limit) <= tokens
+                return self._count(write(limit)) <= tokens
+
+            limit = _longest(0, max(map(len, words), default=0), fits)
+            return write(limit) if limit >= _SHORTEST_CHARS else None
 
         return Part("WHAT OTHERS DID", CORE, "user", whole, shorter=shorter)
 
 
-def _shorter(
-    write: Callable[[int], str],
-    said: Sequence[str],
-    tokens_at: Callable[[int], int],
-    tokens: int,
-) -> str | None:
-    """Return the section with every reply cut to one length, the longest that the tokens allow."""
-    low, high = 0, max(map(len, said), default=0)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if tokens_at(middle) <= tokens:
-            low = middle
-        else:
-            high = middle - 1
-    return write(low) if low >= _SHORTEST_CHARS else None
-
-
-def _estimator(size: int, said: Sequence[str]) -> Callable[[int], int]:
-    """Return a function: what ``estimate_tokens`` gives for replies cut to a length.
+def _tokens_if_cut(size: int, replies: Sequence[str], limit: int) -> int:
+    """Return what ``estimate_tokens`` gives for a section whose replies are cut to a length.
 
     Args:
         size: of the whole section, in which nothing is marked and a character is a byte.
-        said: the replies in it.
+        replies: the replies in it.
+        limit: the length, characters.
     """
     # Writing each trial instead would take three times as long: with 100 replies of 700 characters
     # 1.5 ms a prompt instead of 0.5, with three 0.06 instead of 0.02 (one core; the whole prompt of
     # a strait agent takes about 0.1).
-
-    def tokens_at(limit: int) -> int:
-        total = size
-        for words in said:
-            if len(words) > limit:
-                total += len(words[: limit - 1].rstrip()) + len(_ELLIPSIS.encode()) - len(words)
-        return _tokens_of(total)
-
-    return tokens_at
+    for words in replies:
+        if len(words) > limit:
+            size += len(words[: limit - 1].rstrip()) + len(_ELLIPSIS.encode()) - len(words)
+    return _tokens_of(size)
 
 
 def _cut(words: str, limit: int | None) -> str:
@@ -501,11 +498,10 @@ class AgentContextBuilder:
         self._sections = {
             module.name: _data_sections(module, self.variables) for module in self._modules
         }
-        decision = section("YOUR DECISION", self.briefing.decision)
-        form = section("RESPONSE FORMAT", self.briefing.form) if self.briefing.form else ""
         closing: Role = "system" if stable_first else "user"
-        self._closing = [Part("YOUR DECISION", CORE, closing, decision)]
-        self._closing += [Part("RESPONSE FORMAT", CORE, closing, form)] if form else []
+        self._closing = [_core("YOUR DECISION", self.briefing.decision, closing)]
+        if form := self.briefing.form:
+            self._closing.append(_core("RESPONSE FORMAT", form, closing))
 
     def build_prompt(
         self,
@@ -523,7 +519,7 @@ class AgentContextBuilder:
             step_number: the turn's number.
             agent_state: the agent's variables by name.
             global_state: the world's.
-            other_responses: what each agent said in the turn before; the agent's own is left out.
+            other_responses: each agent's words of the turn before; the reader's own are left out.
             events: what has happened since, dicts with a ``description``.
 
         Returns:
@@ -539,13 +535,8 @@ class AgentContextBuilder:
         own = "\n".join(self._agent_lines.of(agent_state)) or "Nothing is recorded."
         parts = [
             *self._role(agent_name),
-            Part(
-                "SITUATION",
-                CORE,
-                "user",
-                self._situation(agent_name, step_number, global_state, events),
-            ),
-            Part("YOUR CURRENT STATE", CORE, "user", section("YOUR CURRENT STATE", own)),
+            _core("SITUATION", self._situation(agent_name, step_number, global_state, events)),
+            _core("YOUR CURRENT STATE", own),
             self._others.part(agent_name, step_number, other_responses),
             *modules,
             *self._closing,
@@ -556,21 +547,18 @@ class AgentContextBuilder:
         texts: dict[Role, str] = {
             role: "\n\n".join([part.text for part in parts if part.role == role]) for role in _ROLES
         }
-        places = [(part.name, part.source, part.role, len(part.text)) for part in parts]
         return RenderedPrompt(
-            system=texts["system"],
-            user=texts["user"],
+            **texts,
             template=_template(),
-            provenance=_tracer(places, tuple(cuts), texts, self.count_tokens),
+            provenance=_tracer(parts, tuple(cuts), texts, self.count_tokens),
         )
 
     def _role(self, agent_name: str) -> list[Part]:
         parts = []
         if role := self.roles.get(agent_name):
-            parts.append(Part("YOUR ROLE", CORE, "system", section("YOUR ROLE", role)))
+            parts.append(_core("YOUR ROLE", role, "system"))
         if self.stable_first and self.simulator_awareness:
-            text = section("SIMULATION", _awareness(agent_name))
-            parts.append(Part("SIMULATION", CORE, "system", text))
+            parts.append(_core("SIMULATION", _awareness(agent_name), "system"))
         return parts
 
     def _situation(
@@ -647,12 +635,14 @@ def _add(parts: list[Part], text: str, module: BehaviorModule, source: str) -> N
 
 
 def _tracer(
-    places: Sequence[tuple[str, str, Role, int]],
+    parts: Sequence[Part],
     cuts: tuple[Cut, ...],
     texts: Mapping[Role, str],
     count: CountTokens,
 ) -> Callable[[], Provenance]:
     """Return a function that finds where each section stands: few prompts are ever asked."""
+    # Lengths only: the parts' functions would keep all replies of a turn in memory.
+    places = [(part.name, part.source, part.role, len(part.text)) for part in parts]
 
     def trace() -> Provenance:
         spans = []

@@ -24,8 +24,7 @@ from llmsim_lab.context._players import (
 )
 from llmsim_lab.context._scenario import CrisisScenario, Happening, ScenarioEvent
 from llmsim_lab.context._variables import (
-    NumberVariable,
-    PercentVariable,
+    NumericVariable,
     Scalar,
     ScaleVariable,
     Variable,
@@ -56,9 +55,9 @@ class CrisisState:
     Attributes:
         global_vars: the world's variables by name.
         agent_vars: each agent's, by the agent's name.
-        responses: what each agent was heard to say in the turn; empty where it said nothing.
-        events: what agents were told in the turn had happened.
-        pending: what they will be told in the next turn, besides the engine's events.
+        responses: each agent's public words in the turn; empty where it said nothing.
+        events: what had happened, as the agents read in the turn.
+        pending: what they will read in the next turn, besides the engine's events.
         muted: agents that are not asked.
     """
 
@@ -71,7 +70,8 @@ class CrisisState:
 
     def __post_init__(self) -> None:
         own = {agent: FrozenDict(values) for agent, values in self.agent_vars.items()}
-        # The one way to set a field of a frozen dataclass.
+        # Frozen dicts inside too, else ``state.global_vars["tension"] = 0`` would rewrite history.
+        # ``object.__setattr__`` is the one way to set a field of a frozen dataclass.
         object.__setattr__(self, "global_vars", FrozenDict(self.global_vars))
         object.__setattr__(self, "agent_vars", FrozenDict(own))
         object.__setattr__(self, "responses", FrozenDict(self.responses))
@@ -92,8 +92,8 @@ class CrisisIntervention(RunIntervention):
         turn: the number of the turn whose state is changed.
         set_to: new values of the world's variables by name; ``set`` in files.
         set_agents: new values of agents' variables: ``{"Taiwan": {"trust_level": 30}}``.
-        events: what everybody will be told has happened: texts, or ``{type, description}``.
-        mute: agents that are not asked any more.
+        events: what everybody will read has happened: texts, or ``{type, description}``.
+        mute: agents that are no longer asked.
         unmute: agents that are asked again.
         note: why, for the record.
     """
@@ -112,6 +112,7 @@ class CrisisIntervention(RunIntervention):
     def _texts_are_events(cls, events: Any) -> Any:
         if isinstance(events, str):
             events = [events]
+        # Anything else goes to pydantic as it is, whose message says what is wrong.
         if not isinstance(events, list | tuple):
             return events
         return [
@@ -143,41 +144,41 @@ class CrisisIntervention(RunIntervention):
         note = f" ({self.note})" if self.note else ""
         return f"turn {self.turn}: {clip(', '.join(parts), 200)}{note}"
 
-    def applied(self, state: CrisisState, world: GameEngine) -> CrisisState:
+    def applied(self, state: CrisisState, run: CrisisSimulation) -> CrisisState:
         """Return a state after the intervention.
 
         Args:
             state: the state.
-            world: the state's variables; they are changed.
+            run: whose agents and variables it has.
 
         Raises:
             ConfigError: there is no such variable or agent, or the value is impossible.
         """
+        world = run.world(state)
         named = (*self.mute, *self.unmute)
-        if strangers := [name for name in named if name not in world.agents]:
+        if unknown := [name for name in named if name not in world.agents]:
             raise ConfigError(
-                f"there is no agent {strangers[0]!r} to mute or unmute; there are: "
+                f"there is no agent {unknown[0]!r} to mute or unmute; there are: "
                 f"{', '.join(world.agents)}"
             )
         if both := set(self.mute) & set(self.unmute):
             raise ConfigError(f"{', '.join(sorted(both))}: cannot be muted and unmuted at once")
         updates = {"global_vars": self.set_to, "agent_vars": self.set_agents}
         for record in world.apply_state_updates(updates, source=_OUTSIDE):
+            # For a model an impossible value is a record; a person can correct it.
             if record.status == "failed":
-                raise ConfigError(f"{_named(record)} = {record.asked!r}: {record.reason}")
-        told = [Happening(event.description, event.type, source=_OUTSIDE) for event in self.events]
+                raise ConfigError(f"{record.column} = {record.asked!r}: {record.reason}")
+        injected = [
+            Happening(event.description, event.type, source=_OUTSIDE) for event in self.events
+        ]
         # In the agents' order, so that equal states are equal however they came about.
         muted = {*state.muted, *self.mute} - {*self.unmute}
         return replace(
             state,
             **world.get_current_state(),
-            pending=(*state.pending, *told),
+            pending=(*state.pending, *injected),
             muted=tuple(name for name in state.agent_vars if name in muted),
         )
-
-
-def _named(record: UpdateRecord) -> str:
-    return f"{record.agent}.{record.variable}" if record.agent else record.variable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,8 +214,8 @@ class CrisisTurn(RunTurn[CrisisState, CrisisIntervention]):
         """Return all variables, and what became of the changes asked for.
 
         Columns: the world's variables by name; each agent's as ``agent.variable``; ``events``, how
-        many were told in the turn; ``changes``, how many values changed in it; ``refused``, how
-        many changes were impossible.
+        many the agents read of in the turn; ``changes``, how many values changed in it;
+        ``refused``, how many changes were impossible.
         """
         return {
             **self.state.columns,
@@ -224,17 +225,17 @@ class CrisisTurn(RunTurn[CrisisState, CrisisIntervention]):
         }
 
     def in_words(self) -> Sequence[str]:
-        """Return what happened, what was said, what changed, and what was refused."""
+        """Return the events, the engine's reasoning, the changes and the agents' words."""
         lines = [f"event: {clip(item.description, 200)}" for item in self.state.events]
         if self.reasoning:
             lines.append(f"engine: {clip(self.reasoning, 300)}")
         lines += [
-            f"{_named(record)}: {record.before} -> {record.after} ({record.source})"
+            f"{record.column}: {record.before} -> {record.after} ({record.source})"
             for record in self.changes
         ]
         for record in self.refused:
             asked = clip(repr(record.asked), 60)
-            lines.append(f"{_named(record)}: {asked} REFUSED: {record.reason} ({record.source})")
+            lines.append(f"{record.column}: {asked} REFUSED: {record.reason} ({record.source})")
         lines += [
             f"{action.agent_name}: {clip(action.action_string, 300) or '(said nothing)'}"
             for action in self.actions
@@ -243,11 +244,11 @@ class CrisisTurn(RunTurn[CrisisState, CrisisIntervention]):
 
     def outcomes(self, chains: Sequence[LLMReasoningChain]) -> Sequence[Mapping[str, Any]]:
         """Return how many changes the engine asked for that were made, and that were refused."""
-        updates = {"changes": self.changes, "refused": self.refused}
         counts = {
-            name: sum(record.source == ENGINE for record in records)
-            for name, records in updates.items()
+            "changes": sum(record.source == ENGINE for record in self.changes),
+            "refused": sum(record.source == ENGINE for record in self.refused),
         }
+        # The same keys for every chain, since they become columns of one table.
         none = dict.fromkeys(counts)
         return [counts if chain.component == "engine" else none for chain in chains]
 
@@ -262,11 +263,11 @@ def _check_columns(names: Iterable[str]) -> None:
         )
 
 
-def _faults(state: CrisisState, agents: Sequence[str], variables: Variables) -> Iterator[str]:
+def _state_faults(state: CrisisState, agents: Sequence[str], variables: Variables) -> Iterator[str]:
     """Yield what is wrong with a state but for its values, which ``GameEngine`` judges."""
-    yield from _names("global_vars", state.global_vars, variables.global_vars)
+    yield from _name_faults("global_vars", state.global_vars, variables.global_vars)
     for agent, own in state.agent_vars.items():
-        yield from _names(f"agent_vars.{agent}", own, variables.agent_vars)
+        yield from _name_faults(f"agent_vars.{agent}", own, variables.agent_vars)
     for where, names in (("muted", state.muted), ("responses", state.responses)):
         for name in names:
             if name not in agents:
@@ -282,7 +283,9 @@ def _faults(state: CrisisState, agents: Sequence[str], variables: Variables) -> 
                 yield f"{where}: an event of type {item.type!r} says nothing; describe it"
 
 
-def _names(where: str, given: Mapping[str, object], defined: Mapping[str, object]) -> Iterator[str]:
+def _name_faults(
+    where: str, given: Mapping[str, object], defined: Mapping[str, object]
+) -> Iterator[str]:
     for name in given:
         if name not in defined:
             known = ", ".join(defined) or "none"
@@ -333,16 +336,16 @@ class CrisisConfig(RunConfig):
 
     @model_validator(mode="after")
     def _scripts_are_of_agents(self) -> Self:
-        if strangers := [name for name in self.scripts if name not in self.scenario.agents]:
+        if unknown := [name for name in self.scripts if name not in self.scenario.agents]:
             raise ValueError(
-                f"scripts: there is no agent {strangers[0]!r}; there are: "
+                f"scripts: there is no agent {unknown[0]!r}; there are: "
                 f"{', '.join(self.scenario.agents)}"
             )
         return self
 
     @property
     def needs_model(self) -> bool:
-        """Whether a language model judges or plays."""
+        """True if a language model judges or plays."""
         return self.engine == "llm" or (
             self.agents == "llm" and any(name not in self.scripts for name in self.scenario.agents)
         )
@@ -391,6 +394,7 @@ class CrisisConfig(RunConfig):
         if isinstance(named, str) and named.endswith((".yaml", ".yml")):
             values["scenario"] = path.parent / named
         folders = values.get("module_folders", ())
+        # Anything else is left for pydantic, whose message has the line.
         if isinstance(folders, list) and all(isinstance(item, str) for item in folders):
             values["module_folders"] = [path.parent / item for item in folders]
         # Not ``cls(**values)``: faults get the file's lines this way.
@@ -404,7 +408,7 @@ def _series_in(definitions: Variables, agents: Collection[str]) -> tuple[Series,
         definitions: of all variables.
         agents: by name; the variables of more than twenty are left out.
     """
-    world = _numeric(definitions.global_vars.items())
+    world = _numeric(definitions.global_vars)
     found = [
         Series(
             column=name,
@@ -416,7 +420,7 @@ def _series_in(definitions: Variables, agents: Collection[str]) -> tuple[Series,
     ]
     if len(agents) > _MOST_AGENTS:
         return tuple(found)
-    own = _numeric(definitions.agent_vars.items())
+    own = _numeric(definitions.agent_vars)
     found += [
         Series(
             column=f"{agent}.{name}",
@@ -429,25 +433,23 @@ def _series_in(definitions: Variables, agents: Collection[str]) -> tuple[Series,
     return tuple(found)
 
 
-def _numeric(items: Iterable[tuple[str, Variable]]) -> list[tuple[str, Variable]]:
-    kinds = (ScaleVariable, PercentVariable, NumberVariable)
-    return [(name, variable) for name, variable in items if isinstance(variable, kinds)]
+def _numeric(definitions: Mapping[str, Variable]) -> list[tuple[str, NumericVariable]]:
+    return [(name, it) for name, it in definitions.items() if isinstance(it, NumericVariable)]
 
 
-def _unit(variable: Variable) -> str:
+def _unit(variable: NumericVariable) -> str:
+    # A scale's suffix, "/100", is written after each value; an axis has the range once.
     if isinstance(variable, ScaleVariable):
         return f"{number(variable.min)} to {number(variable.max)}"
-    if isinstance(variable, PercentVariable):
-        return "%"
-    return variable.unit if isinstance(variable, NumberVariable) else ""
+    return variable.suffix.strip()
 
 
 class CrisisSimulation(Run[CrisisState, CrisisTurn, CrisisConfig, CrisisIntervention]):
     """A run of a crisis.
 
     In a turn the modules' rules change the world; the engine judges what the agents' last words
-    lead to; code builds what each agent reads; the agents answer, all at once. Changes that are
-    impossible are not made, and stand in the turn's ``updates`` and ``chains``.
+    lead to; code builds what each agent reads; the agents answer, all at once. Impossible changes
+    are not made; the turn's ``updates`` and ``chains`` record them.
 
     Args:
         config: what to run.
@@ -481,6 +483,7 @@ class CrisisSimulation(Run[CrisisState, CrisisTurn, CrisisConfig, CrisisInterven
         tape: Tape | str | Path | None = None,
         prompts: Mapping[str, Prompt] | None = None,
     ) -> None:
+        # Recorded: the configuration does not describe them, so a replay must be given them again.
         parts = {"agents": agents, "engine": engine, "modules": modules}
         given = {name for name, part in parts.items() if part is not None}
         scenario = config.scenario
@@ -541,19 +544,20 @@ class CrisisSimulation(Run[CrisisState, CrisisTurn, CrisisConfig, CrisisInterven
         simulator = self.simulator(start)
         prompts = await simulator.aprocess_step(number, start.responses)
         record = simulator.last
-        assert record is not None
+        assert record is not None  # it is what the turn just played left
         asked = [agent for agent in self.agents if agent.name not in start.muted]
+        # All at once: nobody reads another's answer of the same turn.
         deeds = await gather_all(
             [agent.respond(prompts[agent.name], step_number=number) for agent in asked]
         )
-        # Everybody has an entry, so that a muted agent is heard to say nothing.
-        said = dict.fromkeys((agent.name for agent in self.agents), "")
-        said |= {deed.action.agent_name: deed.action.action_string for deed in deeds}
+        # Everybody has an entry, so that the others read of a muted agent that it said nothing.
+        responses = dict.fromkeys((agent.name for agent in self.agents), "")
+        responses |= {deed.action.agent_name: deed.action.action_string for deed in deeds}
         return CrisisTurn(
             number=number,
             state=CrisisState(
                 **simulator.game_engine.get_current_state(),
-                responses=said,
+                responses=responses,
                 events=record.events,
                 muted=start.muted,
             ),
@@ -564,13 +568,6 @@ class CrisisSimulation(Run[CrisisState, CrisisTurn, CrisisConfig, CrisisInterven
         )
 
     # --- what is done from outside -----------------------------------------------------------
-
-    def _intervened(
-        self, state: CrisisState, interventions: Sequence[CrisisIntervention]
-    ) -> CrisisState:
-        for item in interventions:
-            state = item.applied(state, self.world(state))
-        return state
 
     def state_at(self, turn: CrisisTurn, state: Any) -> CrisisState:
         """Return another state in a turn's place, for a fork.
@@ -583,10 +580,10 @@ class CrisisSimulation(Run[CrisisState, CrisisTurn, CrisisConfig, CrisisInterven
         return found
 
     def _check(self, state: CrisisState) -> None:
-        agents, there = list(self._scenario.agents), list(state.agent_vars)
-        if sorted(there) != sorted(agents):
-            raise ConfigError(f"the state has agents {there}; the scenario's are {agents}")
-        if fault := next(_faults(state, agents, self._definitions), ""):
+        agents, given = list(self._scenario.agents), list(state.agent_vars)
+        if sorted(given) != sorted(agents):
+            raise ConfigError(f"the state has agents {given}; the scenario's are {agents}")
+        if fault := next(_state_faults(state, agents, self._definitions), ""):
             raise ConfigError(f"the state is not valid: {fault}")
         self.world(state)  # raises for values that are impossible
 
@@ -637,35 +634,49 @@ class CrisisSimulation(Run[CrisisState, CrisisTurn, CrisisConfig, CrisisInterven
                 stable_first=self.config.stable_first,
                 budget_tokens=self.config.budget_tokens,
             )
-        at = max(self.turn_number, self.turns[0].number + 1) if turn is None else turn
         if agent not in self.config.scenario.agents:
             raise ConfigError(
                 f"there is no agent {agent!r}; there are: {', '.join(self.config.scenario.agents)}"
             )
-        # Nothing is computed anew: the turn before has the state, and this one its changes.
-        first = self.turns[0].number
-        place = at - first
-        if not 1 <= place <= len(self.turns):
-            raise ConfigError(
-                f"there is no prompt of turn {at}: turns {first + 1} to {self.turn_number} were "
-                f"played, and turn {self.turn_number + 1} can be previewed"
-            )
-        before = self.turns[place - 1].state
-        world = self.world(before)
-        events = before.pending
-        if place < len(self.turns):
-            played = self.turns[place]
-            _repeat(world, played.updates)
-            events = played.state.events
-        state = world.get_current_state()
+        number, before, state, events = self._prompted_with(turn)
         return builder.build_prompt(
             agent_name=agent,
-            step_number=at,
+            step_number=number,
             agent_state=state["agent_vars"][agent],
             global_state=state["global_vars"],
             other_responses=before.responses,
             events=[item.event for item in events],
         )
+
+    def _prompted_with(
+        self, turn: int | None
+    ) -> tuple[int, CrisisState, dict[str, Any], Sequence[Happening]]:
+        """Return a turn's number, the state before it, and variables and events of its prompts."""
+        first = self.turns[0].number
+        number = max(self.turn_number, first + 1) if turn is None else turn
+        place = number - first
+        if not 1 <= place <= len(self.turns):
+            raise ConfigError(
+                f"there is no prompt of turn {number}: turns {first + 1} to {self.turn_number} "
+                f"were played, and turn {self.turn_number + 1} can be previewed"
+            )
+        before = self.turns[place - 1].state
+        world = self.world(before)
+        if place == len(self.turns):
+            return number, before, world.get_current_state(), before.pending
+        played = self.turns[place]
+        # Recorded changes are made again; neither rules nor engine are asked. The turn's own state
+        # would not do, since interventions after the prompts may have changed it.
+        for record in played.updates:
+            if record.status != "failed":
+                change = {record.variable: record.after}
+                updates = (
+                    {"global_vars": change}
+                    if record.agent is None
+                    else {"agent_vars": {record.agent: change}}
+                )
+                world.apply_state_updates(updates, source=record.source)
+        return number, before, world.get_current_state(), played.state.events
 
     # --- views -------------------------------------------------------------------------------
 
@@ -673,20 +684,6 @@ class CrisisSimulation(Run[CrisisState, CrisisTurn, CrisisConfig, CrisisInterven
     def series(self) -> Sequence[Series]:
         """The variables that can be charted, the world's first."""
         return _series_in(self._definitions, self.config.scenario.agents)
-
-
-def _repeat(world: GameEngine, records: Iterable[UpdateRecord]) -> None:
-    """Make recorded changes again, the modules' and the engine's, one after the other."""
-    for record in records:
-        if record.status == "failed":
-            continue
-        change = {record.variable: record.after}
-        updates = (
-            {"global_vars": change}
-            if record.agent is None
-            else {"agent_vars": {record.agent: change}}
-        )
-        world.apply_state_updates(updates, source=record.source)
 
 
 def _make_agents(config: CrisisConfig, llm_client: LLMClient | None) -> tuple[CrisisAgent, ...]:
@@ -724,8 +721,7 @@ def _model(llm_client: LLMClient | None, who: str, instead: str) -> LLMClient:
 
 def _in_order(names: Iterable[str], agents: Sequence[CrisisAgent]) -> tuple[CrisisAgent, ...]:
     """Return the agents in the scenario's order."""
-    wanted, there = list(names), [agent.name for agent in agents]
-    if sorted(there) != sorted(wanted):
-        raise ConfigError(f"agents={there} do not play the scenario's agents, {wanted}, each once")
-    by_name = {agent.name: agent for agent in agents}
+    wanted, by_name = list(names), {agent.name: agent for agent in agents}
+    if sorted(given := [agent.name for agent in agents]) != sorted(wanted):
+        raise ConfigError(f"agents={given} do not play the scenario's agents, {wanted}, each once")
     return tuple(by_name[name] for name in wanted)

@@ -1,8 +1,8 @@
 """The engine of a crisis: what a turn leads to, up to the agents' prompts.
 
-A language model judges which variables change and what happens, or nobody does but the modules'
-rules. The model reads the variables with their limits, their values and what was done. A JSON
-schema holds its answer to the scenario's variables, and ``GameEngine`` judges each value.
+A language model judges which variables change and what happens; without one only the modules' rules
+apply. The model reads the variables with their limits and values, and what the agents did. A JSON
+schema holds its answer to the scenario's variables, and ``GameEngine`` checks each value.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple, NotRequired, Protocol
+from typing import Any, ClassVar, NamedTuple, NotRequired, Protocol
 
 from pydantic import ConfigDict, GetJsonSchemaHandler, with_config
 from pydantic.json_schema import JsonSchemaValue
@@ -30,7 +30,7 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._chains import chain_of
 from llmsim_lab.prompts import Prompt, RenderedPrompt
-from llmsim_lab.types import CallSite, Decision, LLMReasoningChain, Status
+from llmsim_lab.types import CallSite, Decision, LLMReasoningChain
 
 logger = logging.getLogger(__name__)
 
@@ -41,13 +41,14 @@ _SOURCES = {
     "actions": "the agents' answers of turn {before}",
     "variables": "the scenario's and the modules' definitions",
 }
-"""Of the slots' values, in words; ``step`` and ``before`` are turns."""
+"""Where the slots' values come from, in words; ``step`` and ``before`` are turns."""
 
 _FEW = 12
 """Options to name one by one; of more, the prompt gives the first, the last and the interval."""
 _CLOSED = ConfigDict(extra="forbid")
 
 
+# Typed dicts, not models: ``build_prompt`` and ``apply_state_updates`` take plain dicts.
 @with_config(_CLOSED)
 class Event(TypedDict):
     """Something that happened; prompts show its description."""
@@ -79,10 +80,8 @@ class EngineOutput(Decision):
     events: list[Event]
     reasoning: str
 
-    @property
-    def confidence(self) -> float | None:
-        """Always None: the prompt does not ask for it."""
-        return None
+    confidence: ClassVar[None] = None
+    """Not asked for."""
 
 
 def engine_output_schema(
@@ -115,7 +114,7 @@ def engine_output_schema(
                 "type": "array",
                 "maxItems": max_events,
                 "items": _closed(
-                    {"type": {"type": "string", "maxLength": 60}, "description": dict(text)}
+                    {"type": {"type": "string", "maxLength": 60}, "description": text}
                 ),
             },
             "reasoning": text,
@@ -134,7 +133,7 @@ def engine_output_for(
         max_text_chars: longest reasoning and longest description of an event, characters.
     """
     schema = engine_output_schema(engine, max_events=max_events, max_text_chars=max_text_chars)
-    return _output_model(json.dumps(schema))
+    return _output_model(json.dumps(schema))  # as JSON: a dict cannot be the key of a cache
 
 
 # Cached: clients keep what they work out of a class, and a class made per call costs more than a
@@ -156,7 +155,7 @@ def _output_model(schema_json: str) -> type[EngineOutput]:
 
 
 def _marked(schema: Any) -> Any:
-    """Return a copy that tells ``reply_schema`` which fields are required, else all would be."""
+    """Return a copy that tells ``reply_schema`` which fields are required; else all would be."""
     if isinstance(schema, list):
         return [_marked(item) for item in schema]
     if not isinstance(schema, dict):
@@ -179,14 +178,12 @@ def _closed(
 
 
 def _optional(definitions: Mapping[str, Variable]) -> dict[str, Any]:
-    properties = {}
-    for name, variable in definitions.items():
-        if not variable.engine_may_set:
-            continue
-        schema = variable.json_schema()
-        if variable.description:
-            schema["description"] = variable.description
-        properties[name] = schema
+    properties = {
+        name: variable.json_schema()
+        | ({"description": variable.description} if variable.description else {})
+        for name, variable in definitions.items()
+        if variable.engine_may_set
+    }
     return _closed(properties, required=())
 
 
@@ -194,6 +191,7 @@ def _definitions(game_engine: GameEngine) -> str:
     """Return a list of the world's variables and, once, those of the agents."""
     lines = ["In global_vars:", *_lines(game_engine.definitions_of().items())]
     own: dict[str, Variable] = {}
+    # Agents may have variables of their own, where a value without a definition was given.
     for agent in game_engine.agents:
         for name, variable in game_engine.definitions_of(agent).items():
             own.setdefault(name, variable)
@@ -201,11 +199,12 @@ def _definitions(game_engine: GameEngine) -> str:
 
 
 def _lines(definitions: Iterable[tuple[str, Variable]]) -> list[str]:
-    lines = []
-    for name, variable in definitions:
-        if variable.engine_may_set:
-            about = f". {variable.description}" if variable.description else ""
-            lines.append(f"- {name}: {limits_of(variable)}{about}")
+    lines = [
+        f"- {name}: {limits_of(variable)}"
+        + (f". {variable.description}" if variable.description else "")
+        for name, variable in definitions
+        if variable.engine_may_set
+    ]
     return lines or ["- none"]
 
 
@@ -225,13 +224,13 @@ def limits_of(variable: Variable) -> str:
         return f"a text of at most {schema['maxLength']} characters"
     if schema["type"] == "boolean":
         return "true or false"
-    kind = "whole number" if schema["type"] == "integer" else "number"
+    noun = "whole number" if schema["type"] == "integer" else "number"
     low, high = schema.get("minimum"), schema.get("maximum")
     if low is not None and high is not None:
-        return f"{kind}, {value_text(low)} to {value_text(high)}"
+        return f"{noun}, {value_text(low)} to {value_text(high)}"
     if low is not None or high is not None:
-        return f"{kind}, at {'least' if high is None else 'most'} {value_text(low or high or 0)}"
-    return kind
+        return f"{noun}, at {'least' if high is None else 'most'} {value_text(low or high or 0)}"
+    return noun
 
 
 def _values(values: Mapping[str, Any]) -> str:
@@ -250,7 +249,7 @@ class Judgement(NamedTuple):
 
 
 class Judges(Protocol):
-    """What an engine is: anything that judges a turn."""
+    """An engine: anything that judges a turn; a class of your own may be one."""
 
     async def judge(
         self,
@@ -265,8 +264,8 @@ class Judges(Protocol):
         Args:
             game_engine: the world as the modules' rules have left it.
             step_number: the turn's number.
-            responses: what each agent was heard to say in the turn before.
-            events: what is known to have happened, dicts with a ``description``.
+            responses: each agent's public words of the turn before.
+            events: what has happened, dicts with a ``description``.
         """
         ...
 
@@ -340,8 +339,9 @@ class CrisisEngine:
         state = game_engine.get_current_state()
         agents = game_engine.agents
         names = frozenset(name.casefold() for name in agents)
-        said = [quote(name, responses[name], names) for name in agents if name in responses]
-        told = [f"- {event_line(event) or 'Something'}" for event in events]
+        # In the scenario's order, whatever the order of ``responses``: same state, same prompt.
+        actions = [quote(name, responses[name], names) for name in agents if name in responses]
+        happened = [f"- {event_line(event) or 'Something'}" for event in events]
         parties = [f"- {agent}: {_values(own)}" for agent, own in state["agent_vars"].items()]
         slots = {
             "title": self.scenario.title,
@@ -352,8 +352,8 @@ class CrisisEngine:
             "step": step_number,
             "world": _values(state["global_vars"]),
             "parties": "\n".join(parties),
-            "events": "\n".join(told) or "Nothing yet.",
-            "actions": "\n\n".join(said) or "Nobody has acted yet.",
+            "events": "\n".join(happened) or "Nothing yet.",
+            "actions": "\n\n".join(actions) or "Nobody has acted yet.",
         }
         # An edited prompt may do without some of them.
         wanted = {name: value for name, value in slots.items() if name in self.prompt.slots}
@@ -392,7 +392,7 @@ class TurnSoFar:
 
     Attributes:
         prompts: what each agent reads.
-        events: what they are told has happened.
+        events: what they read has happened.
         updates: every change asked for, and what became of it.
         chains: the engine's, then one for each change that was refused or converted.
         reasoning: the engine's.
@@ -413,8 +413,8 @@ class SimulatorAgent:
         context_builder: writes the prompts.
         engine: judges each turn: a ``CrisisEngine``, or a ``RuleCrisisEngine``.
         composed_modules: whose rules are applied; the builder's if not given.
-        pending: what has happened and nobody was told yet, such as a scenario's first events.
-        known: what everybody was told in the turn before.
+        pending: what has happened and nobody has read of yet, such as a scenario's first events.
+        known: what everybody read in the turn before.
 
     Attributes:
         last: the latest turn, or None.
@@ -473,7 +473,7 @@ class SimulatorAgent:
 
         Args:
             step_number: the turn's number.
-            agent_responses: what each agent said in the turn before. Those agents get a prompt;
+            agent_responses: each agent's words of the turn before. Those agents get a prompt;
                 where there are none, as in the first turn, all do.
 
         Raises:
@@ -488,9 +488,9 @@ class SimulatorAgent:
     ) -> dict[str, str]:
         """Do what ``process_step`` does."""
         agents = self.game_engine.agents
-        if strangers := [name for name in agent_responses if name not in agents]:
+        if unknown := [name for name in agent_responses if name not in agents]:
             raise ConfigError(
-                f"there is no agent {strangers[0]!r} to respond; there are: {', '.join(agents)}"
+                f"there is no agent {unknown[0]!r} to respond; there are: {', '.join(agents)}"
             )
         restore = self.game_engine.checkpoint()
         try:
@@ -516,7 +516,6 @@ class SimulatorAgent:
         events = (*self.pending, *happened)
         updates = plain(updates)
         state = self.game_engine.get_current_state()
-        told = [item.event for item in events]
         prompts = {
             name: self.context_builder.build_prompt(
                 agent_name=name,
@@ -524,7 +523,7 @@ class SimulatorAgent:
                 agent_state=state["agent_vars"][name],
                 global_state=state["global_vars"],
                 other_responses=responses,
-                events=told,
+                events=[item.event for item in events],
             )
             for name in responses or self.game_engine.agents
         }
@@ -533,26 +532,25 @@ class SimulatorAgent:
             prompts=prompts,
             events=events,
             updates=updates,
-            chains=(*chains, *_what_went_wrong(updates, step_number)),
+            chains=(*chains, *_update_chains(updates, step_number)),
             reasoning=output.reasoning,
         )
 
 
-def _what_went_wrong(
+def _update_chains(
     updates: Iterable[UpdateRecord], step_number: int
 ) -> Iterable[LLMReasoningChain]:
-    """Yield a reasoning chain for each change that was refused or converted, for people to see."""
+    """Yield a reasoning chain for each change that was refused or converted."""
+    # Chains are what statuses are counted from, so that a refusal is as visible as a failed call.
     for record in updates:
-        if record.status == "ok":
-            continue
-        status: Status = record.status
-        what = "refused" if status == "failed" else "taken"
-        yield LLMReasoningChain(
-            component="update",
-            agent=record.agent or "world",
-            turn=step_number,
-            reasoning=f"{record.source}: {record.variable} = {record.asked!r} was {what}: "
-            f"{record.reason}",
-            confidence=None,
-            status=status,
-        )
+        if record.status != "ok":
+            what = "refused" if record.status == "failed" else "taken"
+            yield LLMReasoningChain(
+                component="update",
+                agent=record.agent or "world",
+                turn=step_number,
+                reasoning=f"{record.source}: {record.variable} = {record.asked!r} was {what}: "
+                f"{record.reason}",
+                confidence=None,
+                status=record.status,
+            )

@@ -35,7 +35,7 @@ _PARAMETERS = {
     "build_agent_context": ("agent_name", "agent_state", "global_state"),
     "compute_state_updates": ("agent_name", "agent_state", "global_state", "step_number"),
 }
-_HALF = "a text with half of a surrogate pair, which is not Unicode"
+_NOT_UNICODE = "a text with half of a surrogate pair, which is not Unicode"
 _MOST_BITS = 1024
 """Whole numbers of more bits are too large for a float."""
 _IMMUTABLE = (str, int, float, bool, type(None))
@@ -63,6 +63,7 @@ class ModuleSection(Settings):
         return text.strip()
 
 
+# Apart from BehaviorModule: a file parsed as one could name its ``code`` or its ``source``.
 class ModuleData(Settings):
     """What a module's YAML file may hold: data only, so that no file can name code to run.
 
@@ -121,17 +122,18 @@ class BehaviorModule(ModuleData):
     @property
     def digest(self) -> str:
         """SHA-256 of its data and its code's text, hexadecimal, for a run's records."""
+        # Without ``source``: the same module has the same digest in whatever folder it is.
         data = self.model_dump_json(include={"name", *ModuleData.model_fields})
         return digest_of(data, self.code_text or _source_of(self.code))
 
     @property
     def builds_context(self) -> bool:
-        """Whether it has ``build_agent_context``."""
+        """True if it has ``build_agent_context``."""
         return hasattr(self.code, "build_agent_context")
 
     @property
     def updates_state(self) -> bool:
-        """Whether it has ``compute_state_updates``."""
+        """True if it has ``compute_state_updates``."""
         return hasattr(self.code, "compute_state_updates")
 
     def where(self, *location: str | int) -> str:
@@ -151,7 +153,7 @@ class BehaviorModule(ModuleData):
             return None
         text = self._call("build_agent_context", agent_name, agent_state, global_state)
         if isinstance(text, str) and not _is_unicode(text):
-            raise self._fault("build_agent_context", agent_name, _HALF)
+            raise self._fault("build_agent_context", agent_name, _NOT_UNICODE)
         if text is None or isinstance(text, str):
             return text
         raise self._fault(
@@ -185,7 +187,8 @@ class BehaviorModule(ModuleData):
                 )
                 raise self._fault("compute_state_updates", agent_name, detail)
             if not (_is_unicode(name) and _is_unicode(value)):
-                raise self._fault("compute_state_updates", agent_name, _HALF)
+                raise self._fault("compute_state_updates", agent_name, _NOT_UNICODE)
+            # Converting one to a float, or writing it out, would raise far from the module.
             if isinstance(value, int) and value.bit_length() > _MOST_BITS:
                 detail = f"for {name!r} a whole number of {value.bit_length():,} bits"
                 raise self._fault("compute_state_updates", agent_name, detail)
@@ -196,7 +199,7 @@ class BehaviorModule(ModuleData):
     ) -> Any:
         try:
             return getattr(self.code, name)(agent, read_only(own), read_only(world), *rest)
-        # SystemExit too: no module may end the program.
+        # SystemExit too: no module may end the program. Ctrl-C still does.
         except (Exception, SystemExit) as error:
             detail = f"{type(error).__name__}: {error}{_place_of(error)}"
             raise ModuleError(self.name, agent=agent, function=name, detail=detail) from error
@@ -238,7 +241,7 @@ class ReadOnlyState(FrozenDict):
 
 def read_only(state: Mapping[str, Any]) -> ReadOnlyState:
     """Return a copy of a state that cannot be changed; nested values are copied."""
-    # Already made, once for all modules of a prompt.
+    # Callers with several modules make the copy once for all of them.
     if isinstance(state, ReadOnlyState):
         return state
     return ReadOnlyState(
@@ -329,6 +332,7 @@ class ComposedModules:
             ConfigError: there is no such module.
         """
         self._check(names)
+        # The requirements stay too: the order of the other modules must not change.
         quiet = {"sections": (), "code": None, "code_text": ""}
         return ComposedModules(
             module.model_copy(update=quiet) if module.name in names else module
@@ -383,7 +387,7 @@ def _sorted(modules: tuple[BehaviorModule, ...]) -> tuple[BehaviorModule, ...]:
                 )
             if name not in ordered:
                 add(by_name[name], (*path, module.name))
-        ordered[module.name] = module
+        ordered[module.name] = module  # after all that it requires
 
     for module in modules:
         if module.name not in ordered:
@@ -431,11 +435,11 @@ class ModuleLoader:
         # A text is an iterable of letters.
         if isinstance(names, str):
             raise ConfigError(f"load({names!r}) would load one module a letter; use [{names!r}]")
+        names = list(names)
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise ConfigError(f"module {twice[0]!r} is named twice; once is enough")
         found: dict[str, BehaviorModule] = {}
         wanted = [(name, "") for name in names]
-        asked = [name for name, _ in wanted]
-        if twice := [name for name in asked if asked.count(name) > 1]:
-            raise ConfigError(f"module {twice[0]!r} is named twice; once is enough")
         while wanted:
             name, why = wanted.pop(0)
             if name not in found:
@@ -454,6 +458,7 @@ class ModuleLoader:
 
     def _find(self, name: str, why: str) -> Path:
         asked = f", which {why} requires" if why else ""
+        # Before anything is looked up: "../elsewhere/name" would lead out of the folders.
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise ConfigError(
                 f"module name {name!r}{asked} is not a plain name: letters, digits, '_' and '-', "
@@ -466,6 +471,7 @@ class ModuleLoader:
                 f"there is no module {name!r}{asked} in {places}; "
                 f"there are: {', '.join(self.available()) or 'none'}"
             )
+        # Not simply the first: which code is run must not depend on the order of the folders.
         if len(paths) > 1:
             raise ConfigError(
                 f"module {name!r} is there twice: {', '.join(map(str, paths))}; rename one, or "
@@ -495,7 +501,7 @@ class ModuleLoader:
 
 
 def _stay_inside(path: Path) -> None:
-    """Raise ConfigError for a link to a file elsewhere: the user did not name that folder."""
+    """Raise ConfigError for a link to a file elsewhere: that folder was not named to be trusted."""
     if not path.resolve().is_relative_to(path.parent.resolve()):
         raise ConfigError(
             f"{path} is a link to {path.resolve()}, outside its folder; copy the file instead"
@@ -512,9 +518,11 @@ def _run(path: Path, text: str) -> ModuleType:
     before = sys.modules.get(module.__name__)
     sys.modules[module.__name__] = module
     try:
+        # The text that the digest is made of, not what the file holds by now.
         exec(compile(text, str(path), "exec"), module.__dict__)
     # SystemExit too: no module may end the program.
     except (Exception, SystemExit) as error:
+        # As if nothing had been imported: half a module must not be found by its name.
         if before is None:
             del sys.modules[module.__name__]
         else:

@@ -1,4 +1,4 @@
-"""Who plays the agents of a crisis, a language model, a script or a rule, and what they answer."""
+"""Who plays the agents of a crisis (a language model, a script or a rule), and what they answer."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Protocol
 
 from pydantic import Field, create_model
 
-from llmsim_lab._util.text import log_event
 from llmsim_lab.errors import ConfigError, FailureReason, LLMFailureException
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.llm._chains import LOOKING_UP, LooksUp, chain_of
+from llmsim_lab.llm._chains import LooksUp, chain_of, chain_of_failure
 from llmsim_lab.types import CallSite, Decision, LLMReasoningChain, Status
 
 logger = logging.getLogger(__name__)
@@ -23,7 +22,7 @@ FORGIVEN: tuple[FailureReason, ...] = ("invalid_response", "generation_stopped",
 """Failures of one agent's call that do not stop the turn: the agent says nothing, loudly."""
 
 PRIVATE = "ASSESSMENT"
-"""The part that is the agent's own view: why it acts, which the others do not hear."""
+"""The part that is the agent's own view: why it acts, which the others do not read."""
 
 _LABEL = re.compile(r"\s*([^:]{1,60}):\s*(.*)", re.DOTALL)
 
@@ -39,36 +38,35 @@ class AgentReply(Decision):
 
     @property
     def parts(self) -> dict[str, str]:
-        """What was said under each label, without spaces around it."""
+        """The words under each label, without spaces around them."""
         return {label: getattr(self, field).strip() for field, label in self.labels.items()}
 
     @property
     def public(self) -> str:
-        """What the others hear: all but the assessment, each part under its label."""
+        """What the others read: all but the assessment, each part under its label."""
         parts = self.parts
-        # A format that asks for an assessment only: then that is what they hear.
-        heard = {label: text for label, text in parts.items() if label != PRIVATE} or parts
-        return "\n".join(f"{label}: {text}" for label, text in heard.items() if text)
+        # A format that asks for an assessment only: then that is public.
+        public = {label: text for label, text in parts.items() if label != PRIVATE} or parts
+        return "\n".join(f"{label}: {text}" for label, text in public.items() if text)
 
     @property
     def reasoning(self) -> str:
-        """Why: the assessment; where none was asked for, all that was said."""
+        """The assessment; where none was asked for, the whole answer."""
         return self.parts.get(PRIVATE) or self.public
 
-    @property
-    def confidence(self) -> float | None:
-        """Always None: the prompt does not ask for it."""
-        return None
+    confidence: ClassVar[None] = None
+    """Not asked for."""
 
     def problem(self) -> str | None:
-        """Return what is wrong with the answer, or None: others must hear something of it."""
+        """Return what is wrong with the answer, or None: some of it must be public."""
         if self.public:
             return None
         wanted = [field for field, label in self.labels.items() if label != PRIVATE]
         return f"it says nothing in {' or '.join(wanted or self.labels)}"
 
 
-# Cached: one class for each format, for which clients keep what they work out.
+# Cached, since clients cache schema and validator by class: a class made for each call would cost
+# more than the prompt.
 @lru_cache(maxsize=64)
 def reply_model(response_format: tuple[str, ...]) -> type[AgentReply]:
     """Return the model of an answer, for ``LLMClient.call_with_retry``; one for each format.
@@ -91,6 +89,8 @@ def reply_model(response_format: tuple[str, ...]) -> type[AgentReply]:
             name = f"part_{name}"
         if name in labels:
             raise ConfigError(f"response_format: two parts are called {label!r}; rename one")
+        # A label with other characters than letters and digits is not an identifier, so the field
+        # has a name made of it, and the class keeps the label.
         labels[name] = label
         fields[name] = (Annotated[str, Field(description=what.strip() or label)], ...)
     model: type[AgentReply] = create_model("AgentReply", __base__=AgentReply, **fields)
@@ -104,10 +104,10 @@ class CrisisAction:
 
     Attributes:
         agent_name: who.
-        action_string: what the others hear.
+        action_string: what the others read.
         status: how the answer came about; ``failed`` where the model gave none, so that the agent
             said nothing.
-        parts: all that it said, by the labels of the response format.
+        parts: the whole answer, by the labels of the response format.
     """
 
     agent_name: str
@@ -124,7 +124,7 @@ class Deed(NamedTuple):
 
 
 class CrisisAgent(Protocol):
-    """What plays an agent is; a class of your own may be one."""
+    """What plays an agent; a class of your own may be one."""
 
     @property
     def name(self) -> str:
@@ -145,7 +145,7 @@ class LLMCrisisAgent:
     """An agent that asks a language model.
 
     Args:
-        name: whom it plays.
+        name: the agent that it plays.
         llm_client: the model.
         response_format: the parts of an answer, as the scenario's briefing has them.
         lookup: looks things up before each answer, with tools say; what it finds is added to the
@@ -180,11 +180,11 @@ class LLMCrisisAgent:
         """
         site = CallSite(component="agent", agent=self.name, turn=step_number)
         # For the WARNING: whether it was a question of the lookup that failed.
-        looking = self.lookup is not None
+        looking_up = self.lookup is not None
         try:
             if self.lookup is not None:
                 prompt = await self.lookup.look_up(prompt, self.llm_client, site)
-            looking = False
+            looking_up = False
             reply = await self.llm_client.call_with_retry(
                 prompt=prompt,
                 response_model=self.reply_model,
@@ -192,39 +192,28 @@ class LLMCrisisAgent:
                 site=site,
             )
         except LLMFailureException as failure:
+            # Without a connection no agent would answer: that stops the run, not one agent.
             if failure.reason not in FORGIVEN:
                 raise
-            return self._silence(failure, site, LOOKING_UP if looking else "")
+            chain = chain_of_failure(
+                failure,
+                site,
+                logger=logger,
+                event="AGENT_SAID_NOTHING",
+                status="failed",
+                instead="said nothing",
+                looking_up=looking_up,
+            )
+            return Deed(CrisisAction(self.name, "", "failed"), chain)
         chain = chain_of(reply, site, logger=logger, prompt=prompt)
         return Deed(CrisisAction(self.name, reply.public, chain.status, reply.parts), chain)
-
-    def _silence(self, failure: LLMFailureException, site: CallSite, at: str) -> Deed:
-        log_event(
-            logger,
-            logging.WARNING,
-            "AGENT_SAID_NOTHING",
-            agent=self.name,
-            turn=site.turn,
-            reason=failure.reason,
-            detail=f"{at}{failure.detail}",
-        )
-        chain = LLMReasoningChain(
-            component="agent",
-            agent=self.name,
-            turn=site.turn or 0,
-            reasoning=f"said nothing: {at}{failure}",
-            confidence=None,
-            status="failed",
-            call=failure.call,
-        )
-        return Deed(CrisisAction(self.name, "", "failed"), chain)
 
 
 class ScriptedCrisisAgent:
     """An agent with set lines: one a turn, then silence.
 
     Args:
-        name: whom it plays.
+        name: the agent that it plays.
         lines: what it says in turn 1, 2, …
     """
 
@@ -235,9 +224,9 @@ class ScriptedCrisisAgent:
     async def respond(self, prompt: str, *, step_number: int) -> Deed:
         """Return the turn's line."""
         del prompt
-        there = 1 <= step_number <= len(self.lines)
-        words = self.lines[step_number - 1].strip() if there else ""
-        why = f"line {step_number} of its script" if there else "its script has ended"
+        has_line = 1 <= step_number <= len(self.lines)
+        words = self.lines[step_number - 1].strip() if has_line else ""
+        why = f"line {step_number} of its script" if has_line else "its script has ended"
         return _by_rule(self.name, words, why, step_number)
 
 
@@ -249,14 +238,14 @@ class RuleCrisisAgent:
     """An agent that follows a rule; the default keeps its course, whatever happens.
 
     Args:
-        name: whom it plays.
+        name: the agent that it plays.
         rule: a function of name, prompt and the turn's number that returns what the agent says. It
             must return the same for the same arguments.
     """
 
     def __init__(self, name: str, rule: Rule | None = None) -> None:
         self.name = name
-        self.rule = rule or _keep_the_course
+        self.rule: Rule = rule or (lambda *_: "We keep our course and change nothing.")
 
     async def respond(self, prompt: str, *, step_number: int) -> Deed:
         """Return what the rule says."""
@@ -264,13 +253,6 @@ class RuleCrisisAgent:
         return _by_rule(self.name, words, "a rule", step_number)
 
 
-def _keep_the_course(name: str, prompt: str, step_number: int) -> str:
-    """Return the baseline's words: nothing new."""
-    del name, prompt, step_number
-    return "We keep our course and change nothing."
-
-
 def _by_rule(name: str, words: str, why: str, step_number: int) -> Deed:
-    """Return what an agent without a model did."""
     chain = LLMReasoningChain(component="agent", agent=name, turn=step_number, reasoning=why)
     return Deed(CrisisAction(name, words), chain)

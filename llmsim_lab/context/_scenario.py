@@ -43,7 +43,7 @@ class ScenarioAgent(Settings):
 
 
 class ScenarioEvent(Settings):
-    """Something that happened before the first turn, or that an intervention makes happen."""
+    """Something that happened before the first turn, or that an intervention adds."""
 
     type: str = "background"
     description: Annotated[str, Field(min_length=1)]
@@ -126,6 +126,7 @@ class CrisisScenario(Settings):
             ConfigError: there is no such scenario, or something in it is wrong; the message names
                 file, line and key.
         """
+        # By its ending, not by looking for a file: what a name means must not depend on the folder.
         shipped = isinstance(name, str) and not name.endswith((".yaml", ".yml"))
         path = _shipped(str(name)) if shipped else Path(name)
         source = YamlFile.read(path, example="title: A crisis")
@@ -147,7 +148,8 @@ class CrisisScenario(Settings):
         try:
             variables = Variables.together([("the scenario", self.variables), *modules.owned])
         except ConfigError as error:
-            # The scenario's variable that a module defines as well: its line is in this file.
+            # The scenario's variable that a module defines as well: its line is in this file. There
+            # is one, since the modules by themselves fit together.
             place = next(
                 ("variables", kind, name)
                 for kind in ("global_vars", "agent_vars")
@@ -155,6 +157,7 @@ class CrisisScenario(Settings):
                 if modules.variables.get(name) is not None
             )
             raise ConfigError(self._fault(place, str(error))) from error
+        # All faults at once, with the lines of this file, before a ``GameEngine`` raises for them.
         found = initial_values(variables.global_vars, self.global_vars, ("global_vars",))[1]
         for name, agent in self.agents.items():
             found += initial_values(variables.agent_vars, agent.vars, ("agents", name, "vars"))[1]
@@ -215,7 +218,7 @@ class CrisisScenario(Settings):
         )
 
     def __eq__(self, other: object) -> bool:
-        # The private attribute would count otherwise: which file it came from does not matter.
+        # Pydantic's would compare the private attribute too; which file it came from is irrelevant.
         return isinstance(other, CrisisScenario) and dict(self) == dict(other)
 
     __hash__ = None  # type: ignore[assignment]
@@ -231,9 +234,10 @@ def _shipped(name: str) -> Path:
     try:
         return data_path(f"scenarios/{name}.yaml")
     except DataError as error:
+        # The folder holds the files of other worlds too.
         files = sorted(data_path("scenarios").glob("*.yaml"))
-        there = [path.stem for path in files if YamlFile.read(path).values.get("kind") == "crisis"]
+        shipped = [p.stem for p in files if YamlFile.read(p).values.get("kind") == "crisis"]
         raise ConfigError(
-            f"no scenario {name!r:.80} ships with the package; there are: {', '.join(there)}. For "
-            "one of your own give its file's path, ending in .yaml"
+            f"no scenario {name!r:.80} ships with the package; there are: {', '.join(shipped)}. "
+            "For one of your own give its file's path, ending in .yaml"
         ) from error

@@ -59,6 +59,7 @@ class BaseVariable(Settings):
     @property
     def initial(self) -> Scalar | None:
         """The default, or None if each run must say where it starts."""
+        # Each type declares its own, since each has another type of value.
         default: Scalar | None = getattr(self, "default", None)
         return default
 
@@ -85,7 +86,7 @@ class BaseVariable(Settings):
         return self
 
 
-class _Numeric(BaseVariable):
+class NumericVariable(BaseVariable):
     """Bounded numbers.
 
     Attributes:
@@ -106,16 +107,17 @@ class _Numeric(BaseVariable):
 
     @property
     def whole(self) -> bool:
-        """Whether only whole numbers are values."""
+        """True if only whole numbers are values."""
         return self.step is not None and self.step.is_integer()
 
     def _tidy(self, value: float) -> int | float:
+        # 65, not 65.0, in prompts, records and frames.
         return int(value) if self.whole and float(value).is_integer() else value
 
     def accept(self, value: Any) -> Accepted:
         repair = ""
         if isinstance(value, str):  # a model may write 65 as "65" or "65/100"
-            bare = value.strip().removesuffix(self._suffix.strip()).strip()
+            bare = value.strip().removesuffix(self.suffix.strip()).strip()
             if not _NUMBER.fullmatch(bare):
                 raise ValueError(f"{clip(repr(value), 60)} is not a number")
             repair = f"the text {value!r} was read as a number"
@@ -143,13 +145,13 @@ class _Numeric(BaseVariable):
 
     @property
     @abstractmethod
-    def _suffix(self) -> str:
+    def suffix(self) -> str:
         """What follows the number, with the space before it."""
 
     def text(self, value: Any) -> str:
         if isinstance(value, bool) or not isinstance(value, int | float):
             return value_text(value)
-        return number(value) + self._suffix
+        return number(value) + self.suffix
 
     def json_schema(self) -> dict[str, Any]:
         if grid := self._grid():
@@ -169,6 +171,7 @@ class _Numeric(BaseVariable):
         first, last = math.ceil(self.min / self.step), math.floor(self.max / self.step)
         if last - first > _MOST_IN_AN_ENUM:
             return []
+        # Rounded, since 3 * 0.1 is 0.30000000000000004, which a model would have to write.
         return [self._tidy(round(place * self.step, 10)) for place in range(first, last + 1)]
 
     @model_validator(mode="after")
@@ -178,8 +181,8 @@ class _Numeric(BaseVariable):
         return self
 
 
-class ScaleVariable(_Numeric):
-    """A position on a scale, whole numbers from 0 to 100 unless said otherwise: ``65/100``."""
+class ScaleVariable(NumericVariable):
+    """A position on a scale, by default whole numbers from 0 to 100: ``65/100``."""
 
     type: Literal["scale"] = "scale"
     min: _Finite = 0.0
@@ -187,7 +190,7 @@ class ScaleVariable(_Numeric):
     step: _Step = 1.0
 
     @property
-    def _suffix(self) -> str:
+    def suffix(self) -> str:
         return (
             f"/{number(self.max)}"
             if self.min == 0
@@ -195,8 +198,8 @@ class ScaleVariable(_Numeric):
         )
 
 
-class PercentVariable(_Numeric):
-    """A share, whole percent from 0 to 100 unless said otherwise: ``55%``."""
+class PercentVariable(NumericVariable):
+    """A share, by default whole percent from 0 to 100: ``55%``."""
 
     type: Literal["percent"] = "percent"
     min: _Finite | None = 0.0
@@ -204,18 +207,18 @@ class PercentVariable(_Numeric):
     step: _Step | None = 1.0
 
     @property
-    def _suffix(self) -> str:
+    def suffix(self) -> str:
         return "%"
 
 
-class NumberVariable(_Numeric):
+class NumberVariable(NumericVariable):
     """Any amount, with a unit: ``12.5 bn EUR``."""
 
     type: Literal["number"] = "number"
     unit: str = ""
 
     @property
-    def _suffix(self) -> str:
+    def suffix(self) -> str:
         return f" {self.unit}" if self.unit else ""
 
 
@@ -229,6 +232,7 @@ class TextVariable(BaseVariable):
     def accept(self, value: Any) -> Accepted:
         if not isinstance(value, str):
             raise ValueError(f"{clip(repr(value), 60)} is {type(value).__name__}, not a text")
+        # On one line: a model wrote it, and it must not pass for a section of the next prompts.
         line = " ".join(value.split())
         if len(line) > self.max_chars:
             raise ValueError(f"the text has {len(line)} characters, more than {self.max_chars}")

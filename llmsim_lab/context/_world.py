@@ -54,6 +54,11 @@ class UpdateRecord:
     reason: str = ""
     source: str = ENGINE
 
+    @property
+    def column(self) -> str:
+        """The variable as a frame names it: an agent's as ``agent.variable``."""
+        return f"{self.agent}.{self.variable}" if self.agent else self.variable
+
 
 class _Change(NamedTuple):
     """One change asked for; with a fault if it does not even have the form of one."""
@@ -111,7 +116,7 @@ class GameEngine:
         for agent, given in agent_vars.items():
             place = ("agent_vars", agent)
             extra = _undefined(given, defined.agent_vars, place, found)
-            # One definition for all agents: the first agent's value says of what type it is.
+            # One definition for all agents: the type is that of the first agent's value.
             agents_extra = extra | agents_extra
             definitions = dict(defined.agent_vars) | {name: agents_extra[name] for name in extra}
             self._agent_definitions[agent] = definitions
@@ -166,6 +171,7 @@ class GameEngine:
 
     def checkpoint(self) -> Callable[[], None]:
         """Return a function that brings state and records back to where they are now."""
+        # Records are only ever added, so their number is enough.
         state, records = self.get_current_state(), len(self.records)
 
         def restore() -> None:
@@ -179,6 +185,7 @@ class GameEngine:
 
     def _changes(self, updates: Any) -> Iterator[_Change]:
         """Yield each change in the updates; what does not have the form of one has a fault."""
+        # Checked here although ``EngineOutput`` has the types: users' code calls this too.
         if not isinstance(updates, Mapping):
             what = f"updates are {type(updates).__name__}, not {' and '.join(_KINDS)}"
             yield _Change(None, "", updates, what)
@@ -218,7 +225,8 @@ class GameEngine:
                 fault = self._unknown(change.agent, change.variable)
             else:
                 before = after = self._values(change.agent)[change.variable]
-                # Modules' code and interventions may change any variable.
+                # The schema does not name such variables to the model, but not every server holds
+                # it to the schema. Modules' code and interventions may change any variable.
                 if source == ENGINE and not variable.engine_may_set:
                     fault = "only modules' code may change it"
                 else:
@@ -252,7 +260,7 @@ def _undefined(
     place: tuple[str, ...],
     found: list[tuple[tuple[str, ...], str]],
 ) -> dict[str, Variable]:
-    """Return definitions for values that have none; note in ``found`` which cannot have one."""
+    """Return definitions for values that have none; add to ``found`` which cannot have one."""
     extra: dict[str, Variable] = {}
     for name, value in given.items():
         if name not in defined:
@@ -303,7 +311,7 @@ def apply_deterministic_updates(
             if not module.updates_state:
                 continue
             state = game_engine.get_current_state()
-            world = read_only(state["global_vars"])
+            world = read_only(state["global_vars"])  # once for all agents
             changes = {
                 agent: updates
                 for agent, own in state["agent_vars"].items()

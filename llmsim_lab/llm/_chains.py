@@ -6,6 +6,7 @@ import logging
 from typing import Protocol
 
 from llmsim_lab._util.text import log_event
+from llmsim_lab.errors import LLMFailureException
 from llmsim_lab.llm._client import LLMClient
 from llmsim_lab.types import CallRecord, CallSite, LLMReasoningChain, Status
 
@@ -74,6 +75,51 @@ def chain_of(
         status=status,
         call=call,
         prompt_text="" if call else str(prompt),
+    )
+
+
+def chain_of_failure(
+    failure: LLMFailureException,
+    site: CallSite,
+    *,
+    logger: logging.Logger,
+    event: str,
+    status: Status,
+    instead: str,
+    looking_up: bool = False,
+    **fields: object,
+) -> LLMReasoningChain:
+    """Return what a component does without the model's answer, after logging it as a WARNING.
+
+    Args:
+        failure: why there is no answer.
+        site: who asked, and in which turn.
+        logger: the component's own.
+        event: the log line's first word.
+        status: of the chain.
+        instead: what is done without the answer.
+        looking_up: whether it was a question of the lookup that failed, before the decision.
+        fields: what else goes into the log line.
+    """
+    at = LOOKING_UP if looking_up else ""
+    log_event(
+        logger,
+        logging.WARNING,
+        event,
+        agent=site.agent,
+        turn=site.turn,
+        **fields,
+        reason=failure.reason,
+        detail=f"{at}{failure.detail}",
+    )
+    return LLMReasoningChain(
+        component=site.component,
+        agent=site.agent or "",
+        turn=site.turn or 0,
+        reasoning=f"{instead}: {at}{failure}",
+        confidence=None,
+        status=status,
+        call=failure.call,
     )
 
 

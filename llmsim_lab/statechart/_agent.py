@@ -26,7 +26,7 @@ class Post:
         text: the words; a reshare has those of the post that it reshares.
         topics: what it is about, lower case.
         turn: when it was made; 0 for those that the run begins with.
-        kind: an original stands by itself; the others answer a post or reshare it.
+        kind: an original answers nothing; the others answer a post or reshare it.
         parent: the id of the post that it answers or reshares.
         root: the id of the post at the beginning of its cascade: its own for an original.
         copy_of: for a reshare, the id of the post whose text it has.
@@ -144,8 +144,7 @@ class SocialAgent:
             threshold: replaces the agent's own ``timeout_threshold``, where the chart has one
                 for the state.
         """
-        limit = self.timeout_threshold if threshold is None else threshold
-        return self.ticks_in_state >= limit
+        return self.ticks_in_state >= (self.timeout_threshold if threshold is None else threshold)
 
     def transition_to(
         self,
@@ -194,6 +193,7 @@ def interest_match(agent: SocialAgent, post: Post) -> float:
 
 def interested(agent: SocialAgent, context: object) -> bool:
     """Return True if a post matches the agent's interests well enough to be looked at."""
+    # A chart may use the guard with any trigger, also with one that is not about a post.
     return (
         isinstance(context, Post) and interest_match(agent, context) >= agent.engagement_threshold
     )

@@ -32,6 +32,7 @@ def all_posts(turns: Sequence[SocialTurn]) -> dict[int, Post]:
 
 def likes_of(turns: Sequence[SocialTurn]) -> Counter[int]:
     """Return how often each post was liked, by its id; the first state's own counts included."""
+    # Its own list of likes is left out: they are in its feed's counts already.
     likes = Counter({entry.post.id: entry.likes for entry in turns[0].state.feed})
     likes.update(like.post for turn in turns[1:] for like in turn.likes)
     return likes
@@ -41,9 +42,9 @@ def state_frame(turns: Sequence[SocialTurn]) -> pd.DataFrame:
     """Return what ``SocialSimulation.state_frame`` does, of these turns."""
     import pandas as pd
 
-    rows = [Counter(person.state.value for person in turn.state.people) for turn in turns]
+    counts = [Counter(person.state for person in turn.state.people) for turn in turns]
     frame = pd.DataFrame(
-        [{state.value: row[state.value] for state in AgentState} for row in rows],
+        [{state.value: count[state] for state in AgentState} for count in counts],
         index=pd.Index([turn.number for turn in turns], name="turn"),
     )
     frame.columns.name = "state"
@@ -69,6 +70,7 @@ def moves_frame(turns: Sequence[SocialTurn]) -> pd.DataFrame:
         for move in turn.moves
     ]
     columns = ["turn", "agent", "trigger", "source", "target", "decided_by", "status", "post"]
+    # pandas' own integers: with None in it, a column would become floats.
     return pd.DataFrame(rows, columns=columns).astype({"post": "Int64"})
 
 
@@ -85,6 +87,7 @@ def transition_matrix(turns: Sequence[SocialTurn], *, shares: bool = True) -> pd
     )
     if not shares:
         return matrix
+    # By 1 where nobody left the state, so that its row has zeros and not NaN.
     return matrix.div(matrix.sum(axis=1).replace(0, 1), axis=0)
 
 
@@ -196,6 +199,7 @@ class Cascade:
 
     def walk(self) -> Iterator[tuple[Post, int]]:
         """Yield posts and their levels: each followed by what answers it, oldest first."""
+        # Without recursion: a chain of replies may be longer than Python's stack.
         todo = [(self.root, 0)]
         while todo:
             post, level = todo.pop()
@@ -267,6 +271,7 @@ def cascades(turns: Sequence[SocialTurn]) -> list[Cascade]:
     posts = all_posts(turns)
     likes = likes_of(turns)
     together: dict[int, list[Post]] = {}
+    # By id, so that a root, which is older, comes first in its cascade.
     for number, post in sorted(posts.items()):
         root = post.root if post.root is not None else number
         together.setdefault(root, []).append(post)

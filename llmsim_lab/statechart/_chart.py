@@ -13,7 +13,7 @@ chart must say what is legal without doing it, so that somebody else can choose.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib import resources
@@ -56,7 +56,7 @@ STATE_DESCRIPTIONS: dict[AgentState, str] = {
     AgentState.ENGAGING_RESHARE: "Reshare this post",
     AgentState.RESTING: "Take a break from activity",
 }
-"""What a model is told of each state where it may choose it. Wording: the reasoner contract's."""
+"""What a model reads about each state that it may choose. Wording: the reasoner contract's."""
 
 StateT = TypeVar("StateT", bound=StrEnum)
 
@@ -146,6 +146,7 @@ class Statechart(Generic[StateT]):
         self.final = frozenset(final)
         self.timeouts = dict(timeouts or {})
         self._check()
+        # Found by state and trigger: a turn asks for every agent.
         self._moves: dict[tuple[StateT, str], tuple[Transition[StateT], ...]] = {}
         for move in self.transitions:
             key = (move.source, move.trigger)
@@ -180,52 +181,27 @@ class Statechart(Generic[StateT]):
         if not isinstance(table, ChartTable):
             file = _yaml_file(_path_of(table))
             table = file.parse(ChartTable)
-        states = _enum_of(table.states)
-
-        def fault(place: tuple[str | int, ...], what: str) -> ConfigError:
+        guards, actions = guards or {}, actions or {}
+        for place, what in _unknown_names(table, guards, actions):
             if file is not None:
-                return ConfigError(file.fault(place, what))
-            return ConfigError(f"chart: {'.'.join(map(str, place))}: {what}")
-
-        def state(name: str, *place: str | int) -> Any:
-            if name not in table.states:
-                there = ", ".join(table.states)
-                raise fault(place, f"there is no state {name!r}; there are: {there}")
-            return states(name)
-
-        def named(kind: str, name: str | None, given: Mapping[str, Any] | None, index: int) -> Any:
-            if name is None:
-                return None
-            if name not in (given or {}):
-                there = ", ".join(sorted(given or {})) or "none"
-                raise fault(
-                    ("transitions", index, kind),
-                    f"there is no {kind} {name!r}; registered are: {there}. Pass it: "
-                    f"Statechart.load(..., {kind}s={{{name!r}: function}})"
-                    + (
-                        "; a simulation's: SocialSimulation.register_guard(function)"
-                        if kind == "guard"
-                        else ""
-                    ),
-                )
-            return (given or {})[name]
-
-        moves = [
-            Transition(
-                move.trigger,
-                state(move.source, "transitions", index, "source"),
-                state(move.target, "transitions", index, "target"),
-                named("guard", move.guard, guards, index),
-                named("action", move.action, actions, index),
-            )
-            for index, move in enumerate(table.transitions)
-        ]
+                raise ConfigError(file.fault(place, what))
+            raise ConfigError(f"chart: {'.'.join(map(str, place))}: {what}")
+        states = _enum_of(table.states)
         return cls(
-            [states(name) for name in table.states],
-            moves,
-            state(table.initial, "initial"),
-            final=[state(name, "final", index) for index, name in enumerate(table.final)],
-            timeouts={state(name, "timeouts", name): n for name, n in table.timeouts.items()},
+            map(states, table.states),
+            [
+                Transition(
+                    move.trigger,
+                    states(move.source),
+                    states(move.target),
+                    None if move.guard is None else guards[move.guard],
+                    None if move.action is None else actions[move.action],
+                )
+                for move in table.transitions
+            ],
+            states(table.initial),
+            final=map(states, table.final),
+            timeouts={states(name): ticks for name, ticks in table.timeouts.items()},
         )
 
     def _check(self) -> None:
@@ -242,6 +218,7 @@ class Statechart(Generic[StateT]):
                 raise ConfigError(f"{where}: there is no state {state!s}; there are: {there}")
         seen: set[tuple[object, ...]] = set()
         for move in self.transitions:
+            # Without the action: of two that match, the second's action would never run.
             key = (move.trigger, move.source, move.target, move.guard)
             if key in seen:
                 raise ConfigError(f"the transition {move} is there twice; leave one out")
@@ -251,6 +228,7 @@ class Statechart(Generic[StateT]):
                 raise ConfigError(f"timeouts: {state!s} has {ticks} ticks; it must be 1 or more")
 
     def _find_complaints(self) -> Iterable[str]:
+        # Guards count as True: whether one ever holds cannot be found out without agents.
         reached = {self.initial}
         todo = [self.initial]
         while todo:
@@ -332,7 +310,8 @@ class Statechart(Generic[StateT]):
             return True
         try:
             return bool(move.guard(agent, context))
-        except Exception as error:  # noqa: BLE001 - a guard is the user's code
+        # A guard is users' code, and what fails for one agent must not stop a thousand others.
+        except Exception as error:  # noqa: BLE001
             log_event(
                 logger,
                 logging.WARNING,
@@ -424,7 +403,37 @@ def _yaml_file(path: Path) -> YamlFile:
     return YamlFile.read(path, example="initial: idle")
 
 
+def _unknown_names(
+    table: ChartTable, guards: Mapping[str, Guard], actions: Mapping[str, Action]
+) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Yield what a chart names and does not exist, each with its place in the file."""
+    states: list[tuple[tuple[str | int, ...], str]] = [
+        (("transitions", index, end), getattr(move, end))
+        for index, move in enumerate(table.transitions)
+        for end in ("source", "target")
+    ]
+    states += [(("initial",), table.initial)]
+    states += [(("final", index), name) for index, name in enumerate(table.final)]
+    states += [(("timeouts", name), name) for name in table.timeouts]
+    for place, name in states:
+        if name not in table.states:
+            yield place, f"there is no state {name!r}; there are: {', '.join(table.states)}"
+    for index, move in enumerate(table.transitions):
+        named = (("guard", move.guard, guards), ("action", move.action, actions))
+        for role, function, given in named:
+            if function is not None and function not in given:
+                what = (
+                    f"there is no {role} {function!r}; registered are: "
+                    f"{', '.join(sorted(given)) or 'none'}. Pass it: "
+                    f"Statechart.load(..., {role}s={{{function!r}: function}})"
+                )
+                if role == "guard":
+                    what += "; a simulation's: SocialSimulation.register_guard(function)"
+                yield ("transitions", index, role), what
+
+
 def _enum_of(names: tuple[str, ...]) -> Any:
+    # Then a simulation's agents can have these states, and prompts describe them.
     if set(names) <= {state.value for state in AgentState}:
         return AgentState
     # Numbered, since not every name of a state can be that of an enum's member.

@@ -86,6 +86,7 @@ class _Posts(BaseModel):
     posts: tuple[PostConfig, ...]
 
 
+# Cached: a configuration is made for every run of a study.
 @cache
 def _profiles() -> tuple[ProfileConfig, ...]:
     return read_config(data_path("social/profiles.yaml"), _Profiles).profiles
@@ -113,6 +114,8 @@ def population(size: int, *, seed: int = 0) -> tuple[ProfileConfig, ...]:
     shipped = _profiles()
     if size < 0:
         raise ConfigError(f"a population of {size} is not possible; give 0 or more")
+    # A stream of its own, apart from the run's other draws, which have the same seed. Users are
+    # made one after the other, so that a larger population begins with the smaller one.
     rng = random.Random(f"population/{seed}")
     names = _new_names(shipped, rng)
     topics = sorted({topic for profile in shipped for topic in profile.interests})
@@ -123,6 +126,7 @@ def population(size: int, *, seed: int = 0) -> tuple[ProfileConfig, ...]:
 def _mixed(
     name: str, shipped: tuple[ProfileConfig, ...], topics: list[str], rng: random.Random
 ) -> ProfileConfig:
+    # Another number or order of draws would change every larger population of a seed.
     likes, temper = rng.choice(shipped), rng.choice(shipped)
     interests = list(likes.interests)
     fresh = rng.choice([topic for topic in topics if topic not in interests])
@@ -131,7 +135,7 @@ def _mixed(
 
 
 def _new_names(shipped: tuple[ProfileConfig, ...], rng: random.Random) -> Iterator[str]:
-    """Yield names that no shipped profile has; once all pairs are used up, with a number."""
+    """Yield names that no shipped profile has, and with a number once all pairs are used up."""
     taken = {profile.name for profile in shipped}
     firsts, lasts = zip(*(profile.name.split(" ", 1) for profile in shipped), strict=True)
     pairs = [f"{first} {last}" for first, last in product(firsts, lasts)]
@@ -281,7 +285,7 @@ class SocialConfig(RunConfig):
     ``seed_posts: 8`` instead of ``posts`` takes the first 8 of the shipped posts.
 
     Attributes:
-        kind: ``social``, which tells a file of this world from others.
+        kind: ``social``, by which a file says what it describes.
         agents: the users.
         posts: what the feeds begin with.
         chart: a statechart instead of the shipped ``social_feed``: a file, or the content of one. A
@@ -317,6 +321,7 @@ class SocialConfig(RunConfig):
             if full in values:
                 raise ValueError(f"give either {short} or {full}, not both")
             count, seed = values.pop(short), values.get("seed", 0)
+            # Before pydantic sees it: no field has this name, and True is an int for Python.
             if isinstance(count, bool) or not isinstance(count, int):
                 raise ValueError(f"{short} must be a whole number, not {count!r}")
             try:
@@ -358,19 +363,11 @@ class SocialConfig(RunConfig):
         """
         config = read_config(Path(path), cls)
         folder = Path(path).parent
-
-        def found(part: Path | None) -> Path | None:
-            return None if part is None else folder / part
-
-        chart = config.chart
-        if isinstance(chart, Path):
-            chart = read_table(folder / chart)
-        return config.model_copy(
-            update={
-                "chart": chart,
-                "reasoner": config.reasoner.model_copy(
-                    update={"prompt": found(config.reasoner.prompt)}
-                ),
-                "writer": config.writer.model_copy(update={"prompt": found(config.writer.prompt)}),
-            }
-        )
+        found: dict[str, Any] = {}
+        if isinstance(config.chart, Path):
+            found["chart"] = read_table(folder / config.chart)
+        for name in ("reasoner", "writer"):
+            part = getattr(config, name)
+            if part.prompt is not None:
+                found[name] = part.model_copy(update={"prompt": folder / part.prompt})
+        return config.model_copy(update=found)

@@ -30,6 +30,7 @@ _MERMAID_WORDS = re.compile(
 )
 """Words that a state of a Mermaid diagram cannot be called."""
 
+# Black on white whatever the page's theme: the labels have an outline of the paper's colour.
 _SVG = (
     '<svg xmlns="http://www.w3.org/2000/svg" role="img" viewBox="0 0 {w} {h}" '
     'style="max-width:{w}px;width:100%;background:#fff;color:#1b1b1b;'
@@ -123,17 +124,16 @@ class Diagram:
             )
             for place, state in enumerate(order)
         }
+        # Transitions between the same two states share an arrow.
         labels: dict[tuple[str, str], list[str]] = {}
         for arrow in self.arrows:
             labels.setdefault((arrow.source, arrow.target), []).append(arrow.label)
         total = sum(counts.values()) if counts else 0
         facts = [f"{len(self.states)} states, beginning at {self.initial}"]
-        facts += [f"now at {current}"] if current is not None else []
-        facts += (
-            [f"{state}: {counts.get(state, 0)}" for state in self.states]
-            if counts is not None
-            else []
-        )
+        if current is not None:
+            facts.append(f"now at {current}")
+        if counts is not None:
+            facts += [f"{state}: {counts.get(state, 0)}" for state in self.states]
         return Markup(_SVG).format(
             w=_WIDTH,
             h=_HEIGHT,
@@ -167,6 +167,7 @@ def _mermaid_text(text: str) -> str:
 
 
 def _dot_text(text: str) -> str:
+    # Backslashes first, else those of the other escapes would be doubled.
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'
 
@@ -224,7 +225,7 @@ def _arrow(
 
 def _loop(point: _Point, state: str, label: str) -> Markup:
     x, y = point
-    side = 1 if x >= _WIDTH / 2 else -1
+    side = 1 if x >= _WIDTH / 2 else -1  # away from the middle, where the other arrows are
     edge = x + side * _box_width(state) / 2
     far = edge + side * 40
     return Markup(_ARROW).format(

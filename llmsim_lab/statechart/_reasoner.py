@@ -1,6 +1,6 @@
 """Who chooses among an agent's legal moves: a language model, or a rule as a baseline for it.
 
-The model is held to an enum of the legal options, so that an illegal move can only come from a
+An enum of the legal options limits the model's answer, so that an illegal move can only come from a
 backend that ignores schemas. Options stand in an order drawn from the run's seed, since models
 answer to the place where an option stands. Measured with the embedded model qwen2.5-coder-1.5b, 12
 questions in all 6 rotations of their options: the one in first place was chosen in 4 % of the 72
@@ -18,13 +18,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Self, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Self, overload
 
-from llmsim_lab._util.text import log_event
 from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.llm._chains import LOOKING_UP, LooksUp, chain_of
+from llmsim_lab.llm._chains import LooksUp, chain_of, chain_of_failure
 from llmsim_lab.prompts import Prompt, RenderedPrompt
 from llmsim_lab.statechart._agent import Post, SocialAgent, interest_match
 from llmsim_lab.statechart._chart import STATE_DESCRIPTIONS, AgentState
@@ -230,6 +229,7 @@ class Chooser(ABC):
         """
         from scipy import stats
 
+        # A fallback takes the first option whatever the model prefers, and would look like a bias.
         given = answers[answers["status"] != "fallback"]
         if given.empty:
             raise ConfigError(
@@ -266,11 +266,11 @@ class NextState(Decision):
         """What it chose; no reason was asked for."""
         return f"chose {self.next_state}"
 
-    @property
-    def confidence(self) -> None:
-        """Not asked for."""
+    confidence: ClassVar[None] = None
+    """Not asked for."""
 
 
+# Not derived from NextState, whose field would then come before the reason.
 class ExplainedNextState(Decision):
     """The same with a reason, which comes first so that the choice can follow from it."""
 
@@ -282,9 +282,8 @@ class ExplainedNextState(Decision):
         """What it chose, and why."""
         return f"chose {self.next_state}: {self.rationale}"
 
-    @property
-    def confidence(self) -> None:
-        """Not asked for."""
+    confidence: ClassVar[None] = None
+    """Not asked for."""
 
 
 class Reasoner(Chooser):
@@ -319,6 +318,7 @@ class Reasoner(Chooser):
         self.prompt = prompt or Prompt.load("social_reasoner")
         self.counts: dict[Status, int] = {}
 
+    # A fork copies its reasoner; shared counts would mix the two runs.
     def __copy__(self) -> Self:
         return type(self)(
             self.llm_client,
@@ -343,10 +343,9 @@ class Reasoner(Chooser):
         return await gather_all([self._choose(question) for question in questions])
 
     async def _choose(self, question: Question) -> Choice:
-        legal = list(dict.fromkeys(question.options))
+        legal = question.options
         prompt: str = self.build_prompt(question)
         site = CallSite(component="reasoner", agent=question.agent.name, turn=question.turn)
-        shown = self._shuffled(question, legal)
 
         def fault(decision: NextState | ExplainedNextState) -> str | None:
             try:
@@ -355,25 +354,42 @@ class Reasoner(Chooser):
                 return str(error)
             return None
 
-        looking = self.lookup is not None
+        # For the WARNING: whether it was a question of the lookup that failed.
+        looking_up = self.lookup is not None
         try:
             if self.lookup is not None:
                 prompt = await self.lookup.look_up(prompt, self.llm_client, site)
-            looking = False
+            looking_up = False
             decision: NextState | ExplainedNextState = await self.llm_client.call_with_retry(
                 prompt=prompt,
                 response_model=ExplainedNextState if self.rationale else NextState,
-                choices={"next_state": tuple(option.value for option in shown)},
+                # In the prompt's order: a server that goes through the enum must not have another.
+                choices={"next_state": tuple(option.value for option in self._ordered(question))},
                 check=fault,
                 site=site,
             )
         except LLMFailureException as failure:
             if failure.reason not in FALLBACK_REASONS:
                 raise
-            return self._fall_back(question, legal[0], failure, LOOKING_UP if looking else "")
-        chain = chain_of(decision, site, logger=logger, prompt=prompt)
+            # The first legal option in the chart's order, not the one shown first: a fallback must
+            # not depend on how the options were shuffled.
+            chosen = legal[0]
+            chain = chain_of_failure(
+                failure,
+                site,
+                logger=logger,
+                event="REASONER_FALLBACK",
+                status="fallback",
+                instead=f"fallback to {chosen.value}, the first option",
+                looking_up=looking_up,
+                trigger=question.trigger,
+                chosen=chosen.value,
+            )
+        else:
+            chosen = legal_option(decision.next_state, legal)
+            chain = chain_of(decision, site, logger=logger, prompt=prompt)
         self.counts[chain.status] = self.counts.get(chain.status, 0) + 1
-        return Choice(legal_option(decision.next_state, legal), chain.status, chain)
+        return Choice(chosen, chain.status, chain)
 
     def build_prompt(self, question: Question) -> RenderedPrompt:
         """Return the prompt for a question, its options in the order the seed gives."""
@@ -384,45 +400,21 @@ class Reasoner(Chooser):
             agent.personality,
             question.current_state,
             question.trigger,
-            self._shuffled(question, list(dict.fromkeys(question.options))),
+            self._ordered(question),
             question.context,
             prompt=self.prompt,
             rationale=self.rationale,
         )
 
-    def _shuffled(self, question: Question, options: list[AgentState]) -> list[AgentState]:
+    def _ordered(self, question: Question) -> list[AgentState]:
+        """Return the options, each once, in the order in which the model reads them."""
+        options = list(dict.fromkeys(question.options))
         if self.seed is None:
             return options
         name, post = question.agent.name, getattr(question.context, "id", None)
         # A string seed is hashed the same way in every process.
         place = f"{self.seed}/{question.turn}/{name}/{question.trigger}/{post}"
         return random.Random(place).sample(options, len(options))
-
-    def _fall_back(
-        self, question: Question, first: AgentState, failure: LLMFailureException, at: str
-    ) -> Choice:
-        log_event(
-            logger,
-            logging.WARNING,
-            "REASONER_FALLBACK",
-            agent=question.agent.name,
-            turn=question.turn,
-            trigger=question.trigger,
-            reason=failure.reason,
-            chosen=first.value,
-            detail=f"{at}{failure.detail}",
-        )
-        self.counts["fallback"] = self.counts.get("fallback", 0) + 1
-        chain = LLMReasoningChain(
-            component="reasoner",
-            agent=question.agent.name,
-            turn=question.turn or 0,
-            reasoning=f"fallback to {first.value}, the first option: {at}{failure}",
-            confidence=None,
-            status="fallback",
-            call=failure.call,
-        )
-        return Choice(first, "fallback", chain)
 
 
 def build_reasoner_prompt(
@@ -530,6 +522,7 @@ replying is cheaper than resharing.
 
 def draw(*place: object) -> float:
     """Return a number from 0 to 1, the same for the same place in every process."""
+    # Not ``hash``, which is salted anew in each process.
     text = "/".join(map(str, place)).encode()
     return int.from_bytes(blake2b(text, digest_size=7).digest()) / 2**56
 
@@ -550,6 +543,7 @@ class RuleReasoner(Chooser):
 
     def shares(self, question: Question) -> dict[AgentState, float]:
         """Return the chance of each option; they add up to 1."""
+        # Without a post there is neither a good match nor a bad one.
         post = question.context
         match = interest_match(question.agent, post) if isinstance(post, Post) else 0.5
         weights = {}
@@ -567,4 +561,4 @@ class RuleReasoner(Chooser):
             left -= share
             if left < 0:
                 return option
-        return option
+        return option  # the shares add up to a little less than 1

@@ -97,12 +97,15 @@ class SocialSimulation(Run[SocialState, SocialTurn, SocialConfig, SocialInterven
         tape: Tape | str | Path | None = None,
         prompts: Mapping[str, Prompt] | None = None,
     ) -> None:
+        # Recorded: the configuration does not describe them, so a replay must be given them again.
         parts = {"reasoner": reasoner, "writer": writer}
         given = {name for name, part in parts.items() if part is not None}
         prompts = prompts or {}
+        # The file's content becomes part of the configuration, so that a tape needs no other file.
         if isinstance(config.chart, Path):
             config = config.model_copy(update={"chart": read_table(config.chart)})
         self.chart: Statechart[AgentState] = _chart_of(config)
+        # A class with the contract's ``decide`` alone would fail in the middle of the first turn.
         if reasoner is not None and not hasattr(reasoner, "choose_all"):
             raise ConfigError(
                 f"{type(reasoner).__name__} has no choose_all, which a turn needs: "
@@ -147,6 +150,7 @@ class SocialSimulation(Run[SocialState, SocialTurn, SocialConfig, SocialInterven
         plan = self._plan_of(state, agents)
         chains = await self._decide(plan)
         outcome = make_moves(plan, state, self.chart, seed)
+        # All at once, as the choices before: nobody's post depends on another of the same turn.
         written = await gather_all(
             [self._write(agent, post, about) for agent, post, about in outcome.drafts]
         )
@@ -162,7 +166,7 @@ class SocialSimulation(Run[SocialState, SocialTurn, SocialConfig, SocialInterven
         )
 
     def _plan_of(self, state: SocialState, agents: Sequence[SocialAgent]) -> Plan:
-        _place(agents, state)
+        _place_agents(agents, state)
         return plan_turn(
             state,
             agents,
@@ -190,6 +194,7 @@ class SocialSimulation(Run[SocialState, SocialTurn, SocialConfig, SocialInterven
                 f"turn {at} has no questions here; ask for one from {first + 1} to "
                 f"{self.turn_number + 1}"
             )
+        # New agents, since a plan counts their ticks up.
         return _questions(self._plan_of(self.turns[at - first - 1].state, self._new_agents()))
 
     async def _decide(self, plan: Plan) -> list[LLMReasoningChain]:
@@ -209,9 +214,8 @@ class SocialSimulation(Run[SocialState, SocialTurn, SocialConfig, SocialInterven
                     f"{type(self.reasoner).__name__} sent {move.agent.name} to {choice.state!s}; "
                     f"its options are {', '.join(move.options)}"
                 )
-            move.target = move.options[
-                move.options.index(choice.state)
-            ]  # "idle" is AgentState.IDLE
+            # A user's own reasoner may answer "idle", which equals AgentState.IDLE but is a text.
+            move.target = move.options[move.options.index(choice.state)]
             move.status, move.decided_by = choice.status, "reasoner"
         return [choice.chain for choice in choices if choice.chain is not None]
 
@@ -221,6 +225,7 @@ class SocialSimulation(Run[SocialState, SocialTurn, SocialConfig, SocialInterven
         if post.kind == "reshare":
             return post, None
         written, chain = await self.writer.write(agent, post, about)
+        # A user's writer may return anything; another author or id would break cascades later.
         if written != replace(post, text=written.text) or not written.text.strip():
             raise ConfigError(
                 f"{type(self.writer).__name__} made {written!r:.200} of {post!r:.200}; a writer "
@@ -262,7 +267,7 @@ class SocialSimulation(Run[SocialState, SocialTurn, SocialConfig, SocialInterven
             )
         return SocialState(
             turn=state.turn,
-            people=tuple(_touched(person, item, injected) for person in state.people),
+            people=tuple(_person_changed(person, item, injected) for person in state.people),
             feed=feed,
             new_posts=new,
             kept=state.kept,
@@ -279,7 +284,7 @@ class SocialSimulation(Run[SocialState, SocialTurn, SocialConfig, SocialInterven
         known = len(self._followed)
         if not 0 < known <= len(self.turns) or self.turns[known - 1] is not self._followed[-1]:
             self._agents, known = self._new_agents(), 0
-            _place(self._agents, self.turns[0].state)
+            _place_agents(self._agents, self.turns[0].state)
         by_name = {agent.name: agent for agent in self._agents}
         for turn in self.turns[known:]:
             for move in turn.moves:
@@ -291,7 +296,8 @@ class SocialSimulation(Run[SocialState, SocialTurn, SocialConfig, SocialInterven
                     status=move.status,
                     post=move.post,
                 )
-            _place(self._agents, turn.state)
+            # Also for what no move records: ticks, and what an intervention or a fork changed.
+            _place_agents(self._agents, turn.state)
         self._followed = tuple(self.turns)
         return self._agents
 
@@ -425,7 +431,7 @@ class SocialSimulation(Run[SocialState, SocialTurn, SocialConfig, SocialInterven
         check_state(state, users=[profile.name for profile in config.agents], chart=self.chart)
 
 
-def _place(agents: Sequence[SocialAgent], state: SocialState) -> None:
+def _place_agents(agents: Sequence[SocialAgent], state: SocialState) -> None:
     """Put the users where a state has them."""
     for agent, person in zip(agents, state.people, strict=True):
         agent.state, agent.ticks_in_state = person.state, person.ticks
@@ -530,11 +536,8 @@ def _first_state(config: SocialConfig, chart: Statechart[AgentState]) -> SocialS
     )
 
 
-def _touched(person: Person, item: SocialIntervention, injected: Post | None) -> Person:
+def _person_changed(person: Person, item: SocialIntervention, injected: Post | None) -> Person:
     banned = person.name in item.ban or (person.banned and person.name not in item.unban)
-    own: Sequence[int] = ()
-    if injected is not None and injected.author == person.name:
-        own = (injected.id,)
-    if not own and banned == person.banned:
-        return person
+    # Users do not see their own posts, nor one that is injected in their name.
+    own = (injected.id,) if injected is not None and injected.author == person.name else ()
     return person._replace(banned=banned, seen=(*person.seen, *own))

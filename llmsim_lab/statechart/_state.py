@@ -1,8 +1,8 @@
 """The state of a social network after a turn, the record of a turn, and the validation of states.
 
 States that a run makes are valid. Those that somebody edits for a fork, or writes by hand, may not
-be, and a wrong one does not fail by itself: a user in no state of the chart never moves, a post of
-the future is never old.
+be, and a wrong one raises nothing later: a user whose state is not in the chart never moves, and a
+post of a later turn never gets old.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Annotated, Any, NamedTuple, get_args
+from typing import Annotated, Any, NamedTuple, TypeGuard, get_args
 
 from pydantic import Field, TypeAdapter, ValidationError
 
@@ -158,6 +158,7 @@ class SocialTurn(RunTurn[SocialState, SocialIntervention]):
 
     def outcomes(self, chains: Sequence[LLMReasoningChain]) -> Sequence[Mapping[str, Any]]:
         """Return ``moved_to`` for each chain of the reasoner's: the state that the user went to."""
+        # None for the writer's chains: all have the same keys, which become columns of one table.
         targets = {move.agent: str(move.target) for move in self.moves}
         return [
             {"moved_to": targets.get(chain.agent) if chain.component == "reasoner" else None}
@@ -197,6 +198,7 @@ def check_history(state: SocialState, earlier: Mapping[int, Post]) -> None:
     Raises:
         ConfigError: a post is other than its turn left it, or no turn made it.
     """
+    # What earlier turns hold is on the tape already, and read from there by frames and cascades.
     new = {post.id for post in state.new_posts}
     for post in state.at_hand.values():
         if post.id in new:
@@ -218,11 +220,12 @@ def check_history(state: SocialState, earlier: Mapping[int, Post]) -> None:
 def _check_users(state: SocialState, users: Sequence[str]) -> None:
     if strange := next((item for item in state.people if not isinstance(item, Person)), None):
         raise ConfigError(f"people: {strange!r:.80} is not a Person")
-    there = [person.name for person in state.people]
-    if there != list(users):
+    # In the same order too: a turn finds users by their places.
+    names = [person.name for person in state.people]
+    if names != list(users):
         first = next(
-            (f"{a!r} where {b!r} is" for a, b in zip(there, users, strict=False) if a != b),
-            f"{len(there)} users where there are {len(users)}",
+            (f"{a!r} where {b!r} is" for a, b in zip(names, users, strict=False) if a != b),
+            f"{len(names)} users where there are {len(users)}",
         )
         raise ConfigError(
             f"the state is not one of this run's users: it has {first} in the configuration"
@@ -231,6 +234,7 @@ def _check_users(state: SocialState, users: Sequence[str]) -> None:
 
 def _form_faults(state: SocialState) -> Iterator[str]:
     """Yield what is so wrong that the other checks cannot be made."""
+    # Types first: a state for a fork may be put together in a notebook, without any validation.
     if not _is_count(state.turn):
         yield f"turn={state.turn!r} must be a whole number, 0 or more"
     if not _is_count(state.next_post, least=1):
@@ -297,13 +301,14 @@ def _post_faults(state: SocialState, users: Iterable[str]) -> Iterator[str]:
                 f"feed: post {entry.post.id} has likes, replies, reshares {counts}; whole numbers, "
                 "0 or more, are needed"
             )
+    # Equal scores are settled by the place in the feed, so the order decides what users see.
     for before, after in pairwise(entry.post.id for entry in state.feed):
         if _given_out(before, state) and _given_out(after, state) and before >= after:
             yield f"feed: post {after} stands behind post {before}; the oldest is first, each once"
 
 
 def _faults(post: Post, state: SocialState, users: frozenset[str]) -> Iterator[str]:
-    """Yield what is wrong with a post by itself."""
+    """Yield what is wrong with a post, apart from what it refers to."""
     if not _given_out(post.id, state):
         yield f"id={post.id!r:.80}, {_ids(state)}"
     if not _is_count(post.turn) or post.turn > state.turn:
@@ -331,8 +336,10 @@ def _reference_faults(post: Post, known: Mapping[int, Post]) -> Iterator[str]:
             continue
         if name not in wanted:
             if value is not None:
-                yield f"post {post.id}: {name}={value!r:.80} makes no sense: it is {_kind_of(post)}"
-        elif value is None or not _is_count(value, least=1) or value >= post.id:
+                a_kind = "an original" if post.kind == "original" else f"a {post.kind}"
+                yield f"post {post.id}: {name}={value!r:.80} makes no sense: it is {a_kind}"
+        # Only to older posts: a cascade is then a tree, and following it ends.
+        elif not _is_count(value, least=1) or value >= post.id:
             yield (
                 f"post {post.id}: {name}={value!r:.80} must be the number of an older post, from 1 "
                 f"to {post.id - 1}"
@@ -348,10 +355,6 @@ def _root(post: Post) -> int:
     return post.id if post.root is None else post.root
 
 
-def _kind_of(post: Post) -> str:
-    return "an original" if post.kind == "original" else f"a {post.kind}"
-
-
 def _not_a_name(author: object) -> bool:
     try:
         return _NAME.validate_python(author, strict=True) != author
@@ -359,13 +362,14 @@ def _not_a_name(author: object) -> bool:
         return True
 
 
-def _is_count(value: object, least: int = 0) -> bool:
+def _is_count(value: object, least: int = 0) -> TypeGuard[int]:
+    # True is an int for Python.
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
 def _given_out(number: object, state: SocialState) -> bool:
     """Return True if a post may have a number: from 1 to the last given out."""
-    return isinstance(number, int) and _is_count(number, least=1) and number < state.next_post
+    return _is_count(number, least=1) and number < state.next_post
 
 
 def _ids(state: SocialState) -> str:

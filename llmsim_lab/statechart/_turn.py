@@ -49,7 +49,7 @@ class FeedSelector:
             for topic in profile.interests:
                 self._interests[row, self._columns[topic]] = 1.0
 
-    def choose(self, state: SocialState, rows: Sequence[int]) -> list[Post | None]:
+    def choose(self, state: SocialState, users: Sequence[int]) -> list[Post | None]:
         """Return the post that each of some users sees next; None where there is none left.
 
         A user does not see own posts, content seen before (in a post or a reshare of it), or posts
@@ -57,35 +57,39 @@ class FeedSelector:
 
         Args:
             state: the network.
-            rows: the users' places among ``state.people``.
+            users: their places among ``state.people``.
         """
-        if not rows or not state.feed:
-            return [None] * len(rows)
-        scores = self._scores(state)[list(rows)]
+        if not users or not state.feed:
+            return [None] * len(users)
+        # Scores of all users, then of those that scroll: who else scrolls must not move the draws.
+        scores = self._scores(state)[list(users)]
         places: dict[int, list[int]] = {}
         for place, entry in enumerate(state.feed):
             places.setdefault(entry.post.content, []).append(place)
-        for line, row in enumerate(rows):
-            person = state.people[row]
-            hidden = [place for content in person.seen for place in places.get(content, ())]
-            scores[line, hidden] = -np.inf
+        for row, user in enumerate(users):
+            seen = state.people[user].seen
+            hidden = [place for content in seen for place in places.get(content, ())]
+            scores[row, hidden] = -np.inf
         banned = {person.name for person in state.people if person.banned}
-        out = [place for place, entry in enumerate(state.feed) if entry.post.author in banned]
-        scores[:, out] = -np.inf
+        by_banned = [place for place, entry in enumerate(state.feed) if entry.post.author in banned]
+        scores[:, by_banned] = -np.inf
         best = scores.argmax(axis=1)
         return [
-            None if scores[line, place] == -np.inf else state.feed[place].post
-            for line, place in enumerate(best)
+            # Where all are hidden, argmax names the first.
+            None if scores[row, place] == -np.inf else state.feed[place].post
+            for row, place in enumerate(best)
         ]
 
     def _scores(self, state: SocialState) -> _Matrix:
         """Return the utility of each post in circulation for each user, users by posts."""
+        # As matrices: 500 users and 200 posts are 100,000 scores a turn.
         config, feed = self.config, state.feed
         about: _Matrix = np.zeros((len(feed), self._interests.shape[1]))
         for row, entry in enumerate(feed):
             for topic in entry.post.topics:
+                # A topic that interests nobody has no column. += since a post may name one twice.
                 if topic in self._columns:
-                    about[row, self._columns[topic]] += 1.0  # as often as the post names it
+                    about[row, self._columns[topic]] += 1.0
         counts = np.array([max(len(entry.post.topics), 1) for entry in feed], dtype=np.float64)
         match = (self._interests @ about.T) / counts
         general = np.array(_appeal(feed, config, state.turn), dtype=np.float64)
@@ -116,11 +120,13 @@ def circulate(
     appeal = _appeal(young, config, number)
     # Of equals the newer ones stay.
     best = sorted(range(len(young)), key=lambda place: (appeal[place], place))[-config.max_posts :]
+    # Back in the order of the feed, the oldest first.
     return tuple(young[place] for place in sorted(best))
 
 
 def _appeal(feed: Sequence[FeedEntry], config: FeedConfig, number: int) -> list[float]:
     """Return the part of each post's score that is the same for all users, without the draw."""
+    # At least log 2, one like: where no post has any, nothing is divided by zero.
     most = max(math.log1p(max(entry.engagement for entry in feed)), math.log(2.0))
     return [
         config.recency * 0.5 ** ((number - entry.post.turn) / config.half_life)
@@ -129,6 +135,7 @@ def _appeal(feed: Sequence[FeedEntry], config: FeedConfig, number: int) -> list[
     ]
 
 
+# An original is published on leaving COMPOSING instead, which takes a turn.
 _PUBLISHED: dict[AgentState, PostKind] = {
     AgentState.ENGAGING_REPLY: "reply",
     AgentState.ENGAGING_RESHARE: "reshare",
@@ -174,13 +181,14 @@ class Plan:
 
     def add(
         self,
-        row: int,
+        user: int,
         agent: SocialAgent,
         trigger: str,
         chart: Statechart[AgentState],
         post: Post | None = None,
     ) -> None:
         """Add a user's move, if the chart has one; where it has only one it is taken."""
+        # With the guards, so that a model never chooses what they would then not allow.
         options = chart.valid_targets(agent.state, trigger, agent=agent, context=post)
         if not options:
             return
@@ -188,7 +196,7 @@ class Plan:
         if len(options) == 1:
             move.target = options[0]
             move.decided_by = "timeout" if trigger == TIMEOUT else "chart"
-        self.pending[row] = move
+        self.pending[user] = move
 
 
 def triggers_in(state: AgentState) -> tuple[str, ...]:
@@ -222,11 +230,12 @@ def plan_turn(
         seed: of who opens the app.
     """
     plan = Plan(state.turn + 1)
-    # The 1 keeps these draws apart from those of the feed, which are seeded by seed and turn.
+    # The 1 keeps these draws apart from those of the feed, which are seeded by seed and turn. One
+    # for each user, used or not: what one user does must not move the others' draws.
     luck = np.random.default_rng([seed, plan.number, 1]).random(len(agents))
     posts = state.at_hand
     looking: list[int] = []
-    for row, (agent, person) in enumerate(zip(agents, state.people, strict=True)):
+    for user, (agent, person) in enumerate(zip(agents, state.people, strict=True)):
         if person.banned:
             continue
         agent.tick()
@@ -234,21 +243,21 @@ def plan_turn(
         late = agent.is_timed_out(chart.timeouts.get(here))
         # Time is up, but an agent whose guard for the timeout is False continues as usual.
         if late and chart.valid_targets(here, TIMEOUT, agent=agent):
-            plan.add(row, agent, TIMEOUT, chart)
+            plan.add(user, agent, TIMEOUT, chart)
         elif here is AgentState.SCROLLING:
-            looking.append(row)
+            looking.append(user)
         elif here is AgentState.IDLE:
-            if luck[row] < profiles[row].activity:
-                plan.add(row, agent, "opens_app", chart)
+            if luck[user] < profiles[user].activity:
+                plan.add(user, agent, "opens_app", chart)
         elif here is not AgentState.RESTING:
             trigger = "decides" if here is AgentState.EVALUATING else "finishes"
             about = posts.get(person.post) if person.post is not None else None
-            plan.add(row, agent, trigger, chart, about)
-    for row, post in zip(looking, selector.choose(state, looking), strict=True):
+            plan.add(user, agent, trigger, chart, about)
+    for user, post in zip(looking, selector.choose(state, looking), strict=True):
         if post is not None:
-            plan.seen[row] = post.content
+            plan.seen[user] = post.content
         trigger = "feed_empty" if post is None else "sees_post"
-        plan.add(row, agents[row], trigger, chart, post)
+        plan.add(user, agents[user], trigger, chart, post)
     return plan
 
 
@@ -278,8 +287,9 @@ def make_moves(plan: Plan, state: SocialState, chart: Statechart[AgentState], se
     """
     out = Outcome()
     number = state.next_post
-    for row in sorted(plan.pending):
-        move = plan.pending[row]
+    # In the users' order: those that scroll were added last, and ids of posts follow this order.
+    for user in sorted(plan.pending):
+        move = plan.pending[user]
         agent, source, post = move.agent, move.agent.state, move.post
         target = chart.fire(agent, move.trigger, post, target=move.target)
         if target is None:
@@ -321,6 +331,7 @@ def _post_made(
     if source is AgentState.COMPOSING and move.trigger == "finishes":
         place = int(draw(seed, turn, agent.name, "topic") * len(agent.interests))
         topics = about.topics if about else (agent.interests[place],)
+        # A post of its own even where another one led to it: it is the root of its own cascade.
         return Post(id=number, author=agent.name, text="", topics=topics, turn=turn, root=number)
     kind = _PUBLISHED.get(target)
     if kind is None or about is None:
@@ -362,19 +373,21 @@ def next_state(
     feed = circulate(received, fresh, number=plan.number, config=config)
     about = {entry.post.content for entry in feed}
     made = {move.agent: move for move in outcome.moves}
+    # Authors have seen what they wrote or reshared.
     own: dict[str, list[int]] = {}
     for post in posts:
         own.setdefault(post.author, []).append(post.content)
     people = tuple(
         _person_after(
             person,
-            agents[row],
+            agents[user],
             made.get(person.name),
-            [*([plan.seen[row]] if row in plan.seen else ()), *own.get(person.name, ())],
+            [*([plan.seen[user]] if user in plan.seen else ()), *own.get(person.name, ())],
             about,
         )
-        for row, person in enumerate(state.people)
+        for user, person in enumerate(state.people)
     )
+    # What somebody is looking at is kept after it has left circulation, to be replied to.
     known = {entry.post.id for entry in feed}
     held = sorted({person.post for person in people if person.post is not None} - known)
     at_hand = state.at_hand
@@ -395,9 +408,11 @@ def _person_after(
     saw: Sequence[int],
     known: set[int],
 ) -> Person:
+    # Only of what circulates, else a state would grow with the run.
     seen = tuple(dict.fromkeys(content for content in (*person.seen, *saw) if content in known))
     if move is None:
         return person._replace(ticks=agent.ticks_in_state, seen=seen)
+    # In these states nothing is being looked at or answered.
     about = (
         None
         if move.target in (AgentState.IDLE, AgentState.SCROLLING, AgentState.RESTING)

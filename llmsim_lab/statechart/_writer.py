@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import StringConstraints
 
-from llmsim_lab._util.text import log_event
 from llmsim_lab.errors import LLMFailureException
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.llm._chains import chain_of
+from llmsim_lab.llm._chains import chain_of, chain_of_failure
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.statechart._agent import Post, SocialAgent
 from llmsim_lab.statechart._reasoner import FALLBACK_REASONS, draw, format_context
@@ -30,9 +29,8 @@ class Draft(Decision):
         """The text; no reason is asked for."""
         return self.text
 
-    @property
-    def confidence(self) -> None:
-        """Not asked for."""
+    confidence: ClassVar[None] = None
+    """Not asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,33 +95,18 @@ class LLMWriter:
         except LLMFailureException as failure:
             if failure.reason not in FALLBACK_REASONS:
                 raise
-            return self._fall_back(post, failure)
+            text = phrase(post, seed=self.seed)
+            chain = chain_of_failure(
+                failure,
+                site,
+                logger=logger,
+                event="WRITER_FALLBACK",
+                status="fallback",
+                instead="fallback to a set phrase",
+                text=text,
+            )
+            return replace(post, text=text), chain
         return replace(post, text=draft.text), chain_of(draft, site, logger=logger, prompt=prompt)
-
-    def _fall_back(
-        self, post: Post, failure: LLMFailureException
-    ) -> tuple[Post, LLMReasoningChain]:
-        text = phrase(post, seed=self.seed)
-        log_event(
-            logger,
-            logging.WARNING,
-            "WRITER_FALLBACK",
-            agent=post.author,
-            turn=post.turn,
-            reason=failure.reason,
-            text=text,
-            detail=failure.detail,
-        )
-        chain = LLMReasoningChain(
-            component="writer",
-            agent=post.author,
-            turn=post.turn,
-            reasoning=f"fallback to a set phrase: {failure}",
-            confidence=None,
-            status="fallback",
-            call=failure.call,
-        )
-        return replace(post, text=text), chain
 
 
 _ORIGINALS = (
@@ -148,5 +131,7 @@ def phrase(post: Post, *, seed: int) -> str:
         seed: the run's.
     """
     phrases = _REPLIES if post.kind == "reply" else _ORIGINALS
+    # Drawn from what the post is, not from a generator: posts are written at the same time, and the
+    # order in which they are finished must not matter.
     place = int(draw(seed, post.author, post.turn, post.kind, post.parent) * len(phrases))
     return phrases[place].format(topic=post.topics[0] if post.topics else "this")

@@ -15,7 +15,7 @@ __all__ = ["build", "make_code", "make_module", "make_variables", "write_module"
 
 
 def make_variables(**kinds: dict[str, dict[str, Any]]) -> Variables:
-    """Return definitions as in YAML: ``make_variables(agent_vars={"gold": {"type": "number"}})``."""
+    """Return definitions as in YAML: ``make_variables(agent_vars={"gold": {"type": "text"}})``."""
     return Variables.model_validate(kinds)
 
 

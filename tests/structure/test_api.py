@@ -95,7 +95,11 @@ def test_a_package_exports_what_it_imports_and_nothing_else(name: str) -> None:
 
 
 def test_what_people_read_uses_public_names_only(repo: Path) -> None:
-    read = [repo / "README.md", *(repo / "docs").glob("*.md"), *(repo / "notebooks").glob("*.ipynb")]
+    read = [
+        repo / "README.md",
+        *(repo / "docs").glob("*.md"),
+        *(repo / "notebooks").glob("*.ipynb"),
+    ]
     read += (repo / "data" / "templates").glob("*.py")
     assert len(read) > 10
     private = [
@@ -104,3 +108,11 @@ def test_what_people_read_uses_public_names_only(repo: Path) -> None:
         for found in re.findall(r"(?:from|import) llmsim_lab[\w.]*\._\w+", path.read_text("utf-8"))
     ]
     assert private == []
+
+
+def test_the_map_names_modules_that_are_there(repo: Path) -> None:
+    page = (repo / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`((?:[\w]+/)*[\w]+(?:\.py|/))`", page.partition("## Running")[0]))
+    assert len(named) > 25
+    here = [PACKAGE, repo, PACKAGE / "run"]
+    assert [name for name in sorted(named) if not any((at / name).exists() for at in here)] == []

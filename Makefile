@@ -12,7 +12,7 @@ WORKERS = -n logical --maxprocesses 8 --dist worksteal
 NBVAL = --nbval --nbval-current-env --nbval-cell-timeout 60 --timeout 300 \
 	--nbval-sanitize-with notebooks/nbval_sanitize.cfg
 
-# "setup" if .venv is missing, was moved, or has lost its Python: then the stamps count for nothing.
+# "setup" if .venv is missing, was moved, or has lost its Python: then everything is installed again.
 STATE := $(shell [ -x $(BIN)/python ] && [ "$$(cat .venv/.folder 2>/dev/null)" = "$$(pwd -P)" ] || echo setup)
 
 .DEFAULT_GOAL := help
@@ -20,13 +20,13 @@ STATE := $(shell [ -x $(BIN)/python ] && [ "$$(cat .venv/.folder 2>/dev/null)" =
 .PHONY: help demo lab offline test check check-static check-lowest check-process check-notebooks
 .PHONY: check-browser notebooks screenshots bench clean setup
 export PYTHON FROM TO
-# Where it is set (in many containers), every program started compiles its libraries anew.
+# If it is set, as in many containers, every program that is started compiles its libraries again.
 unexport PYTHONDONTWRITEBYTECODE
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
 
-demo: .venv/.ready-demo ## run the economic simulation on a real model
+demo: .venv/.ready-demo ## replay a recorded run, then continue it live on a real model
 	$(BIN)/llmsim-lab demo $(ARGS)
 
 lab: .venv/.ready-lab ## open the notebooks in JupyterLab
@@ -35,23 +35,23 @@ lab: .venv/.ready-lab ## open the notebooks in JupyterLab
 offline: .venv/.ready-lab ## fill the folder TO for machines without a network
 	@sh scripts/setup-venv.sh fill $(LAB_EXTRAS) $(if $(ARGS),$(ARGS),qwen2.5-coder-1.5b)
 
-test: .venv/.ready-test ## run the tests, but for those that start programs or take long
+test: .venv/.ready-test ## run the quick tests: all but those that start programs or take long
 	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),$(WORKERS) $(if $(COVERAGE),--cov --cov-report=))
 
 check: COVERAGE = yes
-check: check-static check-lowest test check-process check-notebooks check-browser ## all that CI checks
+check: check-static check-lowest test check-process check-notebooks check-browser ## run everything that CI checks
 
 check-static: .venv/.ready-all ## check format, lint and types
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m mypy
 
-# With COVERAGE=yes it adds to what `make test COVERAGE=yes` measured, and judges both together.
+# With COVERAGE=yes it adds to what `make test COVERAGE=yes` measured, and checks both together.
 check-process: .venv/.ready-test ## run the tests that start programs or take long
 	$(BIN)/python -m pytest -m process $(WORKERS) $(if $(COVERAGE),--cov --cov-append \
 		--cov-report=term --cov-fail-under=$(COVERAGE_PCT))
 
-check-lowest: .venv/.ready-all ## test the lowest versions that are declared, on the lowest Python here
+check-lowest: .venv/.ready-all ## run the core tests on the lowest versions allowed (Python 3.11 if it is here)
 	env -u UV_DEFAULT_INDEX -u UV_INDEX_URL $(BIN)/uv lock --check --offline --no-config
 	$(BIN)/uv venv --quiet --clear --seed --no-python-downloads --python 3.11 $(LOWEST) || \
 		$(BIN)/uv venv --clear --seed --python "$$(sh scripts/setup-venv.sh python)" $(LOWEST)
@@ -63,18 +63,18 @@ check-lowest: .venv/.ready-all ## test the lowest versions that are declared, on
 check-notebooks: .venv/.ready-test ## run the notebooks and compare their outputs
 	$(BIN)/python -m pytest $(NBVAL) notebooks
 
-check-browser: .venv/.ready-browser ## use the widgets in JupyterLab (needs Chromium and npm)
+check-browser: .venv/.ready-browser ## test the widgets in a real JupyterLab (needs Chromium and npm)
 	$(BIN)/python -m pytest -m browser $(if $(ARGS),$(ARGS),tests/browser)
 
-screenshots: .venv/.ready-browser ## take the README's pictures of the widgets anew
+screenshots: .venv/.ready-browser ## take the README's pictures of the widgets again
 	$(BIN)/python tests/browser/take_screenshots.py
 
-notebooks: .venv/.ready-test ## run the notebooks and keep the new outputs
+notebooks: .venv/.ready-test ## run the notebooks and save the new outputs
 	$(BIN)/python -m nbconvert --to notebook --execute --inplace \
 		--ExecutePreprocessor.store_widget_state=False \
 		--ExecutePreprocessor.record_timing=False notebooks/*.ipynb
 
-bench: .venv/.ready-lab ## measure the framework, into *bench.json
+bench: .venv/.ready-lab ## measure the package's speed, into *bench.json
 	$(BIN)/python benchmarks/bench.py --out bench.json $(ARGS)
 	$(BIN)/python benchmarks/tape_bench.py --out tape_bench.json $(ARGS)
 	$(BIN)/python benchmarks/lab_bench.py --out lab_bench.json $(ARGS)

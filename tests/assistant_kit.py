@@ -48,12 +48,12 @@ TASK_TOOLS = [
 
 
 def says(text: str, kind: Any = "answer", *claims: str) -> LLMResponse:
-    """What a model answers that says what its text is, and whose work it reports."""
+    """Return an answer in the tool ``respond``: what its text is, and whose work it reports."""
     return LLMResponse(text, kind=kind, claims=claims)
 
 
 class ScriptedAdapter:
-    """Answers with the script's responses in turn; the last one is repeated.
+    """Answers with the script's responses, one after the other; the last one is repeated.
 
     A response is a text, a tool call or a list of them, an ``LLMResponse``, or an exception.
     """
@@ -137,12 +137,12 @@ class ListLog:
 
 
 def call(name: str, **arguments: Any) -> FunctionCall:
-    """A tool call as a model wants it."""
+    """Return a tool call, as a model asks for it."""
     return FunctionCall(name, arguments)
 
 
 def context(message: str = "Hello", *, user_id: str = "ann", **fields: Any) -> DecisionContext:
-    """A message of Ann's."""
+    """Return a message from Ann."""
     fields.setdefault("conversation_id", "c1")
     return DecisionContext(user_id=user_id, message=message, **fields)
 
@@ -150,7 +150,7 @@ def context(message: str = "Hello", *, user_id: str = "ann", **fields: Any) -> D
 def engine(
     *script: Any, tools: Any = None, config: AgentEngineConfig | None = None, log: Any = None
 ) -> LLMAgentEngine:
-    """An engine on a scripted model and tasks in memory."""
+    """Return an engine on a scripted model, with tasks in memory."""
     return LLMAgentEngine(
         ScriptedAdapter(*script),
         MemoryTasks(ann=["Buy milk", "Call mum"]) if tools is None else tools,
@@ -161,10 +161,10 @@ def engine(
 
 
 async def decide(message: str, *script: Any, **options: Any) -> AgentDecision:
-    """What a fresh engine makes of one message."""
+    """Return a new engine's decision on one message."""
     return await engine(*script, **options).process_message(context(message))
 
 
 async def process_on(adapter: Any, tools: Any, message: str = "Hi") -> AgentDecision:
-    """What an engine on this adapter and these tools makes of one message."""
+    """Return the decision on one message of an engine with this adapter and these tools."""
     return await LLMAgentEngine(adapter, tools, CONSTITUTION).process_message(context(message))

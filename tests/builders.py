@@ -38,7 +38,7 @@ __all__ = [
 
 
 def make_state(turn: int = 0, *, names: tuple[str, ...] = ("Aland",), **economy: Any) -> Any:
-    """A state with these agents and these levels of the economy."""
+    """Return a state with these agents and these levels of the economy."""
     return SimulationState(
         turn=turn,
         agents={name: AgentState(name=name) for name in names},
@@ -47,7 +47,7 @@ def make_state(turn: int = 0, *, names: tuple[str, ...] = ("Aland",), **economy:
 
 
 def make_action(text: str = "Raise taxes", *, name: str = "Aland", **fields: Any) -> Action:
-    """An action that a validator accepted, unless told otherwise."""
+    """Return an action, by default one that a validator accepted."""
     fields.setdefault("validated", True)
     fields.setdefault("validation_result", ValidationResult(is_valid=fields["validated"]))
     return Action(agent_name=name, action_string=text, **fields)
@@ -59,21 +59,21 @@ def policy(
     reasoning: str = "Inflation is high.",
     confidence: float = 0.8,
 ) -> PolicyDecision:
-    """What an agent's model says."""
+    """Return an answer of an agent's model."""
     return PolicyDecision(action=action, reasoning=reasoning, confidence=confidence)
 
 
 def verdict(
     is_valid: bool = True, *, reasoning: str = "It is economic.", confidence: float = 0.9
 ) -> ValidationDecision:
-    """What a validator's model says."""
+    """Return an answer of a validator's model."""
     return ValidationDecision(is_valid=is_valid, reasoning=reasoning, confidence=confidence)
 
 
 def rate_update(
     rate: float, *, reasoning: str = "A higher rate cools demand.", confidence: float = 0.7
 ) -> StateUpdateDecision:
-    """What an engine's model says."""
+    """Return an answer of an engine's model."""
     return StateUpdateDecision(new_interest_rate=rate, reasoning=reasoning, confidence=confidence)
 
 
@@ -91,13 +91,13 @@ def answer(request: ChatRequest) -> Any:
 
 
 def make_client(replies: Any = answer, *, delay_s: float = 0.0, **config: Any) -> LLMClient:
-    """A client that retries without waiting; its backend has the requests it saw."""
+    """Return a client that retries without waiting; its backend has the requests it saw."""
     config.setdefault("retry_wait_s", 0)
     return LLMClient(LLMConfig(**config), ScriptedBackend(replies, delay_s=delay_s))
 
 
 def requests_of(client: LLMClient, component: str | None = None) -> list[ChatRequest]:
-    """What a scripted client was asked, by one component or by all."""
+    """Return what a scripted client was asked, by one component or by all."""
     backend = client.backend
     assert isinstance(backend, ScriptedBackend)
     return [
@@ -108,7 +108,7 @@ def requests_of(client: LLMClient, component: str | None = None) -> list[ChatReq
 
 
 def make_config(**fields: Any) -> SimulationConfig:
-    """A run of Taylor rules that needs no model, unless told otherwise."""
+    """Return a configuration of Taylor rules, which by default needs no model."""
     fields.setdefault("nations", [{"name": "Aland", "kind": "taylor"}])
     fields.setdefault("validator", {"kind": "always_valid"})
     return SimulationConfig(**fields)
@@ -117,11 +117,11 @@ def make_config(**fields: Any) -> SimulationConfig:
 def make_simulation(
     replies: Any = answer, *, names: tuple[str, ...] = ("Aland", "Borduria"), **config: Any
 ) -> Simulation:
-    """A run of model-driven nations on scripted replies."""
+    """Return a run of nations whose model answers from a script."""
     return Simulation(SimulationConfig(nations=names, **config), llm_client=make_client(replies))
 
 
 def second_by_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let one second pass between two looks at the clock, so that durations are whole and known."""
+    """Let one second pass between two readings of the clock, so that durations are known."""
     looks = itertools.count(1_000_000.0)
     monkeypatch.setattr(time, "perf_counter", lambda: next(looks))

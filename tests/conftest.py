@@ -1,7 +1,7 @@
-"""What holds for every test: no live model, no network, no writing outside temporary folders.
+"""Rules for every test: no live model, no network, no writing outside temporary folders.
 
 A test marked ``live`` may connect anywhere; such tests run only with ``-m live``. Child processes
-are not watched: the embedded model is fetched and run by some.
+are not watched, since some of them fetch and run the embedded model.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ OLLAMA_PORT = 11434
 MODEL_VARIABLES = ("OLLAMA_HOST", "OLLAMA_NUM_PARALLEL", "LLMSIM_MODEL", "LLMSIM_PROGRESS")
 
 os.environ["MPLBACKEND"] = "Agg"
-os.environ.pop("COLUMNS", None)  # set in pytest-xdist's workers; rich keeps what it finds
+os.environ.pop("COLUMNS", None)  # pytest-xdist sets it in its workers, and rich would obey it
 
 
 # Tests that run only when asked for by their marker
@@ -55,7 +55,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     return live + left_out
 
 
-@pytest.hookimpl(trylast=True)  # the markers that folders put on their tests must be there
+@pytest.hookimpl(trylast=True)  # after the folders have put their markers on their tests
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         if any(map(item.get_closest_marker, LEFT_OUT)):
@@ -71,7 +71,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 class Watch:
-    """What the test that runs now may do, and what it did all the same."""
+    """What the current test may do, and which rules it broke."""
 
     running = False
     live = False
@@ -112,7 +112,7 @@ def _check_address(sock: socket.socket, address: Any) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _guarded_sockets() -> Iterator[None]:
-    """Refuse connections that leave this machine, and those to the usual Ollama port."""
+    """Fail tests that connect to another machine, or to the usual Ollama port."""
     connect, connect_ex = socket.socket.connect, socket.socket.connect_ex
     getaddrinfo = socket.getaddrinfo
 
@@ -127,7 +127,7 @@ def _guarded_sockets() -> Iterator[None]:
     def guarded_getaddrinfo(host: Any, *args: Any, **kwargs: Any) -> Any:
         if not Watch.live and not _is_here(host):
             name = host.decode() if isinstance(host, bytes) else str(host)
-            if name.rstrip(".").endswith(".invalid"):  # by RFC 6761 it never exists
+            if name.rstrip(".").endswith(".invalid"):  # RFC 6761: such a host never exists
                 raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
             _refuse(f"look-up of the host {name}")
         return getaddrinfo(host, *args, **kwargs)
@@ -151,7 +151,7 @@ _WRITABLE = (
     Path(os.environ.get("LLMSIM_MODELS") or tempfile.gettempdir()).expanduser().resolve(),
     platformdirs.user_config_path("matplotlib").resolve(),
     REPO / ".pytest_cache",
-    REPO / "out" / "screenshots",  # what the browser tests keep
+    REPO / "out" / "screenshots",  # from the browser tests
 )
 _WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
@@ -227,7 +227,7 @@ def _isolated(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _sound_requests(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Fail a test in which the package sends what a real Ollama would refuse."""
+    """Fail a test in which the package sends a request that a real Ollama would reject."""
     started: list[FakeOllama] = []
     start = FakeOllama.__enter__
 
@@ -249,7 +249,7 @@ def _sound_requests(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture
 def ctrl_c() -> Iterator[None]:
-    """Let Ctrl-C raise, even where the tests were started with it ignored (by nohup, by ``&``)."""
+    """Make Ctrl-C raise, even if the tests were started so that it is ignored (nohup, ``&``)."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -268,9 +268,9 @@ for line in sys.stdin:
 
 @pytest.fixture(scope="session")
 def under_two_hash_seeds() -> Iterator[Callable[..., list[str]]]:
-    """Run code with arguments in two interpreters that hash differently; gives what each printed.
+    """Run code with arguments in two interpreters that hash differently; return what each printed.
 
-    They are started once a session, and have the tests' folder on their path.
+    They are started once per session, with the tests' folder on their path.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(REPO / "tests"))

@@ -1,4 +1,4 @@
-"""A second kind of simulation, as small as one can be: a model says how much to add to a number."""
+"""A very small simulation with its own turns and config: a model says what to add to a number."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PROMPT = Prompt.parse(
 
 
 class Addition(Decision):
-    """What the model says."""
+    """The model's answer."""
 
     add: int
     reasoning: str
@@ -77,7 +77,7 @@ class CounterConfig(RunConfig):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CounterTurn(RunTurn[Total, CounterIntervention]):
-    """Who added what."""
+    """A turn, with what each adder added."""
 
     added: dict[str, int] | None = None
 
@@ -87,7 +87,7 @@ class CounterTurn(RunTurn[Total, CounterIntervention]):
 
 
 class Adder:
-    """One who adds."""
+    """Asks a model how much to add."""
 
     def __init__(self, name: str, llm_client: LLMClient, prompt: Prompt = PROMPT) -> None:
         self.name = name
@@ -104,7 +104,7 @@ class Adder:
 
 
 class CounterSimulation(Run[Total, CounterTurn, CounterConfig, CounterIntervention]):
-    """Counts."""
+    """Adds what the adders say to the total, turn by turn."""
 
     kind = "counter"
     part_names = ("adders",)
@@ -155,7 +155,7 @@ class CounterSimulation(Run[Total, CounterTurn, CounterConfig, CounterInterventi
 
 
 def answer(request: ChatRequest) -> Any:
-    """Add what follows from the request: the length of who asks, and the turn."""
+    """Add a number that follows from the request: the length of the adder's name, plus the turn."""
     assert request.site is not None
     return {
         "add": len(request.site.agent or "") + (request.site.turn or 0),

@@ -29,7 +29,7 @@ __all__ = [
 
 
 def make_scenario(**fields: Any) -> CrisisScenario:
-    """Two neighbours and a river, without modules unless told otherwise."""
+    """Return a scenario of two neighbours and a river, by default without modules."""
     return CrisisScenario.model_validate(
         {
             "title": "The river",
@@ -52,7 +52,7 @@ def make_scenario(**fields: Any) -> CrisisScenario:
 def judged(
     world: dict[str, Any] | None = None, own: dict[str, Any] | None = None, *events: str
 ) -> dict[str, Any]:
-    """What an engine's model answers."""
+    """Return an answer of the engine's model."""
     return {
         "state_updates": {"global_vars": world or {}, "agent_vars": own or {}},
         "events": [{"type": "event", "description": text} for text in events],
@@ -61,12 +61,12 @@ def judged(
 
 
 def said(actions: str = "We open the gate", **parts: str) -> dict[str, str]:
-    """What an agent's model answers."""
+    """Return an answer of an agent's model."""
     return {"assessment": "It is dry.", "actions": actions, "communications": "", **parts}
 
 
 def answer(request: ChatRequest) -> Any:
-    """Answer as every step's site asks: the water falls by one a step, agents name the step."""
+    """Answer what each call asks: the water falls by one each turn, and agents name the turn."""
     assert request.site is not None
     turn = request.site.turn or 0
     if request.site.component == "engine":
@@ -75,14 +75,14 @@ def answer(request: ChatRequest) -> Any:
 
 
 def talking(name: str, words: str) -> BehaviorModule:
-    """A module that tells every agent the same."""
+    """Return a module that tells every agent the same."""
     return BehaviorModule(
         name=name, code=SimpleNamespace(build_agent_context=lambda agent, own, world: words)
     )
 
 
 def crisis_client(replies: Any = answer, **config: Any) -> LLMClient:
-    """A client that answers from a script."""
+    """Return a client that answers from a script."""
     settings = LLMConfig(model="scripted", retry_wait_s=0, **config)
     return LLMClient(settings, ScriptedBackend(replies))
 
@@ -96,7 +96,7 @@ def make_crisis(
     client: LLMClient | None = None,
     **config: Any,
 ) -> CrisisSimulation:
-    """A crisis on scripted replies: the river unless told otherwise."""
+    """Return a crisis on scripted replies, by default the river."""
     return CrisisSimulation(
         CrisisConfig(scenario=scenario or make_scenario(), **config),
         llm_client=client or crisis_client(replies),

@@ -49,7 +49,7 @@ def any_option(request: ChatRequest) -> dict[str, str]:
 
 
 def picks(state: str) -> Answer:
-    """Return a model that always answers with a state."""
+    """Return a model that always answers with this state."""
     return lambda request: {"next_state": state}
 
 

@@ -1,4 +1,4 @@
-"""One of every widget, each with something to show; all answers come from tapes and scripts."""
+"""One widget of each class, with something to show; all answers come from tapes and scripts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["every_widget"]
 
 
 async def every_widget() -> dict[str, LabWidget]:
-    """Return one of every widget by its class's name."""
+    """Return one widget of each class, by the class's name."""
     economy = load(data_path("tapes/first_run.tape"), 1)
     nations = load(data_path("tapes/two_nations.tape"), 1)
     town = load(data_path("tapes/social.tape"), 1)
@@ -51,7 +51,7 @@ async def _seat() -> lab.HumanSeat:
 
 
 async def _tree() -> lab.RunTree:
-    """A tree with two runs compared and one opened."""
+    """Return a tree with two runs compared and one opened."""
     tree = lab.RunTree(data_path("tapes/first_run.tape"))
     tree.select(1, compare_with=2)
     tree.open_button.click()

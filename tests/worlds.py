@@ -1,4 +1,4 @@
-"""The public goods game, the program that the package is measured by."""
+"""The public goods game of ``docs/worlds.md``, for tests of worlds that users write."""
 
 from __future__ import annotations
 

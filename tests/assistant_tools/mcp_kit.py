@@ -1,4 +1,4 @@
-"""What tests of servers of tools share: which of them run, and waiting for that to change."""
+"""For tests of tool servers: which of them run, and waiting for that to change."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _is_server(child: psutil.Process) -> bool:
 
 
 def runs(pid: int) -> bool:
-    """Say whether a process runs; one that has ended may stay listed until its parent looks."""
+    """Return True if a process runs; one that has ended may stay listed until its parent looks."""
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -33,7 +33,7 @@ def runs(pid: int) -> bool:
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    """Wait until something holds that nobody tells."""
+    """Wait until a condition holds that can only be polled."""
     for _ in range(3000):
         if holds():
             return
@@ -42,7 +42,7 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 async def slow_calls(tools: MCPToolExecutor, number: int) -> list[asyncio.Task[ToolResult]]:
-    """Call the faulty server's slow tool so often, and wait until all calls have reached it."""
+    """Call the faulty server's slow tool this often, and wait until all calls have reached it."""
     await tools.ready()
     before = (await tools.execute("how_many_wait", {}, "ann")).data
     made = [asyncio.create_task(tools.execute("slow", {}, "ann")) for _ in range(number)]

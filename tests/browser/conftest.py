@@ -70,6 +70,6 @@ def lab_page(browser: Browser, server: LabServer) -> Iterator[LabPage]:
 
 @pytest.fixture
 def lab(lab_page: LabPage) -> Iterator[LabPage]:
-    """The page; its scripts must not have complained when the test is done."""
+    """Give the page, and fail the test if the page's scripts reported an error."""
     yield lab_page
     assert lab_page.complaints == [], "the page's scripts reported errors"

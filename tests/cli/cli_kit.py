@@ -1,4 +1,4 @@
-"""What the tests of the commands share."""
+"""Helpers for the tests of the commands."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 def reply(body: dict[str, Any]) -> dict[str, Any]:
-    """Answer as a model would that always wants half a point more."""
+    """Answer like a model that always wants half a point more."""
     fields = body["format"]["properties"]
     if "is_valid" in fields:
         return {"is_valid": True, "reasoning": "It is monetary.", "confidence": 0.9}

@@ -15,12 +15,12 @@ __all__ = ["build", "make_code", "make_module", "make_variables", "write_module"
 
 
 def make_variables(**kinds: dict[str, dict[str, Any]]) -> Variables:
-    """Definitions as YAML has them: ``make_variables(agent_vars={"gold": {"type": "number"}})``."""
+    """Return definitions as in YAML: ``make_variables(agent_vars={"gold": {"type": "text"}})``."""
     return Variables.model_validate(kinds)
 
 
 def make_code(context: Any = None, updates: Any = None) -> SimpleNamespace:
-    """A module's code: functions, or what they are to return."""
+    """Return a module's code, given its functions or what they should return."""
     functions = {}
     if context is not None:
         functions["build_agent_context"] = (
@@ -36,7 +36,7 @@ def make_code(context: Any = None, updates: Any = None) -> SimpleNamespace:
 def make_module(
     name: str = "weather", context: Any = None, updates: Any = None, **fields: Any
 ) -> Any:
-    """A module with code, where any is given."""
+    """Return a module, with code if any is given."""
     if context is not None or updates is not None:
         fields["code"] = make_code(context, updates)
     return BehaviorModule(name=name, **fields)
@@ -60,7 +60,7 @@ def build(
 
 
 def write_module(folder: Path, name: str, data: str = "", code: str | None = None) -> Path:
-    """Write a module's files; returns the YAML file's path."""
+    """Write a module's files; return the YAML file's path."""
     path = folder / f"{name}.yaml"
     path.write_text(dedent(data))
     if code is not None:

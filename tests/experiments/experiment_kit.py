@@ -1,4 +1,4 @@
-"""What the experiments' tests share: a model whose policy follows from its prompt and its seed."""
+"""For the experiments' tests: a model whose policy follows from its prompt and its seed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HAWK = "You are a hawk."
 
 
 def opinions(request: ChatRequest) -> Any:
-    """Hawks ask for a point more than others; an odd seed gives another half a point."""
+    """Answer: hawks ask for a point more than others, and an odd seed adds half a point."""
     assert request.site is not None
     odd = int(request.options.get("seed", 0)) % 2
     if request.site.component == "agent":
@@ -47,7 +47,7 @@ def make_run(
     client: LLMClient | None = None,
     **config: Any,
 ) -> Simulation:
-    """A run of model-driven nations; three turns of one, unless told otherwise."""
+    """Return a run of nations advised by a model; by default one nation, three turns."""
     values = {"nations": ["Aland"], "name": "run"} | config
     simulation = Simulation(
         SimulationConfig.model_validate(values), llm_client=client or seeded_client(), tape=tape
@@ -62,7 +62,7 @@ def hawk_of(simulation: Simulation) -> Prompt:
 
 
 def make_experiment(simulation: Simulation | None = None, **arguments: Any) -> PromptExperiment:
-    """The run's own prompt against a hawk's, two samples at every turn."""
+    """Return an experiment: the run's own prompt and a hawk's, two samples at every turn."""
     simulation = simulation or make_run()
     values: dict[str, Any] = {
         "variants": {"as it was": None, "hawk": hawk_of(simulation)},

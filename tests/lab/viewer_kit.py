@@ -1,4 +1,4 @@
-"""Runs to look at: with repaired and lost calls, with rules, with hostile texts."""
+"""Runs to look at: with repaired and failed calls, with rules, with hostile texts."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ HOSTILE = (
 
 
 def played(replies: Any = answer, *, turns: int = 2, names: Any = ("Aland", "Borduria")) -> Any:
-    """A run in memory."""
+    """Return a run in memory that has been played."""
     simulation = Simulation(SimulationConfig(nations=names), llm_client=make_client(replies))
     simulation.run(turns)
     return simulation
 
 
 def taped(path: Path, *, turns: int = 3, names: Any = ("Aland", "Borduria")) -> Simulation:
-    """A run on a tape."""
+    """Return a run on a tape."""
     config = SimulationConfig(nations=names, name="taped")
     simulation = Simulation(config, llm_client=make_client(), tape=path)
     simulation.run(turns)
@@ -36,13 +36,13 @@ def taped(path: Path, *, turns: int = 3, names: Any = ("Aland", "Borduria")) -> 
 
 
 async def turn_over() -> None:
-    """Let what was left to the loop be done."""
+    """Let the event loop run what is scheduled."""
     for _ in range(3):
         await asyncio.sleep(0)
 
 
 class Bumpy:
-    """Answers sensibly, but for a nonsense first attempt of one agent and a failing engine."""
+    """Answers sensibly, except that one agent's first attempt is nonsense and the engine fails."""
 
     def __init__(self) -> None:
         self.engine_works = False
@@ -58,7 +58,7 @@ class Bumpy:
 
 
 def bumpy(path: Path, *, repaired: bool = True) -> Simulation:
-    """A run on a tape whose second turn failed at first; played on if repaired, else left so."""
+    """Return a run on a tape whose second turn failed at first; ``repaired``: then continued."""
     replies = Bumpy()
     config = SimulationConfig(nations=("Aland", "Borduria"), name="bumpy")
     simulation = Simulation(config, llm_client=make_client(replies), tape=path)
@@ -75,7 +75,7 @@ def bumpy(path: Path, *, repaired: bool = True) -> Simulation:
 
 
 def hostile_run() -> Simulation:
-    """A run whose agents' replies are full of what a page might obey."""
+    """Return a run whose agents' replies are full of markup that a page might execute."""
 
     def reply(request: ChatRequest) -> Any:
         assert request.site is not None

@@ -24,7 +24,7 @@ HERE = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Live:
-    """Where to ask whom."""
+    """The server's address and the model's name."""
 
     host: str
     version: str
@@ -39,7 +39,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @cache
 def find(host: str) -> OllamaProbe | str:
-    """Look once for a server; returns what is amiss where there is none."""
+    """Look for a server once; return the reason if there is none."""
     try:
         return look(host, timeout_s=5)
     except LabError as error:
@@ -48,7 +48,7 @@ def find(host: str) -> OllamaProbe | str:
 
 @pytest.fixture
 def live() -> Live:
-    """The server and its model. No test of this folder goes without."""
+    """Give the server and its model, which every test of this folder needs."""
     found = find(parse_host(os.environ.get("OLLAMA_HOST")))
     if isinstance(found, str):
         pytest.skip(found)

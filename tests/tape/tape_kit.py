@@ -1,4 +1,4 @@
-"""What the tape's tests share: a model whose answers follow from the requests, and comparing."""
+"""For the tape's tests: a model whose answers follow from the requests, and comparisons."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class HashBackend:
 
     Args:
         delay_s: longest delay of an answer, seconds.
-        faulty: whether some first attempts time out, are refused or are answered with nonsense.
+        faulty: whether some first attempts time out, are rejected or are answered with nonsense.
         before_answer: called with each request once its answer is fixed, right before it is given.
         digest: of the weights it pretends to have.
         name: of the model.
@@ -95,7 +95,7 @@ class HashBackend:
         return self._info
 
     async def aclose(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: there is nothing to close."""
 
 
 def _answer(request: ChatRequest, number: int) -> Any:
@@ -121,7 +121,7 @@ def hash_client(backend: HashBackend | None = None, **config: Any) -> LLMClient:
 
 
 def steady_config(**fields: Any) -> SimulationConfig:
-    """Two nations on a model, one on a rule, seeded shocks, and something done from outside."""
+    """Return a config: two nations on a model, one on a rule, seeded shocks, an intervention."""
     values: dict[str, Any] = {
         "name": "steady",
         "seed": 11,
@@ -138,7 +138,7 @@ def steady_config(**fields: Any) -> SimulationConfig:
 
 
 def make_recorded(path: Path, *, turns: int = 3, faulty: bool = False, **config: Any) -> Simulation:
-    """A finished run on a new tape."""
+    """Return a finished run on a new tape."""
     client = hash_client(HashBackend(faulty=faulty))
     simulation = Simulation(steady_config(**config), llm_client=client, tape=path)
     simulation.run(turns)
@@ -146,7 +146,7 @@ def make_recorded(path: Path, *, turns: int = 3, faulty: bool = False, **config:
 
 
 def asked(simulation: Simulation) -> list[ChatRequest]:
-    """What a run's own backend was asked."""
+    """Return what a run's own backend was asked."""
     assert simulation.llm_client is not None
     backend = simulation.llm_client.backend
     assert isinstance(backend, HashBackend | ScriptedBackend)
@@ -154,12 +154,12 @@ def asked(simulation: Simulation) -> list[ChatRequest]:
 
 
 def no_calls() -> LLMClient:
-    """A client that answers nobody."""
+    """Return a client that fails on every call."""
     return LLMClient(LLMConfig(retry_wait_s=0), ScriptedBackend(TapeError("a call was made")))
 
 
 def content(simulation: Simulation) -> list[Any]:
-    """Everything a run came to, turn by turn, without the seconds it took."""
+    """Return all that a run led to, turn by turn, without the seconds it took."""
     return [
         (
             turn.number,
@@ -189,7 +189,7 @@ def timeless(attempt: Attempt) -> Attempt:
 
 
 def bytes_in(folder: Path) -> dict[str, str]:
-    """Each file of a folder with the digest of its bytes."""
+    """Return each file of a folder with the digest of its bytes."""
     return {
         path.name: hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(folder.iterdir())
@@ -198,6 +198,6 @@ def bytes_in(folder: Path) -> dict[str, str]:
 
 
 def repeated(tape: Tape, run: int) -> list[str]:
-    """Requests that were answered more than once in a run."""
+    """Return the requests that were answered more than once in a run."""
     counts = Counter(identity(call.attempt.request) for call in tape.calls(run, forgotten=True))
     return [request for request, count in counts.items() if count > 1]

@@ -1,4 +1,4 @@
-"""Tapes for the tests of what is done with them, and ways to spoil them."""
+"""Tapes for the tests of the tape tools, and ways to damage them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def record(path: Path, *, name: str = "economy", replies: Any = answer) -> Path:
 
 
 def spoil(path: Path, *statements: str, values: tuple[Any, ...] = ()) -> None:
-    """Change a tape behind its back, references and all."""
+    """Change a tape's file directly, without checking foreign keys."""
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA foreign_keys = OFF")
     for statement in statements:

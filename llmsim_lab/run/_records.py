@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
@@ -281,9 +281,8 @@ def entries_of(prompts: Mapping[str, Prompt]) -> dict[str, dict[str, Any]]:
     }
 
 
-def model_differs(manifest: Mapping[str, Any], info: ModelInfo) -> str | None:
-    """Return how a model differs from the recorded one; None for the same name and weights."""
-    recorded = manifest.get("model")
+def model_differs(recorded: Mapping[str, Any] | None, info: ModelInfo) -> str | None:
+    """Return how a model differs from the recorded one, if any; None for the same one."""
     if recorded is None:
         return None
     for key in ("backend", "name", "digest"):
@@ -316,15 +315,12 @@ def config_of(info: RunInfo, cls: RunClass | None = None) -> Any:
 
 
 def check_manifest(run: int, manifest: Mapping[str, Any], part_names: Collection[str]) -> None:
-    """Raise TapeError for a manifest that lacks what a run is rebuilt from.
+    """Raise TapeError for a manifest that lacks what a run is rebuilt from; the tape is damaged.
 
     Args:
         run: the run's number.
         manifest: its manifest.
         part_names: the parts that a run of its class may be given.
-
-    Raises:
-        TapeError: it says what is wrong; the tape is damaged.
     """
     faults = manifest_faults(manifest)
     if not faults and not all(name in part_names for name in manifest["given"]):
@@ -353,14 +349,9 @@ def prompts_of(manifest: Mapping[str, Any]) -> dict[str, Prompt]:
         TapeError: a prompt's text does not have the digest recorded for it.
     """
     prompts = {}
-    # Parsed once each: a thousand agents may share one prompt.
-    parsed: dict[tuple[str, ...], Prompt] = {}
+    parse = cache(Prompt.parse)  # once each: a thousand agents may share one prompt
     for place, entry in manifest.get("prompts", {}).items():
-        text, name, parent = entry["text"], entry["name"], entry["parent"]
-        prompt = parsed.get((text, name, parent))
-        if prompt is None:
-            prompt = Prompt.parse(text, name=name, parent=parent)
-            parsed[text, name, parent] = prompt
+        prompt = parse(entry["text"], name=entry["name"], parent=entry["parent"])
         if prompt.digest != entry["digest"]:
             raise TapeError(f"the recorded prompt of {place} does not have its recorded digest")
         prompts[place] = prompt

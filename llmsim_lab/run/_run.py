@@ -121,7 +121,6 @@ _OWN_CODE = ("file", "methods", "parameters", "state")
 """Digests of a world's own code, as ``code_digests`` names them."""
 _THE_CLIENTS_OWN = ("model", "timeout_s", "retry_wait_s", "max_concurrency", "keep_alive")
 """Settings that say where and how patiently to ask, not what."""
-_NO_PROMPTS_YET = "none, or none yet: what a world's turn asks with is known once it was asked"
 
 
 def _option(*, default: Any = None, alias: str = "") -> Any:
@@ -319,8 +318,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             values = {name: getattr(config, name) for name in fields} | values
         if words:
             values["players"] = {**values.get("players", {}), **words}
-        made: ConfigT = cls.config_type(**values)
-        return made
+        return cast("ConfigT", cls.config_type(**values))
 
     def _seat(self, players: Mapping[str, Any]) -> list[str]:
         """Set who answers for whom; returns ``["players"]`` if a tape cannot hold some of it."""
@@ -345,8 +343,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
                     f"players[{name!r}] is {who!r:.60}; a player is 'model', 'rule', 'random', a "
                     "function of the question, a Person() or a client"
                 )
-        rule = getattr(self, "rule", None)
-        if "rule" in seated.values() and rule is None:
+        if "rule" in seated.values() and getattr(self, "rule", None) is None:
             raise ConfigError(
                 f"{type(self).__name__} has no rule; define def rule(self, question) -> "
                 "YourReply(...) in it, or let chance answer: 'random'"
@@ -361,14 +358,9 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
                 f"{self.state_type.__name__}: def start(self) -> {self.state_type.__name__} "
                 "returns one"
             )
-        return self._kept(state)
-
-    def _kept(self, state: Any) -> StateT:
-        """Return a state of this run's type, if a tape would give it back as it is."""
-        if self._is_own():  # the package's own worlds have types that are known to
+        if self._is_own():  # a class of runs that plays its turns otherwise answers for its types
             check_kept(state, self.state_type)
-        kept: StateT = state
-        return kept
+        return cast("StateT", state)
 
     def player(self, name: str) -> Any:
         """Return who answers for a player: a client, a rule, or ``"random"``.
@@ -515,14 +507,13 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             ConfigError: a field has none.
         """
         try:
-            start: StateT = self.state_type()
+            return cast("StateT", self.state_type())
         except ValidationError as error:
             raise ConfigError(
                 f"{type(self).__name__} does not know its first state: {faults(error)}; give each "
                 f"field of {self.state_type.__name__} a default, or define def start(self) -> "
                 f"{self.state_type.__name__} in {type(self).__name__}"
             ) from error
-        return start
 
     def done(self, state: StateT) -> bool:
         """Return True if the run is over before its last turn."""
@@ -565,8 +556,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             raise _not_awaited(self, whom)
         state = self._checked_state(after)
         chains, answers = ask.close()
-        made: TurnT = self.turn_type(number=number, state=state, chains=chains, answers=answers)
-        return made
+        turn = self.turn_type(number=number, state=state, chains=chains, answers=answers)
+        return cast("TurnT", turn)
 
     def _checked_state(self, state: Any) -> StateT:
         """Return what a turn led to.
@@ -576,7 +567,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         """
         name, wanted = type(self).__name__, self.state_type.__name__
         if isinstance(state, self.state_type):
-            return self._kept(state)
+            check_kept(state, self.state_type)
+            return cast("StateT", state)
         if state is None:
             raise ConfigError(
                 f"{name}.turn returned None; end it with the next state: return state.replace(...)"
@@ -601,14 +593,6 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         for item in interventions:
             state = item.applied(state, self)
         return state
-
-    def _check_possible(self, intervention: InterventionT) -> None:
-        """Raise ConfigError for what this run has no place for, as doing it now shows.
-
-        That it is not too late is checked elsewhere.
-        """
-        intervention.check(self)
-        self._intervened(self.turns[-1].state, [intervention])
 
     def _arrived(self, turn: TurnT) -> None:
         """Record a whole turn in what the parts count, before it is written."""
@@ -637,11 +621,10 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         del turn
         if isinstance(self.state_type, type) and not isinstance(state, self.state_type):
             raise ConfigError(
-                f"state={state!r:.80} is no {self.state_type.__name__}, which a state of "
+                f"state={state!r:.80} is not a {self.state_type.__name__}, which a state of "
                 f"{type(self).__name__} is"
             )
-        own: StateT = state
-        return own
+        return cast("StateT", state)
 
     @classmethod
     def rebuilt(
@@ -662,7 +645,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             prompts: the recorded ones by their places, for parts that are not given.
             parts: given ones, by ``part_names``.
         """
-        make: Callable[..., Self] = cls
+        make: Callable[..., Self] = cls  # which names its parts itself
         return make(config, llm_client=llm_client, state=state, prompts=prompts, **parts)
 
     @property
@@ -696,14 +679,12 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
     @property
     def state(self) -> StateT:
         """The latest state."""
-        state: StateT = self.turns[-1].state
-        return state
+        return cast("StateT", self.turns[-1].state)
 
     @property
     def turn_number(self) -> int:
         """The latest turn's number; 0 before the first one is played."""
-        number: int = self.turns[-1].number
-        return number
+        return self.turns[-1].number
 
     @property
     def seed(self) -> int:
@@ -758,8 +739,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         """
         import pandas as pd
 
-        rows: list[dict[str, Any]] = [turn_row(turn, self.own_columns(turn)) for turn in self.turns]
-        return pd.DataFrame(rows)
+        return pd.DataFrame([turn_row(turn, self.own_columns(turn)) for turn in self.turns])
 
     @property
     def series(self) -> Sequence[Series]:
@@ -804,20 +784,14 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             self._planned.setdefault(intervention.turn, []).append(intervention)
         self._session = session
         self._recount()
-        self._compare_code()
-        return self
-
-    def _compare_code(self) -> None:
-        """Set how the parts' code differs from what the run was recorded with, and log it."""
         self.code_changes = ""
-        whose = self._coded_parts
-        if self._session is None or not whose:
-            return
-        recorded = self._session.tape.run(self._session.run).manifest.get("code") or {}
-        self.code_changes = code_changes(whose, recorded, self.code_digests)
-        if self.code_changes:
-            event = f"{whose.upper()}_DIFFER"
-            log_event(logger, logging.WARNING, event, run=self.run_id, what=self.code_changes)
+        if session is not None and (whose := self._coded_parts):
+            recorded = session.tape.run(session.run).manifest.get("code") or {}
+            self.code_changes = code_changes(whose, recorded, self.code_digests)
+            if self.code_changes:
+                event = f"{whose.upper()}_DIFFER"
+                log_event(logger, logging.WARNING, event, run=self.run_id, what=self.code_changes)
+        return self
 
     @property
     def _coded_parts(self) -> str:
@@ -870,8 +844,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
                 self.turns, self._planned = turns, planned
                 raise
         warn_if_unreached(intervention, run=self.config.name, reaches=self.run_reaches)
-        added: InterventionT = intervention
-        return added
+        return cast("InterventionT", intervention)
 
     def _plan(self, intervention: InterventionT) -> None:
         at, now = intervention.turn, self.turn_number
@@ -880,7 +853,9 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
                 f"turn {at} has been played (the run is at turn {now}); intervene at turn {now} or "
                 "later, or start a new run"
             )
-        self._check_possible(intervention)
+        # Done to the latest state on trial: what this run has no place for raises now.
+        intervention.check(self)
+        self._intervened(self.turns[-1].state, [intervention])
         if at == now:
             latest = self.turns[-1]
             self.turns[-1] = replace(
@@ -908,8 +883,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         # A replay may try: each of its turns is compared with the recorded one.
         if self.code_changes and isinstance(self._session, Recording):
             raise TapeError(
-                f"run {self.run_id} cannot go on: {self.code_changes}. Bring back those "
-                f"{self._coded_parts}, or fork the run to go on with these"
+                f"run {self.run_id} cannot continue: {self.code_changes}. Bring back those "
+                f"{self._coded_parts}, or fork the run to continue with these"
             )
         if self._stepping:
             raise ConfigError("a step of this run is under way; wait for it before the next")
@@ -933,13 +908,9 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
 
     def _clients(self) -> list[LLMClient]:
         """Return the clients that this run's parts ask with."""
-        parts = [
-            part
-            for its in self.parts.values()
-            for part in (its if isinstance(its, Sequence) else [its])
-        ]
-        found = [self.llm_client, *(getattr(part, "llm_client", None) for part in parts)]
-        found += self.players.values()
+        theirs = (getattr(part, "llm_client", None) for _, part in _placed(self.parts))
+        found = [self.llm_client, *theirs, *self.players.values()]
+        # By identity: what is called for each must not be called twice.
         return list({id(one): one for one in found if isinstance(one, LLMClient)}.values())
 
     @property
@@ -1217,14 +1188,12 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         cls, tape: Tapes, run: int | None = None, *, turns: int | None = None, **parts: Any
     ) -> Self:
         """Play a recorded run of this class again, as ``llmsim_lab.replay`` does."""
-        played: Self = replay(tape, run, turns=turns, kind=cls, **parts)
-        return played
+        return cast("Self", replay(tape, run, turns=turns, kind=cls, **parts))
 
     @classmethod
     def load(cls, tape: Tapes, run: int | None = None, **parts: Any) -> Self:
         """Return a recorded run of this class to look at, as ``llmsim_lab.load`` does."""
-        found: Self = load(tape, run, kind=cls, **parts)
-        return found
+        return cast("Self", load(tape, run, kind=cls, **parts))
 
     @classmethod
     def resume(
@@ -1236,8 +1205,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         **parts: Any,
     ) -> Self:
         """Return a recorded run of this class, ready to continue, as ``llmsim_lab.resume`` does."""
-        found: Self = resume(tape, run, llm_client=llm_client, kind=cls, **parts)
-        return found
+        return cast("Self", resume(tape, run, llm_client=llm_client, kind=cls, **parts))
 
     @classmethod
     def rerun(
@@ -1249,8 +1217,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         **parts: Any,
     ) -> Self:
         """Return a new run with a recorded one's configuration, as ``llmsim_lab.rerun`` does."""
-        found: Self = rerun(tape, run, llm_client=llm_client, kind=cls, **parts)
-        return found
+        return cast("Self", rerun(tape, run, llm_client=llm_client, kind=cls, **parts))
 
     # --- what is shown of it -----------------------------------------------------------------
 
@@ -1308,8 +1275,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
 
     def _repr_html_(self) -> str:
         """Return the run's name, place and latest turns; the same for the same run."""
-        info = self.tape.path.name if self.tape is not None else "none"
-        where = f"{info}, run {self.run_id}" if self.run_id is not None else info
+        where = "none" if self.tape is None else f"{self.tape.path.name}, run {self.run_id}"
         shares = [
             Markup("{} {}").format(badge(status), f"{share:.0%}")
             for status, share in self.statuses.items()
@@ -1533,11 +1499,10 @@ def rerun(
             "RERUN_MAY_REPEAT",
             run=info.id,
             reason=f"llm.seed={client.config.seed} was recorded and is sent again: a server that "
-            "keeps to it gives the same answers, which is no further sample",
+            "keeps to it gives the same answers, which is not a further sample",
             way_out="record with llm.seed left out, or run the configuration with another llm.seed",
         )
-    continued: AnyRun = simulation._continue_on(tape, verb="rerun", parent=info.id)
-    return continued
+    return simulation._continue_on(tape, verb="rerun", parent=info.id)
 
 
 def fork(
@@ -1855,7 +1820,8 @@ def copied(
 def check_used(wanted: Collection[str], used: Collection[str]) -> None:
     """Raise ConfigError for prompts that no part would use; it names them, and those there are."""
     if lost := set(wanted) - set(used):
+        none = "none, or none yet: what a world's turn asks with is known once it was asked"
         raise ConfigError(
             f"no part of the run uses a prompt named {', '.join(sorted(lost))}; "
-            f"its prompts are: {', '.join(sorted(set(used))) or _NO_PROMPTS_YET}"
+            f"its prompts are: {', '.join(sorted(set(used))) or none}"
         )

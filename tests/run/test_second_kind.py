@@ -251,7 +251,7 @@ def test_a_fork_with_an_edited_prompt_asks_with_it(path: Path) -> None:
 def test_a_fork_with_another_state_goes_on_from_there(path: Path) -> None:
     new = fork(path, turn=1, state=Total(500), llm_client=counter_client())
     assert totals(new) == [0, 500]
-    with pytest.raises(ConfigError, match="is no Total, which a state of CounterSimulation is"):
+    with pytest.raises(ConfigError, match="is not a Total, which a state of CounterSimulation is"):
         fork(path, turn=1, state=500, llm_client=counter_client())
 
 

@@ -40,7 +40,8 @@ Limits = Mapping[str, Sequence[Any]]
 
 _MOST_VALUES = 101
 """In a grid of numbers. Servers enforce a list of values, and bounds of floats they do not."""
-_TEMPLATE_SIGNS = ("{{", "{%", "{#")
+_NUMBERS = ("integer", "number")
+"""The types that a JSON schema has for numbers."""
 _GIVEN = ("name", "state", "run", "turn", "turns")
 """What every prompt may use without being given it."""
 
@@ -111,7 +112,7 @@ class _GuardedRandom(Random):
 
 
 class _NoRandom(Random):
-    """Instead of a player's random numbers where its questions have no order."""
+    """Takes the place of a player's random numbers where its questions have no order."""
 
     def __init__(self, player: str) -> None:
         self._player = player
@@ -176,10 +177,8 @@ class Ask:
         self._asked: set[tuple[Any, ...]] = set()
         self._rngs: dict[str, _GuardedRandom] = {}
         self._places: dict[tuple[str, str], tuple[object, int]] = {}
-        self._ruled: list[tuple[tuple[str, str, str], LLMReasoningChain, Answer]] = []
-        self._open: dict[
-            object, tuple[str, Coroutine[Any, Any, Any], Coroutine[Any, Any, Any]]
-        ] = {}
+        self._ruled: list[tuple[LLMReasoningChain, Answer]] = []
+        self._open: dict[object, tuple[str, tuple[Coroutine[Any, Any, Any], ...]]] = {}
         self._over = False
 
     def __call__(
@@ -278,7 +277,7 @@ class Ask:
             return await asking
 
         started = ask()
-        self._open[key] = (whom, started, asking)
+        self._open[key] = (whom, (started, asking))
         return started
 
     def _place(self, player: Any, tag: Any) -> _Place:
@@ -299,12 +298,12 @@ class Ask:
 
     def forgotten(self) -> str:
         """Return whom the turn asked without waiting for the answer; empty if nobody."""
-        found = [whom for whom, *_ in self._open.values()]
-        for _, *coroutines in self._open.values():
+        first = next((whom for whom, _ in self._open.values()), "")
+        for _, coroutines in self._open.values():
             for coroutine in coroutines:
                 coroutine.close()  # else Python warns of it as well
         self._open.clear()
-        return found[0] if found else ""
+        return first
 
     @property
     def rng(self) -> Random:
@@ -332,11 +331,8 @@ class Ask:
         """End the turn; returns what rules decided, in an order that any replay has too."""
         self._over = True
         # Rules that await something finish in any order; a replay has to find them in one.
-        self._ruled.sort(key=lambda item: item[0])
-        return (
-            tuple(chain for _, chain, _ in self._ruled),
-            tuple(answer for _, _, answer in self._ruled),
-        )
+        self._ruled.sort(key=lambda ruled: (ruled[1].tag, ruled[1].player, repr(ruled[1].fields)))
+        return tuple(chain for chain, _ in self._ruled), tuple(answer for _, answer in self._ruled)
 
     async def _answer(self, asked: _Asked) -> Any:
         self._check(asked.player, asked.reply, asked.tag, asked.values)
@@ -419,19 +415,16 @@ class Ask:
     ) -> Reply:
         player, reply, tag, place = asked.player, asked.reply, asked.tag, asked.place
         # A generator for each question: each may be answered in a task of its own, and a
-        # generator serves one task.
+        # generator serves one task only.
         name = f"{player}, {tag}" if tag else player
         if place.number > 1:
             name = f"{name}, question {place.number}"
         rng = self._rng(f"the random numbers of {name}'s rule", f"rule of {name}")
         if place.elsewhere:
             rng = _NoRandom(player)
-        said: Any
-        if rule == "random":
-            said = _random_reply(reply, allowed, rng)
-        else:
-            assert callable(rule)
-            said = rule(
+        answer: Any
+        if callable(rule):
+            answer = rule(
                 Question(
                     player=player,
                     reply=reply,
@@ -448,9 +441,11 @@ class Ask:
                     rng=rng,
                 )
             )
-            if isawaitable(said):
-                said = await said
-        decision = _as_reply(said, player, reply)
+            if isawaitable(answer):
+                answer = await answer
+        else:  # "random"
+            answer = _random_reply(reply, allowed, rng)
+        decision = _as_reply(answer, player, reply)
         if complaint := allowed.complaint(decision):
             raise ConfigError(
                 f"the rule of {player} answered {reply.__name__}, {complaint}; question.limits has "
@@ -463,8 +458,8 @@ class Ask:
             reasoning=decision.reasoning,
             confidence=decision.confidence,
         )
-        answer = Answer(player=player, tag=tag, fields=decision.model_dump(mode="json"))
-        self._ruled.append(((tag, player, repr(answer.fields)), chain, answer))
+        fields = decision.model_dump(mode="json")
+        self._ruled.append((chain, Answer(player=player, tag=tag, fields=fields)))
         return decision
 
 
@@ -480,24 +475,24 @@ def _check_takes_a_name(key: str, function: Callable[..., Any]) -> None:
         return
 
 
-def _as_reply(said: Any, player: str, reply: type[ReplyT]) -> ReplyT:
+def _as_reply(answer: Any, player: str, reply: type[ReplyT]) -> ReplyT:
     """Return a rule's answer as the reply that was asked for."""
-    if isinstance(said, reply):
-        return said
-    known = reply.model_fields
-    own = [name for name in known if name not in Reply.model_fields]
+    if isinstance(answer, reply):
+        return answer
+    fields = reply.model_fields
+    own = [name for name in fields if name not in Reply.model_fields]
     form = f"return {reply.__name__}({', '.join(f'{name}=...' for name in own)})"
-    if said is None:
+    if answer is None:
         raise ConfigError(f"the rule of {player} returned None; {form}")
-    if not isinstance(said, Mapping) and len(own) == 1:
-        said = {own[0]: said}
-    if isinstance(said, Mapping) and (unknown := [name for name in said if name not in known]):
+    if not isinstance(answer, Mapping) and len(own) == 1:
+        answer = {own[0]: answer}  # a number alone will do where only one is asked for
+    if isinstance(answer, Mapping) and (unknown := [it for it in answer if it not in fields]):
         raise ConfigError(
-            f"the rule of {player} answered {unknown[0]!r}{closest(str(unknown[0]), known)}, which "
-            f"a {reply.__name__} has no field for; {form}"
+            f"the rule of {player} answered {unknown[0]!r}{closest(str(unknown[0]), fields)}, "
+            f"which a {reply.__name__} has no field for; {form}"
         )
     try:
-        return reply.model_validate(said)
+        return reply.model_validate(answer)
     except ValidationError as error:
         raise ConfigError(f"the rule of {player} answered {faults(error)}; {form}") from error
 
@@ -521,7 +516,7 @@ class _Allowed(NamedTuple):
         for name, (lowest, highest) in (self.ranges or {}).items():
             value = getattr(decision, name)
             if value is None and name == "confidence":
-                continue  # a rule need not say how sure it is
+                continue  # a rule need not give its confidence
             if not lowest <= value <= highest:
                 return f"{name} must be from {lowest:g} to {highest:g}, and it is {value:g}"
         for name, values in (self.choices or {}).items():
@@ -530,18 +525,19 @@ class _Allowed(NamedTuple):
                 continue
             # A model writes 0.1 + 0.2 as 0.3, which is not the float that a grid was computed to.
             near = isinstance(value, int | float) and any(
-                isinstance(one, int | float) and math.isclose(value, one, abs_tol=1e-9)
-                for one in values
+                isinstance(allowed, int | float) and math.isclose(value, allowed, abs_tol=1e-9)
+                for allowed in values
             )
             if not near and value not in values:
-                shown = ", ".join(map(str, values[:12])) + (", …" if len(values) > 12 else "")
-                return f"{name} must be one of {shown}, and it is {value!s:.60}"
+                listed = ", ".join(map(str, values[:12])) + (", …" if len(values) > 12 else "")
+                return f"{name} must be one of {listed}, and it is {value!s:.60}"
         return None
 
 
 _ANYTHING = _Allowed()
 
 
+# Both are kept, since a schema takes much longer to make than an answer to validate.
 @lru_cache(maxsize=1024)
 def _fields_of(reply: type[Reply]) -> Mapping[str, Mapping[str, Any]]:
     return FrozenDict(reply_schema(reply).get("properties", {}))
@@ -556,7 +552,7 @@ def _own_limits(reply: type[Reply]) -> Mapping[str, tuple[float, float] | list[A
             continue
         if "enum" in schema:
             found[name] = list(schema["enum"])
-        elif schema.get("type") in ("integer", "number"):
+        elif schema.get("type") in _NUMBERS:
             lowest, highest = _own_range(schema)
             if not (math.isinf(lowest) or math.isinf(highest)):
                 found[name] = (lowest, highest)
@@ -578,24 +574,25 @@ def _allowed(
                 f"limits name {name!r}{closest(name, fields)}, which {reply.__name__} lacks; its "
                 f"fields are {', '.join(fields)}"
             )
+        schema = fields[name]
         given, grid = (limits or {}).get(name), (step or {}).get(name)
-        kind = fields[name].get("type")
+        is_number, whole = schema.get("type") in _NUMBERS, schema.get("type") == "integer"
         if given is not None and not _is_range(given):
-            choices[name] = _listed(name, player, fields[name], given)
-        elif given is not None and kind in ("integer", "number") and "enum" in fields[name]:
+            choices[name] = _listed(name, player, schema, given)
+        elif given is not None and is_number and "enum" in schema:
             lowest, highest = given
-            within = [value for value in fields[name]["enum"] if lowest <= value <= highest]
-            choices[name] = _listed(name, player, fields[name], within)
-        elif kind not in ("integer", "number"):
+            within = [value for value in schema["enum"] if lowest <= value <= highest]
+            choices[name] = _listed(name, player, schema, within)
+        elif not is_number:
             raise ConfigError(
                 f"limits of {name}: it is not a number; give the values allowed, as a list"
             )
         else:
-            lowest, highest = _range(player, name, fields[name], given, whole=kind == "integer")
+            lowest, highest = _range(player, name, schema, given, whole=whole)
             if grid is None:
                 ranges[name] = (lowest, highest)
             else:
-                choices[name] = _grid(name, lowest, highest, grid, whole=kind == "integer")
+                choices[name] = _grid(name, lowest, highest, grid, whole=whole)
     return _Allowed(choices or None, ranges or None)
 
 
@@ -612,7 +609,7 @@ def _listed(name: str, player: str, schema: Mapping[str, Any], given: Any) -> tu
             "or name the values in its annotation: list[Literal['Ann', 'Bob']]"
         )
     values = tuple(_plain(value) for value in given)
-    if schema.get("type") in ("integer", "number"):
+    if schema.get("type") in _NUMBERS:
         lowest, highest = _own_range(schema)
         for value in values:
             if isinstance(value, int | float) and not lowest <= value <= highest:
@@ -625,6 +622,8 @@ def _listed(name: str, player: str, schema: Mapping[str, Any], given: Any) -> tu
 
 def _plain(value: Any) -> Any:
     """Return an enumeration's value, and a number of numpy's as one of Python's."""
+    if type(value) in (int, float, str):  # most are; asking what is a Real takes long
+        return value
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, bool) or not isinstance(value, Real):
@@ -703,10 +702,10 @@ def _random_reply(reply: type[ReplyT], allowed: _Allowed, rng: Random) -> ReplyT
     for name, part in schema["properties"].items():
         if name in Reply.model_fields:
             continue
-        if name in (allowed.choices or {}):
-            part = {"enum": (allowed.choices or {})[name]}
-        elif name in (allowed.ranges or {}):
-            lowest, highest = (allowed.ranges or {})[name]
+        if allowed.choices and name in allowed.choices:
+            part = {"enum": allowed.choices[name]}
+        elif allowed.ranges and name in allowed.ranges:
+            lowest, highest = allowed.ranges[name]
             part = {"type": part.get("type"), "minimum": lowest, "maximum": highest}
         drawn[name] = _drawn(part, schema.get("$defs", {}), rng)
     try:
@@ -783,13 +782,9 @@ def prompt_from(source: str | Path | Prompt, name: str, folder: Path | None) -> 
     if isinstance(source, Path) or (source.endswith(".md") and "\n" not in source):
         path = Path(source)
         return Prompt.load(path if path.is_absolute() or folder is None else folder / path)
-    text = _even(source)
-    if any(sign in text for sign in _TEMPLATE_SIGNS):
+    # The first line stands behind the quotes, the others where the source is indented to.
+    first, newline, rest = source.partition("\n")
+    text = f"{first.strip()}{newline}{textwrap.dedent(rest)}".strip()
+    if any(sign in text for sign in ("{{", "{%", "{#")):
         return Prompt(text, name=name)
     return text
-
-
-def _even(text: str) -> str:
-    """Return a text of several lines without the indentation that the source gives it."""
-    first, newline, rest = text.partition("\n")
-    return f"{first.strip()}{newline}{textwrap.dedent(rest)}".strip()

@@ -288,13 +288,13 @@ def config_type_of(cls: RunClass, base: RunClass) -> type[RunConfig]:
         for one in lineage[1:]
         if issubclass(one, base) and one is not base and one.config_type is base.config_type
     ]
-    own = [
+    annotated = [
         (name, hint, one.__dict__.get(name, ...))
         for one in (*reversed(between), cls)
         for name, hint in _annotations(one).items()
     ]
     fields: dict[str, Any] = {}
-    for name, hint, default in own:
+    for name, hint, default in annotated:
         if get_origin(hint) is ClassVar or hint is ClassVar or name.startswith("_"):
             continue
         if hasattr(base, name) or name in WorldConfig.model_fields or name in taken:
@@ -317,14 +317,15 @@ def config_type_of(cls: RunClass, base: RunClass) -> type[RunConfig]:
 
 def _checked_default(cls: type, name: str, hint: Any, default: Any) -> Any:
     """Return a parameter's default value, also that of a ``Field(...)``; ``...`` for none."""
-    value, known = default, hint
+    value = default
     if isinstance(default, FieldInfo):
-        known = Annotated[hint, default]
+        hint = Annotated[hint, default]  # with its limits
         value = default.get_default(call_default_factory=True)
     if value is ... or value is PydanticUndefined:
         return ...
+    # When the class is made, so that a wrong default shows where it is written, not in a run.
     try:
-        TypeAdapter(known).validate_python(value)
+        TypeAdapter(hint).validate_python(value)
     except ValidationError as error:
         raise ConfigError(
             f"{cls.__name__}.{name} = {value!r:.60} does not fit its annotation: {faults(error)}"
@@ -352,7 +353,7 @@ def _check_unannotated(cls: RunClass, base: RunClass) -> None:
     for name, value in cls.__dict__.items():
         if name.startswith("_") or isinstance(value, Parameter | type):
             continue
-        known = inspect.getattr_static(base, name, None)
+        known = inspect.getattr_static(base, name, None)  # of a property, the property itself
         if hasattr(type(value), "__get__"):  # a method, a property, or what else is like one
             if isinstance(known, property) and not hasattr(type(value), "__set__"):
                 raise ConfigError(

@@ -69,6 +69,7 @@ def tape_turn(cls: RunClass, turn: AnyTurn, planned: Planned) -> tuple[int, str,
     Raises:
         TapeError: a call was not recorded, so that the turn could not be replayed.
     """
+    # Those of past turns are in their turns' own records.
     later = [item for at in sorted(planned) if at > turn.number for item in planned[at]]
     record, row = record_of(cls, turn, later), turn_row(turn, cls.own_columns(turn))
     try:
@@ -127,7 +128,7 @@ def _adapter_of(
     Raises:
         ConfigError: such a field has the name of something else in the record.
     """
-    hints = get_type_hints(turn_type, include_extras=True)
+    hints = get_type_hints(turn_type, include_extras=True)  # of fields they may be texts
     if taken := _TAKEN & hints.keys():
         raise ConfigError(
             f"{turn_type.__name__}.{taken.pop()}: a turn's record has something else of that name; "

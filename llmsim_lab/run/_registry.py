@@ -34,6 +34,7 @@ _OWN = re.compile(r"([\w.-]+):([\w.]+)")
 RunClass = type[Any]
 """A class derived from ``Run``, which this module does not import."""
 
+# For the whole process: a tape opened anywhere in it finds the classes that were defined.
 _known: dict[str, RunClass] = {}
 
 
@@ -94,6 +95,8 @@ def _sources(cls: type) -> Iterable[str]:
 
 
 def _digest(texts: Iterable[str]) -> str:
+    # NUL is in no source, so that no two lists of texts join to the same one. A text may hold half
+    # a character (a surrogate), which UTF-8 alone cannot encode.
     return hashlib.sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -215,7 +218,7 @@ def config_from_file(path: str | Path, *, kind: str = "") -> Any:
     name = source.values.get("kind", kind)
     if not isinstance(name, str):
         raise ConfigError(source.fault(("kind",), f"must be a name such as crisis, not {name!r}"))
-    if ":" in name:
+    if ":" in name:  # a world in a user's file, which would have to be run
         way = f"name the class: llmsim-lab run {name} --config {path}"
         raise ConfigError(source.fault(("kind",), f"{name}: data never make code run; {way}"))
     try:

@@ -264,7 +264,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         """How the parts' code differs from what the run was recorded with; empty if it does not."""
         self._listeners: list[Callable[[TurnT], object]] = []
         self._planned: dict[int, list[InterventionT]] = {}
-        self._stepping = False
+        self._stepping = False  # while a turn is played: no second one, and no change under it
         self._purse: Purse | None = None
         self._session: Session | None = None
         for intervention in config.interventions:
@@ -659,12 +659,12 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
 
         Those of a world's own ``turn`` are known once they were asked.
         """
-        theirs = {
+        of_parts = {
             place: part.prompt
             for place, part in _placed(self.parts)
             if isinstance(getattr(part, "prompt", None), Prompt)
         }
-        return {**theirs, **self._prompts}
+        return {**of_parts, **self._prompts}
 
     @property
     def code_digests(self) -> dict[str, str]:
@@ -902,7 +902,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             raise
         finally:
             self._stepping = False
-        for callback in tuple(self._listeners):  # one may remove itself, or register another
+        for callback in tuple(self._listeners):  # which may remove itself, or register another
             callback(turn)
         return turn
 
@@ -910,7 +910,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         """Return the clients that this run's parts ask with."""
         theirs = (getattr(part, "llm_client", None) for _, part in _placed(self.parts))
         found = [self.llm_client, *theirs, *self.players.values()]
-        # By identity: what is called for each must not be called twice.
+        # Each once: most parts share the run's.
         return list({id(one): one for one in found if isinstance(one, LLMClient)}.values())
 
     @property
@@ -952,7 +952,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             seconds=time.perf_counter() - began,
             calls=calls,
         )
-        self._arrived(turn)
+        self._arrived(turn)  # before it is written: what raises here leaves no turn on the tape
         if self._session is not None:
             if len(self._prompts) > known_prompts:
                 self._session.uses(self.prompts)
@@ -1165,7 +1165,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             },
             parts=copied(self.parts, client, wanted),
         )
-        new.config, new.given = self.config, self.given
+        new.config, new.given = self.config, self.given  # with the interventions again
         return new
 
     def _continue_on(
@@ -1698,9 +1698,9 @@ class NoModel(ScriptedBackend):
 
 def _listed(intervene: Any) -> list[Mapping[str, Any]]:
     """Return interventions as a list, whatever they came in; a generator can be read but once."""
-    one = isinstance(intervene, Mapping | str) or not isinstance(intervene, Iterable)
-    items = [] if one else list(intervene)
-    if one or not all(isinstance(item, Mapping) for item in items):
+    single = isinstance(intervene, Mapping | str) or not isinstance(intervene, Iterable)
+    items = [] if single else list(intervene)
+    if single or not all(isinstance(item, Mapping) for item in items):
         raise ConfigError(
             f"intervene={items or intervene!r:.120} must be a list of interventions, each a dict: "
             "intervene=[{'turn': 3, ...}]"
@@ -1751,8 +1751,8 @@ def _one_of(name: str) -> str:
 
 def belongs_to(place: str, names: Collection[str]) -> bool:
     """Return True if a prompt's place is in one of the parts of these names."""
-    one, colon, _ = place.partition(":")
-    return place in names or (bool(colon) and any(_one_of(name) == one for name in names))
+    part, colon, _ = place.partition(":")
+    return place in names or (bool(colon) and any(_one_of(name) == part for name in names))
 
 
 def made_of(client: LLMClient | None, parts: Mapping[str, Any]) -> dict[str, Any]:

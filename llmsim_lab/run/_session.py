@@ -137,12 +137,14 @@ class Recording(Session):
                 mine = asdict(info)
                 added = {"model": mine} if name is None else {"players": {**others, name: mine}}
                 self.tape.update_manifest(self.run, {**manifest, **added})
+        # A resumed run is under way again; if this process is killed its tape has to show that.
         if self.tape.run(self.run).outcome is not None:
             self.tape.end_run(self.run, None)
         self._begun = True
 
     def done(self, turn: AnyTurn, planned: Planned) -> Any:
         """Write the turn, whole or not at all."""
+        # Written first: some of the turn's calls may be nowhere but in memory until then.
         self.recorder.commit_turn(*tape_turn(self._cls, turn, planned))
         _leave_calls(turn, self.tape)
         return turn

@@ -56,7 +56,7 @@ def test_a_subclass_that_names_none_leaves_the_kind_as_it_is() -> None:
     assert find_class("counter") is CounterSimulation
 
 
-def test_a_kind_that_another_class_has_is_refused() -> None:
+def test_a_kind_that_another_class_has_is_an_error() -> None:
     with pytest.raises(ConfigError, match=r"Thief cannot be the kind 'counter': .*Simulation is"):
 
         class Thief(CounterSimulation):

@@ -352,8 +352,8 @@ class Ask:
         return await who.call_with_retry(
             prompt=text,
             response_model=reply,
-            choices=allowed.choices,
-            limits=allowed.ranges,
+            choices=allowed.choices or None,
+            limits=allowed.ranges or None,
             check=allowed.complaint if allowed.choices or allowed.ranges else None,
             site=CallSite(component=tag or "player", agent=player, turn=self.turn),
         )
@@ -408,10 +408,7 @@ class Ask:
         return prompt.render(**wanted, **values)
 
     async def _by_rule(
-        self,
-        rule: Callable[[Question], Any] | str,
-        asked: _Asked,
-        allowed: _Allowed,
+        self, rule: Callable[[Question], Any] | str, asked: _Asked, allowed: _Allowed
     ) -> Reply:
         player, reply, tag, place = asked.player, asked.reply, asked.tag, asked.place
         # A generator for each question: each may be answered in a task of its own, and a
@@ -419,9 +416,11 @@ class Ask:
         name = f"{player}, {tag}" if tag else player
         if place.number > 1:
             name = f"{name}, question {place.number}"
-        rng = self._rng(f"the random numbers of {name}'s rule", f"rule of {name}")
-        if place.elsewhere:
-            rng = _NoRandom(player)
+        rng = (
+            _NoRandom(player)
+            if place.elsewhere
+            else self._rng(f"the random numbers of {name}'s rule", f"rule of {name}")
+        )
         answer: Any
         if callable(rule):
             answer = rule(
@@ -433,8 +432,8 @@ class Ask:
                     turn=self.turn,
                     limits={
                         **_own_limits(reply),
-                        **(allowed.ranges or {}),
-                        **{field: list(one) for field, one in (allowed.choices or {}).items()},
+                        **allowed.ranges,
+                        **{name: list(values) for name, values in allowed.choices.items()},
                     },
                     values=asked.values,
                     tag=tag,
@@ -508,18 +507,18 @@ class _Allowed(NamedTuple):
         ranges: the lowest and highest number.
     """
 
-    choices: dict[str, tuple[Any, ...]] | None = None
-    ranges: dict[str, tuple[float, float]] | None = None
+    choices: dict[str, tuple[Any, ...]]
+    ranges: dict[str, tuple[float, float]]
 
     def complaint(self, decision: Reply) -> str | None:
         """Return what is wrong with a reply's content, for whoever gave it; None if nothing is."""
-        for name, (lowest, highest) in (self.ranges or {}).items():
+        for name, (lowest, highest) in self.ranges.items():
             value = getattr(decision, name)
             if value is None and name == "confidence":
                 continue  # a rule need not give its confidence
             if not lowest <= value <= highest:
                 return f"{name} must be from {lowest:g} to {highest:g}, and it is {value:g}"
-        for name, values in (self.choices or {}).items():
+        for name, values in self.choices.items():
             value = _plain(getattr(decision, name))
             if value is None and name == "confidence":
                 continue
@@ -532,9 +531,6 @@ class _Allowed(NamedTuple):
                 listed = ", ".join(map(str, values[:12])) + (", …" if len(values) > 12 else "")
                 return f"{name} must be one of {listed}, and it is {value!s:.60}"
         return None
-
-
-_ANYTHING = _Allowed()
 
 
 # Both are kept, since a schema takes much longer to make than an answer to validate.
@@ -563,19 +559,20 @@ def _allowed(
     player: str, reply: type[Reply], limits: Limits | None, step: Mapping[str, float] | None
 ) -> _Allowed:
     """Return what is allowed: a reply's own bounds narrowed by a question's."""
+    limits, step = limits or {}, step or {}
     if not limits and not step:
-        return _ANYTHING
+        return _Allowed({}, {})
     fields = _fields_of(reply)
     choices: dict[str, tuple[Any, ...]] = {}
     ranges: dict[str, tuple[float, float]] = {}
-    for name in {**(limits or {}), **(step or {})}:
+    for name in {**limits, **step}:
         if name not in fields:
             raise ConfigError(
                 f"limits name {name!r}{closest(name, fields)}, which {reply.__name__} lacks; its "
                 f"fields are {', '.join(fields)}"
             )
         schema = fields[name]
-        given, grid = (limits or {}).get(name), (step or {}).get(name)
+        given, grid = limits.get(name), step.get(name)
         is_number, whole = schema.get("type") in _NUMBERS, schema.get("type") == "integer"
         if given is not None and not _is_range(given):
             choices[name] = _listed(name, player, schema, given)
@@ -593,7 +590,7 @@ def _allowed(
                 ranges[name] = (lowest, highest)
             else:
                 choices[name] = _grid(name, lowest, highest, grid, whole=whole)
-    return _Allowed(choices or None, ranges or None)
+    return _Allowed(choices, ranges)
 
 
 def _listed(name: str, player: str, schema: Mapping[str, Any], given: Any) -> tuple[Any, ...]:
@@ -657,7 +654,7 @@ def _range(
     """Return the narrower of a field's own bounds and those given, rounded inwards."""
     lowest, highest = _own_range(schema)
     if given is not None:
-        if any(math.isnan(end) for end in given):
+        if any(map(math.isnan, given)):
             raise ConfigError(f"limits of {name} for {player} are {given}; NaN is not a bound")
         first, last = map(_plain, given)
         lowest, highest = max(lowest, first), min(highest, last)
@@ -702,9 +699,9 @@ def _random_reply(reply: type[ReplyT], allowed: _Allowed, rng: Random) -> ReplyT
     for name, part in schema["properties"].items():
         if name in Reply.model_fields:
             continue
-        if allowed.choices and name in allowed.choices:
+        if name in allowed.choices:
             part = {"enum": allowed.choices[name]}
-        elif allowed.ranges and name in allowed.ranges:
+        elif name in allowed.ranges:
             lowest, highest = allowed.ranges[name]
             part = {"type": part.get("type"), "minimum": lowest, "maximum": highest}
         drawn[name] = _drawn(part, schema.get("$defs", {}), rng)

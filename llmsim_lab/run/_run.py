@@ -75,7 +75,6 @@ from llmsim_lab.run._records import (
     tape_turn,
 )
 from llmsim_lab.run._registry import (
-    class_of_config,
     class_of_manifest,
     code_digests,
     file_of,
@@ -1341,26 +1340,6 @@ def _check_world(cls: type[Run]) -> None:
 
 
 # --- recorded runs of any class -------------------------------------------------------------------
-
-
-def run(
-    config: RunConfig,
-    *,
-    tape: Tapes,
-    llm_client: LLMClient | None = None,
-    turns: int | None = None,
-) -> AnyRun:
-    """Play a new run and record it.
-
-    Args:
-        config: what to run; its type says which class of runs.
-        tape: the tape, or a file that becomes or is one.
-        llm_client: the model, where the configuration calls for one.
-        turns: how many; the configuration's number if not given.
-    """
-    simulation: AnyRun = class_of_config(config)(config, llm_client=llm_client, tape=tape)
-    simulation.run(turns)
-    return simulation
 
 
 @rare_collections()

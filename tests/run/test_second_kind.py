@@ -28,7 +28,7 @@ from llmsim_lab.errors import ConfigError, LLMFailureException, TapeError, TapeM
 from llmsim_lab.llm import LLMClient, ScriptedBackend, Tape
 from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.run import fork, load, replay, rerun, resume
-from llmsim_lab.run._run import run
+from llmsim_lab.run._registry import class_of_config
 from llmsim_lab.tape import verify
 from llmsim_lab.types import ChatRequest
 
@@ -396,10 +396,13 @@ def test_what_makes_a_part_need_not_say_what_it_takes(
     assert replay(tmp_path / "z.tape", adders=held).turns == zoes.turns
 
 
-def test_the_verb_run_finds_the_class_by_the_configuration(tmp_path: Path) -> None:
-    made = run(CounterConfig(turns=2), tape=tmp_path / "x.tape", llm_client=counter_client())
+def test_a_configuration_finds_the_class_that_plays_and_records_it(tmp_path: Path) -> None:
+    config = CounterConfig(turns=2)
+    cls = class_of_config(config)
+    made = cls(config, tape=tmp_path / "x.tape", llm_client=counter_client())
+    made.run()
     assert isinstance(made, CounterSimulation)
-    assert made.turn_number == 2
+    assert load(tmp_path / "x.tape").turn_number == made.turn_number == 2
 
 
 def test_a_fork_keeps_what_the_recorded_run_had_planned(path: Path) -> None:

@@ -57,7 +57,7 @@ class RunConfig(Settings):
 
     @property
     def needs_model(self) -> bool:
-        """Whether a run makes any model call; a class with rules for players overrides this."""
+        """True if a run makes any model call; a class with rules for players overrides this."""
         return True
 
     @property
@@ -172,7 +172,7 @@ class WorldConfig(RunConfig):
 
     @property
     def needs_model(self) -> bool:
-        """Whether a run makes any model call."""
+        """True if a run makes any model call."""
         return "model" in self.players.values() or "*" not in self.players
 
     def by_rules(self) -> Self:
@@ -220,9 +220,9 @@ def idle_seeds(configs: Sequence[Any], *, model_seed: int | None) -> str:
 
 
 def warn_if_unreached(intervention: RunIntervention, *, run: str, reaches: int | None) -> None:
-    """Log a WARNING where an intervention stands after the turn that ``run()`` ends at.
+    """Log a WARNING where an intervention is planned for a turn after the one ``run()`` ends at.
 
-    It is not an error: a run may be played on.
+    It is not an error: a run may be continued.
 
     Args:
         intervention: what was planned.
@@ -239,7 +239,7 @@ def warn_if_unreached(intervention: RunIntervention, *, run: str, reaches: int |
         planned=intervention,
         run_reaches=reaches,
         way_out=f"run() called now ends at turn {reaches}: name a turn up to {reaches}, raise the "
-        "configuration's turns, or play on with run(...) or step()",
+        "configuration's turns, or continue with run(...) or step()",
     )
 
 

@@ -23,15 +23,7 @@ import logging
 import re
 import time
 from collections import Counter
-from collections.abc import (
-    Callable,
-    Collection,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-    Sized,
-)
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import replace
 from inspect import isawaitable
@@ -1152,19 +1144,15 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         wanted = {prompt.name: prompt for prompt in prompts}
         used = self.prompts
         check_used(wanted, [prompt.name for prompt in used.values()])
-        new = self.rebuilt(
-            # Without interventions: those of turns to come are handed over as planned ones.
-            self.config.model_copy(update={"interventions": ()}),
-            llm_client=client,
-            state=turn.state,
-            prompts={
-                place: wanted.get(prompt.name, prompt)
-                for place, prompt in used.items()
-                if not belongs_to(place, self.part_names)
-            },
-            parts=copied(self.parts, client, wanted),
+        new: Self = _made(
+            type(self),
+            self.config,
+            client,
+            turn.state,
+            {place: wanted.get(prompt.name, prompt) for place, prompt in used.items()},
+            copied(self.parts, client, wanted),
         )
-        new.config, new.given = self.config, self.given  # with the interventions again
+        new.given = self.given
         return new
 
     def _continue_on(
@@ -1288,14 +1276,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         for at in sorted(at for at in self.planned if at > self.turn_number):
             beyond = f" (run() would end at turn {end})" if end is not None and at > end else ""
             facts += [("planned", f"{item}{beyond}") for item in self.planned[at]]
-        return str(
-            join(
-                [
-                    pairs(facts, caption=f"{type(self).__name__} {self.config.name!r}"),
-                    self._latest_html(),
-                ]
-            )
-        )
+        about = pairs(facts, caption=f"{type(self).__name__} {self.config.name!r}")
+        return str(join([about, self._latest_html()]))
 
     def _latest_html(self) -> Markup:
         columns = [series.column for series in self.series if series.short][:_MOST_COLUMNS_SHOWN]
@@ -1624,21 +1606,29 @@ def _rebuild(
             f"run {info.id} was given {', '.join(lacking)} of its own, which no tape can hold; "
             f"pass the same again: {', '.join(f'{name}=...' for name in lacking)}"
         )
-    config = config_of(info, cls)
-    simulation = cls.rebuilt(
+    config, prompts = config_of(info, cls), prompts_of(info.manifest)
+    return _made(cls, config, client, state, prompts, made_of(client, given))
+
+
+def _made(
+    cls: type[Run],
+    config: Any,
+    client: LLMClient | None,
+    state: Any,
+    prompts: Mapping[str, Prompt],
+    parts: Mapping[str, Any],
+) -> AnyRun:
+    """Return a run of a configuration, and of parts that have their prompts; without turns yet."""
+    made = cls.rebuilt(
         # Interventions are not planned anew: the turns' records say which were, and which came in.
         config.model_copy(update={"interventions": ()}),
         llm_client=client,
         state=state,
-        prompts={
-            place: prompt
-            for place, prompt in prompts_of(info.manifest).items()
-            if not belongs_to(place, given)
-        },
-        parts=made_of(client, given),
+        prompts={at: prompt for at, prompt in prompts.items() if not belongs_to(at, parts)},
+        parts=parts,
     )
-    simulation.config = config
-    return simulation
+    made.config = config  # with the interventions again, as a manifest has them
+    return made
 
 
 def _own_code_changes(info: RunInfo, simulation: AnyRun) -> str:

@@ -11,7 +11,6 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from types import MappingProxyType
 from typing import Any
 
 from llmsim_lab.errors import TapeError
@@ -34,8 +33,6 @@ from llmsim_lab.run._turn import turn_row
 from llmsim_lab.tape._codec import dumps
 from llmsim_lab.tape._recorder import LiveRecorder, ReplayRecorder
 from llmsim_lab.types import Attempt
-
-_NOBODY: Mapping[str, LLMClient] = MappingProxyType({})
 
 _RARELY = (50_000, 100, 100)
 """Thresholds as ``gc.set_threshold`` takes them: some tens of megabytes of garbage may pile up."""
@@ -60,7 +57,7 @@ class Session:
         self._cls = cls
 
     async def before_turn(
-        self, client: LLMClient | None, players: Mapping[str, LLMClient] = _NOBODY
+        self, client: LLMClient | None, players: Mapping[str, LLMClient] | None = None
     ) -> None:
         """Prepare for a turn in which these models answer."""
 
@@ -107,7 +104,7 @@ class Recording(Session):
         self._wrong_model = False
 
     async def before_turn(
-        self, client: LLMClient | None, players: Mapping[str, LLMClient] = _NOBODY
+        self, client: LLMClient | None, players: Mapping[str, LLMClient] | None = None
     ) -> None:
         """Write down, once, which models answer; a resumed run must have the same.
 
@@ -116,7 +113,7 @@ class Recording(Session):
         """
         if self._begun:
             return
-        for name, model in [(None, client), *players.items()]:
+        for name, model in [(None, client), *(players or {}).items()]:
             if model is None:
                 continue
             info = await model.model_info()

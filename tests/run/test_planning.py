@@ -50,7 +50,7 @@ def test_what_is_planned_after_the_turn_that_run_reaches_is_kept_and_warned_of(
     (line,) = warned(caplog)
     assert "run_reaches=3" in line
     assert " 4: " in line
-    assert "name a turn up to 3, raise the configuration's turns, or play on" in line
+    assert "name a turn up to 3, raise the configuration's turns, or continue" in line
     assert [r.levelno for r in caplog.records if EVENT in r.getMessage()] == [logging.WARNING]
 
 

@@ -243,6 +243,7 @@ class Ask:
             ConfigError: see ``__call__``; or a player is named twice.
         """
         names = [players] if isinstance(players, str) else list(players)
+        # At once, while the task that puts the questions is the current one.
         places = [self._place(name, tag) for name in names]
 
         async def asking() -> dict[str, ReplyT]:
@@ -345,7 +346,7 @@ class Ask:
                 f"{player} is asked the same {reply.__name__} twice in turn {self.turn}, so that a "
                 "replay could not tell the answers apart; number them: ask(..., tag='second')"
             )
-        self._asked.add(same)
+        self._asked.add(same)  # before the first await, so that equal questions at once meet it
         who = self._player(player)
         if not isinstance(who, LLMClient):
             return await self._by_rule(who, asked, allowed)
@@ -685,6 +686,7 @@ def _grid(
             f"step={step:g} of {name} makes {last - first + 1} values from {lowest:g} to "
             f"{highest:g}; 1 to {_MOST_VALUES} are possible: take another step or narrower limits"
         )
+    # 3 * 0.1 is 0.30000000000000004, which no model would write.
     values = (round(place * step, 10) for place in range(first, last + 1))
     return tuple(int(value) if whole else value for value in values)
 
@@ -721,7 +723,7 @@ def _drawn(part: Mapping[str, Any], known: Mapping[str, Any], rng: Random) -> An
         return part["const"]
     if "enum" in part:
         return rng.choice(part["enum"])
-    if "anyOf" in part:
+    if "anyOf" in part:  # of an optional field the first is its type, the second null
         return _drawn(part["anyOf"][0], known, rng)
     match part.get("type"):
         case "integer" | "number":

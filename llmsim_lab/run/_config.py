@@ -280,7 +280,7 @@ def config_type_of(cls: RunClass, base: RunClass) -> type[RunConfig]:
         ConfigError: a field lacks its annotation, has a name that is taken, or a default that does
             not fit.
     """
-    taken = {*inspect.signature(base).parameters, "unrecorded"}
+    taken = {*inspect.signature(base).parameters, "unrecorded"}  # which only an instance has
     # Those of a class between, which has no turn and so no configuration, are the world's as well.
     lineage: Sequence[RunClass] = cls.__mro__
     between = [
@@ -305,6 +305,7 @@ def config_type_of(cls: RunClass, base: RunClass) -> type[RunConfig]:
         fields[name] = (hint, default)
         setattr(cls, name, Parameter(name, _checked_default(cls, name, hint, default)))
     _check_unannotated(cls, base)
+    # Last, so that runs are called after this class and not after its parent.
     fields["name"] = (Annotated[str, Field(min_length=1)], cls.__name__)
     parent: type[RunConfig] = cls.config_type
     made: type[RunConfig] = create_model(

@@ -44,6 +44,7 @@ Planned = Mapping[int, Sequence[RunIntervention]]
 _COMMON = {field.name for field in fields(RunTurn)}
 _TAKEN = {"turn", "planned"}
 """What a record has beside the fields of a turn."""
+# Made once: an adapter takes milliseconds to make.
 _CALLS: TypeAdapter[Any] = TypeAdapter(tuple[CallRecord, ...])
 _CHAINS: TypeAdapter[Any] = TypeAdapter(tuple[LLMReasoningChain, ...])
 
@@ -162,6 +163,7 @@ def decode_turn(
     """
     adapter, own = _adapter_of(cls.turn_type, cls.state_type, cls.intervention_type)
     rest = dict(record)
+    # Calls first: chains name calls by their places, and the rest names both.
     try:
         calls, chains = dumps(rest.pop("calls")), dumps(rest.pop("chains"))
         known: dict[str, Any] = {"calls": _read(_CALLS, calls, Places(attempts=attempts))}
@@ -386,7 +388,7 @@ def _git_revision() -> str | None:
                 "GIT_CONFIG_NOSYSTEM": "1",
             },
         )
-    return head if changes == "" else f"{head}+"
+    return head if changes == "" else f"{head}+"  # also where git could not say
 
 
 def _git(*words: str, env: Mapping[str, str] | None = None) -> str | None:

@@ -182,6 +182,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         ConfigError: a parameter is unknown or wrong.
     """
 
+    # Read by type checkers alone: the arguments that every world takes beside its own fields.
     _client_: LLMClient | None = _option(default=None, alias="llm_client")
     _players_: Mapping[str, Any] | None = _option(default=None, alias="players")
     _state_: Any = _option(default=None, alias="state")
@@ -294,6 +295,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
                     f"{', '.join(name for name in fields if name != 'llm')}, and llm_client, tape, "
                     "state"
                 )
+        # Of the players a configuration holds what a file can say; ``_seat`` has the rest.
         words = {name: who for name, who in players.items() if isinstance(who, str)}
         words |= {name: "person" for name, who in players.items() if isinstance(who, Person)}
         values = dict(parameters)
@@ -315,6 +317,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         """Set who answers for whom; returns ``["players"]`` if a tape cannot hold some of it."""
         words = getattr(self.config, "players", {})
         seated: dict[str, Any] = {}
+        # A person's answers are all on the tape; a function, or what another client is, cannot be.
         given = False
         for name, who in {**words, **players}.items():
             if isinstance(who, str):
@@ -540,6 +543,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         try:
             after = await self.turn(before.state, ask)
         except Exception as error:
+            # First, since the answer that nobody waited for is often what the turn failed on.
             if whom := ask.forgotten():
                 raise _not_awaited(self, whom) from error
             raise
@@ -564,7 +568,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             raise ConfigError(
                 f"{name}.turn returned None; end it with the next state: return state.replace(...)"
             )
-        if type(state).__name__ == wanted:
+        if type(state).__name__ == wanted:  # as after a second run of its notebook cell
             raise ConfigError(
                 f"{name}.turn returned a {wanted}, but not the class {wanted} that {name} was made "
                 f"with: {wanted} was defined again since. Define {name} again as well (run its "
@@ -1061,7 +1065,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         progress: bool = True,
     ) -> pd.DataFrame:
         """Do what ``arun`` does from plain code: in a script, or in a notebook cell."""
-        self._how_many(turns)
+        self._how_many(turns)  # here a wrong number is not yet the outcome of the run on its tape
         return run_sync(self.arun(turns, on_turn=on_turn, budget=budget, progress=progress))
 
     def _how_many(self, turns: int | None) -> int:
@@ -1526,7 +1530,7 @@ def series_on(tape: Tape, run: RunInfo) -> Sequence[Series]:
 
     Those that its class names; where it names none, or is not known here, the numbers recorded.
     """
-    with suppress(TapeError):
+    with suppress(TapeError):  # the numbers on a tape can be charted without the class
         cls = class_of_manifest(run.id, run.manifest)
         if declared := tuple(cls.series_of(config_of(run))):
             return declared
@@ -1653,6 +1657,7 @@ def _writing(tape: Tapes) -> Tape:
     if isinstance(tape, Tape):
         return tape
     path = Path(tape)
+    # Else a tape would be made at a misspelt name, only to be found without a run.
     if not path.exists() or path.stat().st_size == 0:
         raise TapeError(f"there is no tape at {tape}")
     return Tape(tape)

@@ -128,7 +128,7 @@ def _frozen(value: Any, where: str) -> Any:
         return FrozenList([_frozen(item, where) for item in value])
     if isinstance(value, tuple):
         items = [_frozen(item, where) for item in value]
-        return cls(*items) if hasattr(cls, "_fields") else tuple(items)
+        return cls(*items) if hasattr(cls, "_fields") else tuple(items)  # a named one stays one
     if isinstance(value, set | frozenset):
         raise ConfigError(
             f"{where} holds a set, whose order is another one in each process, and so in a replay; "
@@ -155,6 +155,7 @@ def check_kept(state: State, state_type: type[State]) -> None:
         state_type: the class that it is read back as.
     """
     name = state_type.__name__
+    # pydantic warns of a value of another type; here it is an error, as what is read back shows.
     try:
         text = state_type.__pydantic_serializer__.to_json(state, warnings=False)
         back = state_type.model_validate_json(text)

@@ -30,7 +30,7 @@ from llmsim_lab.llm import LLMClient
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run._config import RunConfig
 from llmsim_lab.run._turn import Answer
-from llmsim_lab.types import CallSite, FrozenDict, LLMReasoningChain, Reply, reply_schema
+from llmsim_lab.types import CallSite, LLMReasoningChain, Reply, reply_schema
 
 T = TypeVar("T")
 ReplyT = TypeVar("ReplyT", bound=Reply)
@@ -535,16 +535,14 @@ class _Allowed(NamedTuple):
 
 
 # Both are kept, since a schema takes much longer to make than an answer to validate.
-@lru_cache(maxsize=1024)
-def _fields_of(reply: type[Reply]) -> Mapping[str, Mapping[str, Any]]:
-    return FrozenDict(reply_schema(reply).get("properties", {}))
+_schema_of = lru_cache(maxsize=1024)(reply_schema)
 
 
 @lru_cache(maxsize=1024)
 def _own_limits(reply: type[Reply]) -> Mapping[str, tuple[float, float] | list[Any]]:
     """Return what a reply's fields allow by themselves, as far as they say."""
     found: dict[str, tuple[float, float] | list[Any]] = {}
-    for name, schema in _fields_of(reply).items():
+    for name, schema in _schema_of(reply).get("properties", {}).items():
         if name in Reply.model_fields:
             continue
         if "enum" in schema:
@@ -563,7 +561,7 @@ def _allowed(
     limits, step = limits or {}, step or {}
     if not limits and not step:
         return _Allowed({}, {})
-    fields = _fields_of(reply)
+    fields = _schema_of(reply).get("properties", {})
     choices: dict[str, tuple[Any, ...]] = {}
     ranges: dict[str, tuple[float, float]] = {}
     for name in {**limits, **step}:
@@ -696,7 +694,7 @@ def _grid(
 
 def _random_reply(reply: type[ReplyT], allowed: _Allowed, rng: Random) -> ReplyT:
     """Return a reply drawn evenly from what is allowed."""
-    schema = reply_schema(reply)
+    schema = _schema_of(reply)
     drawn: dict[str, Any] = {}
     for name, part in schema["properties"].items():
         if name in Reply.model_fields:

@@ -30,7 +30,7 @@ from llmsim_lab.llm import LLMClient
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run._config import RunConfig
 from llmsim_lab.run._turn import Answer
-from llmsim_lab.types import CallSite, FrozenDict, LLMReasoningChain, Reply, reply_schema
+from llmsim_lab.types import CallSite, LLMReasoningChain, Reply, reply_schema
 
 T = TypeVar("T")
 ReplyT = TypeVar("ReplyT", bound=Reply)
@@ -40,7 +40,8 @@ Limits = Mapping[str, Sequence[Any]]
 
 _MOST_VALUES = 101
 """In a grid of numbers. Servers enforce a list of values, and bounds of floats they do not."""
-_TEMPLATE_SIGNS = ("{{", "{%", "{#")
+_NUMBERS = ("integer", "number")
+"""The types that a JSON schema has for numbers."""
 _GIVEN = ("name", "state", "run", "turn", "turns")
 """What every prompt may use without being given it."""
 
@@ -111,7 +112,7 @@ class _GuardedRandom(Random):
 
 
 class _NoRandom(Random):
-    """Instead of a player's random numbers where its questions have no order."""
+    """Takes the place of a player's random numbers where its questions have no order."""
 
     def __init__(self, player: str) -> None:
         self._player = player
@@ -176,10 +177,8 @@ class Ask:
         self._asked: set[tuple[Any, ...]] = set()
         self._rngs: dict[str, _GuardedRandom] = {}
         self._places: dict[tuple[str, str], tuple[object, int]] = {}
-        self._ruled: list[tuple[tuple[str, str, str], LLMReasoningChain, Answer]] = []
-        self._open: dict[
-            object, tuple[str, Coroutine[Any, Any, Any], Coroutine[Any, Any, Any]]
-        ] = {}
+        self._ruled: list[tuple[LLMReasoningChain, Answer]] = []
+        self._open: dict[object, tuple[str, tuple[Coroutine[Any, Any, Any], ...]]] = {}
         self._over = False
 
     def __call__(
@@ -244,6 +243,7 @@ class Ask:
             ConfigError: see ``__call__``; or a player is named twice.
         """
         names = [players] if isinstance(players, str) else list(players)
+        # At once, while the task that puts the questions is the current one.
         places = [self._place(name, tag) for name in names]
 
         async def asking() -> dict[str, ReplyT]:
@@ -278,7 +278,7 @@ class Ask:
             return await asking
 
         started = ask()
-        self._open[key] = (whom, started, asking)
+        self._open[key] = (whom, (started, asking))
         return started
 
     def _place(self, player: Any, tag: Any) -> _Place:
@@ -299,12 +299,12 @@ class Ask:
 
     def forgotten(self) -> str:
         """Return whom the turn asked without waiting for the answer; empty if nobody."""
-        found = [whom for whom, *_ in self._open.values()]
-        for _, *coroutines in self._open.values():
+        first = next((whom for whom, _ in self._open.values()), "")
+        for _, coroutines in self._open.values():
             for coroutine in coroutines:
                 coroutine.close()  # else Python warns of it as well
         self._open.clear()
-        return found[0] if found else ""
+        return first
 
     @property
     def rng(self) -> Random:
@@ -332,11 +332,8 @@ class Ask:
         """End the turn; returns what rules decided, in an order that any replay has too."""
         self._over = True
         # Rules that await something finish in any order; a replay has to find them in one.
-        self._ruled.sort(key=lambda item: item[0])
-        return (
-            tuple(chain for _, chain, _ in self._ruled),
-            tuple(answer for _, _, answer in self._ruled),
-        )
+        self._ruled.sort(key=lambda ruled: (ruled[1].tag, ruled[1].player, repr(ruled[1].fields)))
+        return tuple(chain for chain, _ in self._ruled), tuple(answer for _, answer in self._ruled)
 
     async def _answer(self, asked: _Asked) -> Any:
         self._check(asked.player, asked.reply, asked.tag, asked.values)
@@ -349,15 +346,15 @@ class Ask:
                 f"{player} is asked the same {reply.__name__} twice in turn {self.turn}, so that a "
                 "replay could not tell the answers apart; number them: ask(..., tag='second')"
             )
-        self._asked.add(same)
+        self._asked.add(same)  # before the first await, so that equal questions at once meet it
         who = self._player(player)
         if not isinstance(who, LLMClient):
             return await self._by_rule(who, asked, allowed)
         return await who.call_with_retry(
             prompt=text,
             response_model=reply,
-            choices=allowed.choices,
-            limits=allowed.ranges,
+            choices=allowed.choices or None,
+            limits=allowed.ranges or None,
             check=allowed.complaint if allowed.choices or allowed.ranges else None,
             site=CallSite(component=tag or "player", agent=player, turn=self.turn),
         )
@@ -412,26 +409,22 @@ class Ask:
         return prompt.render(**wanted, **values)
 
     async def _by_rule(
-        self,
-        rule: Callable[[Question], Any] | str,
-        asked: _Asked,
-        allowed: _Allowed,
+        self, rule: Callable[[Question], Any] | str, asked: _Asked, allowed: _Allowed
     ) -> Reply:
         player, reply, tag, place = asked.player, asked.reply, asked.tag, asked.place
         # A generator for each question: each may be answered in a task of its own, and a
-        # generator serves one task.
+        # generator serves one task only.
         name = f"{player}, {tag}" if tag else player
         if place.number > 1:
             name = f"{name}, question {place.number}"
-        rng = self._rng(f"the random numbers of {name}'s rule", f"rule of {name}")
-        if place.elsewhere:
-            rng = _NoRandom(player)
-        said: Any
-        if rule == "random":
-            said = _random_reply(reply, allowed, rng)
-        else:
-            assert callable(rule)
-            said = rule(
+        rng = (
+            _NoRandom(player)
+            if place.elsewhere
+            else self._rng(f"the random numbers of {name}'s rule", f"rule of {name}")
+        )
+        answer: Any
+        if callable(rule):
+            answer = rule(
                 Question(
                     player=player,
                     reply=reply,
@@ -440,17 +433,19 @@ class Ask:
                     turn=self.turn,
                     limits={
                         **_own_limits(reply),
-                        **(allowed.ranges or {}),
-                        **{field: list(one) for field, one in (allowed.choices or {}).items()},
+                        **allowed.ranges,
+                        **{name: list(values) for name, values in allowed.choices.items()},
                     },
                     values=asked.values,
                     tag=tag,
                     rng=rng,
                 )
             )
-            if isawaitable(said):
-                said = await said
-        decision = _as_reply(said, player, reply)
+            if isawaitable(answer):
+                answer = await answer
+        else:  # "random"
+            answer = _random_reply(reply, allowed, rng)
+        decision = _as_reply(answer, player, reply)
         if complaint := allowed.complaint(decision):
             raise ConfigError(
                 f"the rule of {player} answered {reply.__name__}, {complaint}; question.limits has "
@@ -463,8 +458,8 @@ class Ask:
             reasoning=decision.reasoning,
             confidence=decision.confidence,
         )
-        answer = Answer(player=player, tag=tag, fields=decision.model_dump(mode="json"))
-        self._ruled.append(((tag, player, repr(answer.fields)), chain, answer))
+        fields = decision.model_dump(mode="json")
+        self._ruled.append((chain, Answer(player=player, tag=tag, fields=fields)))
         return decision
 
 
@@ -480,24 +475,24 @@ def _check_takes_a_name(key: str, function: Callable[..., Any]) -> None:
         return
 
 
-def _as_reply(said: Any, player: str, reply: type[ReplyT]) -> ReplyT:
+def _as_reply(answer: Any, player: str, reply: type[ReplyT]) -> ReplyT:
     """Return a rule's answer as the reply that was asked for."""
-    if isinstance(said, reply):
-        return said
-    known = reply.model_fields
-    own = [name for name in known if name not in Reply.model_fields]
+    if isinstance(answer, reply):
+        return answer
+    fields = reply.model_fields
+    own = [name for name in fields if name not in Reply.model_fields]
     form = f"return {reply.__name__}({', '.join(f'{name}=...' for name in own)})"
-    if said is None:
+    if answer is None:
         raise ConfigError(f"the rule of {player} returned None; {form}")
-    if not isinstance(said, Mapping) and len(own) == 1:
-        said = {own[0]: said}
-    if isinstance(said, Mapping) and (unknown := [name for name in said if name not in known]):
+    if not isinstance(answer, Mapping) and len(own) == 1:
+        answer = {own[0]: answer}  # a number alone will do where only one is asked for
+    if isinstance(answer, Mapping) and (unknown := [it for it in answer if it not in fields]):
         raise ConfigError(
-            f"the rule of {player} answered {unknown[0]!r}{closest(str(unknown[0]), known)}, which "
-            f"a {reply.__name__} has no field for; {form}"
+            f"the rule of {player} answered {unknown[0]!r}{closest(str(unknown[0]), fields)}, "
+            f"which a {reply.__name__} has no field for; {form}"
         )
     try:
-        return reply.model_validate(said)
+        return reply.model_validate(answer)
     except ValidationError as error:
         raise ConfigError(f"the rule of {player} answered {faults(error)}; {form}") from error
 
@@ -513,50 +508,46 @@ class _Allowed(NamedTuple):
         ranges: the lowest and highest number.
     """
 
-    choices: dict[str, tuple[Any, ...]] | None = None
-    ranges: dict[str, tuple[float, float]] | None = None
+    choices: dict[str, tuple[Any, ...]]
+    ranges: dict[str, tuple[float, float]]
 
     def complaint(self, decision: Reply) -> str | None:
         """Return what is wrong with a reply's content, for whoever gave it; None if nothing is."""
-        for name, (lowest, highest) in (self.ranges or {}).items():
+        for name, (lowest, highest) in self.ranges.items():
             value = getattr(decision, name)
             if value is None and name == "confidence":
-                continue  # a rule need not say how sure it is
+                continue  # a rule need not give its confidence
             if not lowest <= value <= highest:
                 return f"{name} must be from {lowest:g} to {highest:g}, and it is {value:g}"
-        for name, values in (self.choices or {}).items():
+        for name, values in self.choices.items():
             value = _plain(getattr(decision, name))
             if value is None and name == "confidence":
                 continue
             # A model writes 0.1 + 0.2 as 0.3, which is not the float that a grid was computed to.
             near = isinstance(value, int | float) and any(
-                isinstance(one, int | float) and math.isclose(value, one, abs_tol=1e-9)
-                for one in values
+                isinstance(allowed, int | float) and math.isclose(value, allowed, abs_tol=1e-9)
+                for allowed in values
             )
             if not near and value not in values:
-                shown = ", ".join(map(str, values[:12])) + (", …" if len(values) > 12 else "")
-                return f"{name} must be one of {shown}, and it is {value!s:.60}"
+                listed = ", ".join(map(str, values[:12])) + (", …" if len(values) > 12 else "")
+                return f"{name} must be one of {listed}, and it is {value!s:.60}"
         return None
 
 
-_ANYTHING = _Allowed()
-
-
-@lru_cache(maxsize=1024)
-def _fields_of(reply: type[Reply]) -> Mapping[str, Mapping[str, Any]]:
-    return FrozenDict(reply_schema(reply).get("properties", {}))
+# Both are kept, since a schema takes much longer to make than an answer to validate.
+_schema_of = lru_cache(maxsize=1024)(reply_schema)
 
 
 @lru_cache(maxsize=1024)
 def _own_limits(reply: type[Reply]) -> Mapping[str, tuple[float, float] | list[Any]]:
     """Return what a reply's fields allow by themselves, as far as they say."""
     found: dict[str, tuple[float, float] | list[Any]] = {}
-    for name, schema in _fields_of(reply).items():
+    for name, schema in _schema_of(reply).get("properties", {}).items():
         if name in Reply.model_fields:
             continue
         if "enum" in schema:
             found[name] = list(schema["enum"])
-        elif schema.get("type") in ("integer", "number"):
+        elif schema.get("type") in _NUMBERS:
             lowest, highest = _own_range(schema)
             if not (math.isinf(lowest) or math.isinf(highest)):
                 found[name] = (lowest, highest)
@@ -567,36 +558,38 @@ def _allowed(
     player: str, reply: type[Reply], limits: Limits | None, step: Mapping[str, float] | None
 ) -> _Allowed:
     """Return what is allowed: a reply's own bounds narrowed by a question's."""
+    limits, step = limits or {}, step or {}
     if not limits and not step:
-        return _ANYTHING
-    fields = _fields_of(reply)
+        return _Allowed({}, {})
+    fields = _schema_of(reply).get("properties", {})
     choices: dict[str, tuple[Any, ...]] = {}
     ranges: dict[str, tuple[float, float]] = {}
-    for name in {**(limits or {}), **(step or {})}:
+    for name in {**limits, **step}:
         if name not in fields:
             raise ConfigError(
                 f"limits name {name!r}{closest(name, fields)}, which {reply.__name__} lacks; its "
                 f"fields are {', '.join(fields)}"
             )
-        given, grid = (limits or {}).get(name), (step or {}).get(name)
-        kind = fields[name].get("type")
+        schema = fields[name]
+        given, grid = limits.get(name), step.get(name)
+        is_number, whole = schema.get("type") in _NUMBERS, schema.get("type") == "integer"
         if given is not None and not _is_range(given):
-            choices[name] = _listed(name, player, fields[name], given)
-        elif given is not None and kind in ("integer", "number") and "enum" in fields[name]:
+            choices[name] = _listed(name, player, schema, given)
+        elif given is not None and is_number and "enum" in schema:
             lowest, highest = given
-            within = [value for value in fields[name]["enum"] if lowest <= value <= highest]
-            choices[name] = _listed(name, player, fields[name], within)
-        elif kind not in ("integer", "number"):
+            within = [value for value in schema["enum"] if lowest <= value <= highest]
+            choices[name] = _listed(name, player, schema, within)
+        elif not is_number:
             raise ConfigError(
                 f"limits of {name}: it is not a number; give the values allowed, as a list"
             )
         else:
-            lowest, highest = _range(player, name, fields[name], given, whole=kind == "integer")
+            lowest, highest = _range(player, name, schema, given, whole=whole)
             if grid is None:
                 ranges[name] = (lowest, highest)
             else:
-                choices[name] = _grid(name, lowest, highest, grid, whole=kind == "integer")
-    return _Allowed(choices or None, ranges or None)
+                choices[name] = _grid(name, lowest, highest, grid, whole=whole)
+    return _Allowed(choices, ranges)
 
 
 def _listed(name: str, player: str, schema: Mapping[str, Any], given: Any) -> tuple[Any, ...]:
@@ -612,7 +605,7 @@ def _listed(name: str, player: str, schema: Mapping[str, Any], given: Any) -> tu
             "or name the values in its annotation: list[Literal['Ann', 'Bob']]"
         )
     values = tuple(_plain(value) for value in given)
-    if schema.get("type") in ("integer", "number"):
+    if schema.get("type") in _NUMBERS:
         lowest, highest = _own_range(schema)
         for value in values:
             if isinstance(value, int | float) and not lowest <= value <= highest:
@@ -625,6 +618,8 @@ def _listed(name: str, player: str, schema: Mapping[str, Any], given: Any) -> tu
 
 def _plain(value: Any) -> Any:
     """Return an enumeration's value, and a number of numpy's as one of Python's."""
+    if type(value) in (int, float, str):  # most are; asking what is a Real takes long
+        return value
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, bool) or not isinstance(value, Real):
@@ -658,7 +653,7 @@ def _range(
     """Return the narrower of a field's own bounds and those given, rounded inwards."""
     lowest, highest = _own_range(schema)
     if given is not None:
-        if any(math.isnan(end) for end in given):
+        if any(map(math.isnan, given)):
             raise ConfigError(f"limits of {name} for {player} are {given}; NaN is not a bound")
         first, last = map(_plain, given)
         lowest, highest = max(lowest, first), min(highest, last)
@@ -689,6 +684,7 @@ def _grid(
             f"step={step:g} of {name} makes {last - first + 1} values from {lowest:g} to "
             f"{highest:g}; 1 to {_MOST_VALUES} are possible: take another step or narrower limits"
         )
+    # 3 * 0.1 is 0.30000000000000004, which no model would write.
     values = (round(place * step, 10) for place in range(first, last + 1))
     return tuple(int(value) if whole else value for value in values)
 
@@ -698,15 +694,15 @@ def _grid(
 
 def _random_reply(reply: type[ReplyT], allowed: _Allowed, rng: Random) -> ReplyT:
     """Return a reply drawn evenly from what is allowed."""
-    schema = reply_schema(reply)
+    schema = _schema_of(reply)
     drawn: dict[str, Any] = {}
     for name, part in schema["properties"].items():
         if name in Reply.model_fields:
             continue
-        if name in (allowed.choices or {}):
-            part = {"enum": (allowed.choices or {})[name]}
-        elif name in (allowed.ranges or {}):
-            lowest, highest = (allowed.ranges or {})[name]
+        if name in allowed.choices:
+            part = {"enum": allowed.choices[name]}
+        elif name in allowed.ranges:
+            lowest, highest = allowed.ranges[name]
             part = {"type": part.get("type"), "minimum": lowest, "maximum": highest}
         drawn[name] = _drawn(part, schema.get("$defs", {}), rng)
     try:
@@ -725,7 +721,7 @@ def _drawn(part: Mapping[str, Any], known: Mapping[str, Any], rng: Random) -> An
         return part["const"]
     if "enum" in part:
         return rng.choice(part["enum"])
-    if "anyOf" in part:
+    if "anyOf" in part:  # of an optional field the first is its type, the second null
         return _drawn(part["anyOf"][0], known, rng)
     match part.get("type"):
         case "integer" | "number":
@@ -783,13 +779,9 @@ def prompt_from(source: str | Path | Prompt, name: str, folder: Path | None) -> 
     if isinstance(source, Path) or (source.endswith(".md") and "\n" not in source):
         path = Path(source)
         return Prompt.load(path if path.is_absolute() or folder is None else folder / path)
-    text = _even(source)
-    if any(sign in text for sign in _TEMPLATE_SIGNS):
+    # The first line stands behind the quotes, the others where the source is indented to.
+    first, newline, rest = source.partition("\n")
+    text = f"{first.strip()}{newline}{textwrap.dedent(rest)}".strip()
+    if any(sign in text for sign in ("{{", "{%", "{#")):
         return Prompt(text, name=name)
     return text
-
-
-def _even(text: str) -> str:
-    """Return a text of several lines without the indentation that the source gives it."""
-    first, newline, rest = text.partition("\n")
-    return f"{first.strip()}{newline}{textwrap.dedent(rest)}".strip()

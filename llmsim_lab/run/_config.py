@@ -57,7 +57,7 @@ class RunConfig(Settings):
 
     @property
     def needs_model(self) -> bool:
-        """Whether a run makes any model call; a class with rules for players overrides this."""
+        """True if a run makes any model call; a class with rules for players overrides this."""
         return True
 
     @property
@@ -172,7 +172,7 @@ class WorldConfig(RunConfig):
 
     @property
     def needs_model(self) -> bool:
-        """Whether a run makes any model call."""
+        """True if a run makes any model call."""
         return "model" in self.players.values() or "*" not in self.players
 
     def by_rules(self) -> Self:
@@ -220,9 +220,9 @@ def idle_seeds(configs: Sequence[Any], *, model_seed: int | None) -> str:
 
 
 def warn_if_unreached(intervention: RunIntervention, *, run: str, reaches: int | None) -> None:
-    """Log a WARNING where an intervention stands after the turn that ``run()`` ends at.
+    """Log a WARNING where an intervention is planned for a turn after the one ``run()`` ends at.
 
-    It is not an error: a run may be played on.
+    It is not an error: a run may be continued.
 
     Args:
         intervention: what was planned.
@@ -239,7 +239,7 @@ def warn_if_unreached(intervention: RunIntervention, *, run: str, reaches: int |
         planned=intervention,
         run_reaches=reaches,
         way_out=f"run() called now ends at turn {reaches}: name a turn up to {reaches}, raise the "
-        "configuration's turns, or play on with run(...) or step()",
+        "configuration's turns, or continue with run(...) or step()",
     )
 
 
@@ -280,7 +280,7 @@ def config_type_of(cls: RunClass, base: RunClass) -> type[RunConfig]:
         ConfigError: a field lacks its annotation, has a name that is taken, or a default that does
             not fit.
     """
-    taken = {*inspect.signature(base).parameters, "unrecorded"}
+    taken = {*inspect.signature(base).parameters, "unrecorded"}  # which only an instance has
     # Those of a class between, which has no turn and so no configuration, are the world's as well.
     lineage: Sequence[RunClass] = cls.__mro__
     between = [
@@ -288,13 +288,13 @@ def config_type_of(cls: RunClass, base: RunClass) -> type[RunConfig]:
         for one in lineage[1:]
         if issubclass(one, base) and one is not base and one.config_type is base.config_type
     ]
-    own = [
+    annotated = [
         (name, hint, one.__dict__.get(name, ...))
         for one in (*reversed(between), cls)
         for name, hint in _annotations(one).items()
     ]
     fields: dict[str, Any] = {}
-    for name, hint, default in own:
+    for name, hint, default in annotated:
         if get_origin(hint) is ClassVar or hint is ClassVar or name.startswith("_"):
             continue
         if hasattr(base, name) or name in WorldConfig.model_fields or name in taken:
@@ -305,6 +305,7 @@ def config_type_of(cls: RunClass, base: RunClass) -> type[RunConfig]:
         fields[name] = (hint, default)
         setattr(cls, name, Parameter(name, _checked_default(cls, name, hint, default)))
     _check_unannotated(cls, base)
+    # Last, so that runs are called after this class and not after its parent.
     fields["name"] = (Annotated[str, Field(min_length=1)], cls.__name__)
     parent: type[RunConfig] = cls.config_type
     made: type[RunConfig] = create_model(
@@ -317,14 +318,15 @@ def config_type_of(cls: RunClass, base: RunClass) -> type[RunConfig]:
 
 def _checked_default(cls: type, name: str, hint: Any, default: Any) -> Any:
     """Return a parameter's default value, also that of a ``Field(...)``; ``...`` for none."""
-    value, known = default, hint
+    value = default
     if isinstance(default, FieldInfo):
-        known = Annotated[hint, default]
+        hint = Annotated[hint, default]  # with its limits
         value = default.get_default(call_default_factory=True)
     if value is ... or value is PydanticUndefined:
         return ...
+    # When the class is made, so that a wrong default shows where it is written, not in a run.
     try:
-        TypeAdapter(known).validate_python(value)
+        TypeAdapter(hint).validate_python(value)
     except ValidationError as error:
         raise ConfigError(
             f"{cls.__name__}.{name} = {value!r:.60} does not fit its annotation: {faults(error)}"
@@ -352,7 +354,7 @@ def _check_unannotated(cls: RunClass, base: RunClass) -> None:
     for name, value in cls.__dict__.items():
         if name.startswith("_") or isinstance(value, Parameter | type):
             continue
-        known = inspect.getattr_static(base, name, None)
+        known = inspect.getattr_static(base, name, None)  # of a property, the property itself
         if hasattr(type(value), "__get__"):  # a method, a property, or what else is like one
             if isinstance(known, property) and not hasattr(type(value), "__set__"):
                 raise ConfigError(

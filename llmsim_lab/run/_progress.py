@@ -191,17 +191,17 @@ def _in_cell() -> Show:
     """Return what shows a text as an output of the cell that is running."""
     from IPython.display import DisplayHandle
 
-    make: Any = DisplayHandle
-    handle, there = make(), False
+    make: Any = DisplayHandle  # which has no types
+    handle, displayed = make(), False
 
     def show(text: str) -> None:
-        nonlocal there
+        nonlocal displayed
         content = {"text/plain": text}
-        if there:
+        if displayed:
             handle.update(content, raw=True)
         elif text:
             handle.display(content, raw=True)
-            there = True
+            displayed = True
 
     return show
 
@@ -222,7 +222,7 @@ def _on_terminal() -> Show | None:
     def show(text: str) -> None:
         nonlocal live
         if text and live is None and _terminal.acquire(blocking=False):
-            # What is printed meanwhile comes to stand above the line, unless it goes elsewhere.
+            # What is printed meanwhile appears above the line, unless it goes elsewhere.
             above = sys.stdout is not None and sys.stdout.isatty()
             live = Live(console=console, auto_refresh=False, transient=True, redirect_stdout=above)
             live.start()

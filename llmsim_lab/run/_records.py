@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
@@ -44,6 +44,7 @@ Planned = Mapping[int, Sequence[RunIntervention]]
 _COMMON = {field.name for field in fields(RunTurn)}
 _TAKEN = {"turn", "planned"}
 """What a record has beside the fields of a turn."""
+# Made once: an adapter takes milliseconds to make.
 _CALLS: TypeAdapter[Any] = TypeAdapter(tuple[CallRecord, ...])
 _CHAINS: TypeAdapter[Any] = TypeAdapter(tuple[LLMReasoningChain, ...])
 
@@ -69,6 +70,7 @@ def tape_turn(cls: RunClass, turn: AnyTurn, planned: Planned) -> tuple[int, str,
     Raises:
         TapeError: a call was not recorded, so that the turn could not be replayed.
     """
+    # Those of past turns are in their turns' own records.
     later = [item for at in sorted(planned) if at > turn.number for item in planned[at]]
     record, row = record_of(cls, turn, later), turn_row(turn, cls.own_columns(turn))
     try:
@@ -127,7 +129,7 @@ def _adapter_of(
     Raises:
         ConfigError: such a field has the name of something else in the record.
     """
-    hints = get_type_hints(turn_type, include_extras=True)
+    hints = get_type_hints(turn_type, include_extras=True)  # of fields they may be texts
     if taken := _TAKEN & hints.keys():
         raise ConfigError(
             f"{turn_type.__name__}.{taken.pop()}: a turn's record has something else of that name; "
@@ -161,6 +163,7 @@ def decode_turn(
     """
     adapter, own = _adapter_of(cls.turn_type, cls.state_type, cls.intervention_type)
     rest = dict(record)
+    # Calls first: chains name calls by their places, and the rest names both.
     try:
         calls, chains = dumps(rest.pop("calls")), dumps(rest.pop("chains"))
         known: dict[str, Any] = {"calls": _read(_CALLS, calls, Places(attempts=attempts))}
@@ -281,9 +284,8 @@ def entries_of(prompts: Mapping[str, Prompt]) -> dict[str, dict[str, Any]]:
     }
 
 
-def model_differs(manifest: Mapping[str, Any], info: ModelInfo) -> str | None:
-    """Return how a model differs from the recorded one; None for the same name and weights."""
-    recorded = manifest.get("model")
+def model_differs(recorded: Mapping[str, Any] | None, info: ModelInfo) -> str | None:
+    """Return how a model differs from the recorded one, if any; None for the same one."""
     if recorded is None:
         return None
     for key in ("backend", "name", "digest"):
@@ -316,15 +318,12 @@ def config_of(info: RunInfo, cls: RunClass | None = None) -> Any:
 
 
 def check_manifest(run: int, manifest: Mapping[str, Any], part_names: Collection[str]) -> None:
-    """Raise TapeError for a manifest that lacks what a run is rebuilt from.
+    """Raise TapeError for a manifest that lacks what a run is rebuilt from; the tape is damaged.
 
     Args:
         run: the run's number.
         manifest: its manifest.
         part_names: the parts that a run of its class may be given.
-
-    Raises:
-        TapeError: it says what is wrong; the tape is damaged.
     """
     faults = manifest_faults(manifest)
     if not faults and not all(name in part_names for name in manifest["given"]):
@@ -353,14 +352,9 @@ def prompts_of(manifest: Mapping[str, Any]) -> dict[str, Prompt]:
         TapeError: a prompt's text does not have the digest recorded for it.
     """
     prompts = {}
-    # Parsed once each: a thousand agents may share one prompt.
-    parsed: dict[tuple[str, ...], Prompt] = {}
+    parse = cache(Prompt.parse)  # once each: a thousand agents may share one prompt
     for place, entry in manifest.get("prompts", {}).items():
-        text, name, parent = entry["text"], entry["name"], entry["parent"]
-        prompt = parsed.get((text, name, parent))
-        if prompt is None:
-            prompt = Prompt.parse(text, name=name, parent=parent)
-            parsed[text, name, parent] = prompt
+        prompt = parse(entry["text"], name=entry["name"], parent=entry["parent"])
         if prompt.digest != entry["digest"]:
             raise TapeError(f"the recorded prompt of {place} does not have its recorded digest")
         prompts[place] = prompt
@@ -394,7 +388,7 @@ def _git_revision() -> str | None:
                 "GIT_CONFIG_NOSYSTEM": "1",
             },
         )
-    return head if changes == "" else f"{head}+"
+    return head if changes == "" else f"{head}+"  # also where git could not say
 
 
 def _git(*words: str, env: Mapping[str, str] | None = None) -> str | None:

@@ -14,7 +14,7 @@ import sys
 import types
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ _OWN = re.compile(r"([\w.-]+):([\w.]+)")
 RunClass = type[Any]
 """A class derived from ``Run``, which this module does not import."""
 
+# For the whole process: a tape opened anywhere in it finds the classes that were defined.
 _known: dict[str, RunClass] = {}
 
 
@@ -81,7 +82,7 @@ def code_digests(cls: RunClass, base: RunClass) -> dict[str, str]:
 
 
 def _sources(cls: type) -> Iterable[str]:
-    """Return the sources of a class's methods, or their code where there is no source."""
+    """Return the sources of a class's methods, or their code where the source is not known."""
     for name, value in sorted(vars(cls).items()):
         function = getattr(value, "__func__", None) or getattr(value, "fget", None) or value
         if not isinstance(function, types.FunctionType):
@@ -94,6 +95,8 @@ def _sources(cls: type) -> Iterable[str]:
 
 
 def _digest(texts: Iterable[str]) -> str:
+    # NUL is in no source, so that no two lists of texts join to the same one. A text may hold half
+    # a character (a surrogate), which UTF-8 alone cannot encode.
     return hashlib.sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -106,21 +109,21 @@ def register(name: str, cls: RunClass) -> None:
     Raises:
         ConfigError: another class has that name.
     """
-    there = _known.get(name)
-    if there is not None and not _same(there, cls):
+    registered = _known.get(name)
+    if registered is not None and not _same(registered, cls):
         raise ConfigError(
-            f"{_place(cls)} cannot be the kind {name!r}: {_place(there)} is; give it "
+            f"{_place(cls)} cannot be the kind {name!r}: {_place(registered)} is; give it "
             "another name: kind = '...'"
         )
     _known[name] = cls
 
 
-def _same(there: type, cls: type) -> bool:
+def _same(one: type, other: type) -> bool:
     """Return True for one class, also where a script imports itself by its own name."""
-    if there.__qualname__ != cls.__qualname__:
+    if one.__qualname__ != other.__qualname__:
         return False
-    files = {getattr(sys.modules.get(it.__module__), "__file__", None) for it in (there, cls)}
-    return there.__module__ == cls.__module__ or (len(files) == 1 and None not in files)
+    files = {getattr(sys.modules.get(cls.__module__), "__file__", None) for cls in (one, other)}
+    return one.__module__ == other.__module__ or (len(files) == 1 and None not in files)
 
 
 def _place(cls: type) -> str:
@@ -133,19 +136,16 @@ def find_class(name: str) -> RunClass:
     Raises:
         ConfigError: none is known by that name, or the package that has it cannot be imported.
     """
-    if name not in _known:
-        announced: dict[str, EntryPoint] = {
-            entry.name: entry for entry in entry_points(group=ENTRY_POINTS)
-        }
-        if name in announced:
-            entry = announced[name]
-            try:
-                entry.load()
-            except (ImportError, AttributeError) as error:
-                raise ConfigError(
-                    f"the kind of simulation {name!r} cannot be imported from {entry.value}: "
-                    f"{error}"
-                ) from error
+    if name in _known:
+        return _known[name]
+    announced = {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
+    if entry := announced.get(name):
+        try:
+            entry.load()  # defines the class, which registers itself
+        except (ImportError, AttributeError) as error:
+            raise ConfigError(
+                f"the kind of simulation {name!r} cannot be imported from {entry.value}: {error}"
+            ) from error
     if name not in _known:
         there = ", ".join(sorted(one for one in {*_known, *announced} if ":" not in one))
         raise ConfigError(
@@ -192,17 +192,14 @@ def class_of_config(config: object) -> RunClass:
     Raises:
         ConfigError: it is not a configuration of any known class.
     """
-    # Exact ones first: a configuration's base may be another class's configuration.
-    for cls in _known.values():
-        if type(config) is cls.config_type:
-            return cls
-    for cls in _known.values():
-        if isinstance(config, cls.config_type):
-            return cls
-    there = ", ".join(sorted(cls.config_type.__name__ for cls in _known.values()))
-    raise ConfigError(
-        f"{type(config).__name__} is no configuration of a simulation; there are: {there}"
-    )
+    found = [cls for cls in _known.values() if isinstance(config, cls.config_type)]
+    if not found:
+        there = ", ".join(sorted(cls.config_type.__name__ for cls in _known.values()))
+        raise ConfigError(
+            f"{type(config).__name__} is not a configuration of a simulation; there are: {there}"
+        )
+    # An exact one first: a configuration's base may be another class's configuration.
+    return next((cls for cls in found if type(config) is cls.config_type), found[0])
 
 
 def config_from_file(path: str | Path, *, kind: str = "") -> Any:
@@ -221,7 +218,7 @@ def config_from_file(path: str | Path, *, kind: str = "") -> Any:
     name = source.values.get("kind", kind)
     if not isinstance(name, str):
         raise ConfigError(source.fault(("kind",), f"must be a name such as crisis, not {name!r}"))
-    if ":" in name:
+    if ":" in name:  # a world in a user's file, which would have to be run
         way = f"name the class: llmsim-lab run {name} --config {path}"
         raise ConfigError(source.fault(("kind",), f"{name}: data never make code run; {way}"))
     try:

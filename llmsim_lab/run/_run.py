@@ -23,15 +23,7 @@ import logging
 import re
 import time
 from collections import Counter
-from collections.abc import (
-    Callable,
-    Collection,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-    Sized,
-)
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import replace
 from inspect import isawaitable
@@ -75,7 +67,6 @@ from llmsim_lab.run._records import (
     tape_turn,
 )
 from llmsim_lab.run._registry import (
-    class_of_config,
     class_of_manifest,
     code_digests,
     file_of,
@@ -121,7 +112,6 @@ _OWN_CODE = ("file", "methods", "parameters", "state")
 """Digests of a world's own code, as ``code_digests`` names them."""
 _THE_CLIENTS_OWN = ("model", "timeout_s", "retry_wait_s", "max_concurrency", "keep_alive")
 """Settings that say where and how patiently to ask, not what."""
-_NO_PROMPTS_YET = "none, or none yet: what a world's turn asks with is known once it was asked"
 
 
 def _option(*, default: Any = None, alias: str = "") -> Any:
@@ -192,6 +182,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         ConfigError: a parameter is unknown or wrong.
     """
 
+    # Read by type checkers alone: the arguments that every world takes beside its own fields.
     _client_: LLMClient | None = _option(default=None, alias="llm_client")
     _players_: Mapping[str, Any] | None = _option(default=None, alias="players")
     _state_: Any = _option(default=None, alias="state")
@@ -265,7 +256,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         """How the parts' code differs from what the run was recorded with; empty if it does not."""
         self._listeners: list[Callable[[TurnT], object]] = []
         self._planned: dict[int, list[InterventionT]] = {}
-        self._stepping = False
+        self._stepping = False  # while a turn is played: no second one, and no change under it
         self._purse: Purse | None = None
         self._session: Session | None = None
         for intervention in config.interventions:
@@ -304,6 +295,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
                     f"{', '.join(name for name in fields if name != 'llm')}, and llm_client, tape, "
                     "state"
                 )
+        # Of the players a configuration holds what a file can say; ``_seat`` has the rest.
         words = {name: who for name, who in players.items() if isinstance(who, str)}
         words |= {name: "person" for name, who in players.items() if isinstance(who, Person)}
         values = dict(parameters)
@@ -319,13 +311,13 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             values = {name: getattr(config, name) for name in fields} | values
         if words:
             values["players"] = {**values.get("players", {}), **words}
-        made: ConfigT = cls.config_type(**values)
-        return made
+        return cast("ConfigT", cls.config_type(**values))
 
     def _seat(self, players: Mapping[str, Any]) -> list[str]:
         """Set who answers for whom; returns ``["players"]`` if a tape cannot hold some of it."""
         words = getattr(self.config, "players", {})
         seated: dict[str, Any] = {}
+        # A person's answers are all on the tape; a function, or what another client is, cannot be.
         given = False
         for name, who in {**words, **players}.items():
             if isinstance(who, str):
@@ -345,8 +337,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
                     f"players[{name!r}] is {who!r:.60}; a player is 'model', 'rule', 'random', a "
                     "function of the question, a Person() or a client"
                 )
-        rule = getattr(self, "rule", None)
-        if "rule" in seated.values() and rule is None:
+        if "rule" in seated.values() and getattr(self, "rule", None) is None:
             raise ConfigError(
                 f"{type(self).__name__} has no rule; define def rule(self, question) -> "
                 "YourReply(...) in it, or let chance answer: 'random'"
@@ -361,14 +352,9 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
                 f"{self.state_type.__name__}: def start(self) -> {self.state_type.__name__} "
                 "returns one"
             )
-        return self._kept(state)
-
-    def _kept(self, state: Any) -> StateT:
-        """Return a state of this run's type, if a tape would give it back as it is."""
-        if self._is_own():  # the package's own worlds have types that are known to
+        if self._is_own():  # a class of runs that plays its turns otherwise answers for its types
             check_kept(state, self.state_type)
-        kept: StateT = state
-        return kept
+        return cast("StateT", state)
 
     def player(self, name: str) -> Any:
         """Return who answers for a player: a client, a rule, or ``"random"``.
@@ -515,14 +501,13 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             ConfigError: a field has none.
         """
         try:
-            start: StateT = self.state_type()
+            return cast("StateT", self.state_type())
         except ValidationError as error:
             raise ConfigError(
                 f"{type(self).__name__} does not know its first state: {faults(error)}; give each "
                 f"field of {self.state_type.__name__} a default, or define def start(self) -> "
                 f"{self.state_type.__name__} in {type(self).__name__}"
             ) from error
-        return start
 
     def done(self, state: StateT) -> bool:
         """Return True if the run is over before its last turn."""
@@ -558,6 +543,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         try:
             after = await self.turn(before.state, ask)
         except Exception as error:
+            # First, since the answer that nobody waited for is often what the turn failed on.
             if whom := ask.forgotten():
                 raise _not_awaited(self, whom) from error
             raise
@@ -565,8 +551,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             raise _not_awaited(self, whom)
         state = self._checked_state(after)
         chains, answers = ask.close()
-        made: TurnT = self.turn_type(number=number, state=state, chains=chains, answers=answers)
-        return made
+        turn = self.turn_type(number=number, state=state, chains=chains, answers=answers)
+        return cast("TurnT", turn)
 
     def _checked_state(self, state: Any) -> StateT:
         """Return what a turn led to.
@@ -576,12 +562,13 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         """
         name, wanted = type(self).__name__, self.state_type.__name__
         if isinstance(state, self.state_type):
-            return self._kept(state)
+            check_kept(state, self.state_type)
+            return cast("StateT", state)
         if state is None:
             raise ConfigError(
                 f"{name}.turn returned None; end it with the next state: return state.replace(...)"
             )
-        if type(state).__name__ == wanted:
+        if type(state).__name__ == wanted:  # as after a second run of its notebook cell
             raise ConfigError(
                 f"{name}.turn returned a {wanted}, but not the class {wanted} that {name} was made "
                 f"with: {wanted} was defined again since. Define {name} again as well (run its "
@@ -601,14 +588,6 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         for item in interventions:
             state = item.applied(state, self)
         return state
-
-    def _check_possible(self, intervention: InterventionT) -> None:
-        """Raise ConfigError for what this run has no place for, as doing it now shows.
-
-        That it is not too late is checked elsewhere.
-        """
-        intervention.check(self)
-        self._intervened(self.turns[-1].state, [intervention])
 
     def _arrived(self, turn: TurnT) -> None:
         """Record a whole turn in what the parts count, before it is written."""
@@ -637,11 +616,10 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         del turn
         if isinstance(self.state_type, type) and not isinstance(state, self.state_type):
             raise ConfigError(
-                f"state={state!r:.80} is no {self.state_type.__name__}, which a state of "
+                f"state={state!r:.80} is not a {self.state_type.__name__}, which a state of "
                 f"{type(self).__name__} is"
             )
-        own: StateT = state
-        return own
+        return cast("StateT", state)
 
     @classmethod
     def rebuilt(
@@ -662,7 +640,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             prompts: the recorded ones by their places, for parts that are not given.
             parts: given ones, by ``part_names``.
         """
-        make: Callable[..., Self] = cls
+        make: Callable[..., Self] = cls  # which names its parts itself
         return make(config, llm_client=llm_client, state=state, prompts=prompts, **parts)
 
     @property
@@ -676,12 +654,12 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
 
         Those of a world's own ``turn`` are known once they were asked.
         """
-        theirs = {
+        of_parts = {
             place: part.prompt
             for place, part in _placed(self.parts)
             if isinstance(getattr(part, "prompt", None), Prompt)
         }
-        return {**theirs, **self._prompts}
+        return {**of_parts, **self._prompts}
 
     @property
     def code_digests(self) -> dict[str, str]:
@@ -696,14 +674,12 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
     @property
     def state(self) -> StateT:
         """The latest state."""
-        state: StateT = self.turns[-1].state
-        return state
+        return cast("StateT", self.turns[-1].state)
 
     @property
     def turn_number(self) -> int:
         """The latest turn's number; 0 before the first one is played."""
-        number: int = self.turns[-1].number
-        return number
+        return self.turns[-1].number
 
     @property
     def seed(self) -> int:
@@ -758,8 +734,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         """
         import pandas as pd
 
-        rows: list[dict[str, Any]] = [turn_row(turn, self.own_columns(turn)) for turn in self.turns]
-        return pd.DataFrame(rows)
+        return pd.DataFrame([turn_row(turn, self.own_columns(turn)) for turn in self.turns])
 
     @property
     def series(self) -> Sequence[Series]:
@@ -804,20 +779,14 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             self._planned.setdefault(intervention.turn, []).append(intervention)
         self._session = session
         self._recount()
-        self._compare_code()
-        return self
-
-    def _compare_code(self) -> None:
-        """Set how the parts' code differs from what the run was recorded with, and log it."""
         self.code_changes = ""
-        whose = self._coded_parts
-        if self._session is None or not whose:
-            return
-        recorded = self._session.tape.run(self._session.run).manifest.get("code") or {}
-        self.code_changes = code_changes(whose, recorded, self.code_digests)
-        if self.code_changes:
-            event = f"{whose.upper()}_DIFFER"
-            log_event(logger, logging.WARNING, event, run=self.run_id, what=self.code_changes)
+        if session is not None and (whose := self._coded_parts):
+            recorded = session.tape.run(session.run).manifest.get("code") or {}
+            self.code_changes = code_changes(whose, recorded, self.code_digests)
+            if self.code_changes:
+                event = f"{whose.upper()}_DIFFER"
+                log_event(logger, logging.WARNING, event, run=self.run_id, what=self.code_changes)
+        return self
 
     @property
     def _coded_parts(self) -> str:
@@ -870,8 +839,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
                 self.turns, self._planned = turns, planned
                 raise
         warn_if_unreached(intervention, run=self.config.name, reaches=self.run_reaches)
-        added: InterventionT = intervention
-        return added
+        return cast("InterventionT", intervention)
 
     def _plan(self, intervention: InterventionT) -> None:
         at, now = intervention.turn, self.turn_number
@@ -880,7 +848,9 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
                 f"turn {at} has been played (the run is at turn {now}); intervene at turn {now} or "
                 "later, or start a new run"
             )
-        self._check_possible(intervention)
+        # Done to the latest state on trial: what this run has no place for raises now.
+        intervention.check(self)
+        self._intervened(self.turns[-1].state, [intervention])
         if at == now:
             latest = self.turns[-1]
             self.turns[-1] = replace(
@@ -908,8 +878,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         # A replay may try: each of its turns is compared with the recorded one.
         if self.code_changes and isinstance(self._session, Recording):
             raise TapeError(
-                f"run {self.run_id} cannot go on: {self.code_changes}. Bring back those "
-                f"{self._coded_parts}, or fork the run to go on with these"
+                f"run {self.run_id} cannot continue: {self.code_changes}. Bring back those "
+                f"{self._coded_parts}, or fork the run to continue with these"
             )
         if self._stepping:
             raise ConfigError("a step of this run is under way; wait for it before the next")
@@ -927,19 +897,15 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             raise
         finally:
             self._stepping = False
-        for callback in tuple(self._listeners):  # one may remove itself, or register another
+        for callback in tuple(self._listeners):  # which may remove itself, or register another
             callback(turn)
         return turn
 
     def _clients(self) -> list[LLMClient]:
         """Return the clients that this run's parts ask with."""
-        parts = [
-            part
-            for its in self.parts.values()
-            for part in (its if isinstance(its, Sequence) else [its])
-        ]
-        found = [self.llm_client, *(getattr(part, "llm_client", None) for part in parts)]
-        found += self.players.values()
+        theirs = (getattr(part, "llm_client", None) for _, part in _placed(self.parts))
+        found = [self.llm_client, *theirs, *self.players.values()]
+        # Each once: most parts share the run's.
         return list({id(one): one for one in found if isinstance(one, LLMClient)}.values())
 
     @property
@@ -981,7 +947,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             seconds=time.perf_counter() - began,
             calls=calls,
         )
-        self._arrived(turn)
+        self._arrived(turn)  # before it is written: what raises here leaves no turn on the tape
         if self._session is not None:
             if len(self._prompts) > known_prompts:
                 self._session.uses(self.prompts)
@@ -1099,7 +1065,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         progress: bool = True,
     ) -> pd.DataFrame:
         """Do what ``arun`` does from plain code: in a script, or in a notebook cell."""
-        self._how_many(turns)
+        self._how_many(turns)  # here a wrong number is not yet the outcome of the run on its tape
         return run_sync(self.arun(turns, on_turn=on_turn, budget=budget, progress=progress))
 
     def _how_many(self, turns: int | None) -> int:
@@ -1182,19 +1148,15 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         wanted = {prompt.name: prompt for prompt in prompts}
         used = self.prompts
         check_used(wanted, [prompt.name for prompt in used.values()])
-        new = self.rebuilt(
-            # Without interventions: those of turns to come are handed over as planned ones.
-            self.config.model_copy(update={"interventions": ()}),
-            llm_client=client,
-            state=turn.state,
-            prompts={
-                place: wanted.get(prompt.name, prompt)
-                for place, prompt in used.items()
-                if not belongs_to(place, self.part_names)
-            },
-            parts=copied(self.parts, client, wanted),
+        new: Self = _made(
+            type(self),
+            self.config,
+            client,
+            turn.state,
+            {place: wanted.get(prompt.name, prompt) for place, prompt in used.items()},
+            copied(self.parts, client, wanted),
         )
-        new.config, new.given = self.config, self.given
+        new.given = self.given
         return new
 
     def _continue_on(
@@ -1217,14 +1179,12 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         cls, tape: Tapes, run: int | None = None, *, turns: int | None = None, **parts: Any
     ) -> Self:
         """Play a recorded run of this class again, as ``llmsim_lab.replay`` does."""
-        played: Self = replay(tape, run, turns=turns, kind=cls, **parts)
-        return played
+        return cast("Self", replay(tape, run, turns=turns, kind=cls, **parts))
 
     @classmethod
     def load(cls, tape: Tapes, run: int | None = None, **parts: Any) -> Self:
         """Return a recorded run of this class to look at, as ``llmsim_lab.load`` does."""
-        found: Self = load(tape, run, kind=cls, **parts)
-        return found
+        return cast("Self", load(tape, run, kind=cls, **parts))
 
     @classmethod
     def resume(
@@ -1236,8 +1196,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         **parts: Any,
     ) -> Self:
         """Return a recorded run of this class, ready to continue, as ``llmsim_lab.resume`` does."""
-        found: Self = resume(tape, run, llm_client=llm_client, kind=cls, **parts)
-        return found
+        return cast("Self", resume(tape, run, llm_client=llm_client, kind=cls, **parts))
 
     @classmethod
     def rerun(
@@ -1249,8 +1208,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         **parts: Any,
     ) -> Self:
         """Return a new run with a recorded one's configuration, as ``llmsim_lab.rerun`` does."""
-        found: Self = rerun(tape, run, llm_client=llm_client, kind=cls, **parts)
-        return found
+        return cast("Self", rerun(tape, run, llm_client=llm_client, kind=cls, **parts))
 
     # --- what is shown of it -----------------------------------------------------------------
 
@@ -1308,8 +1266,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
 
     def _repr_html_(self) -> str:
         """Return the run's name, place and latest turns; the same for the same run."""
-        info = self.tape.path.name if self.tape is not None else "none"
-        where = f"{info}, run {self.run_id}" if self.run_id is not None else info
+        where = "none" if self.tape is None else f"{self.tape.path.name}, run {self.run_id}"
         shares = [
             Markup("{} {}").format(badge(status), f"{share:.0%}")
             for status, share in self.statuses.items()
@@ -1323,14 +1280,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         for at in sorted(at for at in self.planned if at > self.turn_number):
             beyond = f" (run() would end at turn {end})" if end is not None and at > end else ""
             facts += [("planned", f"{item}{beyond}") for item in self.planned[at]]
-        return str(
-            join(
-                [
-                    pairs(facts, caption=f"{type(self).__name__} {self.config.name!r}"),
-                    self._latest_html(),
-                ]
-            )
-        )
+        about = pairs(facts, caption=f"{type(self).__name__} {self.config.name!r}")
+        return str(join([about, self._latest_html()]))
 
     def _latest_html(self) -> Markup:
         columns = [series.column for series in self.series if series.short][:_MOST_COLUMNS_SHOWN]
@@ -1375,26 +1326,6 @@ def _check_world(cls: type[Run]) -> None:
 
 
 # --- recorded runs of any class -------------------------------------------------------------------
-
-
-def run(
-    config: RunConfig,
-    *,
-    tape: Tapes,
-    llm_client: LLMClient | None = None,
-    turns: int | None = None,
-) -> AnyRun:
-    """Play a new run and record it.
-
-    Args:
-        config: what to run; its type says which class of runs.
-        tape: the tape, or a file that becomes or is one.
-        llm_client: the model, where the configuration calls for one.
-        turns: how many; the configuration's number if not given.
-    """
-    simulation: AnyRun = class_of_config(config)(config, llm_client=llm_client, tape=tape)
-    simulation.run(turns)
-    return simulation
 
 
 @rare_collections()
@@ -1533,11 +1464,10 @@ def rerun(
             "RERUN_MAY_REPEAT",
             run=info.id,
             reason=f"llm.seed={client.config.seed} was recorded and is sent again: a server that "
-            "keeps to it gives the same answers, which is no further sample",
+            "keeps to it gives the same answers, which is not a further sample",
             way_out="record with llm.seed left out, or run the configuration with another llm.seed",
         )
-    continued: AnyRun = simulation._continue_on(tape, verb="rerun", parent=info.id)
-    return continued
+    return simulation._continue_on(tape, verb="rerun", parent=info.id)
 
 
 def fork(
@@ -1600,7 +1530,7 @@ def series_on(tape: Tape, run: RunInfo) -> Sequence[Series]:
 
     Those that its class names; where it names none, or is not known here, the numbers recorded.
     """
-    with suppress(TapeError):
+    with suppress(TapeError):  # the numbers on a tape can be charted without the class
         cls = class_of_manifest(run.id, run.manifest)
         if declared := tuple(cls.series_of(config_of(run))):
             return declared
@@ -1680,21 +1610,29 @@ def _rebuild(
             f"run {info.id} was given {', '.join(lacking)} of its own, which no tape can hold; "
             f"pass the same again: {', '.join(f'{name}=...' for name in lacking)}"
         )
-    config = config_of(info, cls)
-    simulation = cls.rebuilt(
+    config, prompts = config_of(info, cls), prompts_of(info.manifest)
+    return _made(cls, config, client, state, prompts, made_of(client, given))
+
+
+def _made(
+    cls: type[Run],
+    config: Any,
+    client: LLMClient | None,
+    state: Any,
+    prompts: Mapping[str, Prompt],
+    parts: Mapping[str, Any],
+) -> AnyRun:
+    """Return a run of a configuration, and of parts that have their prompts; without turns yet."""
+    made = cls.rebuilt(
         # Interventions are not planned anew: the turns' records say which were, and which came in.
         config.model_copy(update={"interventions": ()}),
         llm_client=client,
         state=state,
-        prompts={
-            place: prompt
-            for place, prompt in prompts_of(info.manifest).items()
-            if not belongs_to(place, given)
-        },
-        parts=made_of(client, given),
+        prompts={at: prompt for at, prompt in prompts.items() if not belongs_to(at, parts)},
+        parts=parts,
     )
-    simulation.config = config
-    return simulation
+    made.config = config  # with the interventions again, as a manifest has them
+    return made
 
 
 def _own_code_changes(info: RunInfo, simulation: AnyRun) -> str:
@@ -1719,6 +1657,7 @@ def _writing(tape: Tapes) -> Tape:
     if isinstance(tape, Tape):
         return tape
     path = Path(tape)
+    # Else a tape would be made at a misspelt name, only to be found without a run.
     if not path.exists() or path.stat().st_size == 0:
         raise TapeError(f"there is no tape at {tape}")
     return Tape(tape)
@@ -1733,9 +1672,9 @@ class NoModel(ScriptedBackend):
 
 def _listed(intervene: Any) -> list[Mapping[str, Any]]:
     """Return interventions as a list, whatever they came in; a generator can be read but once."""
-    one = isinstance(intervene, Mapping | str) or not isinstance(intervene, Iterable)
-    items = [] if one else list(intervene)
-    if one or not all(isinstance(item, Mapping) for item in items):
+    single = isinstance(intervene, Mapping | str) or not isinstance(intervene, Iterable)
+    items = [] if single else list(intervene)
+    if single or not all(isinstance(item, Mapping) for item in items):
         raise ConfigError(
             f"intervene={items or intervene!r:.120} must be a list of interventions, each a dict: "
             "intervene=[{'turn': 3, ...}]"
@@ -1786,8 +1725,8 @@ def _one_of(name: str) -> str:
 
 def belongs_to(place: str, names: Collection[str]) -> bool:
     """Return True if a prompt's place is in one of the parts of these names."""
-    one, colon, _ = place.partition(":")
-    return place in names or (bool(colon) and any(_one_of(name) == one for name in names))
+    part, colon, _ = place.partition(":")
+    return place in names or (bool(colon) and any(_one_of(name) == part for name in names))
 
 
 def made_of(client: LLMClient | None, parts: Mapping[str, Any]) -> dict[str, Any]:
@@ -1855,7 +1794,8 @@ def copied(
 def check_used(wanted: Collection[str], used: Collection[str]) -> None:
     """Raise ConfigError for prompts that no part would use; it names them, and those there are."""
     if lost := set(wanted) - set(used):
+        none = "none, or none yet: what a world's turn asks with is known once it was asked"
         raise ConfigError(
             f"no part of the run uses a prompt named {', '.join(sorted(lost))}; "
-            f"its prompts are: {', '.join(sorted(set(used))) or _NO_PROMPTS_YET}"
+            f"its prompts are: {', '.join(sorted(set(used))) or none}"
         )

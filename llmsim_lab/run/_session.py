@@ -11,7 +11,6 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from types import MappingProxyType
 from typing import Any
 
 from llmsim_lab.errors import TapeError
@@ -34,8 +33,6 @@ from llmsim_lab.run._turn import turn_row
 from llmsim_lab.tape._codec import dumps
 from llmsim_lab.tape._recorder import LiveRecorder, ReplayRecorder
 from llmsim_lab.types import Attempt
-
-_NOBODY: Mapping[str, LLMClient] = MappingProxyType({})
 
 _RARELY = (50_000, 100, 100)
 """Thresholds as ``gc.set_threshold`` takes them: some tens of megabytes of garbage may pile up."""
@@ -60,7 +57,7 @@ class Session:
         self._cls = cls
 
     async def before_turn(
-        self, client: LLMClient | None, players: Mapping[str, LLMClient] = _NOBODY
+        self, client: LLMClient | None, players: Mapping[str, LLMClient] | None = None
     ) -> None:
         """Prepare for a turn in which these models answer."""
 
@@ -104,10 +101,10 @@ class Recording(Session):
     def __init__(self, cls: RunClass, tape: Tape, run: int) -> None:
         super().__init__(cls, tape, run, LiveRecorder(tape, run))
         self._begun = False
-        self._refused = False
+        self._wrong_model = False
 
     async def before_turn(
-        self, client: LLMClient | None, players: Mapping[str, LLMClient] = _NOBODY
+        self, client: LLMClient | None, players: Mapping[str, LLMClient] | None = None
     ) -> None:
         """Write down, once, which models answer; a resumed run must have the same.
 
@@ -116,37 +113,35 @@ class Recording(Session):
         """
         if self._begun:
             return
-        if client is not None:
-            info = await client.model_info()
+        for name, model in [(None, client), *(players or {}).items()]:
+            if model is None:
+                continue
+            info = await model.model_info()
             # Read after the wait: another task may have changed the manifest meanwhile.
             manifest = self.tape.run(self.run).manifest
-            if difference := model_differs(manifest, info):
-                self._refused = True
+            others = manifest.get("players", {})
+            recorded = manifest["model"] if name is None else others.get(name)
+            if difference := model_differs(recorded, info):
+                self._wrong_model = True
+                whose, wanted = "", "Connect to that one"
+                if name is not None:
+                    whose, wanted = f" for {name}", f"Give it that one, players={{{name!r}: ...}},"
                 raise TapeError(
-                    f"run {self.run} was begun with another model: {difference}. Connect to that "
-                    "one to go on, or fork the run to go on with this one"
+                    f"run {self.run} was begun with another model{whose}: {difference}. {wanted} "
+                    "to continue, or fork the run to continue with this one"
                 )
-            if manifest["model"] is None:
-                self.tape.update_manifest(self.run, {**manifest, "model": asdict(info)})
-        for name, their in players.items():
-            info = await their.model_info()
-            manifest = self.tape.run(self.run).manifest
-            known = manifest.get("players", {})
-            if difference := model_differs({"model": known.get(name)}, info):
-                self._refused = True
-                raise TapeError(
-                    f"run {self.run} was begun with another model for {name}: {difference}. Give "
-                    f"it that one to go on, players={{{name!r}: ...}}, or fork the run"
-                )
-            if name not in known:
-                there = {**manifest, "players": {**known, name: asdict(info)}}
-                self.tape.update_manifest(self.run, there)
+            if recorded is None:
+                mine = asdict(info)
+                added = {"model": mine} if name is None else {"players": {**others, name: mine}}
+                self.tape.update_manifest(self.run, {**manifest, **added})
+        # A resumed run is under way again; if this process is killed its tape has to show that.
         if self.tape.run(self.run).outcome is not None:
             self.tape.end_run(self.run, None)
         self._begun = True
 
     def done(self, turn: AnyTurn, planned: Planned) -> Any:
         """Write the turn, whole or not at all."""
+        # Written first: some of the turn's calls may be nowhere but in memory until then.
         self.recorder.commit_turn(*tape_turn(self._cls, turn, planned))
         _leave_calls(turn, self.tape)
         return turn
@@ -169,7 +164,7 @@ class Recording(Session):
         """Write the outcome."""
         self.recorder.settle()
         # With the wrong model nothing was played, so what is recorded of the outcome stays true.
-        if not self._refused:
+        if not self._wrong_model:
             self.tape.end_run(self.run, outcome)
 
     def close(self) -> None:
@@ -203,8 +198,8 @@ class Replaying(Session):
         if record is None:
             raise TapeError(
                 f"run {self.run} ends at turn {self._last}; turn {turn} was not recorded. "
-                "Resume or fork the run to go on: resume(tape, run, llm_client=connect('auto')) or "
-                "simulation.fork(llm_client=connect('auto')), which is 'Fork here' in a stepper"
+                "Resume or fork the run to continue: resume(tape, run, llm_client=connect('auto')) "
+                "or simulation.fork(llm_client=connect('auto')), which is 'Fork here' in a stepper"
             )
         del planned
         self.recorder.begin_turn(turn)
@@ -253,8 +248,8 @@ def rare_collections() -> Iterator[None]:
     higher, or where there is no collection, this does nothing. What others set meanwhile stays.
     """
     # Python looks through all young objects each time some hundreds more are alive than before,
-    # and now and then through all there are. A turn keeps nearly all that it makes, so that this
-    # finds nothing, and takes the longer the more a run has kept.
+    # and now and then through all objects. A turn keeps nearly all that it makes, so that this
+    # finds nothing, and takes longer the more a run has kept.
     before = gc.get_threshold()
     usual = gc.isenabled() and 0 < before[0] < _RARELY[0]
     # Thresholds belong to the process: of several runs at once, the first sets and restores them.
@@ -266,7 +261,8 @@ def rare_collections() -> Iterator[None]:
         yield
     finally:
         if gc.get_threshold() == _RARELY:
-            # Else all that the turn made would be due at once, and now and then a full pass.
+            # The young ones first: with the usual thresholds the next object that is made would
+            # start a pass over all that the turn made, and now and then over everything.
             gc.collect(0)
             gc.set_threshold(*before)
         _collecting_rarely.release()

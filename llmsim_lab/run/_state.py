@@ -91,7 +91,7 @@ class State(BaseModel):
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Do what ``replace`` does: a state holds nothing that was not checked."""
-        del deep
+        del deep  # nothing in a state can be changed, so that a copy may share it
         return self.replace(**(update or {}))
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -128,7 +128,7 @@ def _frozen(value: Any, where: str) -> Any:
         return FrozenList([_frozen(item, where) for item in value])
     if isinstance(value, tuple):
         items = [_frozen(item, where) for item in value]
-        return cls(*items) if hasattr(cls, "_fields") else tuple(items)
+        return cls(*items) if hasattr(cls, "_fields") else tuple(items)  # a named one stays one
     if isinstance(value, set | frozenset):
         raise ConfigError(
             f"{where} holds a set, whose order is another one in each process, and so in a replay; "
@@ -155,6 +155,7 @@ def check_kept(state: State, state_type: type[State]) -> None:
         state_type: the class that it is read back as.
     """
     name = state_type.__name__
+    # pydantic warns of a value of another type; here it is an error, as what is read back shows.
     try:
         text = state_type.__pydantic_serializer__.to_json(state, warnings=False)
         back = state_type.model_validate_json(text)
@@ -169,10 +170,11 @@ def check_kept(state: State, state_type: type[State]) -> None:
             f"the state is a {type(state).__name__}, of which a tape gives back a {name}; name "
             f"the class that it is: Run[{type(state).__name__}]"
         )
-    field, was = next(it for it in state.__dict__.items() if it[1] != back.__dict__[it[0]])
+    read = back.__dict__
+    field, was = next((key, value) for key, value in state.__dict__.items() if value != read[key])
     raise ConfigError(
         f"{name}.{field} is {clip(repr(was), 80)}, and a tape gives back "
-        f"{clip(repr(back.__dict__[field]), 80)}: annotate just what it holds. Of several classes "
+        f"{clip(repr(read[field]), 80)}: annotate just what it holds. Of several classes "
         "each needs a field that tells it, such as kind: Literal['car'] = 'car'"
     )
 
@@ -233,22 +235,21 @@ def changed_at(state: Any, values: Mapping[str, Any]) -> Any:
     if not isinstance(state, State):
         raise ConfigError(f"values of a {type(state).__name__} have no names; it is not a State")
     places = places_in(state)
-    whole: dict[str, Any] = state.model_dump()
+    dumped: dict[str, Any] = state.model_dump()  # a copy, whose dicts can be changed
     for name, value in values.items():
         if name not in places:
-            shown = ", ".join(list(places)[:12])
+            listed = ", ".join(list(places)[:12]) + (", …" if len(places) > 12 else "")
             raise ConfigError(
-                f"the state has nothing called {name!r}{closest(name, places)}; it has {shown}"
-                f"{', …' if len(places) > 12 else ''}"
+                f"the state has nothing called {name!r}{closest(name, places)}; it has {listed}"
             )
         if isinstance(value, float) and not math.isfinite(value):
             raise ConfigError(f"{name}={value!r} is not a number that a state can hold")
         *path, last = places[name]
-        inside = whole
+        inside = dumped
         for part in path:
             inside = inside[part]
         inside[last] = value
     try:
-        return type(state).model_validate(whole)
+        return type(state).model_validate(dumped)
     except ValidationError as error:
         raise ConfigError(f"{type(state).__name__}: {faults(error)}") from error

@@ -26,12 +26,12 @@ _MOST_CHAINS = 30
 """How many of a turn's decisions its repr shows."""
 
 _BEFORE = ("run", "seed", "period", "turn", "player", "component")
-_LAST_SAID = ("reasoning", "confidence")
+_REASONS = ("reasoning", "confidence")
 _AFTER = (
     *("status", "interventions", "attempts", "prompt_tokens", "reply_tokens", "tokens", "seconds"),
     "model",
 )
-_TAKEN = {*_BEFORE, *_LAST_SAID, *_AFTER}
+_TAKEN = {*_BEFORE, *_REASONS, *_AFTER}
 
 StateT = TypeVar("StateT", default=Any)
 InterventionT = TypeVar("InterventionT", default=Any)
@@ -72,8 +72,8 @@ class RunTurn(Generic[StateT, InterventionT]):
 
         Where a chain has another status than its call, such as ``fallback``, the chain's counts.
         """
-        said = {id(chain.call): chain.status for chain in self.chains if chain.call is not None}
-        counts = Counter(said.get(id(call), call.status) for call in self.calls)
+        by_call = {id(chain.call): chain.status for chain in self.chains}
+        counts = Counter(by_call.get(id(call), call.status) for call in self.calls)
         counts.update(
             chain.status for chain in self.chains if chain.call is None and chain.status != "ok"
         )
@@ -95,8 +95,8 @@ class RunTurn(Generic[StateT, InterventionT]):
 
     def in_words(self) -> Sequence[str]:
         """Return what the turn led to, and what was done in it, as lines of text."""
-        said = [f"{name} {value}" for name, value in self.own_columns().items()]
-        return [f"it led to: {', '.join(said)}"]
+        columns = [f"{name} {value}" for name, value in self.own_columns().items()]
+        return [f"it led to: {', '.join(columns)}"]
 
     def outcomes(self, chains: Sequence[LLMReasoningChain]) -> Sequence[Mapping[str, Any]]:
         """Return what became of the turn's decisions, one mapping each, for ``decisions()``.
@@ -115,9 +115,9 @@ class RunTurn(Generic[StateT, InterventionT]):
         facts += [("from outside", str(item)) for item in self.interventions]
         chains = self.every_chain
         parts: list[object] = [pairs(facts, caption=f"{type(self).__name__} {self.number}")]
-        if shown := chains[:_MOST_CHAINS]:
+        if chains:
             header = ("component", "agent", "status", "confidence", "reasoning")
-            rows: Iterable[Sequence[object]] = (
+            decisions = (
                 (
                     chain.component,
                     chain.agent,
@@ -125,19 +125,19 @@ class RunTurn(Generic[StateT, InterventionT]):
                     cell(chain.confidence),
                     safe(chain.reasoning, limit=500),
                 )
-                for chain in shown
+                for chain in chains[:_MOST_CHAINS]
             )
-            parts.append(table(header, rows))
-        if left := len(chains) - len(shown):
-            parts.append(safe(f"… and {left} more decisions"))
+            parts.append(table(header, decisions))
+        if len(chains) > _MOST_CHAINS:
+            parts.append(safe(f"… and {len(chains) - _MOST_CHAINS} more decisions"))
         return str(join([*parts, details("state", cell(self.state))]))
 
 
 def every_chain(turn: RunTurn) -> tuple[LLMReasoningChain, ...]:
     """Return a turn's chains, and one made of each call that none of them annotates.
 
-    So a run that hands over no chain shows all that it asked, like any other. A function, since
-    widgets also show turns that only look like a ``RunTurn``.
+    So a run that makes no chains of its own shows all that it asked, like any other. A function,
+    since widgets also show turns that only look like a ``RunTurn``.
     """
     # By identity: two equal calls of a turn are two calls.
     annotated = {id(chain.call) for chain in turn.chains}
@@ -146,19 +146,17 @@ def every_chain(turn: RunTurn) -> tuple[LLMReasoningChain, ...]:
 
 
 def _chain_of(call: CallRecord, turn: int) -> LLMReasoningChain:
-    site, reply = call.request.site, call.reply
-    said: dict[str, Any] = {}
-    with suppress(InvalidReply):
-        said = reply_fields(reply.text) if reply else {}
-    reasoning, confidence = said.get("reasoning"), said.get("confidence")
-    known = isinstance(confidence, int | float) and 0 <= confidence <= 1
-    known = known and not isinstance(confidence, bool)
+    site, answer = call.request.site, _reply_fields(call)
+    # As the model wrote them: no reply's class has checked these.
+    reasoning, confidence = answer.get("reasoning"), answer.get("confidence")
+    if isinstance(confidence, bool) or not isinstance(confidence, int | float):
+        confidence = None
     return LLMReasoningChain(
         component=site.component if site else "call",
         agent=(site.agent if site else None) or "",
         turn=turn,
         reasoning=reasoning if isinstance(reasoning, str) else "",
-        confidence=confidence if known else None,
+        confidence=confidence if confidence is not None and 0 <= confidence <= 1 else None,
         status=call.status,
         call=call,
     )
@@ -203,12 +201,9 @@ class WorldTurn(RunTurn[StateT, InterventionT]):
 
     def outcomes(self, chains: Sequence[LLMReasoningChain]) -> Sequence[Mapping[str, Any]]:
         """Return what rules answered, besides the fields that every reply has."""
-        answers = iter(self.answers)
-        return [{} if chain.call else _answered(next(answers, None)) for chain in chains]
-
-
-def _answered(answer: Answer | None) -> dict[str, Any]:
-    return {} if answer is None else _own_fields(answer.fields)
+        answers = iter(self.answers)  # in the order of the chains without a call
+        found = (None if chain.call else next(answers, None) for chain in chains)
+        return [_own_fields(answer.fields) if answer else {} for answer in found]
 
 
 # --- a run's frames ------------------------------------------------------------------------------
@@ -288,10 +283,10 @@ def decisions_frame(
     outcomes: Callable[[Any, Sequence[LLMReasoningChain]], Sequence[Mapping[str, Any]]],
 ) -> pd.DataFrame:
     """Return one row a decision; see ``Run.decisions``, whose methods the last two are."""
-    rows: list[dict[str, Any]] = []
-    # Two dicts in the place of ordered sets: columns stand in the order in which they first came.
-    said: dict[str, None] = {}
-    became: dict[str, None] = {}
+    decisions: list[dict[str, Any]] = []
+    # Dicts used as ordered sets: columns stand in the order in which they first came.
+    reply_columns: dict[str, None] = {}
+    outcome_columns: dict[str, None] = {}
     for turn in turns:
         chains = every_chain(turn)
         if not chains:
@@ -307,19 +302,19 @@ def decisions_frame(
             taken = _TAKEN | outcome.keys()
             fields = {
                 f"reply_{name}" if name in taken else name: value
-                for name, value in _reply_fields(chain).items()
-                if name not in _LAST_SAID
+                for name, value in _reply_fields(chain.call).items()
+                if name not in _REASONS
             }
-            said |= dict.fromkeys(fields)
-            became |= dict.fromkeys(outcome)
-            rows.append({**fields, **outcome, **shared, **_decision(chain)})
-    told = (*said, *_LAST_SAID, *(name for name in became if name not in said))
-    return plain_frame(rows, (*_BEFORE, *told, *_AFTER))
+            reply_columns |= dict.fromkeys(fields)
+            outcome_columns |= dict.fromkeys(outcome)
+            decisions.append({**fields, **outcome, **shared, **_decision(chain)})
+    between = dict.fromkeys([*reply_columns, *_REASONS, *outcome_columns])
+    return plain_frame(decisions, (*_BEFORE, *between, *_AFTER))
 
 
-def _reply_fields(chain: LLMReasoningChain) -> dict[str, Any]:
+def _reply_fields(call: CallRecord | None) -> dict[str, Any]:
     """Return what the model answered, by field; nothing where it was not an object."""
-    reply = chain.call.reply if chain.call else None
+    reply = call.reply if call else None
     with suppress(InvalidReply):
         return reply_fields(reply.text) if reply else {}
     return {}

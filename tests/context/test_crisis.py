@@ -480,7 +480,7 @@ def test_a_run_does_not_go_on_with_other_modules_but_a_fork_does(tmp_path: Path)
     run.close()
     thirsty(tmp_path, "Drought.")
     again = resume(tmp_path / "a.tape", llm_client=client)
-    with pytest.raises(TapeError, match="cannot go on: the modules are not those"):
+    with pytest.raises(TapeError, match="cannot continue: the modules are not those"):
         again.run(1)
     again.close()
     other = fork(tmp_path / "a.tape", llm_client=client)

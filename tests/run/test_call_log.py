@@ -29,7 +29,7 @@ class BareTurn(RunTurn[Total, CounterIntervention]):
 
 
 class Silent(Run[Total, BareTurn, CounterConfig, CounterIntervention]):
-    """Asks three and hands over nothing but its next state."""
+    """Asks three and returns nothing but its next state."""
 
     kind = "silent"
 
@@ -40,17 +40,17 @@ class Silent(Run[Total, BareTurn, CounterConfig, CounterIntervention]):
 
     async def _play(self, before: BareTurn, planned: Sequence[CounterIntervention]) -> BareTurn:
         names = ("Ann", "Bob", "Cy")
-        said = await gather_all([self._ask(name, before.state) for name in names])
-        return BareTurn(number=before.number + 1, state=Total(before.state.value + sum(said)))
+        amounts = await gather_all([self._ask(name, before.state) for name in names])
+        return BareTurn(number=before.number + 1, state=Total(before.state.value + sum(amounts)))
 
     async def _ask(self, name: str, total: Total) -> int:
         assert self.llm_client is not None
-        said = await self.llm_client.call_with_retry(
+        reply = await self.llm_client.call_with_retry(
             prompt=f"{name}, the total is {total.value}.",
             response_model=Addition,
             site=CallSite(component="adder", agent=name),
         )
-        return said.add
+        return reply.add
 
 
 def silent_client(replies: Any = answer) -> LLMClient:
@@ -179,7 +179,7 @@ class Late(Silent):
         return BareTurn(number=before.number + 1, state=before.state)
 
 
-async def test_a_call_left_over_from_an_earlier_turn_is_refused() -> None:
+async def test_a_call_left_over_from_an_earlier_turn_is_an_error() -> None:
     run = Late(llm_client=silent_client())
     await run.step()
     run.over.set()
@@ -189,7 +189,7 @@ async def test_a_call_left_over_from_an_earlier_turn_is_refused() -> None:
     assert run.llm_client.backend.requests == []  # type: ignore[attr-defined]
 
 
-def test_a_state_that_holds_nan_is_refused_on_a_tape(tmp_path: Path) -> None:
+def test_a_state_that_holds_nan_is_an_error_on_a_tape(tmp_path: Path) -> None:
     @dataclass(frozen=True)
     class Share:
         value: float = 0.0

@@ -1,4 +1,4 @@
-"""What a kind of simulation gets without saying anything, and what it is told when it errs."""
+"""What a class of runs gets by default, and the errors that it makes."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Clash(CounterTurn):
         return {"seconds": 1.0, "total": self.state.value}
 
 
-def test_a_column_that_every_frame_has_is_refused() -> None:
+def test_a_column_that_every_frame_has_is_an_error() -> None:
     made = CounterSimulation(CounterConfig(), llm_client=counter_client())
     made.turns[0] = Clash(number=0, state=Total())
     with pytest.raises(ConfigError, match="own_columns has seconds, which every run's frame has"):
@@ -86,7 +86,7 @@ class Clashing(RunTurn[int, Any]):
     planned: int = 0
 
 
-def test_a_field_that_a_record_has_for_something_else_is_refused() -> None:
+def test_a_field_that_a_record_has_for_something_else_is_an_error() -> None:
     class Clash(CounterSimulation):
         turn_type: Any = Clashing
 
@@ -95,7 +95,7 @@ def test_a_field_that_a_record_has_for_something_else_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "said"),
+    ("before", "after", "message"),
     [
         ({"a": 1, "b": 2}, {"a": 1, "b": 2}, ""),
         ({"a": 1}, {"a": 2}, "a was 1 and is 2"),
@@ -109,11 +109,11 @@ def test_a_field_that_a_record_has_for_something_else_is_refused() -> None:
         ),
     ],
 )
-def test_changed_values_are_named(before: Any, after: Any, said: str) -> None:
-    assert changed_values(before, after) == said
+def test_changed_values_are_named(before: Any, after: Any, message: str) -> None:
+    assert changed_values(before, after) == message
 
 
-def test_of_a_manifests_faults_three_are_told() -> None:
+def test_of_a_manifests_faults_three_are_named() -> None:
     with pytest.raises(TapeError) as caught:
         check_manifest(2, {"prompts": {}, "given": []}, ())
     assert str(caught.value) == (

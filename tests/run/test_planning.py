@@ -1,4 +1,4 @@
-"""What is planned for a turn that the run does not reach: it is kept, and it is said."""
+"""What is planned for a turn that the run does not reach: it is kept, with a warning."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_what_is_planned_after_the_turn_that_run_reaches_is_kept_and_warned_of(
     (line,) = warned(caplog)
     assert "run_reaches=3" in line
     assert " 4: " in line
-    assert "name a turn up to 3, raise the configuration's turns, or play on" in line
+    assert "name a turn up to 3, raise the configuration's turns, or continue" in line
     assert [r.levelno for r in caplog.records if EVENT in r.getMessage()] == [logging.WARNING]
 
 
@@ -64,7 +64,7 @@ def test_what_the_configuration_plans_after_its_turns_is_warned_of_at_once(
 
 
 @pytest.mark.parametrize(("make", "done"), KINDS)
-def test_what_is_planned_for_a_turn_that_was_played_is_refused(
+def test_what_is_planned_for_a_turn_that_was_played_is_an_error(
     make: Callable[..., Any], done: dict[str, Any]
 ) -> None:
     simulation = make(turns=3)
@@ -119,7 +119,7 @@ def test_a_run_says_in_its_face_what_is_planned_and_what_it_will_not_reach() -> 
     assert html.count(">planned<") == 2
 
 
-def test_a_replay_refuses_without_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_replay_raises_without_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     make_counter(tmp_path / "x.tape", turns=2).run()
     played = replay(tmp_path / "x.tape")
     with pytest.raises(Exception, match="a replay cannot be changed"):

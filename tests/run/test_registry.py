@@ -56,7 +56,7 @@ def test_a_subclass_that_names_none_leaves_the_kind_as_it_is() -> None:
     assert find_class("counter") is CounterSimulation
 
 
-def test_a_kind_that_another_class_has_is_refused() -> None:
+def test_a_kind_that_another_class_has_is_an_error() -> None:
     with pytest.raises(ConfigError, match=r"Thief cannot be the kind 'counter': .*Simulation is"):
 
         class Thief(CounterSimulation):
@@ -141,6 +141,6 @@ def test_a_configuration_derived_from_a_kinds_own_finds_it_too() -> None:
     assert class_of_config(Mine()) is CounterSimulation
 
 
-def test_what_is_no_configuration_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"dict is no configuration .*: .*CounterConfig"):
+def test_what_is_not_a_configuration_is_an_error() -> None:
+    with pytest.raises(ConfigError, match=r"dict is not a configuration .*: .*CounterConfig"):
         class_of_config({})

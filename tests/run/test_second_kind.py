@@ -28,7 +28,7 @@ from llmsim_lab.errors import ConfigError, LLMFailureException, TapeError, TapeM
 from llmsim_lab.llm import LLMClient, ScriptedBackend, Tape
 from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.run import fork, load, replay, rerun, resume
-from llmsim_lab.run._run import run
+from llmsim_lab.run._registry import class_of_config
 from llmsim_lab.tape import verify
 from llmsim_lab.types import ChatRequest
 
@@ -98,7 +98,7 @@ def test_a_turn_that_fails_changes_nothing_and_may_be_tried_again() -> None:
     assert totals(made) == [0, 8]
 
 
-def test_a_turn_with_another_number_than_the_next_is_refused() -> None:
+def test_a_turn_with_another_number_than_the_next_is_an_error() -> None:
     class Skipping(CounterSimulation):
         async def _play(self, before: Any, planned: Any) -> Any:
             turn = await super()._play(before, planned)
@@ -133,7 +133,7 @@ def test_what_is_planned_can_reach_into_the_turn() -> None:
     assert totals(made) == [0, 1008]
 
 
-def test_an_intervention_in_the_past_is_refused() -> None:
+def test_an_intervention_in_the_past_is_an_error() -> None:
     made = make_counter()
     made.run(2)
     with pytest.raises(ConfigError, match="turn 1 has been played"):
@@ -251,11 +251,11 @@ def test_a_fork_with_an_edited_prompt_asks_with_it(path: Path) -> None:
 def test_a_fork_with_another_state_goes_on_from_there(path: Path) -> None:
     new = fork(path, turn=1, state=Total(500), llm_client=counter_client())
     assert totals(new) == [0, 500]
-    with pytest.raises(ConfigError, match="is no Total, which a state of CounterSimulation is"):
+    with pytest.raises(ConfigError, match="is not a Total, which a state of CounterSimulation is"):
         fork(path, turn=1, state=500, llm_client=counter_client())
 
 
-def test_a_fork_with_a_prompt_that_nobody_uses_is_refused(path: Path) -> None:
+def test_a_fork_with_a_prompt_that_nobody_uses_is_an_error(path: Path) -> None:
     other = load(path).prompts["adder:Ann"].parse("X.\n\n## User\nx\n", name="nobody")
     with pytest.raises(ConfigError, match="uses a prompt named nobody; its prompts are: adder"):
         fork(path, prompt=other, llm_client=counter_client())
@@ -274,7 +274,7 @@ def test_parts_of_the_users_own_must_be_given_again(tmp_path: Path) -> None:
     assert again.turns == made.turns
 
 
-def test_a_part_that_the_kind_does_not_have_is_refused(path: Path) -> None:
+def test_a_part_that_the_kind_does_not_have_is_an_error(path: Path) -> None:
     with pytest.raises(ConfigError, match=r"engine: the parts .* kind 'counter' are adders"):
         replay(path, engine=object())
 
@@ -325,19 +325,19 @@ MAKERS = [
 
 
 @pytest.mark.parametrize("make", MAKERS)
-@pytest.mark.parametrize("verb", [replay, load])
+@pytest.mark.parametrize("operation", [replay, load])
 def test_a_part_may_be_made_by_anything_that_can_be_called(
-    verb: Callable[..., Any], make: Any, zoes: CounterSimulation, tmp_path: Path
+    operation: Callable[..., Any], make: Any, zoes: CounterSimulation, tmp_path: Path
 ) -> None:
-    assert verb(tmp_path / "z.tape", adders=make).turns == zoes.turns
+    assert operation(tmp_path / "z.tape", adders=make).turns == zoes.turns
 
 
-@pytest.mark.parametrize("verb", [resume, rerun, fork])
+@pytest.mark.parametrize("operation", [resume, rerun, fork])
 def test_what_makes_a_part_is_called_with_the_verbs_own_model(
-    verb: Callable[..., Any], zoes: CounterSimulation, tmp_path: Path
+    operation: Callable[..., Any], zoes: CounterSimulation, tmp_path: Path
 ) -> None:
     client = counter_client()
-    made = verb(tmp_path / "z.tape", llm_client=client, adders=partial(named, "Zoe"))
+    made = operation(tmp_path / "z.tape", llm_client=client, adders=partial(named, "Zoe"))
     made.run(1)
     made.close()
     assert requests(client) == 1
@@ -379,7 +379,7 @@ def test_what_makes_a_part_is_given_none_in_a_run_without_a_model(tmp_path: Path
         (lambda client: None, r"returned None where a part is wanted"),
     ],
 )
-def test_what_cannot_make_a_part_is_refused_with_both_forms(
+def test_what_cannot_make_a_part_is_an_error_with_both_forms(
     make: Any, why: str, zoes: CounterSimulation, tmp_path: Path
 ) -> None:
     both = r"give the part itself, adders=\.\.\., or .* adders=lambda client: \.\.\."
@@ -396,10 +396,13 @@ def test_what_makes_a_part_need_not_say_what_it_takes(
     assert replay(tmp_path / "z.tape", adders=held).turns == zoes.turns
 
 
-def test_the_verb_run_finds_the_class_by_the_configuration(tmp_path: Path) -> None:
-    made = run(CounterConfig(turns=2), tape=tmp_path / "x.tape", llm_client=counter_client())
+def test_a_configuration_finds_the_class_that_plays_and_records_it(tmp_path: Path) -> None:
+    config = CounterConfig(turns=2)
+    cls = class_of_config(config)
+    made = cls(config, tape=tmp_path / "x.tape", llm_client=counter_client())
+    made.run()
     assert isinstance(made, CounterSimulation)
-    assert made.turn_number == 2
+    assert load(tmp_path / "x.tape").turn_number == made.turn_number == 2
 
 
 def test_a_fork_keeps_what_the_recorded_run_had_planned(path: Path) -> None:

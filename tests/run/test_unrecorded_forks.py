@@ -21,10 +21,10 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "x.tape"
 
 
-@pytest.mark.parametrize("verb", [load, replay])
-def test_a_fork_of_a_run_from_a_file_to_read_is_live_in_memory(verb, path: Path) -> None:  # type: ignore[no-untyped-def]
+@pytest.mark.parametrize("operation", [load, replay])
+def test_a_fork_of_a_run_from_a_file_to_read_is_live_in_memory(operation, path: Path) -> None:  # type: ignore[no-untyped-def]
     before = path.read_bytes()
-    new = verb(path).fork(1, llm_client=counter_client())
+    new = operation(path).fork(1, llm_client=counter_client())
     new.run(2)
     assert new.turn_number == 3
     assert (new.tape, new.run_id) == (None, None)

@@ -152,8 +152,8 @@ def test_a_step_offers_a_grid_of_numbers() -> None:
 
     class Bank(Run[Pot]):
         async def turn(self, state: Pot, ask: Ask) -> Pot:
-            said = await ask("Bank", Rate, "Set it.", limits={"rate": (1, 2)}, step={"rate": 0.25})
-            seen.append(said.rate)
+            reply = await ask("Bank", Rate, "Set it.", limits={"rate": (1, 2)}, step={"rate": 0.25})
+            seen.append(reply.rate)
             return state
 
     run = Bank(llm_client=pot_client({"reasoning": "r", "rate": 1.25, "confidence": 1}))
@@ -215,8 +215,8 @@ def test_a_person_answers_and_a_replay_needs_nobody(tmp_path: Path) -> None:
     with pytest.raises(LLMFailureException, match=r"lacks confidence"):
         run.run(1)
     run.close()
-    said = {"reasoning": "I like it", "amount": 9, "confidence": 1}
-    run = pot(players={"Di": Person(lambda _: said)}, tape=tmp_path / "y")
+    answer = {"reasoning": "I like it", "amount": 9, "confidence": 1}
+    run = pot(players={"Di": Person(lambda _: answer)}, tape=tmp_path / "y")
     run.run(1)
     run.close()
     assert run.state.given["Di"] == 9
@@ -382,12 +382,12 @@ def test_a_budget_stops_a_run_which_is_resumed_without_asking_again(tmp_path: Pa
 
 
 def test_tokens_and_money_can_be_limited() -> None:
-    def told(request: ChatRequest) -> ChatReply:
+    def answer(request: ChatRequest) -> ChatReply:
         return ChatReply(text=json.dumps(gift(request)), prompt_tokens=90, reply_tokens=10)
 
-    assert pot(llm_client=pot_client(told)).run(9, budget=Budget(tokens=800))["turn"].max() == 2
+    assert pot(llm_client=pot_client(answer)).run(9, budget=Budget(tokens=800))["turn"].max() == 2
     budget = Budget(money=0.0008, price=(1, 1))
-    assert pot(llm_client=pot_client(told)).run(9, budget=budget)["turn"].max() == 2
+    assert pot(llm_client=pot_client(answer)).run(9, budget=budget)["turn"].max() == 2
     with pytest.raises(ConfigError, match=r"needs the price .* Budget\(money=2, price="):
         Budget(money=2)
     with pytest.raises(ConfigError, match=r"limits something: Budget\(calls=500\)"):
@@ -606,7 +606,7 @@ def test_limits_that_leave_nothing_are_an_error() -> None:
         question(llm_client=pot_client()).run(1)
 
 
-def test_draws_by_two_tasks_are_refused_and_a_players_own_are_not() -> None:
+def test_draws_by_two_tasks_are_errors_and_a_players_own_are_not() -> None:
     async def draws(ask: Ask, own: bool) -> None:
         async def draw(name: str) -> float:
             await asyncio.sleep(0)
@@ -803,7 +803,7 @@ class Fancy(Plain):
 
 
 @pytest.mark.parametrize(
-    ("hint", "value", "said"),
+    ("hint", "value", "message"),
     [
         (Plain, Fancy(), r"Odd.it is Fancy.*a tape gives back Plain\(size=1.0\)"),
         (Any, (1, 2), r"Odd.it is \(1, 2\), and a tape gives back \[1, 2\]"),
@@ -812,7 +812,7 @@ class Fancy(Plain):
     ],
 )
 def test_a_state_that_a_tape_would_not_give_back_is_an_error(
-    hint: Any, value: Any, said: str
+    hint: Any, value: Any, message: str
 ) -> None:
     odd: Any = type(State)("Odd", (State,), {"__annotations__": {"it": hint}, "it": value})
 
@@ -820,7 +820,7 @@ def test_a_state_that_a_tape_would_not_give_back_is_an_error(
         async def turn(self, state: Any, ask: Ask) -> Any:
             return state
 
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         World()
 
 
@@ -840,16 +840,16 @@ def test_a_script_may_import_itself_by_its_own_name(tmp_path: Path) -> None:
 
 
 def asked_of(player: Any, reply: type[Reply], **limits: Any) -> Any:
-    """Return what a player says to one question with these limits."""
-    said: list[Any] = []
+    """Return what a player answers to one question with these limits."""
+    replies: list[Any] = []
 
     class World(Run[Pot]):
         async def turn(self, state: Pot, ask: Ask) -> Pot:
-            said.append(await ask("Ann", reply, "Say.", limits=limits))
+            replies.append(await ask("Ann", reply, "Say.", limits=limits))
             return state
 
     World(players={"*": player}).run(1)
-    return said[0]
+    return replies[0]
 
 
 class Mood(Enum):
@@ -872,7 +872,7 @@ def test_chance_keeps_to_whatever_bounds_a_reply_has() -> None:
     assert (drawn.five, drawn.odd, drawn.mood) == (5, 3, Mood.BAD)
 
 
-def test_what_chance_cannot_draw_is_told() -> None:
+def test_what_cannot_be_drawn_is_an_error() -> None:
     class Day(Reply):
         day: date
 
@@ -900,7 +900,7 @@ def test_a_rule_is_told_a_fields_own_bounds_where_the_question_has_none() -> Non
     assert asked_of(lambda question: question.limits["amount"][1], Gift).amount == 20
 
 
-def test_a_turn_that_goes_on_without_a_call_the_budget_refused_does_not_count() -> None:
+def test_a_turn_that_continues_without_a_call_beyond_the_budget_does_not_count() -> None:
     class Careless(Run[Pot]):
         async def turn(self, state: Pot, ask: Ask) -> Pot:
             for name in state.coins:

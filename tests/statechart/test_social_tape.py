@@ -16,7 +16,6 @@ from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException, Ta
 from llmsim_lab.llm import LLMClient, ScriptedBackend, Tape
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import fork, load, replay, rerun, resume
-from llmsim_lab.run._run import run
 from llmsim_lab.statechart import SocialSimulation
 from llmsim_lab.statechart._agent import GUARDS
 from llmsim_lab.statechart._analysis import state_frame
@@ -166,7 +165,8 @@ def test_a_rerun_begins_anew_with_the_recorded_configuration(path: Path) -> None
 
 def test_a_run_by_rules_needs_no_model_for_any_verb(tmp_path: Path) -> None:
     path = tmp_path / "rule.tape"
-    made = run(social_config(reasoner={"kind": "rule"}), tape=path, turns=5)
+    made = SocialSimulation(social_config(reasoner={"kind": "rule"}), tape=path)
+    made.run(5)
     made.close()
     assert replay(path).turns == made.turns
     other = fork(path, turn=3)
@@ -201,7 +201,9 @@ def test_a_guard_that_the_replay_lacks_is_named(tmp_path: Path, monkeypatch: Any
     }
     monkeypatch.setitem(GUARDS, "awake", lambda agent, post: True)
     config = social_config(chart=table, reasoner={"kind": "rule"})
-    run(config, tape=tmp_path / "x.tape", turns=2).close()
+    made = SocialSimulation(config, tape=tmp_path / "x.tape")
+    made.run(2)
+    made.close()
     monkeypatch.delitem(GUARDS, "awake")
     with pytest.raises(ConfigError, match="there is no guard 'awake'"):
         replay(tmp_path / "x.tape")

@@ -29,7 +29,6 @@ from llmsim_lab.errors import ConfigError, LLMFailureException, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.models import GlobalState
 from llmsim_lab.run import fork, load, replay, rerun, resume
-from llmsim_lab.run._run import run
 from llmsim_lab.simulation import Simulation, SimulationConfig
 from llmsim_lab.types import ChatRequest
 
@@ -123,7 +122,8 @@ def test_the_outcome_says_how_a_run_ended(
 
 
 def test_run_plays_and_records(tmp_path: Path) -> None:
-    played = run(steady_config(), tape=tmp_path / "x.tape", llm_client=hash_client(), turns=2)
+    played = Simulation(steady_config(), tape=tmp_path / "x.tape", llm_client=hash_client())
+    played.run(2)
     assert played.turn_number == 2
     assert load(tmp_path / "x.tape").turns == played.turns
 

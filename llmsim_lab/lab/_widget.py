@@ -357,9 +357,7 @@ class LabWidget(w.VBox):
 
     def say(self, text: object) -> None:
         """Show one line on what is happening."""
-        value = f'<div role="status" aria-live="polite">{safe(text)}</div>'
-        if self.status.value != value:
-            self.status.value = value
+        self.status.value = f'<div role="status" aria-live="polite">{safe(text)}</div>'
 
     def show_error(self, error: BaseException | None, *, retry: bool = False) -> None:
         """Show what went wrong, or take an earlier error away.
@@ -370,6 +368,11 @@ class LabWidget(w.VBox):
         """
         self.retry.layout.display = "" if error is not None and retry else "none"
         self.error.value = "" if error is None else str(_alert(error))
+
+    def show_fault(self, error: LabError | None) -> None:
+        """Show a wrong choice; a right one leaves what failed before explained."""
+        if error is not None:
+            self.show_error(error)
 
 
 def _parts(widget: w.Widget) -> Iterator[w.Widget]:

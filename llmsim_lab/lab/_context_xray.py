@@ -176,9 +176,7 @@ class ContextXRay(LabWidget):
         if agent is not None and agent not in names:
             raise ConfigError(f"there is no agent {agent!r}; there are: {', '.join(names)}")
         self.turn_box = number_box("Turn", value=0, least=0, most=0)
-        self.module_boxes = {name: checkbox(name) for name in simulation.modules.names}
-        for box in self.module_boxes.values():
-            box.value = True
+        self.module_boxes = {name: checkbox(name, value=True) for name in simulation.modules.names}
         self.samples_box = number_box("Samples", value=5, least=1, most=_MOST_SAMPLES)
         self.ask_button = button(
             "Ask", tooltip="Let a model answer the prompt with and without what is unticked"

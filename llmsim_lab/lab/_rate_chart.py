@@ -14,7 +14,7 @@ from markupsafe import Markup
 from llmsim_lab._util.tables import csv_text
 from llmsim_lab.economy import TaylorRule
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.lab._widget import LabWidget, Pace, button, dropdown, row
+from llmsim_lab.lab._widget import LabWidget, Pace, button, checkbox, dropdown, row
 from llmsim_lab.lab.charts._drawing import Drawing, Screen
 from llmsim_lab.lab.charts._export import (
     FileKind,
@@ -78,10 +78,10 @@ class ChartControls:
             if place < _MOST_BOXES or item.column in panels
         ]
         self.panels = {
-            item.column: _box(item.label, value=item.column in panels) for item in offered
+            item.column: checkbox(item.label, value=item.column in panels) for item in offered
         }
-        self.rule = _box("Taylor rule", value=True)
-        self.history = _box("History", value=True)
+        self.rule = checkbox("Taylor rule", value=True)
+        self.history = checkbox("History", value=True)
         for name, box in (("rule", self.rule), ("history", self.history)):
             box.layout.display = "" if name in references else "none"
         self.update = button("Update", tooltip="Read the runs again and draw them")
@@ -97,10 +97,6 @@ class ChartControls:
         )
 
 
-def _box(label: str, *, value: bool) -> w.Checkbox:
-    return w.Checkbox(value=value, description=label, indent=False, layout=w.Layout(width="auto"))
-
-
 class ExportRow:
     """Buttons that make a file, and the link to take it.
 
@@ -112,7 +108,7 @@ class ExportRow:
         link: to the file made last.
     """
 
-    def __init__(self, wanted: Callable[[str], object]) -> None:
+    def __init__(self, wanted: Callable[[FileKind], object]) -> None:
         self.png = button("PNG", tooltip="Make a picture of the chart to download")
         self.svg = button("SVG", tooltip="Make a drawing of the chart to download, for papers")
         self.csv = button("CSV", tooltip="Make a table of the runs' values to download")
@@ -256,13 +252,14 @@ class RateChart(LabWidget):
             for item in self._items
             for track in (item.members if isinstance(item, Ensemble) else [item])
         ]
-        rows = [
-            row
+        # First and last rows say enough: a column that only a turn between has is not charted.
+        ends = [
+            values
             for track in self._tracks
-            for row in (track.prediction, track.rows[0], track.rows[-1])
+            for values in (track.prediction, track.rows[0], track.rows[-1])
         ]
         declared = [series for track in self._tracks for series in track.series]
-        self._series = {series.column: series for series in chartable(rows, declared)}
+        self._series = {series.column: series for series in chartable(ends, declared)}
         if not self._series:
             raise ConfigError("the runs have no column of numbers to chart besides 'turn'")
         self._title, self._history, self._rule = title, history, rule
@@ -282,7 +279,7 @@ class RateChart(LabWidget):
         self.controls_part.update.on_click(lambda _: self.start(self._read_again))
         self.picture = w.HTML()
         self.remarks = w.HTML()
-        self.export = ExportRow(self._on_export)
+        self.export = ExportRow(lambda kind: self.start(lambda: self._make_link(kind)))
         self.table = TablePart(self._show_table, page=_PAGE)
         self.controls = (self.controls_part.update, *self.export.buttons)
         self._drawing: Drawing | None = None
@@ -494,9 +491,6 @@ class RateChart(LabWidget):
         if kind == "csv":
             return csv_text(self.frame).encode()
         return figure_bytes(self.figure, kind)
-
-    def _on_export(self, kind: str) -> None:
-        self.start(lambda: self._make_link(file_kind(f".{kind}")))
 
     async def _make_link(self, kind: FileKind) -> None:
         self.export.link.value = ""

@@ -75,12 +75,18 @@ class Worker:
         if not self._lock.acquire(blocking=False):
             return False
         self._ended = Future()
+
+        def spawn() -> None:
+            self._task = self._loop.create_task(work())
+            self._task.add_done_callback(self._done)
+
         try:
             self._on_begin()
             # Only posted: a click's handler may run on a thread without a loop.
-            self._loop.call_soon_threadsafe(self._spawn, work)
+            self._loop.call_soon_threadsafe(spawn)
         except BaseException as error:
-            self._release()
+            self._lock.release()
+            self._ended.set_result(None)
             # A loop that is closed, as asyncio.run's is at its end, takes no more calls.
             if isinstance(error, RuntimeError) and self._loop.is_closed():
                 raise ConfigError(
@@ -91,8 +97,14 @@ class Worker:
 
     def stop(self) -> None:
         """Cancel the work under way, if any; it ends soon after."""
-        if self.busy and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._cancel)
+
+        def cancel() -> None:
+            # The work may have ended between the click and this call.
+            if self._task is not None:
+                self._task.cancel()
+
+        if self.busy:
+            self.call(cancel)
 
     def call(self, action: Callable[..., object], *args: object) -> None:
         """Schedule a call on the loop, from any thread."""
@@ -104,14 +116,6 @@ class Worker:
         # Without the shield, cancelling one wait would cancel the future that all others wait for.
         await asyncio.shield(asyncio.wrap_future(self._ended))
 
-    def _spawn(self, work: Work) -> None:
-        self._task = self._loop.create_task(work())
-        self._task.add_done_callback(self._done)
-
-    def _cancel(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-
     def _done(self, task: asyncio.Task[object]) -> None:
         self._task = None
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
@@ -122,10 +126,6 @@ class Worker:
             self._on_end(error)
         finally:
             ended.set_result(None)
-
-    def _release(self) -> None:
-        self._lock.release()
-        self._ended.set_result(None)
 
 
 SETTLE_S = 0.05
@@ -204,7 +204,7 @@ class LabWidget(w.VBox):
         self.error = w.HTML()
         self.retry = button("Try again", tooltip="Do again what failed", button_style="primary")
         self.retry.layout.display = "none"
-        self.retry.on_click(self._on_retry)
+        self.retry.on_click(lambda _: self._last_work and self.start(self._last_work))
         self._last_work: Work | None = None
         self.worker = Worker(on_begin=self._begin, on_end=self._end)
         super().__init__()
@@ -286,10 +286,6 @@ class LabWidget(w.VBox):
         if failures and not isinstance(failures[0], asyncio.CancelledError):
             raise failures[0]
 
-    def _on_retry(self, _: object = None) -> None:
-        if self._last_work is not None:
-            self.start(self._last_work)
-
     def _begin(self) -> None:
         self.show_error(None)
         self._set_busy(True)
@@ -367,7 +363,18 @@ class LabWidget(w.VBox):
             retry: whether to offer to try again.
         """
         self.retry.layout.display = "" if error is not None and retry else "none"
-        self.error.value = "" if error is None else str(_alert(error))
+        if error is None:
+            self.error.value = ""
+            return
+        what = Markup("<strong>{}</strong>: {}").format(
+            type(error).__name__, safe(error, limit=2_000)
+        )
+        # A LabError says what to do; of anything else the reader needs to know where it came from.
+        if not isinstance(error, LabError):
+            lines = "".join(traceback.format_exception(error))
+            what = join([what, details("Where it happened", pre(lines))])
+        alert = '<div role="alert" style="border-left:4px solid #cf222e;padding:4px 8px">{}</div>'
+        self.error.value = str(Markup(alert).format(what))
 
     def show_fault(self, error: LabError | None) -> None:
         """Show a wrong choice; a right one leaves what failed before explained."""
@@ -382,16 +389,6 @@ def _parts(widget: w.Widget) -> Iterator[w.Widget]:
             if isinstance(part, w.Widget):
                 yield part
                 yield from _parts(part)
-
-
-def _alert(error: BaseException) -> Markup:
-    what = Markup("<strong>{}</strong>: {}").format(type(error).__name__, safe(error, limit=2_000))
-    if not isinstance(error, LabError):
-        lines = "".join(traceback.format_exception(error))
-        what = join([what, details("Where it happened", pre(lines))])
-    return Markup(
-        '<div role="alert" style="border-left:4px solid #cf222e;padding:4px 8px">{}</div>'
-    ).format(what)
 
 
 _MOST_LABEL_CHARS = 160
@@ -489,9 +486,9 @@ def text_box(label: str, *, placeholder: str = "") -> w.Text:
     )
 
 
-def checkbox(label: str) -> w.Checkbox:
+def checkbox(label: str, *, value: bool = False) -> w.Checkbox:
     """Return a box to tick, no wider than it needs to be."""
-    return w.Checkbox(description=label, indent=False, layout=w.Layout(width="auto"))
+    return w.Checkbox(value=value, description=label, indent=False, layout=w.Layout(width="auto"))
 
 
 def status_choices(*more: str) -> list[tuple[str, str]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import ipywidgets as w
 from markupsafe import Markup
 
@@ -43,7 +41,16 @@ class AssistantChat(LabWidget):
 
     def __init__(self, chat: Chat | LLMAgentEngine, *, user_id: str | None = None) -> None:
         super().__init__()
-        self.chat = _chat_of(chat, user_id)
+        if not isinstance(chat, Chat):
+            if user_id is None:
+                raise ConfigError(
+                    "say who writes: AssistantChat(engine, user_id='ann'), not "
+                    "AssistantChat(engine)"
+                )
+            chat = Chat(chat, user_id=user_id)
+        elif user_id not in (None, chat.user_id):
+            raise ConfigError(f"the conversation is {chat.user_id!r}'s, not {user_id!r}'s")
+        self.chat = chat
         self.message = w.Textarea(
             description="Message",
             rows=2,
@@ -90,9 +97,7 @@ class AssistantChat(LabWidget):
         self.say(self._news())
 
     def _show(self) -> None:
-        html = str(block(self.chat.html()))
-        if self.talk.value != html:
-            self.talk.value = html
+        self.talk.value = str(block(self.chat.html()))
         pending = self._asked = self.chat.pending
         self._ask_row.layout.display = "none" if pending is None else ""
         what = "" if pending is None else pending.description or pending.tool_name
@@ -148,19 +153,11 @@ class AssistantChat(LabWidget):
         Raises:
             ConfigError: a message is under way, or this one is empty.
         """
-
-        async def work() -> None:
-            await self._deliver(text)
-
-        await self.do(work)
+        await self.do(lambda: self._deliver(text))
 
     def ended(self) -> None:
         """Show what was answered."""
         self._show()
-
-    def stopped(self) -> None:
-        """Show that the message was stopped."""
-        self.say("Stopped.")
 
     def static_text(self) -> str:
         """Return the conversation."""
@@ -169,15 +166,3 @@ class AssistantChat(LabWidget):
     def static_html(self) -> Markup:
         """Return the conversation with the tool calls folded."""
         return self.chat.html()
-
-
-def _chat_of(chat: Any, user_id: str | None) -> Chat:
-    if isinstance(chat, Chat):
-        if user_id not in (None, chat.user_id):
-            raise ConfigError(f"the conversation is {chat.user_id!r}'s, not {user_id!r}'s")
-        return chat
-    if user_id is None:
-        raise ConfigError(
-            "say who writes: AssistantChat(engine, user_id='ann'), not AssistantChat(engine)"
-        )
-    return Chat(chat, user_id=user_id)

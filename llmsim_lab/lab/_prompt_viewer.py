@@ -46,7 +46,6 @@ from llmsim_lab.lab._widget import (
     status_choices,
     text_box,
 )
-from llmsim_lab.types import Attempt
 
 _MOST_HITS = 5_000
 _LISTED = 100
@@ -118,15 +117,14 @@ class SearchBar(w.VBox):
         hit = self.hits[place]
         first = place - place % _LISTED
         listed = enumerate(self.hits[first : first + _LISTED], start=first)
-        self._choices.options(self.hit_box, [(_label(one, at), at) for at, one in listed], place)
+        labels = []
+        for at, one in listed:
+            seen = one.seen
+            where = clip(f"turn {seen.turn} · {seen.component} · {seen.agent} · {one.part}", 80)
+            labels.append((f"{at + 1}. {where}: {one.line}", at))
+        self._choices.options(self.hit_box, labels, place)
         count = f"{len(self.hits):,}{self._more}"
         self._on_hit(hit, f"Hit {place + 1:,} of {count}, in the {hit.part}: {hit.line}")
-
-
-def _label(hit: Hit, place: int) -> str:
-    seen = hit.seen
-    where = clip(f"turn {seen.turn} · {seen.component} · {seen.agent} · {hit.part}", 80)
-    return f"{place + 1}. {where}: {hit.line}"
 
 
 _MOST_STATIC_CHARS = 600
@@ -343,7 +341,10 @@ class PromptViewer(LabWidget):
             self.provenance = Provenance(how="unknown", why="there is no prompt")
             panes = [self._without_prompt(seen), Markup(), Markup(), Markup()]
         else:
-            self.provenance = _provenance_of(attempt)
+            try:
+                self.provenance = attempt.request.provenance
+            except TapeError as error:  # a damaged tape
+                self.provenance = Provenance(how="unknown", why=str(error))
             panes = [
                 messages_html(attempt, self.provenance),
                 legend_html(attempt, self.provenance),
@@ -393,9 +394,8 @@ class PromptViewer(LabWidget):
         ]
         if not before:
             return safe(f"Turn {seen.turn - 1} has no such prompt to compare with.")
-        title = bold(f"From turn {seen.turn - 1} to turn {seen.turn}")
         was, now = before[0].request.messages, seen.attempt.request.messages
-        parts = [title]
+        parts = [bold(f"From turn {seen.turn - 1} to turn {seen.turn}")]
         for then, message in zip_longest(was, now):
             texts = [one.content if one else "" for one in (then, message)]
             parts += [safe(f"{(message or then).role}: "), word_diff(*texts)]
@@ -451,10 +451,11 @@ class PromptViewer(LabWidget):
             reason = seen.chain.reasoning if seen.chain else ""
             return visible(f"{lines[0]}\n  reason: {clip(reason, _MOST_STATIC_CHARS)}")
         lines += slot_lines(seen.attempt, self.provenance)
-        reply, fault = seen.attempt.reply, seen.attempt.detail
-        came = [f"fault: {fault}"] if seen.fault else []
-        came += [f"reply: {reply.text}"] if reply else []
-        return visible("\n".join([*lines, *(f"  {clip(one, _MOST_STATIC_CHARS)}" for one in came)]))
+        if seen.fault:
+            lines.append(f"  {clip(f'fault: {seen.attempt.detail}', _MOST_STATIC_CHARS)}")
+        if seen.attempt.reply:
+            lines.append(f"  {clip(f'reply: {seen.attempt.reply.text}', _MOST_STATIC_CHARS)}")
+        return visible("\n".join(lines))
 
     def static_html(self) -> Markup:
         """Return the prompt with its slots marked, their sources and the reply."""
@@ -470,14 +471,6 @@ class PromptViewer(LabWidget):
                 facts_html(seen.attempt, status=seen.status),
             ]
         )
-
-
-def _provenance_of(attempt: Attempt) -> Provenance:
-    """Return where a prompt's values came from; on a damaged tape, that it is unknown."""
-    try:
-        return attempt.request.provenance
-    except TapeError as error:
-        return Provenance(how="unknown", why=str(error))
 
 
 def _distinct(names: Iterable[str]) -> list[tuple[str, str]]:

@@ -32,7 +32,7 @@ from llmsim_lab.lab.charts._export import (
     summary_text,
 )
 from llmsim_lab.lab.charts._scene import Choice, Scene, check_choices, compose
-from llmsim_lab.lab.charts._tracks import Ensemble, chartable, read_runs, run_numbers
+from llmsim_lab.lab.charts._tracks import chartable, read_runs, run_numbers, tracks_of
 from llmsim_lab.run._turn import Series
 
 if TYPE_CHECKING:
@@ -247,11 +247,7 @@ class RateChart(LabWidget):
         super().__init__()
         check_choices(panels=panels, history=history, rule=rule, title=title)
         self._items = read_runs(runs, names=names, numbers=run_numbers(run, numbers))
-        self._tracks = [
-            track
-            for item in self._items
-            for track in (item.members if isinstance(item, Ensemble) else [item])
-        ]
+        self._tracks = tracks_of(self._items)
         # First and last rows say enough: a column that only a turn between has is not charted.
         ends = [
             values

@@ -170,13 +170,23 @@ class Drawing:
             self._frame = frame
         else:
             self._move(scene)
-        self._bands(scene)
+        for band in scene.bands:
+            for column, (x, low, high) in band.points.items():
+                fill = self._axes[column].fill_between(
+                    x, low, high, color=band.colour, alpha=band.alpha, linewidth=0
+                )
+                self._passing.append(fill)
         self._marks(scene)
         for series in scene.shown:
             set_limits(self._axes[series.column], scene, series.column)
+        axes = self._axes[scene.main.column]
         if self._labelled:
-            self._make_room(scene)
-        set_ticks(self._axes[scene.main.column], scene)
+            # Space for what is written at the lines' ends and at the marks.
+            first, last = axes.get_xlim()
+            bottom, top = axes.get_ylim()
+            axes.set_xlim(first, last + 0.13 * (last - first))
+            axes.set_ylim(bottom, top + 0.05 * min(len(scene.marks), 4) * (top - bottom))
+        set_ticks(axes, scene)
         if self._labelled:
             self._end_labels(scene)
 
@@ -258,15 +268,6 @@ class Drawing:
                 line.set_data(*thinned(x, y))
                 line.set_marker(_marker(curve.look, len(x)))
 
-    def _bands(self, scene: Scene) -> None:
-        for band in scene.bands:
-            for column, (x, low, high) in band.points.items():
-                self._passing.append(
-                    self._axes[column].fill_between(
-                        x, low, high, color=band.colour, alpha=band.alpha, linewidth=0
-                    )
-                )
-
     def _marks(self, scene: Scene) -> None:
         main = self._axes[scene.main.column]
         for turn in dict.fromkeys(mark.turn for mark in scene.marks):
@@ -293,14 +294,6 @@ class Drawing:
                     in_layout=False,
                 )
             )
-
-    def _make_room(self, scene: Scene) -> None:
-        """Leave space for what is written at the lines' ends and at the marks."""
-        axes = self._axes[scene.main.column]
-        first, last = axes.get_xlim()
-        low, high = axes.get_ylim()
-        axes.set_xlim(first, last + 0.13 * (last - first))
-        axes.set_ylim(low, high + 0.05 * min(len(scene.marks), 4) * (high - low))
 
     def _end_labels(self, scene: Scene) -> None:
         """Write names at the lines' ends, where they do not overlap; the legend has them all."""
@@ -398,11 +391,12 @@ class Screen:
     def png(self) -> bytes:
         """Return the figure as it is as a PNG file."""
         from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.layout_engine import ConstrainedLayoutEngine
         from PIL import Image
 
         self._figure.set_dpi(_DPI)
         canvas = FigureCanvasAgg(self._figure)
-        if self._is_loose():
+        if isinstance(self._figure.get_layout_engine(), ConstrainedLayoutEngine):
             # Laid out once and then left: the constrained layout takes longer than the drawing.
             self._reserved = []
             self._lay_out()
@@ -414,11 +408,6 @@ class Screen:
         buffer = io.BytesIO()
         Image.fromarray(pixels).save(buffer, format="png", compress_level=2)
         return buffer.getvalue()
-
-    def _is_loose(self) -> bool:
-        from matplotlib.layout_engine import ConstrainedLayoutEngine
-
-        return isinstance(self._figure.get_layout_engine(), ConstrainedLayoutEngine)
 
     def _lay_out(self) -> None:
         self._figure.draw_without_rendering()

@@ -17,7 +17,7 @@ from llmsim_lab._util.text import number
 from llmsim_lab.economy import TaylorRule, history
 from llmsim_lab.economy._data import next_quarter
 from llmsim_lab.errors import ConfigError, DataError
-from llmsim_lab.lab.charts._tracks import Ensemble, Track, common_turns
+from llmsim_lab.lab.charts._tracks import Ensemble, Track, common_turns, tracks_of
 from llmsim_lab.run._turn import Series
 
 if TYPE_CHECKING:
@@ -329,11 +329,7 @@ class _Composer:
 
     @property
     def tracks(self) -> list[Track]:
-        return [
-            track
-            for item in self.items
-            for track in (item.members if isinstance(item, Ensemble) else [item])
-        ]
+        return tracks_of(self.items)
 
     @property
     def columns(self) -> list[str]:

@@ -282,7 +282,7 @@ class LabWidget(w.VBox):
             self.worker.stop()
             await self.idle()
             raise
-        # Stopped by the button: that is no error of the cell that waits.
+        # Stopped by the button: that is not an error of the cell that waits.
         if failures and not isinstance(failures[0], asyncio.CancelledError):
             raise failures[0]
 
@@ -542,6 +542,71 @@ def row(*parts: w.Widget, gap: str = "4px") -> w.HBox:
     """
     layout = w.Layout(flex_flow="row wrap", align_items="flex-start", grid_gap=gap)
     return w.HBox(parts, layout=layout)
+
+
+class TurnBrowser(LabWidget):
+    """Base of the widgets that go from turn to turn and skip those in which nothing is wanted.
+
+    Args:
+        simulation: the run.
+
+    Attributes:
+        previous_button, turn_box, next_button, latest_button: choose the turn.
+    """
+
+    def __init__(self, simulation: Run) -> None:
+        super().__init__()
+        self.simulation = simulation
+        self.previous_button = button("Previous", tooltip="Show the turn before")
+        self.turn_box = number_box("Turn shown", value=0, least=0, most=0)
+        self.next_button = button("Next", tooltip="Show the turn after")
+        self.latest_button = button("Latest", tooltip="Show the latest turn")
+        # Clicks arrive on threads of their own, turns on the loop.
+        self._view = threading.RLock()
+        self._choices = Choices(self._view, show_error=self.show_error)
+        self._choices.on_click(self.previous_button, lambda: self._seek(-1))
+        self._choices.on_click(self.next_button, lambda: self._seek(1))
+        self._choices.on_click(self.latest_button, lambda: self._go(self._span()[1]))
+        self._choices.on_choice(self.turn_box, lambda: self._go(self.turn_box.value))
+
+    def _span(self) -> tuple[int, int]:
+        """Return the first and the last turn that there is something of."""
+        raise NotImplementedError
+
+    def _has_wanted(self, number: int) -> bool:
+        """Return True if something in a turn passes the filter."""
+        raise NotImplementedError
+
+    def _go(self, number: int) -> None:
+        """Show a turn."""
+        raise NotImplementedError
+
+    def _follow_turns(self) -> None:
+        """Offer each new turn, and show it if the latest one was shown."""
+        self.follow(self.simulation, lambda: self.worker.call(self._grew))
+
+    def _grew(self) -> None:
+        with self._view:
+            if self.turn_box.value == self.turn_box.max:
+                self._go(self._span()[1])
+            else:
+                self._set_turn(self.turn_box.value)
+
+    def _set_turn(self, number: int) -> None:
+        first, last = self._span()
+        self._choices.number(self.turn_box, number, least=first, most=last)
+
+    def _seek(self, by: int) -> None:
+        """Go to the next turn, before or after, that has something wanted."""
+        first, last = self._span()
+        number = self.turn_box.value + by
+        while first <= number <= last:
+            if self._has_wanted(number):
+                self._go(number)
+                return
+            number += by
+        where = "before" if by < 0 else "after"
+        self.say(f"There is nothing to show {where} turn {self.turn_box.value}.")
 
 
 _LEAST_S = 0.25

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Points = tuple[NDArray[np.float64], NDArray[np.float64]]
-    from llmsim_lab.economy import TaylorRule
-
     Edges = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
 
 

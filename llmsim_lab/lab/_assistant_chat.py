@@ -122,6 +122,7 @@ class AssistantChat(LabWidget):
         asked = self._asked
 
         async def work() -> None:
+            # A cell may have sent a message since; a yes must not confirm another deletion.
             if self.chat.pending != asked:
                 raise ConfigError(
                     "the conversation has continued elsewhere, so that this is no longer what was "

@@ -85,6 +85,7 @@ class AnswerForm(w.VBox):
         self._fixed = bool(inputs)
         self._schemas: Mapping[str, Any] = {}
         self._question: OpenQuestion | None = None
+        # Set by the seat, which knows the question; a form by itself tells nobody.
         self._on_change: Callable[[], object] = lambda: None
         super().__init__(self._parts())
         self._observe()
@@ -144,6 +145,7 @@ class AnswerForm(w.VBox):
             turn: the latest turn that was played.
         """
         self.answer_button.disabled = question is None
+        # Only now: an answer to a turn that failed is asked again and need not be written again.
         if self._sent is not None and turn >= self._sent[0]:
             if self.values == self._sent[1]:
                 for field in self.inputs.values():
@@ -251,10 +253,12 @@ class RateForm(AnswerForm):
             rates: percent per year.
             now: the rate in force.
         """
+        # The nearest, not the equal one, since rates on offer are rounded.
         same = min(rates, key=lambda rate: abs(rate - now))
         options = [
             (f"{number(rate)} %{' (as it is)' if rate == same else ''}", rate) for rate in rates
         ]
+        # Setting the same options again would reset the choice.
         if list(self.rate.options) != [_CHOOSE, *options]:
             chosen = _chosen(self.rate)
             self.rate.options = [_CHOOSE, *options]
@@ -566,6 +570,7 @@ class HumanSeat(LabWidget):
         self._lay_out(agents)
         self.model = model
         self.loss = loss
+        # Questions come and go on any thread, so two may call refresh at once.
         self._refreshing = threading.RLock()
         # A question asked on another thread than this is asked by a loop that a cell has started.
         self._thread: int | None = None
@@ -704,6 +709,7 @@ class HumanSeat(LabWidget):
 
     def _begin_turn(self) -> None:
         if not self.waiting_for and not self._playing() and not self.worker.busy:
+            # Set before the loop gets to it, so that a click at another seat starts no second turn.
             self._stepping = True
             self.start(self._step)
 
@@ -928,6 +934,7 @@ class HumanSeat(LabWidget):
 
     def close(self) -> None:
         """Remove the seat and stop a turn started here; any other turn waits for another seat."""
+        # Empty where __init__ raised, and there is nothing to stop.
         if self._stop_listening:
             self.worker.call(self._stop_following)
             _seats.get(self.simulation, WeakSet()).discard(self)

@@ -397,6 +397,7 @@ class ReasoningInspector(TurnBrowser):
             (self.component_box, [chain.component for chain in chains]),
         ):
             kept = [box.value] if box.value else []
+            # A filter stays while turns without its agent are passed.
             offered = dict.fromkeys([*names, *kept])
             self._choices.options(
                 box, [("all", ""), *((name, name) for name in offered)], box.value or ""

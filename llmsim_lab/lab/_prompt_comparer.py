@@ -66,6 +66,7 @@ _HEADER = (
 
 
 def _missing(value: Any) -> bool:
+    # Pandas writes NaN, which differs from itself, where a column holds both.
     return value is None or value != value
 
 
@@ -405,6 +406,7 @@ class VariantEditor(w.VBox):
         Args:
             taken: names of the variants before this one.
         """
+        # Cleared first, so that a wrong text is never run as the one before it.
         self.prompt, self.fault = None, ""
         try:
             self.prompt = self._read(taken)
@@ -427,6 +429,7 @@ class VariantEditor(w.VBox):
                 f"the prompt has {len(text):,} characters, more than {_MOST_PROMPT_CHARS:,}; "
                 "shorten it"
             )
+        # A text that nobody edited is still the prompt it was, not one made from the run's.
         prompt = self._base if text == self._base.text else self._bench.prompt.edit(text)
         self._bench.check(prompt, name=self.name)
         return prompt
@@ -864,6 +867,7 @@ class PromptComparer(LabWidget):
 
     async def _settle(self) -> None:
         texts = [box for each in self.editors for box in (each.name_box, each.text_box)]
+        # The last changes may arrive after the click on Run.
         await settled(self.turns_box, self.samples_box, self.only_box, *texts)
         self.refresh()
 

@@ -489,6 +489,7 @@ class RateChart(LabWidget):
         return figure_bytes(self.figure, kind)
 
     async def _make_link(self, kind: FileKind) -> None:
+        # Gone while the file is made, so that nobody takes the one before.
         self.export.link.value = ""
         link = download_link(self._content(kind), name=f"chart.{kind}", kind=kind)
         upto = last_turn(self._items)

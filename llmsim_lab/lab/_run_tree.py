@@ -235,6 +235,7 @@ def differences(compared: pd.DataFrame) -> pd.DataFrame:
         compared: as ``Tape.compare`` gives it.
     """
     change = compared.xs("difference", axis=1, level=1).drop(columns=_BY_NATURE, errors="ignore")
+    # NaN, where a run lacks a number, equals nothing; it is not a difference.
     apart: Any = change.ne(0) & ~(change.isna())
     names = [name for name in change.columns if apart[name].any()]
     if not names:
@@ -479,6 +480,7 @@ class RunTree(LabWidget):
 
     def _show_comparison(self) -> None:
         other = int(self.other_box.value)
+        # Cleared first: where the new comparison fails, the old one must not stand under its error.
         self._clear_comparison()
         if other in (_NOTHING, self.selected):
             if other:
@@ -518,6 +520,7 @@ class RunTree(LabWidget):
 
     def _list_fork(self, _: TurnStepper) -> None:
         """List a fork that was made in the opened stepper, if it is on this tape."""
+        # Looking at another turn calls this too; only a new run is worth reading the tape again.
         if len(self.tape) != len(self.run_box.options):
             self.refresh()
 

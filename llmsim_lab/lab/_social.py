@@ -299,6 +299,7 @@ class AgentStory(SocialWidget):
         # What was injected into the latest turn may have come after it was read.
         for turn in turns[max(0, self._read - 1) :]:
             self._posts |= {post.id: post for post in turn.state.new_posts}
+        # Each turn once: a move that is read twice would be listed twice.
         for turn in turns[self._read :]:
             for move in turn.moves:
                 self._events.setdefault(move.agent, []).append(_Event(turn, move))

@@ -93,9 +93,11 @@ class Playing:
         """Play the turns that are left."""
         self._began = time.perf_counter()
         self.pausing = False
+        # Shows whom the run waits for while a call takes minutes.
         ticker = asyncio.create_task(self._tick())
         try:
             while len(self.played) < self.turns and not self.pausing:
+                # Anew for each turn: what a failed attempt left behind does not count.
                 self.calls = InFlight()
                 self._on_tick(self)
                 with watching(self.calls):
@@ -106,6 +108,7 @@ class Playing:
                 await asyncio.sleep(0)
         finally:
             ticker.cancel()
+            # Awaited, so that no task is left pending where the loop ends with the last turn.
             with suppress(asyncio.CancelledError):
                 await ticker
 
@@ -724,6 +727,7 @@ class TurnStepper(LabWidget):
 
     def _fork(self, turn: int, changes: dict[str, Any]) -> Run:
         if self.llm_client is not None:
+            # What the caller names comes last, and wins.
             changes = {"llm_client": self.llm_client} | changes
         new: Run
         try:

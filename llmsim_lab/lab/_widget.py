@@ -424,6 +424,7 @@ class Choices:
         button.on_click(lambda _: self._react(react))
 
     def _react(self, react: Callable[[], object]) -> None:
+        # Held throughout, since two choices handled at once would mix what is shown.
         with self._lock:
             try:
                 react()

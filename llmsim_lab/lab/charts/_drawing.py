@@ -32,6 +32,7 @@ def drawable(text: str, length: int = 40) -> str:
     """
     shown = clip(printable(text), length)
     known = "".join(letter if _has(letter) else "\N{WHITE SQUARE}" for letter in shown)
+    # A pair of dollars is a formula, and a backslash before one would undo its escape.
     return known.replace("\\", "\N{SET MINUS}").replace("$", r"\$")
 
 
@@ -86,6 +87,7 @@ def thinned(
     for part in np.array_split(np.arange(len(x)), most // 4):
         values = y[part]
         kept |= {int(part[0]), int(part[-1])}
+        # nanargmin raises where there is no number at all.
         if not np.isnan(values).all():
             kept |= {int(part[np.nanargmin(values)]), int(part[np.nanargmax(values)])}
     chosen = np.array(sorted(kept))

@@ -190,6 +190,7 @@ def _bars(values: Sequence[float]) -> str:
     every = max(1, math.ceil(len(values) / _BARS_WIDE))
     chosen = list(values[::every])
     low, high = min(known), max(known)
+    # 1 where all values are the same, which would divide by 0.
     step = (high - low) / (len(_BARS) - 1) or 1.0
     return "".join(
         _BARS[round((value - low) / step)] if math.isfinite(value) else " " for value in chosen

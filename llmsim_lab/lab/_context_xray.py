@@ -137,7 +137,7 @@ class ContextXRay(LabWidget):
     Attributes:
         simulation: the run.
         agent_box, turn_box: choose the prompt.
-        module_boxes: by module, whether its words are in.
+        module_boxes: by module, ticked while its words are in.
         samples_box, ask_button, stop_button: ask a model.
         sections, prompt, changes, answers: what is shown.
         ablation: the latest comparison, or None.

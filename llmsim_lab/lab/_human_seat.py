@@ -208,7 +208,7 @@ class RateForm(AnswerForm):
     """The answer of a nation's advisor, whose fields are known before anything is asked.
 
     Args:
-        names_rate: whether the person chooses the new rate, too.
+        names_rate: True if the person chooses the new rate, too.
 
     Attributes:
         action: one policy action, in words.

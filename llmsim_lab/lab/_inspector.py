@@ -40,7 +40,7 @@ COLUMNS = (
 )
 """The columns of ``to_frame``."""
 
-_SAID_ELSEWHERE = ("reasoning", "confidence")
+_SHOWN_ELSEWHERE = ("reasoning", "confidence")
 _MOST_CHARS = 4_000
 _MOST_COMPARED_CHARS = 1_000
 _FOLDED_FROM = 400
@@ -103,8 +103,8 @@ def decisions_by_agent(turn: RunTurn) -> dict[str, list[Decision]]:
         if len(proposed) != len(chains):
             proposed = ("; ".join(proposed), *[""] * len(chains))
         found[who.agent] = [
-            Decision(chain=chain, decided=_decided(chain) or said)
-            for chain, said in zip(chains, proposed, strict=False)
+            Decision(chain=chain, decided=_decided(chain) or words)
+            for chain, words in zip(chains, proposed, strict=False)
         ]
     return found
 
@@ -116,8 +116,9 @@ def _decided(chain: LLMReasoningChain) -> str:
     fields = parsed_fields(reply)
     if isinstance(fields, str):
         return ""
-    said = {name: value for name, value in fields.items() if name not in _SAID_ELSEWHERE}
-    return "\n".join(f"{name}: {_plain(value)}" for name, value in said.items())
+    return "\n".join(
+        f"{name}: {_plain(value)}" for name, value in fields.items() if name not in _SHOWN_ELSEWHERE
+    )
 
 
 def _plain(value: object) -> str:
@@ -502,6 +503,6 @@ class ReasoningInspector(TurnBrowser):
 def _line(decision: Decision) -> str:
     chain = decision.chain
     how = chain.status if chain.call or chain.status != "ok" else "by rule"
-    said = clip("; ".join(filter(None, (decision.decided, chain.reasoning))), _MOST_STATIC_CHARS)
+    words = clip("; ".join(filter(None, (decision.decided, chain.reasoning))), _MOST_STATIC_CHARS)
     sure = "not asked" if chain.confidence is None else chain.confidence
-    return f"{chain.component} ({how}, confidence {sure}): {said}"
+    return f"{chain.component} ({how}, confidence {sure}): {words}"

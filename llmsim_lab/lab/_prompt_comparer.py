@@ -275,7 +275,7 @@ class VariantPreview(w.VBox):
         bench: what renders it.
 
     Attributes:
-        open_box: whether it is shown at all.
+        open_box: ticked to show it at all.
         variant_choice, turn_choice, agent_choice: what is shown.
         view: the prompt, by role.
     """
@@ -591,7 +591,7 @@ class PromptComparer(LabWidget):
         experiments: all of them, in order.
         variants: the editors; the first is the one that the others are compared with.
         editor_box: contains them.
-        difference_box: whether to show what differs from the first variant.
+        difference_box: ticked to show what differs from the first variant.
         preview: a variant as the model would get it.
         turns_box, samples_box, only_box: what is played.
         plan_line: what it costs, or why it cannot be done.

@@ -517,5 +517,5 @@ class RateChart(LabWidget):
 
 
 def _asked(given: Any, ticked: bool) -> Any:
-    """Return what a reference was given as, or whether the box asks for the usual one."""
+    """Return what a reference was given as; else True where the box asks for the usual one."""
     return ticked if not ticked or given is False else given

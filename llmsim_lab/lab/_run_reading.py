@@ -279,7 +279,7 @@ class Fact:
         name: for people.
         unit: may be empty.
         value: a number, a text, a truth value or None.
-        main: whether the kind of simulation charts it.
+        main: True if the kind of simulation charts it.
     """
 
     name: str

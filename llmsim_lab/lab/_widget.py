@@ -2,9 +2,9 @@
 
 A widget lives between two threads. Clicks arrive on whichever thread the kernel reads messages on,
 and runs are played on an event loop, at times another one than the widget was built under. So a
-handler only posts work to the widget's own loop (``Worker``), one piece at a time; boxes that the
-widget fills itself are told from a user's choices (``Choices``); and drawing keeps pace with a run
-instead of holding it up (``Pace``).
+handler only posts work to the widget's own loop (``Worker``), one piece at a time; what the widget
+itself writes into a box is kept apart from a user's choices (``Choices``); and drawing keeps pace
+with a run instead of holding it up (``Pace``).
 """
 
 from __future__ import annotations
@@ -305,7 +305,7 @@ class LabWidget(w.VBox):
         self.say("Stopped.")
 
     def ended(self) -> None:
-        """Called when work has ended, whether done, failed or stopped."""
+        """Called when work has ended: done, failed or stopped."""
 
     def _set_busy(self, busy: bool) -> None:
         for control in self.controls:
@@ -360,7 +360,7 @@ class LabWidget(w.VBox):
 
         Args:
             error: the exception; None takes an earlier one away.
-            retry: whether to offer to try again.
+            retry: True to offer to try again.
         """
         self.retry.layout.display = "" if error is not None and retry else "none"
         if error is None:

@@ -41,16 +41,7 @@ class AssistantChat(LabWidget):
 
     def __init__(self, chat: Chat | LLMAgentEngine, *, user_id: str | None = None) -> None:
         super().__init__()
-        if not isinstance(chat, Chat):
-            if user_id is None:
-                raise ConfigError(
-                    "say who writes: AssistantChat(engine, user_id='ann'), not "
-                    "AssistantChat(engine)"
-                )
-            chat = Chat(chat, user_id=user_id)
-        elif user_id not in (None, chat.user_id):
-            raise ConfigError(f"the conversation is {chat.user_id!r}'s, not {user_id!r}'s")
-        self.chat = chat
+        self.chat = _chat_of(chat, user_id)
         self.message = w.Textarea(
             description="Message",
             rows=2,
@@ -167,3 +158,15 @@ class AssistantChat(LabWidget):
     def static_html(self) -> Markup:
         """Return the conversation with the tool calls folded."""
         return self.chat.html()
+
+
+def _chat_of(chat: Chat | LLMAgentEngine, user_id: str | None) -> Chat:
+    if isinstance(chat, Chat):
+        if user_id not in (None, chat.user_id):
+            raise ConfigError(f"the conversation is {chat.user_id!r}'s, not {user_id!r}'s")
+        return chat
+    if user_id is None:
+        raise ConfigError(
+            "say who writes: AssistantChat(engine, user_id='ann'), not AssistantChat(engine)"
+        )
+    return Chat(chat, user_id=user_id)

@@ -177,6 +177,11 @@ class ContextXRay(LabWidget):
             raise ConfigError(f"there is no agent {agent!r}; there are: {', '.join(names)}")
         self.turn_box = number_box("Turn", value=0, least=0, most=0)
         self.module_boxes = {name: checkbox(name, value=True) for name in simulation.modules.names}
+        self._lay_out()
+        self._wire()
+        self._go(self._last if turn is None else turn)
+
+    def _lay_out(self) -> None:
         self.samples_box = number_box("Samples", value=5, least=1, most=_MOST_SAMPLES)
         self.ask_button = button(
             "Ask", tooltip="Let a model answer the prompt with and without what is unticked"
@@ -194,11 +199,6 @@ class ContextXRay(LabWidget):
         )
         self.stoppers = (self.stop_button,)
         self.stop_button.disabled = True
-        self._lay_out()
-        self._wire()
-        self._go(self._last if turn is None else turn)
-
-    def _lay_out(self) -> None:
         self.children = (
             self.heading,
             row(self.agent_box, self.turn_box),

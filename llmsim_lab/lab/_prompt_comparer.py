@@ -645,6 +645,10 @@ class PromptComparer(LabWidget):
         self._set_up_as: tuple[object, ...] | None = None
         self.variants = VariantList(bench, variants, on_change=self.refresh)
         self.editor_box.children = [self.variants]
+        self._wire()
+        self.refresh()
+
+    def _wire(self) -> None:
         self.add_button.on_click(self._on_add)
         self.run_button.on_click(lambda _: self.start(self._run))
         self.again_button.on_click(lambda _: self.start(self._run_again))
@@ -654,7 +658,6 @@ class PromptComparer(LabWidget):
         self.stop_button.on_click(lambda _: self.worker.stop())
         for box in (self.turns_box, self.samples_box, self.only_box):
             box.observe(lambda _: self.refresh(), names="value")
-        self.refresh()
 
     def _lay_out(self, *, turns: str, samples: int) -> None:
         source = safe(source_of(self.bench.simulation))

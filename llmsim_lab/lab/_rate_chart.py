@@ -262,22 +262,7 @@ class RateChart(LabWidget):
         main = next(iter(self._series)) if main is None else self._known(main)
         others = [name for name in self._series if name != main]
         chosen = others[:_PANELS] if panels is None else [self._known(name) for name in panels]
-
-        self.controls_part = ChartControls(
-            list(self._series.values()),
-            main=main,
-            panels=chosen,
-            changed=self._on_choice,
-            references=self._references(),
-        )
-        self.controls_part.rule.value = rule is not False
-        self.controls_part.history.value = history is not False
-        self.controls_part.update.on_click(lambda _: self.start(self._read_again))
-        self.picture = w.HTML()
-        self.remarks = w.HTML()
-        self.export = ExportRow(lambda kind: self.start(lambda: self._make_link(kind)))
-        self.table = TablePart(self._show_table, page=_PAGE)
-        self.controls = (self.controls_part.update, *self.export.buttons)
+        self._lay_out(main=main, panels=chosen)
         self._drawing: Drawing | None = None
         self._png = b""
         self._scene: Scene
@@ -297,6 +282,23 @@ class RateChart(LabWidget):
         self._view_count = 0
         self.refresh()
         self.observe(self._on_shown, names="_view_count")
+
+    def _lay_out(self, *, main: str, panels: Sequence[str]) -> None:
+        self.controls_part = ChartControls(
+            list(self._series.values()),
+            main=main,
+            panels=panels,
+            changed=self._on_choice,
+            references=self._references(),
+        )
+        self.controls_part.rule.value = self._rule is not False
+        self.controls_part.history.value = self._history is not False
+        self.controls_part.update.on_click(lambda _: self.start(self._read_again))
+        self.picture = w.HTML()
+        self.remarks = w.HTML()
+        self.export = ExportRow(lambda kind: self.start(lambda: self._make_link(kind)))
+        self.table = TablePart(self._show_table, page=_PAGE)
+        self.controls = (self.controls_part.update, *self.export.buttons)
         self.children = (
             *self.controls_part.rows(),
             self.picture,

@@ -348,6 +348,14 @@ class RunTree(LabWidget):
         self.comparison: pd.DataFrame | None = None
         self.checked: Checked | None = None
         self._choices = Choices(threading.RLock(), show_error=self.show_fault)
+        self._lay_out()
+        self._wire()
+        self._set_busy(False)
+        self.refresh()
+        if run is not None:
+            self.select(run)
+
+    def _lay_out(self) -> None:
         self.tree = w.HTML()
         self.run_box = dropdown("Run", width=_LIST_WIDTH)
         self.other_box = dropdown("Compare with", width=_LIST_WIDTH)
@@ -369,7 +377,6 @@ class RunTree(LabWidget):
         )
         self.stoppers = (self.stop_button,)
         side = w.VBox([self.differences, self.chart], layout=w.Layout(flex="1 1 28em"))
-        self._wire()
         self.children = (
             self.tree,
             self.run_box,
@@ -387,10 +394,6 @@ class RunTree(LabWidget):
             row(self.facts, side, gap="24px"),
             self.opened,
         )
-        self._set_busy(False)
-        self.refresh()
-        if run is not None:
-            self.select(run)
 
     def _wire(self) -> None:
         self._choices.on_choice(self.run_box, self._chosen)

@@ -229,6 +229,11 @@ class Drawing:
                 dated = bool(scene.ticks.names)
                 unit = "turn (quarters)" if dated else scene.ticks.label
                 axes.set_xlabel(unit, fontsize="small")
+        self._plot(scene)
+        self._legend(scene)
+
+    def _plot(self, scene: Scene) -> None:
+        main = scene.main.column
         for place, curve in enumerate(scene.curves):
             look = curve.look
             for column, (x, y) in curve.points.items():
@@ -243,7 +248,6 @@ class Drawing:
                     label=self._name(curve.legend) if curve.legend else "_",
                 )
                 self._lines[column, place] = line
-        self._legend(scene)
 
     def _name(self, text: str) -> str:
         return drawable(text, 90) if self._labelled else text

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import ipywidgets as w
 from markupsafe import Markup
 
@@ -90,9 +88,7 @@ class AssistantChat(LabWidget):
         self.say(self._news())
 
     def _show(self) -> None:
-        html = str(block(self.chat.html()))
-        if self.talk.value != html:
-            self.talk.value = html
+        self.talk.value = str(block(self.chat.html()))
         pending = self._asked = self.chat.pending
         self._ask_row.layout.display = "none" if pending is None else ""
         what = "" if pending is None else pending.description or pending.tool_name
@@ -117,6 +113,7 @@ class AssistantChat(LabWidget):
         asked = self._asked
 
         async def work() -> None:
+            # A cell may have sent a message since; a yes must not confirm another deletion.
             if self.chat.pending != asked:
                 raise ConfigError(
                     "the conversation has continued elsewhere, so that this is no longer what was "
@@ -148,19 +145,11 @@ class AssistantChat(LabWidget):
         Raises:
             ConfigError: a message is under way, or this one is empty.
         """
-
-        async def work() -> None:
-            await self._deliver(text)
-
-        await self.do(work)
+        await self.do(lambda: self._deliver(text))
 
     def ended(self) -> None:
         """Show what was answered."""
         self._show()
-
-    def stopped(self) -> None:
-        """Show that the message was stopped."""
-        self.say("Stopped.")
 
     def static_text(self) -> str:
         """Return the conversation."""
@@ -171,7 +160,7 @@ class AssistantChat(LabWidget):
         return self.chat.html()
 
 
-def _chat_of(chat: Any, user_id: str | None) -> Chat:
+def _chat_of(chat: Chat | LLMAgentEngine, user_id: str | None) -> Chat:
     if isinstance(chat, Chat):
         if user_id not in (None, chat.user_id):
             raise ConfigError(f"the conversation is {chat.user_id!r}'s, not {user_id!r}'s")

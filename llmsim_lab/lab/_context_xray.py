@@ -137,7 +137,7 @@ class ContextXRay(LabWidget):
     Attributes:
         simulation: the run.
         agent_box, turn_box: choose the prompt.
-        module_boxes: by module, whether its words are in.
+        module_boxes: by module, ticked while its words are in.
         samples_box, ask_button, stop_button: ask a model.
         sections, prompt, changes, answers: what is shown.
         ablation: the latest comparison, or None.
@@ -176,9 +176,12 @@ class ContextXRay(LabWidget):
         if agent is not None and agent not in names:
             raise ConfigError(f"there is no agent {agent!r}; there are: {', '.join(names)}")
         self.turn_box = number_box("Turn", value=0, least=0, most=0)
-        self.module_boxes = {name: checkbox(name) for name in simulation.modules.names}
-        for box in self.module_boxes.values():
-            box.value = True
+        self.module_boxes = {name: checkbox(name, value=True) for name in simulation.modules.names}
+        self._lay_out()
+        self._wire()
+        self._go(self._last if turn is None else turn)
+
+    def _lay_out(self) -> None:
         self.samples_box = number_box("Samples", value=5, least=1, most=_MOST_SAMPLES)
         self.ask_button = button(
             "Ask", tooltip="Let a model answer the prompt with and without what is unticked"
@@ -196,11 +199,6 @@ class ContextXRay(LabWidget):
         )
         self.stoppers = (self.stop_button,)
         self.stop_button.disabled = True
-        self._lay_out()
-        self._wire()
-        self._go(self._last if turn is None else turn)
-
-    def _lay_out(self) -> None:
         self.children = (
             self.heading,
             row(self.agent_box, self.turn_box),

@@ -163,7 +163,10 @@ def messages_html(attempt: Attempt, provenance: Provenance) -> Markup:
 
 def _message(message: Message, note: str, text: Markup) -> Markup:
     title = f"{message.role}: {note}" if note else message.role
-    return join([heading(title), _box(pre(text)), *map(_tool_call, message.tool_calls)])
+    box = Markup(
+        '<div style="border-left:3px solid var(--jp-border-color1, #999);padding:2px 8px">{}</div>'
+    ).format(pre(text))
+    return join([heading(title), box, *map(_tool_call, message.tool_calls)])
 
 
 def _notes(attempt: Attempt) -> list[str]:
@@ -188,12 +191,6 @@ def bold(text: object, *, limit: int = 300) -> Markup:
     return Markup('<div style="font-weight:600">{}</div>').format(safe(text, limit=limit))
 
 
-def _box(content: Markup) -> Markup:
-    return Markup(
-        '<div style="border-left:3px solid var(--jp-border-color1, #999);padding:2px 8px">{}</div>'
-    ).format(content)
-
-
 def _tool_call(call: Any) -> Markup:
     return safe(f"calls {call.name}({json.dumps(dict(call.arguments), ensure_ascii=False)})")
 
@@ -205,24 +202,20 @@ def _numbers(provenance: Provenance) -> dict[str, int]:
 
 
 def _marked(text: str, spans: Sequence[Span], numbers: dict[str, int]) -> Markup:
+    # The number is not copied with the text.
+    mark = Markup(
+        '<mark style="background:{};color:#111;padding:0 2px" title="{}">'
+        '<small style="color:#555;user-select:none">[{}] </small>{}</mark>'
+    )
     parts: list[Markup] = []
     at = 0
     for span in spans:
         if span.end > _MOST_CHARS:
             break
         number = numbers[span.name]
+        colour = _MARKS[(number - 1) % len(_MARKS)]
         parts.append(escape(visible(text[at : span.start])))
-        parts.append(
-            Markup(
-                '<mark style="background:{};color:#111;padding:0 2px" title="{}">'
-                '<small style="color:#555;user-select:none">[{}] </small>{}</mark>'
-            ).format(
-                _MARKS[(number - 1) % len(_MARKS)],
-                span.name,
-                number,
-                escape(visible(span.of(text))),
-            )
-        )
+        parts.append(mark.format(colour, span.name, number, visible(span.of(text))))
         at = span.end
     left = max(0, _MOST_CHARS - at)
     return join([*parts, safe(text[at:], limit=left)])
@@ -240,14 +233,9 @@ def legend_html(attempt: Attempt, provenance: Provenance) -> Markup:
     rows: dict[str, tuple[object, ...]] = {}
     for span in provenance.spans:
         value = span.of(texts[span.role])
-        rows.setdefault(
-            f"{span.name}\0{value}",
-            (
-                f"[{numbers[span.name]}] {span.name}",
-                safe(value, limit=500),
-                _source(span),
-            ),
-        )
+        slot = f"[{numbers[span.name]}] {span.name}"
+        # A slot that stands in several places with the same value is one row.
+        rows.setdefault(f"{span.name}\0{value}", (slot, safe(value, limit=500), _source(span)))
     parts = []
     if rows:
         parts.append(table(("slot", "value", "source"), rows.values(), caption="Slots"))

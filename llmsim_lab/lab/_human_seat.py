@@ -29,11 +29,13 @@ from llmsim_lab.lab._scores import Leaderboard, leaderboard
 from llmsim_lab.lab._widget import LabWidget, button, row, settled
 from llmsim_lab.llm import LLMClient, Person, Tape
 from llmsim_lab.llm._human import OpenQuestion, same_choice, schema_words
-from llmsim_lab.models import Action, PolicyDecision, SimulationState
+from llmsim_lab.models import PolicyDecision, SimulationState
 from llmsim_lab.run import Run
+from llmsim_lab.run._turn import RunTurn
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.simulation._counterfactual import people_in
-from llmsim_lab.types import LLMReasoningChain, reply_schema
+from llmsim_lab.simulation._simulation import Turn
+from llmsim_lab.types import reply_schema
 
 _OPEN = float("-inf")  # None as an option's value would show as an empty line
 _CHOOSE = ("choose", _OPEN)
@@ -83,6 +85,7 @@ class AnswerForm(w.VBox):
         self._fixed = bool(inputs)
         self._schemas: Mapping[str, Any] = {}
         self._question: OpenQuestion | None = None
+        # Set by the seat, which knows the question; a form by itself tells nobody.
         self._on_change: Callable[[], object] = lambda: None
         super().__init__(self._parts())
         self._observe()
@@ -93,7 +96,7 @@ class AnswerForm(w.VBox):
     def _observe(self) -> None:
         for field in self.inputs.values():
             # A bound method, so that observing a kept field a second time adds nothing.
-            field.observe(self._on_input, names="value")  # the same one twice counts once
+            field.observe(self._on_input, names="value")
 
     def _on_input(self, _: object) -> None:
         self._on_change()
@@ -103,11 +106,6 @@ class AnswerForm(w.VBox):
         self._on_change = callback
 
     @property
-    def fields(self) -> Sequence[w.ValueWidget]:
-        """What the person fills in."""
-        return list(self.inputs.values())
-
-    @property
     def values(self) -> dict[str, Any]:
         """What is filled in, by name; None where nothing is chosen, or written for a number."""
         return {name: self._value(name, field) for name, field in self.inputs.items()}
@@ -115,10 +113,10 @@ class AnswerForm(w.VBox):
     def _value(self, name: str, field: w.ValueWidget) -> Any:
         if isinstance(field, w.Dropdown):
             return _chosen(field)
-        said = field.value.strip()
+        written = field.value.strip()
         if self._question is None or self._schemas.get(name, {}).get("type") in (None, "string"):
-            return said
-        return self._question.value(name, said) if said else None
+            return written
+        return self._question.value(name, written) if written else None
 
     def fill(self, **values: Any) -> None:
         """Write an answer into the form, as a person would; a choice not on offer stays open.
@@ -147,9 +145,12 @@ class AnswerForm(w.VBox):
             turn: the latest turn that was played.
         """
         self.answer_button.disabled = question is None
+        # Only now: an answer to a turn that failed is asked again and need not be written again.
         if self._sent is not None and turn >= self._sent[0]:
             if self.values == self._sent[1]:
-                self._empty()
+                for field in self.inputs.values():
+                    field.value = _OPEN if isinstance(field, w.Dropdown) else ""
+                self.complain("")
             self._sent = None
         if question is None:
             return
@@ -160,8 +161,6 @@ class AnswerForm(w.VBox):
 
     def _show_fields_of(self, question: OpenQuestion) -> None:
         """Show a field for each value asked for; those that are the same keep what is in them."""
-        if question is self._question:
-            return
         self._question = question
         if question.fields != self._schemas:
             self.inputs = {
@@ -194,11 +193,6 @@ class AnswerForm(w.VBox):
             self._sent = None
             raise
 
-    def _empty(self) -> None:
-        for field in self.inputs.values():
-            field.value = _OPEN if isinstance(field, w.Dropdown) else ""
-        self.complain("")
-
     def complain(self, text: str) -> None:
         """Show what was wrong, in place, so that screen readers read it out; nothing if empty."""
         self.complaint.value = str(_marked("alert", "#cf222e", text)) if text else ""
@@ -214,7 +208,7 @@ class RateForm(AnswerForm):
     """The answer of a nation's advisor, whose fields are known before anything is asked.
 
     Args:
-        names_rate: whether the person chooses the new rate, too.
+        names_rate: True if the person chooses the new rate, too.
 
     Attributes:
         action: one policy action, in words.
@@ -259,10 +253,12 @@ class RateForm(AnswerForm):
             rates: percent per year.
             now: the rate in force.
         """
+        # The nearest, not the equal one, since rates on offer are rounded.
         same = min(rates, key=lambda rate: abs(rate - now))
         options = [
             (f"{number(rate)} %{' (as it is)' if rate == same else ''}", rate) for rate in rates
         ]
+        # Setting the same options again would reset the choice.
         if list(self.rate.options) != [_CHOOSE, *options]:
             chosen = _chosen(self.rate)
             self.rate.options = [_CHOOSE, *options]
@@ -312,91 +308,6 @@ def _marked(role: str, colour: str, text: str) -> Markup:
 _LONGEST_WAIT_S = 2.0
 _PATIENCE_S = 600.0
 
-
-class Following:
-    """Watches for the end of a turn that another widget or a cell plays.
-
-    It watches one thing at a time; call its methods on the event loop only.
-    """
-
-    def __init__(self) -> None:
-        self._task: asyncio.Task[None] | None = None
-
-    def follow(self, arrived: Callable[[], bool], then: Callable[[], None]) -> None:
-        """Call ``then`` once ``arrived`` is true, or after ten minutes.
-
-        Args:
-            arrived: asked now and then, less often as time passes.
-            then: called once.
-        """
-        self.stop()
-        if arrived():
-            then()
-        else:
-            self._task = asyncio.get_running_loop().create_task(self._look(arrived, then))
-
-    def stop(self) -> None:
-        """Watch nothing any more."""
-        if self._task is not None:
-            self._task.cancel()
-            self._task = None
-
-    async def _look(self, arrived: Callable[[], bool], then: Callable[[], None]) -> None:
-        wait_s = 0.05
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_PATIENCE_S):
-                while not arrived():
-                    await asyncio.sleep(wait_s)
-                    wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
-        then()
-
-
-def thread_of_loop() -> int | None:
-    """Return this thread's number if an event loop runs in it."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return None
-    return threading.get_ident()
-
-
-class Sendings:
-    """Sends forms, each once for however many clicks, when what was written has arrived.
-
-    The background loop waits for that, since the notebook's own may be blocked by a cell.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._under_way: dict[str, Future[None]] = {}
-
-    def send_soon(
-        self, name: str, fields: Sequence[w.ValueWidget], send: Callable[[], object]
-    ) -> None:
-        """Send a form when its fields have settled; from any thread.
-
-        Args:
-            name: the form's.
-            fields: what is written in it.
-            send: sends it, called on the background loop.
-        """
-        with self._lock:
-            before = self._under_way.get(name)
-            if before is None or before.done():
-                work = self._send_settled(fields, send)
-                self._under_way[name] = asyncio.run_coroutine_threadsafe(work, background_loop())
-
-    @staticmethod
-    async def _send_settled(fields: Sequence[w.ValueWidget], send: Callable[[], object]) -> None:
-        await settled(*fields)
-        send()
-
-    async def idle(self) -> None:
-        """Wait until what was clicked is sent."""
-        for sending in list(self._under_way.values()):
-            await asyncio.wrap_future(sending)
-
-
 _LATEST = 8
 """Turns whose answers are shown."""
 
@@ -415,37 +326,6 @@ _CELL_WAITS = (
     " A cell waits for this turn, and clicks may not be heard until it ends: interrupt it, and "
     "start the turn with Step."
 )
-
-
-def news(
-    simulation: Run,
-    waiting: Sequence[str],
-    *,
-    mine: bool,
-    playing: bool,
-    elsewhere: bool,
-) -> str:
-    """Return one line on what is happening, and what to do about it.
-
-    Args:
-        simulation: the run.
-        waiting: the people whose answers the turn waits for.
-        mine: whether the person shown is among them.
-        playing: whether a seat's turn is under way.
-        elsewhere: whether the turn is played on another event loop, as by ``run()`` in a cell.
-    """
-    turn, planned = simulation.turn_number, simulation.config.turns
-    if waiting:
-        here = "It is your turn to answer. " if mine else ""
-        hint = _CELL_WAITS if elsewhere else ""
-        return f"{here}Turn {turn + 1} waits for: {', '.join(waiting)}.{hint}"
-    if playing:
-        return f"Turn {turn + 1} is being played."
-    if turn >= planned > 0:
-        played = "The one turn is played" if planned == 1 else f"All {planned} turns are played"
-        score = " Score shows how you did." if isinstance(simulation, Simulation) else ""
-        return f"{played}.{score}"
-    return f"{turn} of {planned} turns are played. Step starts turn {turn + 1}."
 
 
 def title(simulation: Run, agents: Mapping[str, HumanAgent | Player]) -> str:
@@ -488,81 +368,62 @@ def prompt_html(question: OpenQuestion, *, open: bool = False) -> Markup:  # noq
     return details("The prompt: what a model in your seat would be sent", join(parts), open=open)
 
 
-def _answers(simulation: Simulation, names: Collection[str]) -> Iterator[tuple[int, float, Action]]:
-    for turn in simulation.turns[-_LATEST:]:
-        for action in turn.actions:
-            if action.agent_name in names:
-                yield turn.number, turn.state.global_state.interest_rate, action
+def _policy_answers(turn: Turn, names: Collection[str]) -> Iterator[dict[str, Any]]:
+    """Yield the answers of an economic turn, by column."""
+    for action in turn.actions:
+        if action.agent_name in names:
+            asked, decision = action.proposed_rate, action.policy_decision
+            yield {
+                "turn": turn.number,
+                "who": action.agent_name,
+                "action": action.action_string,
+                "asks for": "" if asked is None else f"{number(asked)} %",
+                "reasoning": decision.reasoning if decision else "",
+                "confidence": f"{decision.confidence:g}" if decision else "",
+                "status": action.status,
+                "rate": f"{turn.state.global_state.interest_rate:.2f} %",
+            }
 
 
-def _said(
-    simulation: Run, names: Collection[str]
-) -> Iterator[tuple[int, str, str, LLMReasoningChain]]:
-    """Yield turn, player, answer and its chain of a world of one's own, of the latest turns."""
-    for turn in simulation.turns[-_LATEST:]:
-        for who in decisions_of(turn)[1]:
-            asked = [chain for its in who.chains.values() for chain in its]
-            for words, chain in zip(who.proposed, asked, strict=True):
-                by_person = chain.call is not None and chain.call.request.model == "human"
-                if by_person and (who.agent in names or not names):
-                    yield turn.number, who.agent, words, chain
+def _players_answers(turn: RunTurn, names: Collection[str]) -> Iterator[dict[str, Any]]:
+    """Yield the answers of people in a turn of a world of one's own, by column."""
+    for who in decisions_of(turn)[1]:
+        chains = [chain for its in who.chains.values() for chain in its]
+        for words, chain in zip(who.proposed, chains, strict=True):
+            by_person = chain.call is not None and chain.call.request.model == "human"
+            if by_person and (who.agent in names or not names):
+                yield {
+                    "turn": turn.number,
+                    "who": who.agent,
+                    "answer": words,
+                    "reasoning": chain.reasoning,
+                    "confidence": "" if chain.confidence is None else f"{chain.confidence:g}",
+                    "status": chain.status,
+                }
 
 
-def answers_text(simulation: Run, names: Collection[str]) -> list[str]:
-    """Return the latest answers, a line each."""
-    if not isinstance(simulation, Simulation):
-        said = [
-            f"turn {turn}: {who} ({chain.status}): {clip(words, 100)}"
-            for turn, who, words, chain in _said(simulation, names)
-        ]
-        return said or ["no answer yet"]
-    lines = [
-        f"turn {turn}: {action.agent_name} ({action.status}): {clip(action.action_string, 100)}; "
-        f"rate {rate:.2f}%"
-        for turn, rate, action in _answers(simulation, names)
-    ]
+def latest_answers(simulation: Run, names: Collection[str]) -> list[dict[str, Any]]:
+    """Return the answers of the latest turns, by column; those of all people without names."""
+    answers_of = _policy_answers if isinstance(simulation, Simulation) else _players_answers
+    return [row for turn in simulation.turns[-_LATEST:] for row in answers_of(turn, names)]
+
+
+def answers_text(answers: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return answers, a line each."""
+    lines = []
+    for item in answers:
+        words = clip(item["action"] if "action" in item else item["answer"], 100)
+        rate = f"; rate {item['rate'].replace(' ', '')}" if "rate" in item else ""
+        lines.append(f"turn {item['turn']}: {item['who']} ({item['status']}): {words}{rate}")
     return lines or ["no answer yet"]
 
 
-def answers_html(simulation: Run, names: Collection[str]) -> Markup:
-    """Return the latest answers as a table."""
-    if not isinstance(simulation, Simulation):
-        return _table(
-            ("turn", "who", "answer", "reasoning", "confidence", "status"),
-            [
-                (
-                    turn,
-                    who,
-                    words,
-                    chain.reasoning,
-                    "" if chain.confidence is None else f"{chain.confidence:g}",
-                    badge(chain.status),
-                )
-                for turn, who, words, chain in _said(simulation, names)
-            ],
-        )
-    rows = [
-        (
-            turn,
-            action.agent_name,
-            action.action_string,
-            "" if action.proposed_rate is None else f"{number(action.proposed_rate)} %",
-            action.policy_decision.reasoning if action.policy_decision else "",
-            f"{action.policy_decision.confidence:g}" if action.policy_decision else "",
-            badge(action.status),
-            f"{rate:.2f} %",
-        )
-        for turn, rate, action in _answers(simulation, names)
-    ]
-    return _table(
-        ("turn", "who", "action", "asks for", "reasoning", "confidence", "status", "rate"), rows
-    )
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> Markup:
-    if not rows:
+def answers_html(answers: Sequence[Mapping[str, Any]]) -> Markup:
+    """Return answers as a table."""
+    if not answers:
         return Markup("<p>No answer yet.</p>")
-    return table(header, rows, caption=f"The answers of the latest {_LATEST} turns")
+    rows = [[*{**item, "status": badge(item["status"])}.values()] for item in answers]
+    return table(list(answers[0]), rows, caption=f"The answers of the latest {_LATEST} turns")
 
 
 _OTHERS = "everybody else"
@@ -585,10 +446,11 @@ class Player:
     @property
     def question(self) -> OpenQuestion | None:
         """What the person is asked just now, if anything."""
-        return next((it for it in self.person.questions if self._is_for_me(it.agent)), None)
-
-    def _is_for_me(self, agent: str) -> bool:
-        return agent not in self.not_for if self.name == _OTHERS else agent == self.name
+        for question in self.person.questions:
+            others = self.name == _OTHERS and question.agent not in self.not_for
+            if others or question.agent == self.name:
+                return question
+        return None
 
     def answer(self, **values: Any) -> None:
         """Answer the question that is waiting; from any thread.
@@ -603,8 +465,8 @@ class Player:
         if question is None:
             raise ConfigError(f"{self.name} is asked nothing just now; start the turn first")
         if wrong := question.faults(values):
-            said = "; ".join(f"{name} {fault}" for name, fault in wrong.items())
-            raise ConfigError(f"the answer of {question.agent} was not sent: {said}")
+            faults = "; ".join(f"{name} {fault}" for name, fault in wrong.items())
+            raise ConfigError(f"the answer of {question.agent} was not sent: {faults}")
         self.person.answer(question, values)
 
 
@@ -612,15 +474,11 @@ def people_of(simulation: Run) -> Sequence[HumanAgent | Player]:
     """Return the people who are asked in a run of any kind."""
     if isinstance(simulation, Simulation):
         return people_in(simulation)
-    seated = {
-        name: who.backend
-        for name, who in simulation.players.items()
-        if isinstance(who, LLMClient) and isinstance(who.backend, Person)
-    }
     named = frozenset(simulation.players)
     return [
-        Player(_OTHERS, person, named) if name == "*" else Player(name, person)
-        for name, person in seated.items()
+        Player(_OTHERS, who.backend, named) if name == "*" else Player(name, who.backend)
+        for name, who in simulation.players.items()
+        if isinstance(who, LLMClient) and isinstance(who.backend, Person)
     ]
 
 
@@ -707,17 +565,22 @@ class HumanSeat(LabWidget):
     ) -> None:
         agents = chosen_people(simulation, agent)
         super().__init__()
-        self._following = Following()
+        self._following: asyncio.Task[None] | None = None
         self.simulation = simulation
         self._lay_out(agents)
         self.model = model
         self.loss = loss
+        # Questions come and go on any thread, so two may call refresh at once.
         self._refreshing = threading.RLock()
         # A question asked on another thread than this is asked by a loop that a cell has started.
-        self._thread = thread_of_loop()
+        self._thread: int | None = None
+        with suppress(RuntimeError):
+            asyncio.get_running_loop()
+            self._thread = threading.get_ident()
         self._stepping = False
         self._failure: Exception | None = None
-        self.sendings = Sendings()
+        self._sending_lock = threading.Lock()
+        self._sending: dict[str, Future[None]] = {}
         self._wire()
         _seats.setdefault(simulation, WeakSet()).add(self)
         self._set_busy(False)
@@ -822,13 +685,19 @@ class HumanSeat(LabWidget):
             self.say(self._news())
 
     def _news(self) -> str:
-        return news(
-            self.simulation,
-            self.waiting_for,
-            mine=self.shown.question is not None,
-            playing=self._playing(),
-            elsewhere=self._elsewhere,
-        )
+        """Return one line on what is happening, and what to do about it."""
+        turn, planned = self.simulation.turn_number, self.simulation.config.turns
+        if waiting := self.waiting_for:
+            mine = "" if self.shown.question is None else "It is your turn to answer. "
+            hint = _CELL_WAITS if self._elsewhere else ""
+            return f"{mine}Turn {turn + 1} waits for: {', '.join(waiting)}.{hint}"
+        if self._playing():
+            return f"Turn {turn + 1} is being played."
+        if turn >= planned > 0:
+            played = "The one turn is played" if planned == 1 else f"All {planned} turns are played"
+            score = " Score shows how you did." if isinstance(self.simulation, Simulation) else ""
+            return f"{played}.{score}"
+        return f"{turn} of {planned} turns are played. Step starts turn {turn + 1}."
 
     def _playing(self) -> bool:
         return any(seat.worker.busy and seat._stepping for seat in self._fellows())
@@ -840,6 +709,7 @@ class HumanSeat(LabWidget):
 
     def _begin_turn(self) -> None:
         if not self.waiting_for and not self._playing() and not self.worker.busy:
+            # Set before the loop gets to it, so that a click at another seat starts no second turn.
             self._stepping = True
             self.start(self._step)
 
@@ -866,26 +736,33 @@ class HumanSeat(LabWidget):
         """Show where the run is now, at every seat."""
         # The turn shows at every seat of the run, whichever started it.
         for seat in self._fellows():
-            seat.worker.call(seat._following.stop)
+            seat.worker.call(seat._stop_following)
             seat.refresh()
 
     def _check(self, name: str) -> None:
         """Show what would be wrong with the answer so far, while it is being written."""
         agent, form = self.agents[name], self.forms[name]
-        written = form.values.items()
-        said = {key: value for key, value in written if value not in ("", None)}
+        written = {key: value for key, value in form.values.items() if value not in ("", None)}
         if isinstance(agent, HumanAgent):
-            said = {key: said[key] for key in ("action", "reasoning") if key in said}
-        faults = {} if agent.question is None else agent.question.faults(said)
-        notes = [f"{key} {faults[key]}" for key in said if key in faults]
-        if isinstance(agent, HumanAgent) and "action" in said:
-            notes.append(agent.complaint_about(said["action"]))
+            written = {key: written[key] for key in ("action", "reasoning") if key in written}
+        faults = {} if agent.question is None else agent.question.faults(written)
+        notes = [f"{key} {faults[key]}" for key in written if key in faults]
+        if isinstance(agent, HumanAgent) and "action" in written:
+            notes.append(agent.complaint_about(written["action"]))
         form.suggest(". ".join(filter(None, notes)))
 
     def _send_soon(self, name: str) -> None:
-        self.sendings.send_soon(
-            name, self.forms[name].fields, lambda: self._in_order(self._submit, name)
-        )
+        """Send a form, once for however many clicks, when what was written has arrived."""
+
+        async def send() -> None:
+            await settled(*self.forms[name].inputs.values())
+            self._in_order(self._submit, name)
+
+        with self._sending_lock:
+            before = self._sending.get(name)
+            if before is None or before.done():
+                # On the background loop, since the notebook's own may be blocked by a cell.
+                self._sending[name] = asyncio.run_coroutine_threadsafe(send(), background_loop())
 
     def _submit(self, name: str) -> None:
         agent, form = self.agents[name], self.forms[name]
@@ -919,10 +796,24 @@ class HumanSeat(LabWidget):
         return self._thread is not None and any(q and q.thread != self._thread for q in asked)
 
     def _follow(self, turn: int) -> None:
-        """Look, on the loop, for the end of a turn that somebody else started."""
-        self._following.follow(
-            lambda: self.simulation.turn_number >= turn or self._playing(), self.refresh
-        )
+        """Look, on the loop, for the end of a turn that a cell or another widget plays."""
+        self._stop_following()
+        self._following = asyncio.get_running_loop().create_task(self._refresh_after(turn))
+
+    def _stop_following(self) -> None:
+        if self._following is not None:
+            self._following.cancel()
+            self._following = None
+
+    async def _refresh_after(self, turn: int) -> None:
+        wait_s = 0.05
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE_S):
+                # A turn that fails elsewhere is not announced, so look again, ever less often.
+                while self.simulation.turn_number < turn and not self._playing():
+                    await asyncio.sleep(wait_s)
+                    wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+        self.refresh()
 
     # --- from code ----------------------------------------------------------------------------
 
@@ -997,8 +888,13 @@ class HumanSeat(LabWidget):
     async def idle(self) -> None:
         """Wait until the turn, or whatever else a seat of this run is at, has ended."""
         for seat in self._fellows():
-            await seat.sendings.idle()
+            await seat.sent()
             await seat.worker.idle()
+
+    async def sent(self) -> None:
+        """Wait until the forms whose button was clicked are sent."""
+        for sending in list(self._sending.values()):
+            await asyncio.wrap_future(sending)
 
     # --- the score ----------------------------------------------------------------------------
 
@@ -1026,21 +922,21 @@ class HumanSeat(LabWidget):
 
     def static_text(self) -> str:
         """Return who sits here, where the run is, and the latest answers."""
-        names = self._answering()
-        lines = [title(self.simulation, self.agents), *answers_text(self.simulation, names)]
-        return "\n".join(lines)
+        answers = latest_answers(self.simulation, self._answering())
+        return "\n".join([title(self.simulation, self.agents), *answers_text(answers)])
 
     def static_html(self) -> Markup:
         """Return the same as a heading and a table."""
         heading = Markup("<p><strong>{}</strong></p>").format(
             safe(title(self.simulation, self.agents))
         )
-        return heading + answers_html(self.simulation, self._answering())
+        return heading + answers_html(latest_answers(self.simulation, self._answering()))
 
     def close(self) -> None:
         """Remove the seat and stop a turn started here; any other turn waits for another seat."""
+        # Empty where __init__ raised, and there is nothing to stop.
         if self._stop_listening:
-            self.worker.call(self._following.stop)
+            self.worker.call(self._stop_following)
             _seats.get(self.simulation, WeakSet()).discard(self)
         for stop in self._stop_listening:
             stop()

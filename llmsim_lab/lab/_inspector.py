@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,9 +17,7 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab._html import block, bold, parsed_fields, prose, word_diff
 from llmsim_lab.lab._run_reading import Source, decisions_of, simulation_of, turn_at, turn_name
 from llmsim_lab.lab._widget import (
-    Choices,
-    LabWidget,
-    button,
+    TurnBrowser,
     checkbox,
     dropdown,
     number_box,
@@ -43,7 +40,7 @@ COLUMNS = (
 )
 """The columns of ``to_frame``."""
 
-_SAID_ELSEWHERE = ("reasoning", "confidence")
+_SHOWN_ELSEWHERE = ("reasoning", "confidence")
 _MOST_CHARS = 4_000
 _MOST_COMPARED_CHARS = 1_000
 _FOLDED_FROM = 400
@@ -106,8 +103,8 @@ def decisions_by_agent(turn: RunTurn) -> dict[str, list[Decision]]:
         if len(proposed) != len(chains):
             proposed = ("; ".join(proposed), *[""] * len(chains))
         found[who.agent] = [
-            Decision(chain=chain, decided=_decided(chain) or said)
-            for chain, said in zip(chains, proposed, strict=False)
+            Decision(chain=chain, decided=_decided(chain) or words)
+            for chain, words in zip(chains, proposed, strict=False)
         ]
     return found
 
@@ -119,8 +116,9 @@ def _decided(chain: LLMReasoningChain) -> str:
     fields = parsed_fields(reply)
     if isinstance(fields, str):
         return ""
-    said = {name: value for name, value in fields.items() if name not in _SAID_ELSEWHERE}
-    return "\n".join(f"{name}: {_plain(value)}" for name, value in said.items())
+    return "\n".join(
+        f"{name}: {_plain(value)}" for name, value in fields.items() if name not in _SHOWN_ELSEWHERE
+    )
 
 
 def _plain(value: object) -> str:
@@ -261,7 +259,7 @@ _AGENTS_A_PAGE = 10
 _MOST_STATIC_CHARS = 160
 
 
-class ReasoningInspector(LabWidget):
+class ReasoningInspector(TurnBrowser):
     """Shows a turn's decisions agent by agent, in the order in which components followed.
 
     With a filter, back and forth skip the turns in which nothing passes it.
@@ -284,12 +282,7 @@ class ReasoningInspector(LabWidget):
     """
 
     def __init__(self, source: Source, *, run: int | None = None) -> None:
-        super().__init__()
-        self.simulation = simulation_of(source, run=run)
-        self.previous_button = button("Previous", tooltip="Show the turn before")
-        self.turn_box = number_box("Turn shown", value=0, least=0, most=0)
-        self.next_button = button("Next", tooltip="Show the turn after")
-        self.latest_button = button("Latest", tooltip="Show the latest turn")
+        super().__init__(simulation_of(source, run=run))
         self.agent_box = dropdown("Agent", width="18em")
         self.component_box = dropdown("Component", width="16em")
         self.status_box = dropdown("Status", width="14em")
@@ -307,34 +300,15 @@ class ReasoningInspector(LabWidget):
             self.error,
             self.body,
         )
-        self._view = threading.RLock()
-        self._choices = Choices(self._view, show_error=self.show_error)
-        self._wire()
+        for box in (self.agent_box, self.component_box, self.status_box, self.text_box):
+            self._choices.on_choice(box, lambda: self._go(self.turn_box.value))
+        for box in (self.page_box, self.changes_box):
+            self._choices.on_choice(box, self._draw)
+        self._follow_turns()
         self._go(self.simulation.turns[-1].number)
 
-    def _wire(self) -> None:
-        clicked, chosen = self._choices.on_click, self._choices.on_choice
-        clicked(self.previous_button, lambda: self._seek(-1))
-        clicked(self.next_button, lambda: self._seek(1))
-        clicked(self.latest_button, lambda: self._go(self.simulation.turns[-1].number))
-        for box in (self.turn_box, self.agent_box, self.component_box, self.status_box):
-            chosen(box, lambda: self._go(self.turn_box.value))
-        chosen(self.text_box, lambda: self._go(self.turn_box.value))
-        chosen(self.page_box, self._draw)
-        chosen(self.changes_box, self._draw)
-        self.follow(self.simulation, lambda: self.worker.call(self._grew))
-
-    def _grew(self) -> None:
-        """Offer a new turn; show it if the latest one was shown."""
-        with self._view:
-            if self.turn_box.value == self.turn_box.max:
-                self._go(self.simulation.turns[-1].number)
-            else:
-                self._set_turn(self.turn_box.value)
-
-    def _set_turn(self, number: int) -> None:
-        turns = self.simulation.turns
-        self._choices.number(self.turn_box, number, least=turns[0].number, most=turns[-1].number)
+    def _span(self) -> tuple[int, int]:
+        return self.simulation.turns[0].number, self.simulation.turns[-1].number
 
     # --- choosing ----------------------------------------------------------------------------
 
@@ -403,18 +377,9 @@ class ReasoningInspector(LabWidget):
             )
         return shown
 
-    def _seek(self, by: int) -> None:
-        """Go to the next turn, before or after, in which something passes the filter."""
-        turns, wanted = self.simulation.turns, self.wanted
-        number = self.turn_box.value + by
-        while turns[0].number <= number <= turns[-1].number:
-            turn = turn_at(self.simulation, number)
-            if turn is not None and (not wanted or rows_of(decisions_by_agent(turn), wanted)):
-                self._go(number)
-                return
-            number += by
-        where = "before" if by < 0 else "after"
-        self.say(f"There is nothing to show {where} turn {self.turn_box.value}.")
+    def _has_wanted(self, number: int) -> bool:
+        turn, wanted = turn_at(self.simulation, number), self.wanted
+        return turn is not None and (not wanted or bool(rows_of(decisions_by_agent(turn), wanted)))
 
     def _go(self, number: int) -> None:
         turn = turn_at(self.simulation, number)
@@ -433,6 +398,7 @@ class ReasoningInspector(LabWidget):
             (self.component_box, [chain.component for chain in chains]),
         ):
             kept = [box.value] if box.value else []
+            # A filter stays while turns without its agent are passed.
             offered = dict.fromkeys([*names, *kept])
             self._choices.options(
                 box, [("all", ""), *((name, name) for name in offered)], box.value or ""
@@ -537,6 +503,6 @@ class ReasoningInspector(LabWidget):
 def _line(decision: Decision) -> str:
     chain = decision.chain
     how = chain.status if chain.call or chain.status != "ok" else "by rule"
-    said = clip("; ".join(filter(None, (decision.decided, chain.reasoning))), _MOST_STATIC_CHARS)
+    words = clip("; ".join(filter(None, (decision.decided, chain.reasoning))), _MOST_STATIC_CHARS)
     sure = "not asked" if chain.confidence is None else chain.confidence
-    return f"{chain.component} ({how}, confidence {sure}): {said}"
+    return f"{chain.component} ({how}, confidence {sure}): {words}"

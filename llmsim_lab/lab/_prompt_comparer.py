@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import re
+import threading
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -36,8 +36,17 @@ from llmsim_lab.experiments._results import UNITS
 from llmsim_lab.experiments._statistics import Outcome
 from llmsim_lab.lab._html import word_diff
 from llmsim_lab.lab._run_reading import Source, simulation_of
-from llmsim_lab.lab._widget import LabWidget, button, checkbox, number_box, row, settled
-from llmsim_lab.lab.charts._export import figure_bytes
+from llmsim_lab.lab._widget import (
+    Choices,
+    LabWidget,
+    button,
+    checkbox,
+    dropdown,
+    number_box,
+    row,
+    settled,
+)
+from llmsim_lab.lab.charts._export import figure_bytes, image_html
 from llmsim_lab.lab.figures import difference_figure
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.prompts import Prompt
@@ -57,6 +66,7 @@ _HEADER = (
 
 
 def _missing(value: Any) -> bool:
+    # Pandas writes NaN, which differs from itself, where a column holds both.
     return value is None or value != value
 
 
@@ -66,12 +76,10 @@ def _signed(value: Any) -> str:
 
 def results_html(experiment: PromptExperiment) -> Markup:
     """Return how much was played, the differences as a table, and what they amount to."""
-    frame = experiment.frame
-    failed = frame.loc[~frame["completed"].astype(bool), ["variant", "turn", "sample"]]
     played = Markup("<p>{} of {} samples played, {} of them failed. {}</p>").format(
         len(experiment.played),
         len(experiment.schedule),
-        len(failed.drop_duplicates()),
+        len(_failed_samples(experiment)),
         safe(experiment.storage),
     )
     differences = table(
@@ -85,6 +93,12 @@ def results_html(experiment: PromptExperiment) -> Markup:
     return join(
         [played, differences, Markup('<ul style="line-height:1.4">{}</ul>').format(verdicts)]
     )
+
+
+def _failed_samples(experiment: PromptExperiment) -> pd.DataFrame:
+    frame = experiment.frame
+    failed = frame.loc[~frame["completed"].astype(bool)]
+    return failed.drop_duplicates(["variant", "turn", "sample"])
 
 
 def _difference_row(item: Mapping[Hashable, Any]) -> list[object]:
@@ -105,11 +119,8 @@ def _difference_row(item: Mapping[Hashable, Any]) -> list[object]:
 def chart_html(results: PromptExperiment, outcome: Outcome) -> Markup:
     """Return the differences in one outcome as an image with its numbers as alternative text."""
     figure = difference_figure(results, outcome)
-    image = base64.b64encode(figure_bytes(figure, "png", dpi=96)).decode()
-    return Markup('<img style="max-width:100%" alt="{}" src="data:image/png;base64,{}">').format(
-        figure.alt,  # type: ignore[attr-defined]
-        image,
-    )
+    png = figure_bytes(figure, "png", dpi=96)
+    return image_html(png, figure.alt, style="max-width:100%")  # type: ignore[attr-defined]
 
 
 def charts_html(experiment: PromptExperiment) -> Markup:
@@ -234,35 +245,26 @@ def spread(turns: Sequence[int], most: int) -> list[int]:
     return [turns[round(place * step)] for place in range(most)]
 
 
-def draft_schedule(*, variants: int, turns: Sequence[int], samples: int) -> Iterator[Sample]:
-    """Yield samples as an experiment would play them, for an estimate of what they cost."""
-    for turn in turns:
-        for place in range(1, variants * samples + 1):
-            yield Sample(number=place, variant="", turn=turn, sample=place, seed=0)
-
-
 def done_text(experiment: PromptExperiment) -> str:
     """Return what can be done next with a completed experiment, and what failed in it.
 
     Failed samples cannot be played again by themselves: only those that succeed the second time
     would be added, which is not a fair sample of either variant.
     """
-    frame = experiment.frame
-    failed = frame.loc[~frame["completed"].astype(bool)]
-    count = len(failed.drop_duplicates(["variant", "turn", "sample"]))
-    total = len(experiment.played)
-    said = (
+    failed = _failed_samples(experiment)
+    count, total = len(failed), len(experiment.played)
+    ways_on = (
         "all samples are played; change a variant, the turns or the samples for more, or play all "
         "of it anew with other seeds"
     )
     if not count:
-        return said
-    how_many = f"all {total} failed" if count == total else f"{count} of {total} failed"
+        return ways_on
+    how_many = f"All {total} failed" if count == total else f"{count} of {total} failed"
     why = clip(str(failed["detail"].iloc[0]), 200)
     return (
-        f"{said}. {how_many.capitalize()}, the first with: {why}. Failures count as results. Once "
-        "their cause is fixed, play all anew: playing only those that failed again would favour "
-        "whatever came off."
+        f"{ways_on}. {how_many}, the first with: {why}. Failures count as results. Once their "
+        "cause is fixed, play all anew: playing only those that failed again would favour whatever "
+        "came off."
     )
 
 
@@ -273,7 +275,7 @@ class VariantPreview(w.VBox):
         bench: what renders it.
 
     Attributes:
-        open_box: whether it is shown at all.
+        open_box: ticked to show it at all.
         variant_choice, turn_choice, agent_choice: what is shown.
         view: the prompt, by role.
     """
@@ -281,22 +283,15 @@ class VariantPreview(w.VBox):
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
         self._prompts: Mapping[str, Prompt] = {}
-        self._busy = False
         self.open_box = checkbox("Show a variant as the model would get it")
-        self.variant_choice, self.turn_choice, self.agent_choice = (
-            w.Dropdown(
-                options=[],
-                description=label,
-                layout=w.Layout(width="16em"),
-                style={"description_width": "initial"},
-            )
-            for label in ("Variant", "Turn", "Agent")
-        )
         self.view = w.HTML()
-        choices = (self.variant_choice, self.turn_choice, self.agent_choice)
-        for choice in choices:
-            choice.observe(self._on_choice, names="value")
-        self._inside = w.VBox([row(*choices), self.view], layout=w.Layout(display="none"))
+        # What is wrong with a variant is shown in the view.
+        self._choices = Choices(threading.RLock(), show_error=lambda _: None)
+        boxes = [dropdown(label, width="16em") for label in ("Variant", "Turn", "Agent")]
+        self.variant_choice, self.turn_choice, self.agent_choice = boxes
+        for box in boxes:
+            self._choices.on_choice(box, self._show)
+        self._inside = w.VBox([row(*boxes), self.view], layout=w.Layout(display="none"))
         self.open_box.observe(self._on_open, names="value")
         super().__init__([self.open_box, self._inside])
 
@@ -308,56 +303,30 @@ class VariantPreview(w.VBox):
             prompts: the variants without a fault, by name.
         """
         self._bench, self._prompts = bench, prompts
-        self._busy = True
-        try:
-            _options(self.variant_choice, list(prompts))
-            _options(self.turn_choice, list(bench.turns))
-        finally:
-            self._busy = False
+        self._offer(self.variant_choice, prompts)
+        self._offer(self.turn_choice, bench.turns)
         self._show()
+
+    def _offer(self, box: w.Dropdown, values: Iterable[str | int]) -> None:
+        """Offer values; what was chosen stays, if it is still there."""
+        self._choices.options(box, [(str(value), value) for value in values], box.value)
 
     def _on_open(self, _: Any) -> None:
         self._inside.layout.display = "" if self.open_box.value else "none"
 
-    def _on_choice(self, _: Any) -> None:
-        if not self._busy:
-            self._show()
-
     def _show(self) -> None:
         turn, name = self.turn_choice.value, self.variant_choice.value
-        self._busy = True
-        try:
-            _options(self.agent_choice, [] if turn is None else self._bench.subjects(turn))
-        finally:
-            self._busy = False
+        self._offer(self.agent_choice, [] if turn is None else self._bench.subjects(turn))
         if turn is None or name not in self._prompts:
-            show(self.view, "<em>Nothing to show: no turn, or no variant without a fault.</em>")
+            self.view.value = "<em>Nothing to show: no turn, or no variant without a fault.</em>"
             return
         try:
             text = self._bench.render(self._prompts[name], turn, agent=self.agent_choice.value)
         except LabError as error:
-            show(self.view, f'<div role="alert">⚠ {safe(error, limit=1_000)}</div>')
+            self.view.value = f'<div role="alert">⚠ {safe(error, limit=1_000)}</div>'
             return
         parts = pre(f"[system]\n{text.system}\n\n[user]\n{text.user}")
-        show(self.view, str(join([safe(f"{name} at turn {turn}:"), parts])))
-
-
-def show(part: w.HTML, value: str) -> None:
-    """Show something, unless it is shown already: each change is sent to the page."""
-    if part.value != value:
-        part.value = value
-
-
-def _options(choice: w.Dropdown, values: Sequence[str | int]) -> None:
-    """Offer values under labels that hide nothing; what was chosen stays, if it is still there."""
-    options = [(visible(str(value)), value) for value in values]
-    if list(choice.options) != options:
-        before = choice.value
-        choice.options = options
-        if before in values:
-            choice.value = before
-        elif values:
-            choice.value = values[0]
+        self.view.value = str(join([safe(f"{name} at turn {turn}:"), parts]))
 
 
 _MOST_PROMPT_CHARS = 100_000
@@ -437,17 +406,17 @@ class VariantEditor(w.VBox):
         Args:
             taken: names of the variants before this one.
         """
+        # Cleared first, so that a wrong text is never run as the one before it.
         self.prompt, self.fault = None, ""
         try:
             self.prompt = self._read(taken)
         except ConfigError as error:
             self.fault = str(error)
         if self.fault:
-            said = f'<div role="alert">⚠ {safe(self.fault, limit=1_000)}</div>'
+            self.note.value = f'<div role="alert">⚠ {safe(self.fault, limit=1_000)}</div>'
         else:
             slots = ", ".join(self._bench.prompt.slots) or "none"
-            said = f"<small>Slots filled: {safe(slots)}</small>"
-        show(self.note, said)
+            self.note.value = f"<small>Slots filled: {safe(slots)}</small>"
 
     def _read(self, taken: tuple[str, ...]) -> Prompt:
         if not self.name:
@@ -460,6 +429,7 @@ class VariantEditor(w.VBox):
                 f"the prompt has {len(text):,} characters, more than {_MOST_PROMPT_CHARS:,}; "
                 "shorten it"
             )
+        # A text that nobody edited is still the prompt it was, not one made from the run's.
         prompt = self._base if text == self._base.text else self._bench.prompt.edit(text)
         self._bench.check(prompt, name=self.name)
         return prompt
@@ -467,11 +437,11 @@ class VariantEditor(w.VBox):
     def compare(self, reference: VariantEditor) -> None:
         """Show what differs from another variant, word by word."""
         if reference is self:
-            show(self.difference, "<small>The others are compared with this one.</small>")
+            self.difference.value = "<small>The others are compared with this one.</small>"
             return
         diff = word_diff(str(reference.text_box.value), str(self.text_box.value))
         title = safe(f"What differs from {reference.name or 'the first'}, word by word:")
-        show(self.difference, str(join([title, diff])))
+        self.difference.value = str(join([title, diff]))
 
     def show_difference(self, shown: bool) -> None:
         """Show or hide what differs from the first variant."""
@@ -621,7 +591,7 @@ class PromptComparer(LabWidget):
         experiments: all of them, in order.
         variants: the editors; the first is the one that the others are compared with.
         editor_box: contains them.
-        difference_box: whether to show what differs from the first variant.
+        difference_box: ticked to show what differs from the first variant.
         preview: a variant as the model would get it.
         turns_box, samples_box, only_box: what is played.
         plan_line: what it costs, or why it cannot be done.
@@ -675,14 +645,19 @@ class PromptComparer(LabWidget):
         self._set_up_as: tuple[object, ...] | None = None
         self.variants = VariantList(bench, variants, on_change=self.refresh)
         self.editor_box.children = [self.variants]
+        self._wire()
+        self.refresh()
+
+    def _wire(self) -> None:
         self.add_button.on_click(self._on_add)
         self.run_button.on_click(lambda _: self.start(self._run))
         self.again_button.on_click(lambda _: self.start(self._run_again))
-        self.difference_box.observe(self._on_differences, names="value")
+        self.difference_box.observe(
+            lambda change: self.variants.show_differences(change["new"]), names="value"
+        )
         self.stop_button.on_click(lambda _: self.worker.stop())
         for box in (self.turns_box, self.samples_box, self.only_box):
             box.observe(lambda _: self.refresh(), names="value")
-        self.refresh()
 
     def _lay_out(self, *, turns: str, samples: int) -> None:
         source = safe(source_of(self.bench.simulation))
@@ -700,12 +675,7 @@ class PromptComparer(LabWidget):
             style={"description_width": "initial"},
         )
         self.samples_box = number_box("Samples", value=samples, least=1, most=MOST_SAMPLES)
-        self.only_box = w.Checkbox(
-            value=False,
-            description=f"Ask the {self.bench.stage} alone (cheaper, no resulting rate)",
-            indent=False,
-            layout=w.Layout(width="auto"),
-        )
+        self.only_box = checkbox(f"Ask the {self.bench.stage} alone (cheaper, no resulting rate)")
         self.plan_line = w.HTML()
         self.run_button = button(
             "Run", tooltip="Play all samples of all variants", button_style="primary"
@@ -779,9 +749,6 @@ class PromptComparer(LabWidget):
         if not self.worker.busy:
             self.add_variant()
 
-    def _on_differences(self, _: object) -> None:
-        self.variants.show_differences(bool(self.difference_box.value))
-
     def add_variant(self, name: str = "", prompt: Variant = None) -> VariantEditor:
         """Add a variant; see ``VariantList.add``, which raises while a comparison runs."""
         return self.variants.add(name, prompt)
@@ -800,15 +767,13 @@ class PromptComparer(LabWidget):
             self.simulation, self.bench.component, only_component=bool(self.only_box.value)
         )
         self.preview.offer(self.bench, self.variants.prompts)
-        fault = self.fault
-        plan = self.plan
-        said = plan if not fault else f"Cannot run: {fault}"
-        if fault and fault != plan:
-            said = f"{plan} {said}"
-        show(
-            self.plan_line,
-            f'<div role="status" aria-live="polite">{safe(said, limit=2_000)}</div>',
-        )
+        fault, plan = self.fault, self.plan
+        # Turns that are wrong are both the fault and in place of the plan.
+        parts = [] if plan == fault else [plan]
+        if fault:
+            parts.append(f"Cannot run: {fault}")
+        line = safe(" ".join(parts), limit=2_000)
+        self.plan_line.value = f'<div role="status" aria-live="polite">{line}</div>'
         if not self.worker.busy:
             self.run_button.disabled = bool(fault)
             self.again_button.disabled = not self._all_played or self._has_no_model
@@ -844,14 +809,14 @@ class PromptComparer(LabWidget):
             return str(error)
         if self.experiment is not None and self._unchanged():
             return str(self.experiment.plan())
-        samples = draft_schedule(
-            variants=len(self.editors), turns=turns, samples=self.samples_box.value
+        variants, samples = len(self.editors), self.samples_box.value
+        draft = (
+            Sample(number=place, variant="", turn=turn, sample=place, seed=0)
+            for turn in turns
+            for place in range(1, variants * samples + 1)
         )
-        planned = str(plan_of(self.bench, samples, done=0))
-        times = (
-            f"{len(self.editors)} variants, {len(turns)} turns, {self.samples_box.value} samples"
-        )
-        return f"{times}: {planned}"
+        planned = plan_of(self.bench, draft, done=0)
+        return f"{variants} variants, {len(turns)} turns, {samples} samples: {planned}"
 
     @property
     def _all_played(self) -> bool:
@@ -905,6 +870,7 @@ class PromptComparer(LabWidget):
 
     async def _settle(self) -> None:
         texts = [box for each in self.editors for box in (each.name_box, each.text_box)]
+        # The last changes may arrive after the click on Run.
         await settled(self.turns_box, self.samples_box, self.only_box, *texts)
         self.refresh()
 
@@ -969,9 +935,9 @@ class PromptComparer(LabWidget):
         experiment = self.experiment
         if experiment is None or not experiment.played:
             return
-        show(self.results, str(results_html(experiment)))
-        show(self.chart, str(charts_html(experiment)))
-        show(self.answers, str(answers_html(experiment)))
+        self.results.value = str(results_html(experiment))
+        self.chart.value = str(charts_html(experiment))
+        self.answers.value = str(answers_html(experiment))
 
     @property
     def frame(self) -> pd.DataFrame:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable
 from itertools import islice, zip_longest
 
@@ -37,16 +36,14 @@ from llmsim_lab.lab._run_reading import (
 )
 from llmsim_lab.lab._widget import (
     Choices,
-    LabWidget,
+    TurnBrowser,
     button,
     checkbox,
     dropdown,
-    number_box,
     row,
     status_choices,
     text_box,
 )
-from llmsim_lab.types import Attempt
 
 _MOST_HITS = 5_000
 _LISTED = 100
@@ -118,21 +115,20 @@ class SearchBar(w.VBox):
         hit = self.hits[place]
         first = place - place % _LISTED
         listed = enumerate(self.hits[first : first + _LISTED], start=first)
-        self._choices.options(self.hit_box, [(_label(one, at), at) for at, one in listed], place)
+        labels = []
+        for at, one in listed:
+            seen = one.seen
+            where = clip(f"turn {seen.turn} · {seen.component} · {seen.agent} · {one.part}", 80)
+            labels.append((f"{at + 1}. {where}: {one.line}", at))
+        self._choices.options(self.hit_box, labels, place)
         count = f"{len(self.hits):,}{self._more}"
         self._on_hit(hit, f"Hit {place + 1:,} of {count}, in the {hit.part}: {hit.line}")
-
-
-def _label(hit: Hit, place: int) -> str:
-    seen = hit.seen
-    where = clip(f"turn {seen.turn} · {seen.component} · {seen.agent} · {hit.part}", 80)
-    return f"{place + 1}. {where}: {hit.line}"
 
 
 _MOST_STATIC_CHARS = 600
 
 
-class PromptViewer(LabWidget):
+class PromptViewer(TurnBrowser):
     """Shows a run's prompts, by turn, component, agent and attempt, and searches them.
 
     Calls that failed for good, and those of a turn that is not whole, are there too where the run
@@ -159,12 +155,8 @@ class PromptViewer(LabWidget):
     """
 
     def __init__(self, source: Source, *, run: int | None = None) -> None:
-        super().__init__()
-        self.simulation = simulation_of(source, run=run)
+        super().__init__(simulation_of(source, run=run))
         self._attempts = Attempts(self.simulation)
-        # Clicks arrive on threads of their own, turns on the loop.
-        self._view = threading.RLock()
-        self._choices = Choices(self._view, show_error=self.show_error)
         self._of_turn: list[Seen] = []
         self._listed: list[Seen] = []
         self.seen: Seen | None = None
@@ -174,10 +166,6 @@ class PromptViewer(LabWidget):
         self._go(self._attempts.last)
 
     def _lay_out(self) -> None:
-        self.previous_button = button("Previous", tooltip="Show the turn before")
-        self.turn_box = number_box("Turn shown", value=0, least=0, most=0)
-        self.next_button = button("Next", tooltip="Show the turn after")
-        self.latest_button = button("Latest", tooltip="Show the latest turn")
         self.status_box = dropdown("Status", width="14em")
         self.status_box.options = status_choices(FAILED_ATTEMPTS)
         self.component_box = dropdown("Component", width="16em")
@@ -209,31 +197,17 @@ class PromptViewer(LabWidget):
         )
 
     def _wire(self) -> None:
-        clicked, chosen = self._choices.on_click, self._choices.on_choice
-        clicked(self.previous_button, lambda: self._seek(-1))
-        clicked(self.next_button, lambda: self._seek(1))
-        clicked(self.latest_button, lambda: self._go(self._attempts.last))
-        clicked(self.copy_button, self._toggle_copies)
-        chosen(self.turn_box, lambda: self._go(self.turn_box.value))
+        chosen = self._choices.on_choice
+        self._choices.on_click(self.copy_button, self._toggle_copies)
         chosen(self.status_box, self._go_to_status)
         chosen(self.component_box, self._fill_agents)
         chosen(self.agent_box, self._fill_attempts)
         chosen(self.attempt_box, self._show_chosen)
         chosen(self.compare_box, self._show_changes)
-        self.follow(self.simulation, lambda: self.worker.call(self._grew))
+        self._follow_turns()
 
-    def _grew(self) -> None:
-        """Offer a new turn; show it if the latest one was shown."""
-        with self._view:
-            if self.turn_box.value == self.turn_box.max:
-                self._go(self._attempts.last)
-            else:
-                self._set_turn(self.turn_box.value)
-
-    def _set_turn(self, number: int) -> None:
-        self._choices.number(
-            self.turn_box, number, least=self._attempts.first, most=self._attempts.last
-        )
+    def _span(self) -> tuple[int, int]:
+        return self._attempts.first, self._attempts.last
 
     # --- choosing ----------------------------------------------------------------------------
 
@@ -290,18 +264,6 @@ class PromptViewer(LabWidget):
         status = self.status_box.value
         return any(fits(seen, status=status) for seen in self._attempts.of(number))
 
-    def _seek(self, by: int) -> None:
-        """Go to the next turn, before or after, that has something of the status wanted."""
-        first, last = self._attempts.first, self._attempts.last
-        number = self.turn_box.value + by
-        while first <= number <= last:
-            if self._has_wanted(number):
-                self._go(number)
-                return
-            number += by
-        where = "before" if by < 0 else "after"
-        self.say(f"There is nothing to show {where} turn {self.turn_box.value}.")
-
     def _go(self, number: int, seen: Seen | None = None) -> None:
         """Show a turn: the request given, or the one that matches the one shown before."""
         status = self.status_box.value
@@ -343,7 +305,10 @@ class PromptViewer(LabWidget):
             self.provenance = Provenance(how="unknown", why="there is no prompt")
             panes = [self._without_prompt(seen), Markup(), Markup(), Markup()]
         else:
-            self.provenance = _provenance_of(attempt)
+            try:
+                self.provenance = attempt.request.provenance
+            except TapeError as error:  # a damaged tape
+                self.provenance = Provenance(how="unknown", why=str(error))
             panes = [
                 messages_html(attempt, self.provenance),
                 legend_html(attempt, self.provenance),
@@ -393,9 +358,8 @@ class PromptViewer(LabWidget):
         ]
         if not before:
             return safe(f"Turn {seen.turn - 1} has no such prompt to compare with.")
-        title = bold(f"From turn {seen.turn - 1} to turn {seen.turn}")
         was, now = before[0].request.messages, seen.attempt.request.messages
-        parts = [title]
+        parts = [bold(f"From turn {seen.turn - 1} to turn {seen.turn}")]
         for then, message in zip_longest(was, now):
             texts = [one.content if one else "" for one in (then, message)]
             parts += [safe(f"{(message or then).role}: "), word_diff(*texts)]
@@ -451,10 +415,11 @@ class PromptViewer(LabWidget):
             reason = seen.chain.reasoning if seen.chain else ""
             return visible(f"{lines[0]}\n  reason: {clip(reason, _MOST_STATIC_CHARS)}")
         lines += slot_lines(seen.attempt, self.provenance)
-        reply, fault = seen.attempt.reply, seen.attempt.detail
-        came = [f"fault: {fault}"] if seen.fault else []
-        came += [f"reply: {reply.text}"] if reply else []
-        return visible("\n".join([*lines, *(f"  {clip(one, _MOST_STATIC_CHARS)}" for one in came)]))
+        if seen.fault:
+            lines.append(f"  {clip(f'fault: {seen.attempt.detail}', _MOST_STATIC_CHARS)}")
+        if seen.attempt.reply:
+            lines.append(f"  {clip(f'reply: {seen.attempt.reply.text}', _MOST_STATIC_CHARS)}")
+        return visible("\n".join(lines))
 
     def static_html(self) -> Markup:
         """Return the prompt with its slots marked, their sources and the reply."""
@@ -470,14 +435,6 @@ class PromptViewer(LabWidget):
                 facts_html(seen.attempt, status=seen.status),
             ]
         )
-
-
-def _provenance_of(attempt: Attempt) -> Provenance:
-    """Return where a prompt's values came from; on a damaged tape, that it is unknown."""
-    try:
-        return attempt.request.provenance
-    except TapeError as error:
-        return Provenance(how="unknown", why=str(error))
 
 
 def _distinct(names: Iterable[str]) -> list[tuple[str, str]]:

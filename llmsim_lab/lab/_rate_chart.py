@@ -14,7 +14,7 @@ from markupsafe import Markup
 from llmsim_lab._util.tables import csv_text
 from llmsim_lab.economy import TaylorRule
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.lab._widget import LabWidget, Pace, button, dropdown, row
+from llmsim_lab.lab._widget import LabWidget, Pace, button, checkbox, dropdown, row
 from llmsim_lab.lab.charts._drawing import Drawing, Screen
 from llmsim_lab.lab.charts._export import (
     FileKind,
@@ -32,7 +32,7 @@ from llmsim_lab.lab.charts._export import (
     summary_text,
 )
 from llmsim_lab.lab.charts._scene import Choice, Scene, check_choices, compose
-from llmsim_lab.lab.charts._tracks import Ensemble, chartable, read_runs, run_numbers
+from llmsim_lab.lab.charts._tracks import chartable, read_runs, run_numbers, tracks_of
 from llmsim_lab.run._turn import Series
 
 if TYPE_CHECKING:
@@ -78,10 +78,10 @@ class ChartControls:
             if place < _MOST_BOXES or item.column in panels
         ]
         self.panels = {
-            item.column: _box(item.label, value=item.column in panels) for item in offered
+            item.column: checkbox(item.label, value=item.column in panels) for item in offered
         }
-        self.rule = _box("Taylor rule", value=True)
-        self.history = _box("History", value=True)
+        self.rule = checkbox("Taylor rule", value=True)
+        self.history = checkbox("History", value=True)
         for name, box in (("rule", self.rule), ("history", self.history)):
             box.layout.display = "" if name in references else "none"
         self.update = button("Update", tooltip="Read the runs again and draw them")
@@ -97,10 +97,6 @@ class ChartControls:
         )
 
 
-def _box(label: str, *, value: bool) -> w.Checkbox:
-    return w.Checkbox(value=value, description=label, indent=False, layout=w.Layout(width="auto"))
-
-
 class ExportRow:
     """Buttons that make a file, and the link to take it.
 
@@ -112,7 +108,7 @@ class ExportRow:
         link: to the file made last.
     """
 
-    def __init__(self, wanted: Callable[[str], object]) -> None:
+    def __init__(self, wanted: Callable[[FileKind], object]) -> None:
         self.png = button("PNG", tooltip="Make a picture of the chart to download")
         self.svg = button("SVG", tooltip="Make a drawing of the chart to download, for papers")
         self.csv = button("CSV", tooltip="Make a table of the runs' values to download")
@@ -251,40 +247,22 @@ class RateChart(LabWidget):
         super().__init__()
         check_choices(panels=panels, history=history, rule=rule, title=title)
         self._items = read_runs(runs, names=names, numbers=run_numbers(run, numbers))
-        self._tracks = [
-            track
-            for item in self._items
-            for track in (item.members if isinstance(item, Ensemble) else [item])
-        ]
-        rows = [
-            row
+        self._tracks = tracks_of(self._items)
+        # First and last rows say enough: a column that only a turn between has is not charted.
+        ends = [
+            values
             for track in self._tracks
-            for row in (track.prediction, track.rows[0], track.rows[-1])
+            for values in (track.prediction, track.rows[0], track.rows[-1])
         ]
         declared = [series for track in self._tracks for series in track.series]
-        self._series = {series.column: series for series in chartable(rows, declared)}
+        self._series = {series.column: series for series in chartable(ends, declared)}
         if not self._series:
             raise ConfigError("the runs have no column of numbers to chart besides 'turn'")
         self._title, self._history, self._rule = title, history, rule
         main = next(iter(self._series)) if main is None else self._known(main)
         others = [name for name in self._series if name != main]
         chosen = others[:_PANELS] if panels is None else [self._known(name) for name in panels]
-
-        self.controls_part = ChartControls(
-            list(self._series.values()),
-            main=main,
-            panels=chosen,
-            changed=self._on_choice,
-            references=self._references(),
-        )
-        self.controls_part.rule.value = rule is not False
-        self.controls_part.history.value = history is not False
-        self.controls_part.update.on_click(lambda _: self.start(self._read_again))
-        self.picture = w.HTML()
-        self.remarks = w.HTML()
-        self.export = ExportRow(self._on_export)
-        self.table = TablePart(self._show_table, page=_PAGE)
-        self.controls = (self.controls_part.update, *self.export.buttons)
+        self._lay_out(main=main, panels=chosen)
         self._drawing: Drawing | None = None
         self._png = b""
         self._scene: Scene
@@ -304,6 +282,23 @@ class RateChart(LabWidget):
         self._view_count = 0
         self.refresh()
         self.observe(self._on_shown, names="_view_count")
+
+    def _lay_out(self, *, main: str, panels: Sequence[str]) -> None:
+        self.controls_part = ChartControls(
+            list(self._series.values()),
+            main=main,
+            panels=panels,
+            changed=self._on_choice,
+            references=self._references(),
+        )
+        self.controls_part.rule.value = self._rule is not False
+        self.controls_part.history.value = self._history is not False
+        self.controls_part.update.on_click(lambda _: self.start(self._read_again))
+        self.picture = w.HTML()
+        self.remarks = w.HTML()
+        self.export = ExportRow(lambda kind: self.start(lambda: self._make_link(kind)))
+        self.table = TablePart(self._show_table, page=_PAGE)
+        self.controls = (self.controls_part.update, *self.export.buttons)
         self.children = (
             *self.controls_part.rows(),
             self.picture,
@@ -495,10 +490,8 @@ class RateChart(LabWidget):
             return csv_text(self.frame).encode()
         return figure_bytes(self.figure, kind)
 
-    def _on_export(self, kind: str) -> None:
-        self.start(lambda: self._make_link(file_kind(f".{kind}")))
-
     async def _make_link(self, kind: FileKind) -> None:
+        # Gone while the file is made, so that nobody takes the one before.
         self.export.link.value = ""
         link = download_link(self._content(kind), name=f"chart.{kind}", kind=kind)
         upto = last_turn(self._items)
@@ -526,5 +519,5 @@ class RateChart(LabWidget):
 
 
 def _asked(given: Any, ticked: bool) -> Any:
-    """Return what a reference was given as, or whether the box asks for the usual one."""
+    """Return what a reference was given as; else True where the box asks for the usual one."""
     return ticked if not ticked or given is False else given

@@ -26,8 +26,6 @@ from llmsim_lab.run._turn import WorldTurn, answer_in_words, every_chain
 from llmsim_lab.types import Attempt, LLMReasoningChain, Status
 
 if TYPE_CHECKING:
-    from llmsim_lab.llm import Tape
-    from llmsim_lab.run._run import Run
     from llmsim_lab.run._turn import RunTurn
 
 
@@ -180,7 +178,19 @@ class Attempts:
             number: the turn's.
         """
         turn = turn_at(self.simulation, number)
-        found = list(_of_chains(turn)) if turn else []
+        found = []
+        for chain in every_chain(turn) if turn else ():
+            attempts: tuple[Attempt | None, ...] = chain.call.history if chain.call else (None,)
+            found += [
+                Seen(
+                    turn=number,
+                    component=chain.component,
+                    agent=chain.agent,
+                    attempt=attempt,
+                    chain=chain,
+                )
+                for attempt in attempts
+            ]
         if self.simulation.tape is not None:
             run = self.player(number)
             found += _only_on_tape(self.simulation.tape, run, number, whole=turn is not None)
@@ -200,19 +210,6 @@ class Attempts:
                     # as it is, since lower() may change a text's length.
                     if low in text.lower() and (found := pattern.search(text)):
                         yield Hit(seen=seen, part=part, line=_line(text, found.start()))
-
-
-def _of_chains(turn: RunTurn) -> Iterator[Seen]:
-    for chain in every_chain(turn):
-        attempts: tuple[Attempt | None, ...] = chain.call.history if chain.call else (None,)
-        for attempt in attempts:
-            yield Seen(
-                turn=turn.number,
-                component=chain.component,
-                agent=chain.agent,
-                attempt=attempt,
-                chain=chain,
-            )
 
 
 def _only_on_tape(tape: Tape, run: int | None, number: int, *, whole: bool) -> Iterator[Seen]:
@@ -282,7 +279,7 @@ class Fact:
         name: for people.
         unit: may be empty.
         value: a number, a text, a truth value or None.
-        main: whether the kind of simulation charts it.
+        main: True if the kind of simulation charts it.
     """
 
     name: str
@@ -349,15 +346,13 @@ def change_text(before: object, now: object) -> str:
         return ""
     if _is_number(before) and _is_number(now):
         change = now - before  # type: ignore[operator]
-        return _float_change(change) if isinstance(change, float) else f"{change:+,}"
+        if not isinstance(change, float):
+            return f"{change:+,}"
+        if abs(change) < _LEAST_CHANGE:
+            return ""
+        # One too small for two decimals is written with its first figure, not as +0.00.
+        return f"{change:+.1g}" if abs(change) < 0.005 else f"{change:+.2f}"
     return f"was {value_text(before)}"
-
-
-def _float_change(change: float) -> str:
-    """Write a change with two decimals, one too small for them with its first figure."""
-    if abs(change) < _LEAST_CHANGE:
-        return ""
-    return f"{change:+.1g}" if abs(change) < 0.005 else f"{change:+.2f}"
 
 
 def _is_number(value: object) -> bool:
@@ -390,7 +385,8 @@ def decisions_of(turn: RunTurn) -> tuple[list[str], list[Decisions]]:
     for action in getattr(turn, "actions", ()):
         name, words = getattr(action, "agent_name", None), getattr(action, "action_string", None)
         if name is not None and words is not None:
-            proposed.setdefault(name, []).append(_verdict(action) + str(words))
+            verdict = "" if getattr(action, "validated", True) else "(rejected) "
+            proposed.setdefault(name, []).append(f"{verdict}{words}")
     names = [*chains, *(name for name in proposed if name not in chains)]
     return components, [
         Decisions(agent=name, proposed=tuple(proposed.get(name, ())), chains=chains.get(name, {}))
@@ -420,7 +416,3 @@ def _said(chain: LLMReasoningChain) -> Mapping[str, Any]:
     with suppress(InvalidReply):
         return reply_fields(reply.text) if reply else {}
     return {}
-
-
-def _verdict(action: Any) -> str:
-    return "" if getattr(action, "validated", True) else "(rejected) "

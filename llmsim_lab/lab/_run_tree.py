@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +19,9 @@ from llmsim_lab._util.text import clip, number, printable
 from llmsim_lab.errors import ConfigError, LabError, TapeError
 from llmsim_lab.experiments._keeping import refuse_experiment
 from llmsim_lab.lab._stepper import TurnStepper
-from llmsim_lab.lab._widget import LabWidget, button, dropdown, row, settled
+from llmsim_lab.lab._widget import Choices, LabWidget, button, dropdown, row, settled
 from llmsim_lab.lab.charts._drawing import Drawing
-from llmsim_lab.lab.charts._export import figure_bytes
+from llmsim_lab.lab.charts._export import figure_bytes, image_html
 from llmsim_lab.lab.charts._scene import Choice, compose
 from llmsim_lab.lab.charts._tracks import Track, read_runs
 from llmsim_lab.llm import LLMClient, Tape
@@ -58,6 +58,7 @@ async def check_tape(path: Path, *, on_run: Callable[[int, int], object]) -> Che
         path: the tape.
         on_run: called before each run is replayed, with its number and how many runs there are.
     """
+    # In threads, each with a connection of its own: reading and replaying would hold up the loop.
     findings, runs = await asyncio.to_thread(_verified, path)
     same = 0
     for run in runs:
@@ -119,9 +120,12 @@ def facts(info: RunInfo) -> list[tuple[str, str]]:
     manifest = info.manifest
     first = 1 if info.fork_turn is None else info.fork_turn + 1
     config, llm = _mapping(manifest.get("config")), _mapping(manifest.get("llm"))
+    origin = info.verb if info.parent is None else f"{info.verb} of run {info.parent}"
+    if info.fork_turn is not None:
+        origin += f" at turn {info.fork_turn}"
     found: list[tuple[str, object]] = [
         ("name", info.name),
-        ("how it came about", _origin(info)),
+        ("how it came about", origin),
         ("its own turns", f"{first} to {info.turns}" if info.turns >= first else "none yet"),
         ("requests recorded", f"{info.calls:,}"),
         ("outcome", info.outcome or "open: no end was noted, and it may continue"),
@@ -136,15 +140,11 @@ def facts(info: RunInfo) -> list[tuple[str, str]]:
     return [(name, str(value)) for name, value in found if value not in (None, "")]
 
 
-def _origin(info: RunInfo) -> str:
-    if info.fork_turn is not None:
-        return f"{info.verb} of run {info.parent} at turn {info.fork_turn}"
-    return info.verb if info.parent is None else f"{info.verb} of run {info.parent}"
-
-
 def _model(info: RunInfo) -> str:
     model = _mapping(info.manifest.get("model"))
-    parts = [info.model or "none", *(str(model[key]) for key in ("backend",) if model.get(key))]
+    parts = [info.model or "none"]
+    if backend := model.get("backend"):
+        parts.append(str(backend))
     if digest := model.get("digest"):
         parts.append(f"digest {str(digest)[:12]}")
     return ", ".join(parts)
@@ -206,14 +206,14 @@ def prompt_changes(before: RunInfo, after: RunInfo) -> Iterator[tuple[str, Marku
             if texts[0] != texts[1]:
                 changed.setdefault((texts[0], texts[1]), []).append(place)
     for (was, now), places in changed.items():
-        yield ", ".join(places), _word_diff(was, now)
-
-
-def _word_diff(was: str, now: str) -> Markup:
-    if max(len(was), len(now)) > _MAX_COMPARED_CHARS:
-        return safe(f"too long to compare word by word: over {_MAX_COMPARED_CHARS:,} characters")
-    # It escapes what it is given; what is hidden in it is made visible first.
-    return Markup(PromptDiff(visible(was), visible(now))._repr_html_())
+        if max(len(was), len(now)) > _MAX_COMPARED_CHARS:
+            diff = safe(
+                f"too long to compare word by word: over {_MAX_COMPARED_CHARS:,} characters"
+            )
+        else:
+            # It escapes what it is given; what is hidden in it is made visible first.
+            diff = Markup(PromptDiff(visible(was), visible(now))._repr_html_())
+        yield ", ".join(places), diff
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
@@ -235,6 +235,7 @@ def differences(compared: pd.DataFrame) -> pd.DataFrame:
         compared: as ``Tape.compare`` gives it.
     """
     change = compared.xs("difference", axis=1, level=1).drop(columns=_BY_NATURE, errors="ignore")
+    # NaN, where a run lacks a number, equals nothing; it is not a difference.
     apart: Any = change.ne(0) & ~(change.isna())
     names = [name for name in change.columns if apart[name].any()]
     if not names:
@@ -256,13 +257,16 @@ def differences_html(tape: Tape, a: RunInfo, b: RunInfo, apart: pd.DataFrame) ->
         return safe(f"Run {a.id} and run {b.id} took the same way in the turns that both have.")
     names = list(dict.fromkeys(map(str, apart.columns.get_level_values(0))))
     labels = {item.column: item.label for item in series_on(tape, a)}
-    shown = [name for name in labels if name in names] or names
-    shown = shown[:_MOST_COLUMNS]
+    columns = ([name for name in labels if name in names] or names)[:_MOST_COLUMNS]
+
+    def both(a: float, b: float) -> str:
+        return number(a) if a == b else f"{number(a)} → {number(b)}"
+
     rows = [
-        (turn, *(_both(row[name, "a"], row[name, "b"]) for name in shown))
+        (turn, *(both(row[name, "a"], row[name, "b"]) for name in columns))
         for turn, row in apart.head(_MOST_TURNS).iterrows()
     ]
-    header = ("turn", *(labels.get(name, name) for name in shown))
+    header = ("turn", *(labels.get(name, name) for name in columns))
     left = len(apart) - len(rows)
     more = f" The next {left} turns are in .comparison." if left > 0 else ""
     return Markup("<p>They part at turn {}, in: {}.{}</p>{}").format(
@@ -271,10 +275,6 @@ def differences_html(tape: Tape, a: RunInfo, b: RunInfo, apart: pd.DataFrame) ->
         more,
         table(header, rows, caption=f"Run {a.id} → run {b.id}"),
     )
-
-
-def _both(a: float, b: float) -> str:
-    return number(a) if a == b else f"{number(a)} → {number(b)}"
 
 
 def chart_html(tape: Tape, a: RunInfo, b: RunInfo) -> Markup:
@@ -296,14 +296,12 @@ def chart_html(tape: Tape, a: RunInfo, b: RunInfo) -> Markup:
         panels=tuple(shared[1 : _PANELS + 1]),
     )
     drawn = figure_bytes(Drawing(compose(tracks, choice)).figure, "png", dpi=96)
-    said = "; ".join(
+    latest = "; ".join(
         f"{name} ends at {number(end[main.column])} {main.unit}".rstrip()
         for name, end in zip(names, ends, strict=True)
     )
-    data = base64.b64encode(drawn).decode()
-    return Markup(
-        '<img alt="{}" style="max-width:100%;height:auto" src="data:image/png;base64,{}">'
-    ).format(f"Chart of {main.label.lower()}. {said}", data)
+    alt = f"Chart of {main.label.lower()}. {latest}"
+    return image_html(drawn, alt, style="max-width:100%;height:auto")
 
 
 _NOTHING = 0
@@ -349,7 +347,15 @@ class RunTree(LabWidget):
         self.llm_client = llm_client
         self.comparison: pd.DataFrame | None = None
         self.checked: Checked | None = None
-        self._relisting = False
+        self._choices = Choices(threading.RLock(), show_error=self.show_fault)
+        self._lay_out()
+        self._wire()
+        self._set_busy(False)
+        self.refresh()
+        if run is not None:
+            self.select(run)
+
+    def _lay_out(self) -> None:
         self.tree = w.HTML()
         self.run_box = dropdown("Run", width=_LIST_WIDTH)
         self.other_box = dropdown("Compare with", width=_LIST_WIDTH)
@@ -371,7 +377,6 @@ class RunTree(LabWidget):
         )
         self.stoppers = (self.stop_button,)
         side = w.VBox([self.differences, self.chart], layout=w.Layout(flex="1 1 28em"))
-        self._wire()
         self.children = (
             self.tree,
             self.run_box,
@@ -389,14 +394,10 @@ class RunTree(LabWidget):
             row(self.facts, side, gap="24px"),
             self.opened,
         )
-        self._set_busy(False)
-        self.refresh()
-        if run is not None:
-            self.select(run)
 
     def _wire(self) -> None:
-        self.run_box.observe(self._chosen, names="value")
-        self.other_box.observe(self._chosen, names="value")
+        self._choices.on_choice(self.run_box, self._chosen)
+        self._choices.on_choice(self.other_box, self._chosen)
         self.open_button.on_click(lambda _: self.start(self._open))
         self.close_button.on_click(lambda _: self.close_run())
         self.check_button.on_click(lambda _: self.start(self._check))
@@ -420,34 +421,21 @@ class RunTree(LabWidget):
         if not text.runs:
             raise TapeError(f"the tape {self.tape.path} holds no run yet; record one first")
         lines = text.lines[1:]
-        self.tree.value = str(self._tree_html(text.runs, lines))
+        monospace = Markup('<span style="white-space:pre;font-family:monospace">{}</span>')
+        count = f"{len(text.runs)} run" + ("" if len(text.runs) == 1 else "s")
+        header = f"The tape's {count}, forks and reruns below what they came from"
+        self.tree.value = str(table((header,), [(monospace.format(line),) for line in lines]))
         options = [(clip(line, 100), info.id) for line, info in zip(lines, text.runs, strict=True)]
-        chosen, other = self.run_box.value or options[0][1], self.other_box.value
-        self._relisting = True
-        try:
-            self.run_box.options = options
-            self.run_box.value = chosen
-            self.other_box.options = [
-                ("nothing", _NOTHING),
-                *(
-                    option
-                    for option, info in zip(options, text.runs, strict=True)
-                    if info.verb != "experiment"
-                ),
-            ]
-            self.other_box.value = other
-        finally:
-            self._relisting = False
-        self._show_facts()
-
-    @staticmethod
-    def _tree_html(runs: tuple[RunInfo, ...], lines: tuple[str, ...]) -> Markup:
-        rows = [
-            (Markup('<span style="white-space:pre;font-family:monospace">{}</span>').format(line),)
-            for line in lines
+        others = [
+            option
+            for option, info in zip(options, text.runs, strict=True)
+            if info.verb != "experiment"
         ]
-        count = f"{len(runs)} run" + ("" if len(runs) == 1 else "s")
-        return table((f"The tape's {count}, forks and reruns below what they came from",), rows)
+        self._choices.options(self.run_box, options, self.run_box.value)
+        self._choices.options(
+            self.other_box, [("nothing", _NOTHING), *others], self.other_box.value
+        )
+        self._show_facts()
 
     def select(self, run: int, *, compare_with: int | None = None) -> None:
         """Show a run's facts, and compare it with another one if one is named.
@@ -468,19 +456,18 @@ class RunTree(LabWidget):
                 refuse_experiment(info)
         if self.worker.busy:
             raise ConfigError("this widget is at work; await widget.idle() first, or stop it")
-        self._relisting = True
-        try:
-            self.run_box.value = run
-            self.other_box.value = _NOTHING if compare_with is None else compare_with
-        finally:
-            self._relisting = False
+        self._choices.set(self.run_box, run)
+        self._choices.set(self.other_box, _NOTHING if compare_with is None else compare_with)
         self._chosen()
 
-    def _chosen(self, _: object = None) -> None:
+    def _chosen(self) -> None:
         """Show what was chosen: facts at once, a comparison, which is slow, in the background."""
-        # Filling the lists fires the same events as a choice.
-        if self._relisting:
-            return
+
+        async def compare() -> None:
+            self.say(f"Comparing run {self.selected} and run {self.other_box.value}.")
+            await asyncio.sleep(0)  # so that the message is sent before the chart is drawn
+            self._show_comparison()
+
         try:
             self._show_facts()
         except TapeError as error:
@@ -489,18 +476,14 @@ class RunTree(LabWidget):
         if self.other_box.value == _NOTHING:
             self._clear_comparison()
         else:
-            self.start(self._compare_chosen)
-
-    async def _compare_chosen(self) -> None:
-        self.say(f"Comparing run {self.selected} and run {self.other_box.value}.")
-        await asyncio.sleep(0)  # so that the message is sent before the chart is drawn
-        self._show_comparison()
+            self.start(compare)
 
     def _show_facts(self) -> None:
         self.facts.value = str(run_html(self.tape, self.tape.run(self.selected)))
 
     def _show_comparison(self) -> None:
         other = int(self.other_box.value)
+        # Cleared first: where the new comparison fails, the old one must not stand under its error.
         self._clear_comparison()
         if other in (_NOTHING, self.selected):
             if other:
@@ -531,15 +514,16 @@ class RunTree(LabWidget):
         await settled(self.run_box)
         run = self.selected
         stepper = TurnStepper(self.tape, run=run, llm_client=self.llm_client)
-        stepper.on_change(lambda _: self._look_again())
+        stepper.on_change(self._list_fork)
         # Only now, since a run that cannot be opened leaves the one before in place.
         self.close_run()
         self.stepper = stepper
         self.opened.children = (stepper,)
         self.say(f"Run {run} is open below.")
 
-    def _look_again(self) -> None:
+    def _list_fork(self, _: TurnStepper) -> None:
         """List a fork that was made in the opened stepper, if it is on this tape."""
+        # Looking at another turn calls this too; only a new run is worth reading the tape again.
         if len(self.tape) != len(self.run_box.options):
             self.refresh()
 

@@ -183,6 +183,7 @@ def leaderboard(
             raise ConfigError(f"the model's run is not an economic simulation: {other!r:.120}")
         if difference := world_differs(simulation, other):
             raise ConfigError(f"the model's run cannot be compared: {difference}")
+        # Only as many turns as the people played, since a loss is a mean over turns.
         runs[f"language model ({_model_of(other)})"] = other.to_frame().iloc[: turns + 1]
     return Leaderboard(loss or QuadraticLoss(), runs, missing)
 

@@ -173,16 +173,20 @@ class SocialBoard(SocialWidget):
 
     # --- the static view ----------------------------------------------------------------------
 
+    @property
+    def _place(self) -> int:
+        """The shown turn's, in the list of turns."""
+        return int(self.turn_box.value) - self.simulation.turns[0].number
+
     def _rows(self) -> list[tuple[str, int, int]]:
-        turns = self.simulation.turns
-        place = self.turn_box.value - turns[0].number
+        turns, place = self.simulation.turns, self._place
         now, before = (self._count(turns[at]) for at in (place, max(0, place - 1)))
         return [(state.value, now[state], now[state] - before[state]) for state in AgentState]
 
     def static_text(self) -> str:
         """Return the shown turn's counts, and the change since the turn before."""
         with self._view:
-            shown = self.simulation.turns[self.turn_box.value - self.simulation.turns[0].number]
+            shown = self.simulation.turns[self._place]
             lines = [f"SocialBoard of {self._title(shown)}"]
             lines += [f"  {name}: {count} ({change:+})" for name, count, change in self._rows()]
             return "\n".join(lines)
@@ -190,7 +194,7 @@ class SocialBoard(SocialWidget):
     def static_html(self) -> Markup:
         """Return the same as a table, with the chart."""
         with self._view:
-            shown = self.simulation.turns[self.turn_box.value - self.simulation.turns[0].number]
+            shown = self.simulation.turns[self._place]
             title = Markup("<p><strong>{}</strong></p>").format(self._title(shown))
             rows = [(name, count, f"{change:+}") for name, count, change in self._rows()]
             counts = table(("state", "users", "change"), rows, caption="Users by state")
@@ -274,7 +278,7 @@ class AgentStory(SocialWidget):
                 f"there is no user {agent!r}; there are {clip(', '.join(names), 300)}"
             )
         with self._view:
-            self._take_note()
+            self._read_new_turns()
             if not 1 <= page <= self._pages(agent):
                 raise ConfigError(f"page {page} is not there; {agent} has {self._pages(agent)}")
             self._choices.set(self.agent_box, agent)
@@ -285,8 +289,8 @@ class AgentStory(SocialWidget):
         with self._view:
             self._go(page=self.page_box.value)
 
-    def _take_note(self) -> None:
-        """Read the turns that came since the last time."""
+    def _read_new_turns(self) -> None:
+        """Record the posts and moves of the turns that came since the last time."""
         turns = self.simulation.turns
         if self._read == 0:
             first = turns[0].state
@@ -295,6 +299,7 @@ class AgentStory(SocialWidget):
         # What was injected into the latest turn may have come after it was read.
         for turn in turns[max(0, self._read - 1) :]:
             self._posts |= {post.id: post for post in turn.state.new_posts}
+        # Each turn once: a move that is read twice would be listed twice.
         for turn in turns[self._read :]:
             for move in turn.moves:
                 self._events.setdefault(move.agent, []).append(_Event(turn, move))
@@ -304,7 +309,7 @@ class AgentStory(SocialWidget):
         return max(1, -(-len(self._events.get(agent, ())) // _MOVES_A_PAGE))
 
     def _go(self, *, page: int) -> None:
-        self._take_note()
+        self._read_new_turns()
         agent = self.agent_box.value
         pages = self._pages(agent)
         self._choices.number(self.page_box, min(page, pages), least=1, most=pages)

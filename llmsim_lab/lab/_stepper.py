@@ -32,7 +32,7 @@ from llmsim_lab.lab._run_reading import (
     turn_name,
     value_text,
 )
-from llmsim_lab.lab._widget import LabWidget, button, dropdown, number_box, row, settled
+from llmsim_lab.lab._widget import Choices, LabWidget, button, dropdown, number_box, row, settled
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._scope import InFlight, watching
 from llmsim_lab.types import LLMReasoningChain
@@ -93,9 +93,11 @@ class Playing:
         """Play the turns that are left."""
         self._began = time.perf_counter()
         self.pausing = False
+        # Shows whom the run waits for while a call takes minutes.
         ticker = asyncio.create_task(self._tick())
         try:
             while len(self.played) < self.turns and not self.pausing:
+                # Anew for each turn: what a failed attempt left behind does not count.
                 self.calls = InFlight()
                 self._on_tick(self)
                 with watching(self.calls):
@@ -106,6 +108,7 @@ class Playing:
                 await asyncio.sleep(0)
         finally:
             ticker.cancel()
+            # Awaited, so that no task is left pending where the loop ends with the last turn.
             with suppress(asyncio.CancelledError):
                 await ticker
 
@@ -167,39 +170,38 @@ def state_html(simulation: Run, turn: RunTurn, before: RunTurn | None) -> Markup
         turn: the turn.
         before: the one before it, if there is one.
     """
-    rows = _rows(facts_of(simulation, turn), facts_of(simulation, before) if before else ())
-    main = [row for row in rows if row[0].main] or rows
-    parts = [_facts_table(main[:_MOST_FACTS], "State")]
-    if more := [row for row in rows if row not in main[:_MOST_FACTS]]:
-        parts.append(details(f"{len(more)} more", _facts_table(more[:_MOST_FOLDED], "The rest")))
+    main, rest = _facts_and_changes(simulation, turn, before)
+    parts = [_facts_table(main, "State")]
+    if rest:
+        parts.append(details(f"{len(rest)} more", _facts_table(rest[:_MOST_FOLDED], "The rest")))
     return join(parts)
 
 
-def _rows(now: Sequence[Fact], before: Sequence[Fact]) -> list[tuple[Fact, str]]:
-    was = {fact.name: fact.value for fact in before}
-    return [
-        (fact, change_text(was[fact.name], fact.value) if fact.name in was else "") for fact in now
+def _facts_and_changes(
+    simulation: Run, turn: RunTurn, before: RunTurn | None
+) -> tuple[list[tuple[Fact, str]], list[tuple[Fact, str]]]:
+    """Return the dozen facts to show first and the others, each with its change."""
+    was = {fact.name: fact.value for fact in facts_of(simulation, before)} if before else {}
+    changes = [
+        (fact, change_text(was[fact.name], fact.value) if fact.name in was else "")
+        for fact in facts_of(simulation, turn)
     ]
+    main = ([entry for entry in changes if entry[0].main] or changes)[:_MOST_FACTS]
+    return main, [entry for entry in changes if entry not in main]
 
 
-def _facts_table(rows: Sequence[tuple[Fact, str]], caption: str) -> Markup:
-    cells = [
+def _facts_table(changes: Sequence[tuple[Fact, str]], caption: str) -> Markup:
+    rows = [
         (fact.label, _number_cell(value_text(fact.value)), _number_cell(change))
-        for fact, change in rows
+        for fact, change in changes
     ]
-    return table(("variable", "value", "change"), cells, caption=caption)
+    return table(("variable", "value", "change"), rows, caption=caption)
 
 
 def _number_cell(text: str) -> Markup:
     return Markup('<span style="font-variant-numeric:tabular-nums">{}</span>').format(
         safe(text, limit=200)
     )
-
-
-def pages_of(turn: RunTurn) -> int:
-    """Return how many pages a turn's decisions take."""
-    _, agents = decisions_of(turn)
-    return max(1, -(-len(agents) // AGENTS_A_PAGE))
 
 
 def decisions_html(turn: RunTurn, *, page: int = 0) -> Markup:
@@ -225,7 +227,8 @@ def _decision(who: Decisions, component: str) -> Markup:
     parts = [_chain(chain) for chain in who.chains.get(component, ())]
     # What an agent did stands with the first component, its own.
     if who.proposed and component == next(iter(who.chains), component):
-        parts.insert(0, _block(join(map(_brief, who.proposed), between="; ")))
+        words = (safe(text, limit=300) for text in who.proposed)
+        parts.insert(0, _block(join(words, between="; ")))
     return join(parts)
 
 
@@ -237,10 +240,6 @@ def _chain(chain: LLMReasoningChain) -> Markup:
     return join([_block(head), reason])
 
 
-def _brief(text: str) -> Markup:
-    return safe(text, limit=300)
-
-
 def _block(content: object) -> Markup:
     return Markup("<div>{}</div>").format(safe(content))
 
@@ -249,7 +248,7 @@ def interventions_html(turn: RunTurn) -> Markup:
     """Return what was done from outside, or nothing."""
     if not turn.interventions:
         return Markup()
-    done = join((_brief(str(item)) for item in turn.interventions), between="; ")
+    done = join((safe(str(item), limit=300) for item in turn.interventions), between="; ")
     return Markup("<p><strong>From outside:</strong> {}</p>").format(done)
 
 
@@ -269,19 +268,17 @@ def turn_html(simulation: Run, turn: RunTurn, before: RunTurn | None) -> Markup:
 
 def turn_text(simulation: Run, turn: RunTurn, before: RunTurn | None) -> str:
     """Return a turn as a few lines of plain text without seconds."""
-    rows = _rows(facts_of(simulation, turn), facts_of(simulation, before) if before else ())
-    main = [row for row in rows if row[0].main] or rows
     lines = [f"{turn_name(turn)} · {cost_text(turn, still=True)}"]
     lines += [f"from outside: {clip(printable(str(item)), 200)}" for item in turn.interventions]
-    for fact, change in main[:_MOST_FACTS]:
+    for fact, change in _facts_and_changes(simulation, turn, before)[0]:
         value = clip(printable(value_text(fact.value)), 60)
         lines.append(f"  {fact.label}: {value}" + (f" ({clip(change, 60)})" if change else ""))
     _, agents = decisions_of(turn)
     for who in agents[:AGENTS_A_PAGE]:
-        said = "; ".join(who.proposed) or next(
+        words = "; ".join(who.proposed) or next(
             (chain.reasoning for chains in who.chains.values() for chain in chains), ""
         )
-        lines.append(f"  {printable(who.agent)}: {clip(printable(said, keep=' '), 100)}")
+        lines.append(f"  {printable(who.agent)}: {clip(printable(words, keep=' '), 100)}")
     if len(agents) > AGENTS_A_PAGE:
         lines.append(f"  … and {len(agents) - AGENTS_A_PAGE} more agents")
     return "\n".join(lines)
@@ -342,16 +339,15 @@ class TurnPanel:
         )
         self.interventions.value = str(interventions_html(turn))
         self.state.value = str(state_html(simulation, turn, before))
-        self._show_pages(pages_of(turn))
-        self._show_decisions()
-
-    def _show_pages(self, pages: int) -> None:
+        size = AGENTS_A_PAGE
+        pages = max(1, -(-len(decisions_of(turn)[1]) // size))
+        # Setting the same options again would go back to the first page.
         if len(self.agents_box.options) != pages:
-            size = AGENTS_A_PAGE
             self.agents_box.options = [
                 (f"{page * size + 1} to {(page + 1) * size}", page) for page in range(pages)
             ]
         self.agents_box.layout.display = "" if pages > 1 else "none"
+        self._show_decisions()
 
     def _show_decisions(self) -> None:
         if self._turn is not None:
@@ -451,13 +447,13 @@ class TurnStepper(LabWidget):
         self.shown = simulation.turn_number
         self._seen = self.shown
         """The latest turn when the run was last looked at."""
-        self._relisting = False
         self._playing: Playing | None = None
-        self._turn_hooks: list[Callable[[Any], object]] = []
-        self._change_hooks: list[Callable[[Any], object]] = []
+        self._turn_hooks: list[Callable[[RunTurn], object]] = []
+        self._change_hooks: list[Callable[[Self], object]] = []
         # Clicks arrive on threads of their own, whole turns on the loop.
         # Reentrant, since show() holds it while refresh() takes it again.
         self._view = threading.RLock()
+        self._choices = Choices(self._view, show_error=self.show_fault)
         self._lay_out()
         self._wire()
         self._set_busy(False)
@@ -523,8 +519,8 @@ class TurnStepper(LabWidget):
         self.previous_button.on_click(lambda _: self._move(-1))
         self.next_button.on_click(lambda _: self._move(+1))
         self.latest_button.on_click(lambda _: self.show(self.simulation.turn_number))
-        self.turn_box.observe(lambda change: self._jump(change["new"]), names="value")
-        self.run_box.observe(lambda change: self._choose(change["new"]), names="value")
+        self._choices.on_choice(self.turn_box, lambda: self.show(self.turn_box.value))
+        self._choices.on_choice(self.run_box, self._choose)
         self._follow_shown()
 
     # --- looking ------------------------------------------------------------------------------
@@ -562,10 +558,6 @@ class TurnStepper(LabWidget):
         if self.simulation.turns[0].number <= to <= self.simulation.turn_number:
             self.show(to)
 
-    def _jump(self, turn: int) -> None:
-        if turn != self.shown:
-            self.show(turn)
-
     def refresh(self) -> None:
         """Look at the run again: it may have been stepped from a cell."""
         with self._view:
@@ -573,13 +565,14 @@ class TurnStepper(LabWidget):
             first, last = simulation.turns[0].number, simulation.turn_number
             self.shown = min(max(self.shown, first), last)
             self._seen = last
-            # Together, since a value outside the limits of the moment would be cut to them.
-            with self.turn_box.hold_trait_notifications():
-                self.turn_box.min, self.turn_box.max = first, last
-                self.turn_box.value = self.shown
-            self._show_runs()
+            self._choices.number(self.turn_box, self.shown, least=first, most=last)
+            self._choices.options(self.run_box, self._runs.options(), self._runs.place)
             self.panel.show(simulation, self.shown, name=self._runs.name_of(simulation))
-        self._tell(self._change_hooks, self)
+        for hook in list(self._change_hooks):
+            try:
+                hook(self)
+            except Exception as error:  # noqa: BLE001 - the user's code; what it raises is shown
+                self.show_error(error)
 
     def _follow_shown(self) -> None:
         """Follow the run shown, whoever plays it."""
@@ -598,23 +591,9 @@ class TurnStepper(LabWidget):
                     f"The run is at turn {self.simulation.turn_number}; it was played elsewhere."
                 )
 
-    def _show_runs(self) -> None:
-        options = self._runs.options()
-        if self.run_box.options != options:
-            # ipywidgets selects the first of new options by itself; that is not the user's choice.
-            self._relisting = True
-            try:
-                self.run_box.options = options
-                self.run_box.value = self._runs.place
-            finally:
-                self._relisting = False
-
-    def _choose(self, place: int | None) -> None:
-        with self._view:
-            if place is None or self._relisting or place == self._runs.place:
-                return
-            self._runs.place = place
-            self._look_at(self.simulation.turn_number)
+    def _choose(self) -> None:
+        self._runs.place = self.run_box.value
+        self._look_at(self.simulation.turn_number)
 
     def _look_at(self, turn: int) -> None:
         """Show a turn of the run that has just been chosen or made."""
@@ -690,17 +669,13 @@ class TurnStepper(LabWidget):
         async def work() -> None:
             self._playing = playing
             await playing()
-            self.say(self._said_at_the_end(playing))
+            last, turns = playing.simulation.turn_number, playing.turns
+            if left := turns - len(playing.played):
+                self.say(f"Paused after turn {last}; {left} of {turns} turns were not played.")
+            else:
+                self.say(f"Turn {last} is played.")
 
         return work
-
-    @staticmethod
-    def _said_at_the_end(playing: Playing) -> str:
-        last = playing.simulation.turn_number
-        if len(playing.played) < playing.turns:
-            left = playing.turns - len(playing.played)
-            return f"Paused after turn {last}; {left} of {playing.turns} turns were not played."
-        return f"Turn {last} is played."
 
     def _arrived(self, turn: RunTurn) -> None:
         """Show a turn that has just been played, unless an earlier one is being looked at."""
@@ -719,8 +694,10 @@ class TurnStepper(LabWidget):
         if not playing.pausing:
             self.say(f"Playing turn {number}" + (f", {now} of {of}." if of > 1 else "."))
         bar = Markup('<progress value="{}" max="{}" aria-label="Turns played"></progress>')
-        said = " · ".join(filter(None, (f"{playing.seconds:.0f} s", waiting_text(playing.calls))))
-        self.progress.value = str(join([bar.format(now - 1, of), " ", said]))
+        waiting = " · ".join(
+            filter(None, (f"{playing.seconds:.0f} s", waiting_text(playing.calls)))
+        )
+        self.progress.value = str(join([bar.format(now - 1, of), " ", waiting]))
 
     def stopped(self) -> None:
         """Show where the run is now."""
@@ -750,6 +727,7 @@ class TurnStepper(LabWidget):
 
     def _fork(self, turn: int, changes: dict[str, Any]) -> Run:
         if self.llm_client is not None:
+            # What the caller names comes last, and wins.
             changes = {"llm_client": self.llm_client} | changes
         new: Run
         try:
@@ -786,13 +764,6 @@ class TurnStepper(LabWidget):
     def on_change(self, callback: Callable[[Self], object]) -> None:
         """Register a callback, called with this stepper whenever another turn or run is shown."""
         self._change_hooks.append(callback)
-
-    def _tell(self, hooks: Sequence[Callable[[Any], object]], about: object) -> None:
-        for hook in list(hooks):
-            try:
-                hook(about)
-            except Exception as error:  # noqa: BLE001 - the user's code; what it raises is shown
-                self.show_error(error)
 
     # --- the static view ----------------------------------------------------------------------
 

@@ -2,9 +2,9 @@
 
 A widget lives between two threads. Clicks arrive on whichever thread the kernel reads messages on,
 and runs are played on an event loop, at times another one than the widget was built under. So a
-handler only posts work to the widget's own loop (``Worker``), one piece at a time; boxes that the
-widget fills itself are told from a user's choices (``Choices``); and drawing keeps pace with a run
-instead of holding it up (``Pace``).
+handler only posts work to the widget's own loop (``Worker``), one piece at a time; what the widget
+itself writes into a box is kept apart from a user's choices (``Choices``); and drawing keeps pace
+with a run instead of holding it up (``Pace``).
 """
 
 from __future__ import annotations
@@ -75,12 +75,18 @@ class Worker:
         if not self._lock.acquire(blocking=False):
             return False
         self._ended = Future()
+
+        def spawn() -> None:
+            self._task = self._loop.create_task(work())
+            self._task.add_done_callback(self._done)
+
         try:
             self._on_begin()
             # Only posted: a click's handler may run on a thread without a loop.
-            self._loop.call_soon_threadsafe(self._spawn, work)
+            self._loop.call_soon_threadsafe(spawn)
         except BaseException as error:
-            self._release()
+            self._lock.release()
+            self._ended.set_result(None)
             # A loop that is closed, as asyncio.run's is at its end, takes no more calls.
             if isinstance(error, RuntimeError) and self._loop.is_closed():
                 raise ConfigError(
@@ -91,8 +97,14 @@ class Worker:
 
     def stop(self) -> None:
         """Cancel the work under way, if any; it ends soon after."""
-        if self.busy and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._cancel)
+
+        def cancel() -> None:
+            # The work may have ended between the click and this call.
+            if self._task is not None:
+                self._task.cancel()
+
+        if self.busy:
+            self.call(cancel)
 
     def call(self, action: Callable[..., object], *args: object) -> None:
         """Schedule a call on the loop, from any thread."""
@@ -104,14 +116,6 @@ class Worker:
         # Without the shield, cancelling one wait would cancel the future that all others wait for.
         await asyncio.shield(asyncio.wrap_future(self._ended))
 
-    def _spawn(self, work: Work) -> None:
-        self._task = self._loop.create_task(work())
-        self._task.add_done_callback(self._done)
-
-    def _cancel(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-
     def _done(self, task: asyncio.Task[object]) -> None:
         self._task = None
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
@@ -122,10 +126,6 @@ class Worker:
             self._on_end(error)
         finally:
             ended.set_result(None)
-
-    def _release(self) -> None:
-        self._lock.release()
-        self._ended.set_result(None)
 
 
 SETTLE_S = 0.05
@@ -204,7 +204,7 @@ class LabWidget(w.VBox):
         self.error = w.HTML()
         self.retry = button("Try again", tooltip="Do again what failed", button_style="primary")
         self.retry.layout.display = "none"
-        self.retry.on_click(self._on_retry)
+        self.retry.on_click(lambda _: self._last_work and self.start(self._last_work))
         self._last_work: Work | None = None
         self.worker = Worker(on_begin=self._begin, on_end=self._end)
         super().__init__()
@@ -282,13 +282,9 @@ class LabWidget(w.VBox):
             self.worker.stop()
             await self.idle()
             raise
-        # Stopped by the button: that is no error of the cell that waits.
+        # Stopped by the button: that is not an error of the cell that waits.
         if failures and not isinstance(failures[0], asyncio.CancelledError):
             raise failures[0]
-
-    def _on_retry(self, _: object = None) -> None:
-        if self._last_work is not None:
-            self.start(self._last_work)
 
     def _begin(self) -> None:
         self.show_error(None)
@@ -309,7 +305,7 @@ class LabWidget(w.VBox):
         self.say("Stopped.")
 
     def ended(self) -> None:
-        """Called when work has ended, whether done, failed or stopped."""
+        """Called when work has ended: done, failed or stopped."""
 
     def _set_busy(self, busy: bool) -> None:
         for control in self.controls:
@@ -357,19 +353,33 @@ class LabWidget(w.VBox):
 
     def say(self, text: object) -> None:
         """Show one line on what is happening."""
-        value = f'<div role="status" aria-live="polite">{safe(text)}</div>'
-        if self.status.value != value:
-            self.status.value = value
+        self.status.value = f'<div role="status" aria-live="polite">{safe(text)}</div>'
 
     def show_error(self, error: BaseException | None, *, retry: bool = False) -> None:
         """Show what went wrong, or take an earlier error away.
 
         Args:
             error: the exception; None takes an earlier one away.
-            retry: whether to offer to try again.
+            retry: True to offer to try again.
         """
         self.retry.layout.display = "" if error is not None and retry else "none"
-        self.error.value = "" if error is None else str(_alert(error))
+        if error is None:
+            self.error.value = ""
+            return
+        what = Markup("<strong>{}</strong>: {}").format(
+            type(error).__name__, safe(error, limit=2_000)
+        )
+        # A LabError says what to do; of anything else the reader needs to know where it came from.
+        if not isinstance(error, LabError):
+            lines = "".join(traceback.format_exception(error))
+            what = join([what, details("Where it happened", pre(lines))])
+        alert = '<div role="alert" style="border-left:4px solid #cf222e;padding:4px 8px">{}</div>'
+        self.error.value = str(Markup(alert).format(what))
+
+    def show_fault(self, error: LabError | None) -> None:
+        """Show a wrong choice; a right one leaves what failed before explained."""
+        if error is not None:
+            self.show_error(error)
 
 
 def _parts(widget: w.Widget) -> Iterator[w.Widget]:
@@ -379,16 +389,6 @@ def _parts(widget: w.Widget) -> Iterator[w.Widget]:
             if isinstance(part, w.Widget):
                 yield part
                 yield from _parts(part)
-
-
-def _alert(error: BaseException) -> Markup:
-    what = Markup("<strong>{}</strong>: {}").format(type(error).__name__, safe(error, limit=2_000))
-    if not isinstance(error, LabError):
-        lines = "".join(traceback.format_exception(error))
-        what = join([what, details("Where it happened", pre(lines))])
-    return Markup(
-        '<div role="alert" style="border-left:4px solid #cf222e;padding:4px 8px">{}</div>'
-    ).format(what)
 
 
 _MOST_LABEL_CHARS = 160
@@ -424,6 +424,7 @@ class Choices:
         button.on_click(lambda _: self._react(react))
 
     def _react(self, react: Callable[[], object]) -> None:
+        # Held throughout, since two choices handled at once would mix what is shown.
         with self._lock:
             try:
                 react()
@@ -486,9 +487,9 @@ def text_box(label: str, *, placeholder: str = "") -> w.Text:
     )
 
 
-def checkbox(label: str) -> w.Checkbox:
+def checkbox(label: str, *, value: bool = False) -> w.Checkbox:
     """Return a box to tick, no wider than it needs to be."""
-    return w.Checkbox(description=label, indent=False, layout=w.Layout(width="auto"))
+    return w.Checkbox(value=value, description=label, indent=False, layout=w.Layout(width="auto"))
 
 
 def status_choices(*more: str) -> list[tuple[str, str]]:
@@ -542,6 +543,71 @@ def row(*parts: w.Widget, gap: str = "4px") -> w.HBox:
     """
     layout = w.Layout(flex_flow="row wrap", align_items="flex-start", grid_gap=gap)
     return w.HBox(parts, layout=layout)
+
+
+class TurnBrowser(LabWidget):
+    """Base of the widgets that go from turn to turn and skip those in which nothing is wanted.
+
+    Args:
+        simulation: the run.
+
+    Attributes:
+        previous_button, turn_box, next_button, latest_button: choose the turn.
+    """
+
+    def __init__(self, simulation: Run) -> None:
+        super().__init__()
+        self.simulation = simulation
+        self.previous_button = button("Previous", tooltip="Show the turn before")
+        self.turn_box = number_box("Turn shown", value=0, least=0, most=0)
+        self.next_button = button("Next", tooltip="Show the turn after")
+        self.latest_button = button("Latest", tooltip="Show the latest turn")
+        # Clicks arrive on threads of their own, turns on the loop.
+        self._view = threading.RLock()
+        self._choices = Choices(self._view, show_error=self.show_error)
+        self._choices.on_click(self.previous_button, lambda: self._seek(-1))
+        self._choices.on_click(self.next_button, lambda: self._seek(1))
+        self._choices.on_click(self.latest_button, lambda: self._go(self._span()[1]))
+        self._choices.on_choice(self.turn_box, lambda: self._go(self.turn_box.value))
+
+    def _span(self) -> tuple[int, int]:
+        """Return the first and the last turn that there is something of."""
+        raise NotImplementedError
+
+    def _has_wanted(self, number: int) -> bool:
+        """Return True if something in a turn passes the filter."""
+        raise NotImplementedError
+
+    def _go(self, number: int) -> None:
+        """Show a turn."""
+        raise NotImplementedError
+
+    def _follow_turns(self) -> None:
+        """Offer each new turn, and show it if the latest one was shown."""
+        self.follow(self.simulation, lambda: self.worker.call(self._grew))
+
+    def _grew(self) -> None:
+        with self._view:
+            if self.turn_box.value == self.turn_box.max:
+                self._go(self._span()[1])
+            else:
+                self._set_turn(self.turn_box.value)
+
+    def _set_turn(self, number: int) -> None:
+        first, last = self._span()
+        self._choices.number(self.turn_box, number, least=first, most=last)
+
+    def _seek(self, by: int) -> None:
+        """Go to the next turn, before or after, that has something wanted."""
+        first, last = self._span()
+        number = self.turn_box.value + by
+        while first <= number <= last:
+            if self._has_wanted(number):
+                self._go(number)
+                return
+            number += by
+        where = "before" if by < 0 else "after"
+        self.say(f"There is nothing to show {where} turn {self.turn_box.value}.")
 
 
 _LEAST_S = 0.25

@@ -23,13 +23,15 @@ def enable_nested_asyncio() -> None:
     Raises:
         ConfigError: the kernel is one that would lose cells, or nest-asyncio is not installed.
     """
-    kernel = _kernel_version()
-    if kernel is not None and kernel >= _FIRST_THAT_LOSES_CELLS:
-        there = f"{kernel[0]}.{kernel[1]}"
+    try:
+        major, minor = map(int, version("ipykernel").split(".")[:2])
+    except PackageNotFoundError:
+        major, minor = 0, 0  # no kernel, so no cells to lose
+    if (major, minor) >= _FIRST_THAT_LOSES_CELLS:
         raise ConfigError(
-            f"nested asyncio under ipykernel {there} loses queued cells of Run All without a word "
-            "(from 7.1 on). Write `await simulation.arun(8)`, or `simulation.run(8)`, which needs "
-            "no patch"
+            f"nested asyncio under ipykernel {major}.{minor} loses queued cells of Run All without "
+            "a word (from 7.1 on). Write `await simulation.arun(8)`, or `simulation.run(8)`, which "
+            "needs no patch"
         )
     try:
         import nest_asyncio
@@ -39,11 +41,3 @@ def enable_nested_asyncio() -> None:
             "`await simulation.arun(8)`, which does not need it"
         ) from error
     nest_asyncio.apply()
-
-
-def _kernel_version() -> tuple[int, int] | None:
-    try:
-        parts = version("ipykernel").split(".")
-    except PackageNotFoundError:
-        return None
-    return int(parts[0]), int(parts[1])

@@ -205,7 +205,7 @@ class LabPage:
         return Notebook(self)
 
     def reload(self) -> None:
-        """Save the notebook and load the page anew, as a person does; the kernel goes on."""
+        """Save the notebook and load the page anew, as a person does; the kernel keeps running."""
         path: str = self.page.evaluate(SAVE)
         self.page.goto("about:blank")
         self._start()
@@ -215,7 +215,7 @@ class LabPage:
         """Save and close the notebook, shut its kernel down, and open the file again.
 
         Args:
-            kernel: whether it then gets a new kernel, as it does unless somebody refuses one.
+            kernel: True if it then gets a new kernel, as it does unless somebody refuses one.
         """
         self._open(self.page.evaluate(SAVE), kernel=kernel)
 
@@ -258,11 +258,11 @@ class Notebook:
         self.page.wait_for_function(IDLE)
 
     def reload(self) -> None:
-        """Save and load the page anew; the kernel goes on."""
+        """Save and load the page anew; the kernel keeps running."""
         self.lab.reload()
 
     def moves_sideways(self) -> bool:
-        """Tell whether the page, the notebook or a widget has a bar to move it sideways."""
+        """Return True if the page, the notebook or a widget has a bar to move it sideways."""
         return bool(self.page.evaluate(SIDEWAYS))
 
     def faults(self) -> list[str]:

@@ -70,7 +70,7 @@ def test_the_board_follows_the_run_and_goes_back_and_forth(notebook: Notebook) -
     assert notebook.faults() == []
 
 
-def test_a_users_story_is_chosen_and_goes_on_with_the_run(notebook: Notebook) -> None:
+def test_a_users_story_is_chosen_and_continues_with_the_run(notebook: Notebook) -> None:
     output = notebook.output(STORY)
     moves = output.get_by_role("listitem")
     expect(output).to_contain_text("Nothing has happened yet.")

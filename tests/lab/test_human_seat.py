@@ -60,7 +60,7 @@ async def asked_at(simulation: Simulation, **more: Any) -> AsyncIterator[HumanSe
 
 async def settled(seat: HumanSeat) -> None:
     """Let what an answer sets off happen."""
-    await seat.sendings.idle()
+    await seat.sent()
     for _ in range(20):
         await asyncio.sleep(0)
 
@@ -101,7 +101,7 @@ async def test_a_person_who_names_no_rate_has_a_models_fields() -> None:
     nations = [{"name": "Aland", "kind": "human", "names_rate": False}]
     config = SimulationConfig(nations=nations, validator={"kind": "always_valid"})
     with seated(Simulation(config, llm_client=make_client())) as seat:
-        labels = [field.description for field in seat.forms["Aland"].fields]
+        labels = [field.description for field in seat.forms["Aland"].inputs.values()]
         assert labels == ["Action", "Reasoning", "Confidence"]
         await seat.take_turn(**RAISE)
         assert seat.simulation.turns[1].actions[0].proposed_rate is None
@@ -129,7 +129,7 @@ async def test_an_incomplete_answer_is_complained_about_in_place_and_nothing_is_
         form = seat.forms["Aland"]
         form.action.value = "Raise the policy rate"
         form.answer_button.click()
-        await seat.sendings.idle()
+        await seat.sent()
         assert 'role="alert"' in form.complaint.value
         assert "reasoning is missing; confidence is missing; rate is missing" in (
             form.complaint.value
@@ -213,7 +213,7 @@ async def test_stopping_leaves_the_run_at_its_last_whole_turn_and_the_words_in_t
         assert not seat.step_button.disabled
         form.answer_button.disabled = False
         form.answer_button.click()
-        await seat.sendings.idle()
+        await seat.sent()
         assert "asked nothing just now" in form.complaint.value
 
 

@@ -123,7 +123,7 @@ async def test_what_is_wrong_is_said_while_one_writes_and_when_it_is_sent() -> N
         form.inputs["amount"].value = "21"
         assert "amount is 21; it must be from 0 to 20" in form.hint.value
         form.answer_button.click()
-        await seat.sendings.idle()
+        await seat.sent()
         assert "reasoning is missing" in form.complaint.value
         assert seat.waiting_for == ("Bob",)
         with pytest.raises(ConfigError, match="'amout' is not asked for; the fields of the answer"):
@@ -158,7 +158,7 @@ async def test_one_seat_serves_all_that_a_person_answers_for() -> None:
         await seat.asked()
         assert seat.waiting_for == (name,)
         seat.answer(amount=1, **SAID)
-        await seat.sendings.idle()
+        await seat.sent()
     await seat.idle()
     assert run.state.given["Di"] == 1
     assert "turn 1: Di (ok): amount 1" in seat.static_text()

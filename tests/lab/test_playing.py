@@ -50,7 +50,7 @@ def test_what_was_answered_what_failed_and_what_came_from_the_tape_is_counted() 
     )
 
 
-def test_a_strangers_name_cannot_steer_the_page() -> None:
+def test_an_untrusted_name_cannot_steer_the_page() -> None:
     calls = InFlight()
     calls.began(request("A\x1b[31m\u202eland" + "d" * 1000))
     said = waiting_text(calls)

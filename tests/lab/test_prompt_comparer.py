@@ -241,7 +241,9 @@ class Gate:
         return answer(request)
 
 
-async def test_stop_keeps_what_was_played_and_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_stop_keeps_what_was_played_and_run_continues(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("llmsim_lab.lab._prompt_comparer._TICK_S", 0)
     gate = Gate()
     simulation = await played(gate.answer)

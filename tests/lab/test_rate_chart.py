@@ -299,7 +299,7 @@ def test_an_ensemble_has_one_prediction() -> None:
     assert lines(RateChart(runs))["prediction"] == ([0, 8], [5, 5])
 
 
-def test_a_prediction_that_is_no_number_is_named() -> None:
+def test_a_prediction_that_is_not_a_number_is_named() -> None:
     class Vague(Coins):
         def prediction(self) -> Any:
             return {"heads": "half"}

@@ -166,7 +166,7 @@ def test_a_long_story_comes_in_pages_the_latest_first() -> None:
     assert ">1<" in story.body.value
 
 
-async def test_a_story_goes_on_as_the_run_does() -> None:
+async def test_a_story_continues_as_the_run_does() -> None:
     made = make_social(users=2, **RULE)
     story = AgentStory(made)
     assert "Nothing has happened yet" in story.body.value

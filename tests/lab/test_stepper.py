@@ -131,7 +131,7 @@ async def test_pause_finishes_the_turn_under_way_and_stops_then() -> None:
     assert "Paused after turn 1; 3 of 4 turns were not played." in stepper.status.value
 
 
-async def test_stop_leaves_the_last_whole_turn_and_the_next_step_goes_on() -> None:
+async def test_stop_leaves_the_last_whole_turn_and_the_next_step_continues() -> None:
     gate = Gate()
     gate.open.set()
     stepper = TurnStepper(make_simulation(gate.answer))
@@ -323,7 +323,7 @@ async def test_playing_twice_at_once_is_refused() -> None:
 
 
 @pytest.mark.parametrize("turns", [0, -1, 1.5, True, 100_001])
-async def test_a_number_of_turns_that_is_none_is_refused(turns: Any) -> None:
+async def test_a_wrong_number_of_turns_is_refused(turns: Any) -> None:
     with pytest.raises(ConfigError, match="1 to 100,000"):
         await TurnStepper(ruled()).play(turns)
 
@@ -425,7 +425,7 @@ async def test_what_was_done_from_outside_is_shown_at_its_turn() -> None:
 # Forks
 
 
-async def test_a_fork_goes_on_from_the_turn_shown_and_its_parent_stays_in_reach() -> None:
+async def test_a_fork_continues_from_the_turn_shown_and_its_parent_stays_in_reach() -> None:
     simulation = ruled()
     stepper = TurnStepper(simulation)
     await stepper.play(3)
@@ -483,7 +483,7 @@ async def test_a_recorded_run_without_a_model_says_how_to_fork_it() -> None:
     assert stepper.forks == []
 
 
-async def test_a_recorded_run_goes_on_live_with_a_model(tmp_path: Path) -> None:
+async def test_a_recorded_run_continues_live_with_a_model(tmp_path: Path) -> None:
     path = tmp_path / "copy.tape"
     path.write_bytes(data_path("tapes/first_run.tape").read_bytes())
     tape = Tape(path)

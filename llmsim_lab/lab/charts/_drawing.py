@@ -32,6 +32,7 @@ def drawable(text: str, length: int = 40) -> str:
     """
     shown = clip(printable(text), length)
     known = "".join(letter if _has(letter) else "\N{WHITE SQUARE}" for letter in shown)
+    # A pair of dollars is a formula, and a backslash before one would undo its escape.
     return known.replace("\\", "\N{SET MINUS}").replace("$", r"\$")
 
 
@@ -86,6 +87,7 @@ def thinned(
     for part in np.array_split(np.arange(len(x)), most // 4):
         values = y[part]
         kept |= {int(part[0]), int(part[-1])}
+        # nanargmin raises where there is no number at all.
         if not np.isnan(values).all():
             kept |= {int(part[np.nanargmin(values)]), int(part[np.nanargmax(values)])}
     chosen = np.array(sorted(kept))
@@ -170,13 +172,23 @@ class Drawing:
             self._frame = frame
         else:
             self._move(scene)
-        self._bands(scene)
+        for band in scene.bands:
+            for column, (x, low, high) in band.points.items():
+                fill = self._axes[column].fill_between(
+                    x, low, high, color=band.colour, alpha=band.alpha, linewidth=0
+                )
+                self._passing.append(fill)
         self._marks(scene)
         for series in scene.shown:
             set_limits(self._axes[series.column], scene, series.column)
+        axes = self._axes[scene.main.column]
         if self._labelled:
-            self._make_room(scene)
-        set_ticks(self._axes[scene.main.column], scene)
+            # Space for what is written at the lines' ends and at the marks.
+            first, last = axes.get_xlim()
+            bottom, top = axes.get_ylim()
+            axes.set_xlim(first, last + 0.13 * (last - first))
+            axes.set_ylim(bottom, top + 0.05 * min(len(scene.marks), 4) * (top - bottom))
+        set_ticks(axes, scene)
         if self._labelled:
             self._end_labels(scene)
 
@@ -217,6 +229,11 @@ class Drawing:
                 dated = bool(scene.ticks.names)
                 unit = "turn (quarters)" if dated else scene.ticks.label
                 axes.set_xlabel(unit, fontsize="small")
+        self._plot(scene)
+        self._legend(scene)
+
+    def _plot(self, scene: Scene) -> None:
+        main = scene.main.column
         for place, curve in enumerate(scene.curves):
             look = curve.look
             for column, (x, y) in curve.points.items():
@@ -231,7 +248,6 @@ class Drawing:
                     label=self._name(curve.legend) if curve.legend else "_",
                 )
                 self._lines[column, place] = line
-        self._legend(scene)
 
     def _name(self, text: str) -> str:
         return drawable(text, 90) if self._labelled else text
@@ -257,15 +273,6 @@ class Drawing:
                 line = self._lines[column, place]
                 line.set_data(*thinned(x, y))
                 line.set_marker(_marker(curve.look, len(x)))
-
-    def _bands(self, scene: Scene) -> None:
-        for band in scene.bands:
-            for column, (x, low, high) in band.points.items():
-                self._passing.append(
-                    self._axes[column].fill_between(
-                        x, low, high, color=band.colour, alpha=band.alpha, linewidth=0
-                    )
-                )
 
     def _marks(self, scene: Scene) -> None:
         main = self._axes[scene.main.column]
@@ -293,14 +300,6 @@ class Drawing:
                     in_layout=False,
                 )
             )
-
-    def _make_room(self, scene: Scene) -> None:
-        """Leave space for what is written at the lines' ends and at the marks."""
-        axes = self._axes[scene.main.column]
-        first, last = axes.get_xlim()
-        low, high = axes.get_ylim()
-        axes.set_xlim(first, last + 0.13 * (last - first))
-        axes.set_ylim(low, high + 0.05 * min(len(scene.marks), 4) * (high - low))
 
     def _end_labels(self, scene: Scene) -> None:
         """Write names at the lines' ends, where they do not overlap; the legend has them all."""
@@ -398,11 +397,12 @@ class Screen:
     def png(self) -> bytes:
         """Return the figure as it is as a PNG file."""
         from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.layout_engine import ConstrainedLayoutEngine
         from PIL import Image
 
         self._figure.set_dpi(_DPI)
         canvas = FigureCanvasAgg(self._figure)
-        if self._is_loose():
+        if isinstance(self._figure.get_layout_engine(), ConstrainedLayoutEngine):
             # Laid out once and then left: the constrained layout takes longer than the drawing.
             self._reserved = []
             self._lay_out()
@@ -414,11 +414,6 @@ class Screen:
         buffer = io.BytesIO()
         Image.fromarray(pixels).save(buffer, format="png", compress_level=2)
         return buffer.getvalue()
-
-    def _is_loose(self) -> bool:
-        from matplotlib.layout_engine import ConstrainedLayoutEngine
-
-        return isinstance(self._figure.get_layout_engine(), ConstrainedLayoutEngine)
 
     def _lay_out(self) -> None:
         self._figure.draw_without_rendering()

@@ -86,13 +86,16 @@ def small_png(png: bytes) -> bytes:
     return buffer.getvalue()
 
 
-def image_html(png: bytes, alt: str) -> Markup:
-    """Return a PNG as an image, with its content in words for screen readers."""
+def image_html(
+    png: bytes,
+    alt: str,
     # White below and around, so that it reads on a dark page.
-    return Markup(
-        '<img alt="{}" src="data:image/png;base64,{}" style="max-width:100%;background:#fff;'
-        'padding:6px;box-sizing:border-box">'
-    ).format(alt, base64.b64encode(png).decode("ascii"))
+    style: str = "max-width:100%;background:#fff;padding:6px;box-sizing:border-box",
+) -> Markup:
+    """Return a PNG as an image, with its content in words for screen readers."""
+    return Markup('<img alt="{}" src="data:image/png;base64,{}" style="{}">').format(
+        alt, base64.b64encode(png).decode("ascii"), style
+    )
 
 
 def figure_html(figure: Figure, *, dpi: float = 80) -> Markup:
@@ -187,6 +190,7 @@ def _bars(values: Sequence[float]) -> str:
     every = max(1, math.ceil(len(values) / _BARS_WIDE))
     chosen = list(values[::every])
     low, high = min(known), max(known)
+    # 1 where all values are the same, which would divide by 0.
     step = (high - low) / (len(_BARS) - 1) or 1.0
     return "".join(
         _BARS[round((value - low) / step)] if math.isfinite(value) else " " for value in chosen

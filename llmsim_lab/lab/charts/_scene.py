@@ -17,7 +17,7 @@ from llmsim_lab._util.text import number
 from llmsim_lab.economy import TaylorRule, history
 from llmsim_lab.economy._data import next_quarter
 from llmsim_lab.errors import ConfigError, DataError
-from llmsim_lab.lab.charts._tracks import Ensemble, Track, common_turns
+from llmsim_lab.lab.charts._tracks import Ensemble, Track, common_turns, tracks_of
 from llmsim_lab.run._turn import Series
 
 if TYPE_CHECKING:
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Points = tuple[NDArray[np.float64], NDArray[np.float64]]
-    from llmsim_lab.economy import TaylorRule
-
     Edges = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
 
 
@@ -279,9 +277,9 @@ class Choice:
         main: what the large panel shows.
         panels: what the small ones show.
         history: what happened, from the runs' first quarter on; True looks it up.
-        rule: whether the Taylor rule's answer is drawn; a name says on which run's data, a rule
+        rule: True to draw the Taylor rule's answer; a name says on which run's data, a rule
             which one.
-        share: whether turns that a fork has from another run are drawn once.
+        share: True to draw turns that a fork has from another run once.
     """
 
     title: str = ""
@@ -329,11 +327,7 @@ class _Composer:
 
     @property
     def tracks(self) -> list[Track]:
-        return [
-            track
-            for item in self.items
-            for track in (item.members if isinstance(item, Ensemble) else [item])
-        ]
+        return tracks_of(self.items)
 
     @property
     def columns(self) -> list[str]:
@@ -425,19 +419,20 @@ class _Composer:
         """Draw what theory says of the runs, once where it says the same of several."""
         import numpy as np
 
-        said: dict[tuple[tuple[str, float], ...], list[str]] = {}
+        predicted: dict[tuple[tuple[str, float], ...], list[str]] = {}
         for item in self.items:
             for track in item.members if isinstance(item, Ensemble) else [item]:
                 shown = [name for name in self.columns if name in track.prediction]
-                names = said.setdefault(tuple((name, track.prediction[name]) for name in shown), [])
+                values = tuple((name, track.prediction[name]) for name in shown)
+                names = predicted.setdefault(values, [])
                 if item.name not in names:
                     names.append(item.name)
-        said.pop((), None)
+        predicted.pop((), None)  # runs without a prediction
         first = min(track.turns[0] for track in self.tracks)
         last = max(first + 1, *(track.planned for track in self.tracks))
         labels = {item.column: item.label for item in (self.choice.main, *self.choice.panels)}
-        for values, names in said.items():
-            whose = f" for {', '.join(names)}" if len(said) > 1 else ""
+        for values, names in predicted.items():
+            whose = f" for {', '.join(names)}" if len(predicted) > 1 else ""
             self.curves.append(
                 Curve(
                     name="prediction",

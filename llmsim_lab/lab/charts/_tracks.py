@@ -233,7 +233,7 @@ def read_runs(
         TapeError: a tape cannot be read, or lacks a run.
     """
     found = [item for run in runs for item in _read(run, numbers)]
-    if found and numbers is not None and not any(track.recorded for track in _tracks(found)):
+    if found and numbers is not None and not any(track.recorded for track in tracks_of(found)):
         raise ConfigError(
             f"run={numbers} goes with a tape; simulations and frames are one run each already"
         )
@@ -277,7 +277,8 @@ def run_numbers(run: int | Sequence[int] | None, numbers: Sequence[int] | None) 
     return [whole_number(name, number) for number in given]
 
 
-def _tracks(items: Iterable[Track | Ensemble]) -> list[Track]:
+def tracks_of(items: Iterable[Track | Ensemble]) -> list[Track]:
+    """Return single runs, those of ensembles too."""
     return [
         track
         for item in items

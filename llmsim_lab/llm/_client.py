@@ -423,11 +423,7 @@ class LLMClient:
     ) -> T | BackendError:
         """Make one request, or take it from the tape; its outcome goes into the history.
 
-        Args:
-            request: the request.
-            read: parses a reply.
-            history: of the call.
-            asked_wait: how long the server asked to wait first, seconds.
+        ``read`` parses a reply; ``asked_wait`` is how long the server asked to wait first, seconds.
         """
         around = scope()
         recorder, known, fault = around.recorder, None, None

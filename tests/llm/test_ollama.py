@@ -257,7 +257,7 @@ class TestFailures:
         self, server: FakeOllama, backend: OllamaBackend
     ) -> None:
         server.fail_next(Fault.status(403, ""))
-        assert "refuses this host name or origin; see its setting" in str(await failure(backend))
+        assert "rejects this host name or origin; see its setting" in str(await failure(backend))
 
     async def test_a_missing_model_is_named_alone_where_no_listing_is_to_be_had(self) -> None:
         async with answering("404 Not Found", '{"error": "model \'llama3.2\' not found"}') as host:

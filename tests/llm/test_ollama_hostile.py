@@ -168,7 +168,7 @@ async def test_what_a_model_says_has_a_largest_size(monkeypatch: pytest.MonkeyPa
     async with answering(21 * line + said()) as host:
         error = await failure(host, stream=True)
     assert (error.reason, error.status_code, error.retry) == ("server_error", 200, False)
-    assert "said 24 characters; 23 are the most that is read of a reply" in str(error)
+    assert "wrote 24 characters; 23 are the most that is read of a reply" in str(error)
 
 
 @both

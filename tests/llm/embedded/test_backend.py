@@ -186,7 +186,7 @@ async def test_another_models_request_is_refused(embedded: EmbeddedBackend) -> N
 
 
 async def test_the_runtimes_own_refusal_is_a_client_error(embedded: EmbeddedBackend) -> None:
-    with pytest.raises(BackendError, match="refuses the request") as caught:
+    with pytest.raises(BackendError, match="rejects the request") as caught:
         await embedded.chat(request(options={"repeat_last_n": -5}))
     assert caught.value.reason == "client_error"
 

@@ -23,7 +23,7 @@ def write(path: Path, content: bytes) -> Path:
 
 def test_the_head_tells_what_the_model_is(tmp_path: Path) -> None:
     header = read_header(write(tmp_path / "m.gguf", gguf_bytes(LLAMA)))
-    assert (header.architecture, header.name, header.context_length) == ("llama", "Tiny", 128)
+    assert header.context_length == 128
 
 
 def test_context_memory_counts_layers_and_shared_heads(tmp_path: Path) -> None:

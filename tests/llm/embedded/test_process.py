@@ -24,14 +24,12 @@ from llmsim_lab.llm._embedded.server import (
     release,
 )
 
-READY = 'print(json.dumps({"ready": "http://127.0.0.1:1", "version": "1"}), flush=True)'
+READY = 'print(json.dumps({"ready": "http://127.0.0.1:1"}), flush=True)'
 Launch = Callable[..., ChildProcess]
 
 
 def settings(model: Path = Path("m.gguf"), *, timeout_s: float = 30) -> ChildSettings:
-    return ChildSettings(
-        model=model, num_ctx=64, threads=1, cache_ram_mib=16, startup_timeout_s=timeout_s
-    )
+    return ChildSettings(model=model, num_ctx=64, threads=1, startup_timeout_s=timeout_s)
 
 
 def command(code: str) -> list[str]:
@@ -49,7 +47,7 @@ def launched(code: str, *, timeout_s: float = 30) -> Iterator[ChildProcess]:
 def test_a_child_that_is_ready_has_an_address_and_a_secret() -> None:
     with launched(f"{READY}\nsys.stdin.read()") as child:
         assert child.alive
-        assert (child.address, child.version) == ("http://127.0.0.1:1", "1")
+        assert child.address == "http://127.0.0.1:1"
         assert len(child.api_key) > 20
         assert child.api_key not in " ".join(psutil.Process(child.pid).cmdline())
     assert not child.alive
@@ -137,8 +135,8 @@ PARENT = """
 import sys, time
 from pathlib import Path
 from llmsim_lab.llm._embedded.server import ChildProcess, ChildSettings
-child = ChildProcess(ChildSettings(model=Path(sys.argv[1]), num_ctx=64, threads=1,
-                                   cache_ram_mib=16, startup_timeout_s=60))
+model = Path(sys.argv[1])
+child = ChildProcess(ChildSettings(model=model, num_ctx=64, threads=1, startup_timeout_s=60))
 print(child.pid, flush=True)
 time.sleep(600)
 """
@@ -259,8 +257,7 @@ from pathlib import Path
 from llmsim_lab.llm._embedded.server import ChildSettings
 from llmsim_lab.llm._embedded.server import lease
 code = sys.argv[2]
-told = ChildSettings(model=Path(sys.argv[1]), num_ctx=64, threads=1, cache_ram_mib=16,
-                     startup_timeout_s=30)
+told = ChildSettings(model=Path(sys.argv[1]), num_ctx=64, threads=1, startup_timeout_s=30)
 first = lease(told, command=[sys.executable, "-c", code])
 child = first.start(64)
 if os.fork() == 0:

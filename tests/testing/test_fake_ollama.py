@@ -99,8 +99,8 @@ class TestReplies:
 
     def test_a_function_that_raises_is_an_error_that_says_so(self) -> None:
         with (
-            FakeOllama(reply=lambda body: body["no such key"]) as server,
-            pytest.raises(ollama.ResponseError, match="no such key") as caught,
+            FakeOllama(reply=lambda body: body["messages"][7]) as server,
+            pytest.raises(ollama.ResponseError, match="list index out of range") as caught,
         ):
             chat(server)
         assert caught.value.status_code == 500
@@ -296,6 +296,12 @@ class TestFaults:
             answer = post(server)
         assert (answer.status_code, answer.json()) == (418, {"error": "llama3.2"})
 
+    def test_a_reply_cannot_be_a_fault_of_the_connection(self) -> None:
+        with FakeOllama(reply=[Fault.hang()]) as server:
+            answer = post(server)
+        assert answer.status_code == 500
+        assert "give Fault.hang to fail_next()" in answer.json()["error"]
+
     def test_a_fault_can_be_repeated(self, server: FakeOllama) -> None:
         server.fail_next(Fault.overflow(), times=2)
         assert [post(server).status_code for _ in range(3)] == [400, 400, 200]
@@ -357,7 +363,7 @@ class TestFaults:
         asyncio.run(run())
 
     def test_a_status_that_is_no_error_is_refused(self) -> None:
-        with pytest.raises(ConfigError, match="status_code=200 is no error"):
+        with pytest.raises(ConfigError, match="status_code=200 is not an error"):
             Fault.status(200)
 
     def test_waiting_for_what_does_not_come_says_so(self, server: FakeOllama) -> None:

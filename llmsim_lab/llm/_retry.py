@@ -96,6 +96,38 @@ def retry_after_s(text: str | None, *, now: datetime | None = None) -> float | N
     return min(max(0.0, seconds), _MAX_RETRY_AFTER_S)
 
 
+def context_overflow(
+    prompt: str,
+    num_ctx: int | None,
+    *,
+    trained: int | None = None,
+    what: str = "",
+    status_code: int | None = None,
+) -> BackendError:
+    """Return the failure of a prompt that does not fit.
+
+    Args:
+        prompt: how long the prompt is, in words.
+        num_ctx: the window asked for, which the prompt does not fit.
+        trained: the longest window the model was trained for, tokens, where known, and so the
+            longest that the server gives it.
+        what: how that was noticed.
+        status_code: the HTTP status, where there was one.
+    """
+    window = f"num_ctx={num_ctx} can hold" if num_ctx is not None else "the context window can hold"
+    most = "what the model was trained for" if trained is None else f"{trained}"
+    way_out = f"raise LLMConfig.num_ctx, up to {most}, or shorten the prompt"
+    if trained is not None and num_ctx is not None and num_ctx >= trained:
+        window = f"the {trained} tokens of context that the model was trained for"
+        way_out = "shorten the prompt, or use a model with a longer context"
+    reason = f" ({what})" if what else ""
+    return BackendError(
+        f"the prompt has {prompt}, more than {window}{reason}; {way_out}",
+        reason="context_overflow",
+        status_code=status_code,
+    )
+
+
 def invalid_fault(
     reply: ChatReply, error: InvalidReply, *, options: Mapping[str, Any]
 ) -> BackendError:

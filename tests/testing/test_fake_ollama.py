@@ -199,7 +199,7 @@ class TestContext:
             ("0.24.0", "the input length exceeds the context length"),
         ],
     )
-    def test_a_prompt_that_must_not_be_cut_is_refused(self, version: str, text: str) -> None:
+    def test_a_prompt_that_must_not_be_cut_is_rejected(self, version: str, text: str) -> None:
         messages = [{"role": "user", "content": self.LONG}]
         with FakeOllama(version=version) as server:
             answer = post(server, messages=messages, truncate=False, options={"num_ctx": 2048})
@@ -279,7 +279,7 @@ class TestModels:
             chat(server, model="nope")
         assert caught.value.status_code == 404
 
-    def test_what_is_not_json_is_refused(self, server: FakeOllama) -> None:
+    def test_what_is_not_json_is_rejected(self, server: FakeOllama) -> None:
         answer = httpx.post(f"{server.host}/api/chat", content=b"nonsense", trust_env=False)
         assert (answer.status_code, "not a JSON object" in answer.text) == (400, True)
 
@@ -362,7 +362,7 @@ class TestFaults:
 
         asyncio.run(run())
 
-    def test_a_status_that_is_no_error_is_refused(self) -> None:
+    def test_a_status_that_is_not_an_error_is_rejected(self) -> None:
         with pytest.raises(ConfigError, match="status_code=200 is not an error"):
             Fault.status(200)
 

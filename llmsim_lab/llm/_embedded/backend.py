@@ -33,13 +33,13 @@ from llmsim_lab.llm._embedded.wire import (
     MARKER,
     Outgoing,
     collect,
-    context_overflow,
     outgoing,
     probe_of,
     raise_error,
     read_tool_reply,
     shape_of,
 )
+from llmsim_lab.llm._retry import context_overflow
 from llmsim_lab.llm._transport import STREAMED, GuardedTransport, read_json
 from llmsim_lab.types import ChatReply, ChatRequest, ModelInfo
 
@@ -193,7 +193,7 @@ class EmbeddedBackend:
                 reply = await collect(response.aiter_lines(), trained=trained)
         if reply.prompt_tokens is not None and reply.prompt_tokens > num_ctx:
             # The child may be loaded with a larger window than this request asks for.
-            raise context_overflow(reply.prompt_tokens, num_ctx, trained=trained)
+            raise context_overflow(f"{reply.prompt_tokens:,} tokens", num_ctx, trained=trained)
         return replace(reply, load_seconds=load_seconds)
 
     async def _child(self, server: ModelServer, num_ctx: int) -> tuple[ChildProcess, float]:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from llmsim_lab.errors import BackendError
+from llmsim_lab.llm._retry import context_overflow
 from llmsim_lab.llm._transport import count, error_text, read_json
 from llmsim_lab.types import ChatReply, ChatRequest, Message, ToolCall
 
@@ -236,7 +237,7 @@ def raise_error(body: Mapping[str, Any], status: int, *, trained: int | None = N
     read, window = error.get("n_prompt_tokens"), error.get("n_ctx")
     is_overflow = error.get("type") == "exceed_context_size_error"
     if is_overflow and isinstance(read, int) and isinstance(window, int):
-        raise context_overflow(read, window, trained=trained)
+        raise context_overflow(f"{read:,} tokens", window, trained=trained)
     if code < 500:
         raise BackendError(
             f"the embedded model rejects the request: {message}",
@@ -248,29 +249,6 @@ def raise_error(body: Mapping[str, Any], status: int, *, trained: int | None = N
         reason="server_error",
         status_code=code,
         retry=True,
-    )
-
-
-def context_overflow(
-    prompt_tokens: int, num_ctx: int, *, trained: int | None = None
-) -> BackendError:
-    """Return the error of a prompt that is too long.
-
-    Args:
-        prompt_tokens: its length.
-        num_ctx: the window, tokens.
-        trained: the longest window the model was trained for, where known.
-    """
-    most = f", up to {trained}," if trained else ""
-    way_out = f"raise LLMConfig.num_ctx{most} or shorten the prompt"
-    if trained is not None and num_ctx >= trained:
-        way_out = (
-            "the model was trained for no more, so shorten the prompt or use one with a longer "
-            "context"
-        )
-    return BackendError(
-        f"the prompt has {prompt_tokens:,} tokens but num_ctx={num_ctx}; {way_out}",
-        reason="context_overflow",
     )
 
 

@@ -27,7 +27,6 @@ from llmsim_lab._util.text import clip, log_event, printable
 from llmsim_lab.errors import BackendError
 from llmsim_lab.llm import _transport
 from llmsim_lab.llm._ollama.faults import (
-    context_overflow,
     fault_of,
     is_overflow,
     lost_connection,
@@ -37,6 +36,7 @@ from llmsim_lab.llm._ollama.faults import (
     translated,
 )
 from llmsim_lab.llm._ollama.wire import Clients, Outgoing, clients_for, parse_host, release
+from llmsim_lab.llm._retry import context_overflow
 from llmsim_lab.llm._scope import scoped
 from llmsim_lab.llm._transport import count
 from llmsim_lab.types import ChatReply, ChatRequest, Message, ModelInfo, ToolCall

@@ -15,6 +15,7 @@ import ollama
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import BackendError, FailureReason
 from llmsim_lab.llm._extract import repeated_end
+from llmsim_lab.llm._retry import context_overflow
 from llmsim_lab.llm._transport import error_text, read_json
 from llmsim_lab.types import ChatReply
 
@@ -61,38 +62,6 @@ def is_overflow(error: ollama.ResponseError) -> bool:
     """Return True if the server says that the prompt does not fit."""
     text, details = _unwrap(error.error)
     return bool(_OVERFLOW.search(text)) or details.get("type") == "exceed_context_size_error"
-
-
-def context_overflow(
-    prompt: str,
-    num_ctx: int | None,
-    *,
-    trained: int | None = None,
-    what: str = "",
-    status_code: int | None = None,
-) -> BackendError:
-    """Return the failure of a prompt that does not fit.
-
-    Args:
-        prompt: how long the prompt is, in words.
-        num_ctx: the window asked for, which the prompt does not fit.
-        trained: the longest window the model was trained for, tokens, where known, and so the
-            longest that the server gives it.
-        what: how that was noticed.
-        status_code: the HTTP status, where there was one.
-    """
-    window = f"num_ctx={num_ctx} can hold" if num_ctx is not None else "the context window can hold"
-    most = "what the model was trained for" if trained is None else f"{trained}"
-    way_out = f"raise LLMConfig.num_ctx, up to {most}, or shorten the prompt"
-    if trained is not None and num_ctx is not None and num_ctx >= trained:
-        window = f"the {trained} tokens of context that the model was trained for"
-        way_out = "shorten the prompt, or use a model with a longer context"
-    reason = f" ({what})" if what else ""
-    return BackendError(
-        f"the prompt has {prompt}, more than {window}{reason}; {way_out}",
-        reason="context_overflow",
-        status_code=status_code,
-    )
 
 
 def fault_of(

@@ -64,7 +64,7 @@ def test_native_noise_does_not_get_between_parent_and_child(
     ],
     ids=["libgomp", "missing", "grammar", "load"],
 )
-def test_what_goes_wrong_in_the_child_is_told_to_the_user(
+def test_what_goes_wrong_in_the_child_is_reported_to_the_user(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     runtime: str,

@@ -54,7 +54,7 @@ def test_a_child_that_is_ready_has_an_address_and_a_secret() -> None:
 
 
 @pytest.mark.process
-def test_the_child_is_told_what_to_run_and_does_not_spin() -> None:
+def test_the_child_gets_its_settings_and_does_not_spin() -> None:
     code = 'print(told.strip(), os.environ["OMP_WAIT_POLICY"], file=sys.stderr)\n' + READY
     with launched(code) as child:
         assert '"num_ctx": 64' in child.ending()
@@ -214,7 +214,7 @@ def test_a_larger_window_loads_the_model_again(make_gguf: Callable[..., Path]) -
     server.stop()
 
 
-def test_a_window_beyond_the_models_training_is_refused(make_gguf: Callable[..., Path]) -> None:
+def test_a_window_beyond_the_models_training_is_rejected(make_gguf: Callable[..., Path]) -> None:
     server = ModelServer(settings(make_gguf()), command=command(READY))
     with pytest.raises(ConfigError, match=r"num_ctx=129 but own\.gguf was trained for at most 128"):
         server.start(129)

@@ -1,4 +1,4 @@
-"""What components that ask a model share: their reasoning chain, and what they look up first."""
+"""What components that ask a model share: their reasoning chains, and looking things up first."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from llmsim_lab.llm._client import LLMClient
 from llmsim_lab.types import CallRecord, CallSite, LLMReasoningChain, Status
 
 LOOKING_UP = "in looking things up, before the decision was asked for: "
-"""What a failure's detail begins with where it was not the decision that failed."""
+"""The beginning of a failure's detail where the model failed before the decision."""
 
 
 class Reasoned(Protocol):
@@ -48,7 +48,7 @@ def chain_of(
         decision: the decision.
         site: who decided, about whom, and in which turn.
         logger: the component's own.
-        prompt: the prompt, kept where no call holds it.
+        prompt: kept in the chain of a decision without a call, whose record would hold it.
         status: how the decision came about; by default the call's.
         fields: what else of the decision goes into the log line.
     """

@@ -1,13 +1,13 @@
 """The one way to ask a model: bounded, retried once, validated, recorded.
 
 ``call_with_retry`` promises that the reply fits the response model, or an ``LLMFailureException``
-says why not. One retry, after a jittered wait, where it may help: after a timeout, a lost
-connection, status 429 or 5xx, and after an invalid reply, which the model is then shown together
-with the complaint, if both fit into the context window. Never after another 4xx, nor where the
-server has said that the request itself is wrong.
+says why not. A failed request is made once more, after a jittered wait, where that may help: after
+a timeout, a lost connection, status 429 or 5xx, and after an invalid reply, which the model then
+sees together with the complaint if both fit into the context window. It is not made again after
+another 4xx, or where the server says that the request itself is wrong.
 
-A model that the server stopped because it repeats itself is told so and asked with another seed,
-which follows from the first one; without a seed the server draws anew.
+A model that the server stopped because it repeats itself learns that from the second request and
+gets another seed, derived from the first one; without a seed the server draws anew.
 
 Where the server says how long to wait (``Retry-After``), the wait is at least that long, but never
 longer than ``timeout_s``. Where the caller will not wait that long, there is no retry.
@@ -35,10 +35,10 @@ from llmsim_lab.llm._extract import InvalidReply, parse_reply
 from llmsim_lab.llm._retry import (
     as_backend_error,
     both_faults,
+    failed_attempt,
     failure_of,
     invalid_fault,
     no_time_to_retry,
-    out_of_time,
     recorded_fault,
     second_request,
 )
@@ -60,8 +60,8 @@ from llmsim_lab.types import (
 ModelT = TypeVar("ModelT", bound=BaseModel)
 T = TypeVar("T")
 
-_LEAST_CHARS_PER_CONTEXT_TOKEN = 16
-"""Far above what any tokenizer packs into a token on average: beyond it nothing can fit."""
+_MOST_CHARS_PER_TOKEN = 16
+"""Far above what any tokenizer packs into a token on average: no longer prompt can fit."""
 
 _RESERVED = {"temperature", "seed", "num_ctx", "num_predict"}
 _BOUNDS = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}
@@ -191,7 +191,7 @@ class LLMClient:
         self._lanes: dict[asyncio.AbstractEventLoop, _Lane] = {}
         self._lock = threading.Lock()
         self._turns: dict[CallLog, asyncio.AbstractEventLoop] = {}
-        """The turns that are being played with this client, and where."""
+        """The turns being played with this client, each with its loop."""
 
     async def call_with_retry(
         self,
@@ -219,15 +219,7 @@ class LLMClient:
             LLMFailureException: the call failed for good.
         """
         self._check_size(prompt, site)
-        request = _first_request(
-            prompt,
-            response_model,
-            choices,
-            site,
-            limits=limits,
-            config=self.config,
-            options=self._options,
-        )
+        request = self._first_request(prompt, response_model, choices, limits, site)
         decision, call = await self._ask_twice(
             request, lambda reply: parse_reply(reply.text, response_model, check), site
         )
@@ -261,12 +253,17 @@ class LLMClient:
         Raises:
             LLMFailureException: the call failed for good.
         """
+        sampling: Mapping[str, Any] = self._options
+        if options:
+            # The same object each time: a tape recognises settings that it has by their identity.
+            key = repr(sorted(options.items()))
+            sampling = self._variants.setdefault(key, {**sampling, **options})
         request = ChatRequest(
             model=self.config.model,
             messages=tuple(messages),
             schema=schema,
             tools=tuple(tools),
-            options=self._options_with(options),
+            options=sampling,
             think=self.config.think,
             keep_alive=self.config.keep_alive,
             timeout_s=self.config.timeout_s,
@@ -285,21 +282,18 @@ class LLMClient:
         self, request: ChatRequest, read: Callable[[ChatReply], T], site: CallSite | None
     ) -> tuple[T, CallRecord]:
         """Make a request, once more where that may help; ``read`` parses a reply."""
-        log, first_request, history = scope().log, request, list[Attempt]()
+        log, history = scope().log, list[Attempt]()
         if log is None:
             self._check_not_lost()
         else:
-            log.begin(first_request)
-        call = None
+            log.begin(request)
+        call, repaired = None, False
         try:
             outcome = await self._attempt(request, read, history)
-            repaired = False
             if isinstance(outcome, BackendError) and outcome.retry:
                 first = outcome
-                request, repaired = second_request(request, history[-1], first)
-                outcome = await self._attempt(
-                    request, read, history, asked_wait=first.retry_after_s
-                )
+                second, repaired = second_request(request, history[-1], first)
+                outcome = await self._attempt(second, read, history, asked_wait=first.retry_after_s)
                 if isinstance(outcome, BackendError):
                     outcome = both_faults(first, outcome, repaired=repaired)
             if isinstance(outcome, BackendError):
@@ -313,7 +307,7 @@ class LLMClient:
             if log is not None:
                 if call is None and history:
                     call = CallRecord(history=tuple(history), status="failed")
-                log.end(first_request, call)
+                log.end(request, call)
         return outcome, call
 
     @contextmanager
@@ -333,8 +327,9 @@ class LLMClient:
         if not self._turns:
             return
         loop = asyncio.get_running_loop()
+        # A copy, since other threads add and remove turns meanwhile. Context variables do not
+        # follow work into a bare thread: such a call has no log, whatever turn it belongs to.
         for log, loop_of_turn in tuple(self._turns.items()):
-            # Context variables do not follow work into a bare thread, so this call has no log.
             if loop_of_turn is not loop:
                 raise ConfigError(
                     f"a call was made on another thread while turn {log.turn} of {log.run!r} is "
@@ -376,23 +371,42 @@ class LLMClient:
         why = f": {self.chosen}" if self.chosen else ""
         return f"<LLMClient {self.config.model!r} on {type(self.backend).__name__}{why}>"
 
-    def _options_with(self, options: Mapping[str, Any] | None) -> Mapping[str, Any]:
-        """Return the configured options with others.
-
-        The same object each time: a tape writes settings once and recognises them by identity.
-        """
-        if not options:
-            return self._options
-        key = repr(sorted(options.items()))
-        return self._variants.setdefault(key, {**self._options, **options})
+    def _first_request(
+        self,
+        prompt: str,
+        response_model: type[BaseModel],
+        choices: Mapping[str, tuple[Any, ...]] | None,
+        limits: Mapping[str, tuple[float, float]] | None,
+        site: CallSite | None,
+    ) -> ChatRequest:
+        if not prompt.strip():
+            raise ConfigError("the prompt is empty; give the model something to answer")
+        config, origin = self.config, None
+        messages: tuple[Message, ...] = (Message("user", str(prompt)),)
+        if isinstance(prompt, RenderedPrompt):
+            origin = prompt.origin(site)
+            messages = (Message("user", prompt.user),)
+            if prompt.system:
+                messages = (_system_message(prompt.system), *messages)
+        chosen, bounds = tuple((choices or {}).items()), tuple((limits or {}).items())
+        return ChatRequest(
+            model=config.model,
+            messages=messages,
+            schema=_schema_of(response_model, config.max_text_chars, chosen, bounds),
+            options=self._options,
+            think=config.think,
+            keep_alive=config.keep_alive,
+            timeout_s=config.timeout_s,
+            site=site,
+            origin=origin,
+        )
 
     def _check_size(self, prompt: str, site: CallSite | None) -> None:
         """Raise if the prompt cannot fit by any count; backends judge the close cases."""
-        chars = len(prompt)
-        limit = self.config.num_ctx * _LEAST_CHARS_PER_CONTEXT_TOKEN
-        if chars > limit:
+        limit = self.config.num_ctx * _MOST_CHARS_PER_TOKEN
+        if len(prompt) > limit:
             fault = BackendError(
-                f"the prompt has {chars:,} characters, more than {limit:,}, which "
+                f"the prompt has {len(prompt):,} characters, more than {limit:,}, which "
                 f"num_ctx={self.config.num_ctx} can never hold; shorten the prompt or raise "
                 "LLMConfig.num_ctx",
                 reason="context_overflow",
@@ -409,20 +423,16 @@ class LLMClient:
     ) -> T | BackendError:
         """Make one request, or take it from the tape; its outcome goes into the history.
 
-        Args:
-            request: the request.
-            read: parses a reply.
-            history: of the call.
-            asked_wait: how long the server asked to wait first, seconds.
+        ``read`` parses a reply; ``asked_wait`` is how long the server asked to wait first, seconds.
         """
         around = scope()
-        recorder, known = around.recorder, None
+        recorder, known, fault = around.recorder, None, None
         if recorder is not None:
             request = recorder.place(request)
             known = recorder.find(request, history[-1] if history else None)
         outcome: T | BackendError
         if known is not None:
-            attempt, fault = known, None
+            attempt = known
             if around.watch is not None:
                 around.watch.ended(request, known, taped=True)
         else:
@@ -465,7 +475,12 @@ class LLMClient:
         except TimeoutError:
             if not limit.expired():
                 raise  # a time limit further out ended this: its owner must see it
-            return out_of_time(request, left)
+            # ``Scope.deadline`` has passed: no retry, and the tape shows why.
+            fault = BackendError(
+                f"no reply within {round(left, 2):g} s, and the caller waits no longer",
+                reason="timeout",
+            )
+            return failed_attempt(request, fault, seconds=left), fault
 
     async def _make(
         self, request: ChatRequest, asked_wait: float | None
@@ -496,15 +511,7 @@ class LLMClient:
                 if fault is None:
                     raise
                 fault = no_time_to_retry(fault, left=seconds_left(), timeout_s=request.timeout_s)
-                attempt = Attempt(
-                    request=request,
-                    reply=fault.reply,
-                    seconds=time.perf_counter() - began,
-                    reason=fault.reason,
-                    detail=str(fault),
-                    status_code=fault.status_code,
-                    retry=fault.retry,
-                )
+                attempt = failed_attempt(request, fault, seconds=time.perf_counter() - began)
                 return attempt, fault
             finally:
                 lane.ended(limit)
@@ -580,56 +587,6 @@ class _Lane:
                 limit.reschedule(at)  # which has passed: the work is cancelled at once
         if due:
             self._wake_at(min(due), loop)
-
-
-def _first_request(
-    prompt: str,
-    response_model: type[BaseModel],
-    choices: Mapping[str, tuple[Any, ...]] | None,
-    site: CallSite | None,
-    *,
-    limits: Mapping[str, tuple[float, float]] | None = None,
-    config: LLMConfig,
-    options: Mapping[str, Any],
-) -> ChatRequest:
-    """Return a call's first request; ``LLMClient.call_with_retry`` has the words.
-
-    Args:
-        prompt: a text, or a ``RenderedPrompt``.
-        response_model: what the reply must be.
-        choices: the only values allowed for some fields.
-        site: where in the run the call is made.
-        limits: the lowest and highest value allowed for some fields.
-        config: the client's settings.
-        options: its sampling options, shared by all its requests.
-
-    Raises:
-        ConfigError: the prompt is empty, or a choice is for a field that is not there.
-    """
-    if not prompt.strip():
-        raise ConfigError("the prompt is empty; give the model something to answer")
-    messages: tuple[Message, ...]
-    origin = None
-    if isinstance(prompt, RenderedPrompt):
-        origin = prompt.origin(site)
-        messages = (Message("user", prompt.user),)
-        if prompt.system:
-            messages = (_system_message(prompt.system), *messages)
-    else:
-        messages = (Message("user", str(prompt)),)
-    chosen = tuple(choices.items()) if choices else ()
-    bounds = tuple(limits.items()) if limits else ()
-    return ChatRequest(
-        model=config.model,
-        messages=messages,
-        schema=_schema_of(response_model, config.max_text_chars, chosen, bounds),
-        options=options,
-        think=config.think,
-        keep_alive=config.keep_alive,
-        timeout_s=config.timeout_s,
-        site=site,
-        origin=origin,
-    )
 
 
 @lru_cache(maxsize=1024)

@@ -54,11 +54,14 @@ def connect(
         settings: single settings of ``LLMConfig``, for example ``temperature=0, seed=7``.
 
     Raises:
-        ConfigError: the text is not understood, no server answers, there is no such model, a
-            setting is wrong; the message has the ways out.
+        ConfigError: the text is not understood, no server answers, the server lacks the model, or
+            a setting is wrong; the message has the ways out.
         ModelFileError: the embedded model's weights are missing or cannot be fetched.
     """
-    config = _settings(config, settings)
+    try:
+        config = LLMConfig(**((config.model_dump() if config else {}) | settings))
+    except ValidationError as error:
+        raise ConfigError(f"connect(): {faults(error)}; see LLMConfig for what there is") from error
     name, backend, chosen = _choose(model, host, config, download=download)
     settled: dict[str, Any] = {"model": name}
     if isinstance(backend, EmbeddedBackend) and config.max_concurrency is None:
@@ -70,25 +73,17 @@ def connect(
     return client
 
 
-def _settings(config: LLMConfig | None, settings: dict[str, Any]) -> LLMConfig:
-    values = (config.model_dump() if config else {}) | settings
-    try:
-        return LLMConfig(**values)
-    except ValidationError as error:
-        raise ConfigError(f"connect(): {faults(error)}; see LLMConfig for what there is") from error
-
-
 def _choose(
     model: str, host: str | None, config: LLMConfig, *, download: bool
 ) -> tuple[str, ChatBackend, str]:
     """Return the model's name, its backend, and why."""
-    kind, _, name = model.strip().partition(":")
-    kind, name = kind.strip().lower(), name.strip()
-    if kind == "auto" and not name:
+    where, _, name = model.strip().partition(":")
+    where, name = where.strip().lower(), name.strip()
+    if where == "auto" and not name:
         return _auto(host, config, download=download)
-    if kind == "ollama":
+    if where == "ollama":
         return _ollama(name, host, "")
-    if kind == "embedded":
+    if where == "embedded":
         if host is not None:
             raise ConfigError(
                 f"host={without_password(host)!r} goes with Ollama; the embedded model runs on "
@@ -109,7 +104,7 @@ def _auto(host: str | None, config: LLMConfig, *, download: bool) -> tuple[str, 
     try:
         found = look(host)
     except BackendError as error:
-        why = str(error)  # told only if nothing else is found either
+        why = str(error)  # part of the message only if there is no other model either
     else:
         if found.model:
             return _ollama(found.model, host, "it answers and has a model", found)
@@ -135,22 +130,21 @@ def _ollama(
         found = found or look(host)
     except BackendError as error:
         raise ConfigError(f"{error}, or use connect('embedded')") from error
-    where = found.host
     if not name:
         if not found.model:
             raise ConfigError(
-                f"Ollama at {where} has no model that can chat; "
+                f"Ollama at {found.host} has no model that can chat; "
                 f"'ollama pull {SUGGESTED_MODEL}' gets one"
             )
         name, why = found.model, why or "the one in use there"
     elif full_name(name) not in {full_name(model) for model in found.models}:
         there = ", ".join(found.models) or "none"
         raise ConfigError(
-            f"Ollama at {where} has no model {name!r}; it has: {there}. "
+            f"Ollama at {found.host} has no model {name!r}; it has: {there}. "
             f"'ollama pull {name}' gets it"
         )
     reason = f": {why}" if why else ""
-    chosen = f"Using {name} on Ollama {found.version} at {where}{reason}."
+    chosen = f"Using {name} on Ollama {found.version} at {found.host}{reason}."
     return name, OllamaBackend(name, host=host), chosen
 
 

@@ -22,7 +22,7 @@ _MAX_FAULTS = 5
 _LEAST_REPEATS, _LEAST_REPEATED_CHARS, _MAX_UNIT_CHARS = 4, 30, 300
 
 
-class InvalidReply(ValueError):  # noqa: N818 - shown to the model as it is
+class InvalidReply(ValueError):  # noqa: N818 - its words are for the model, not for a programmer
     """A reply that is not what was asked for.
 
     Attributes:
@@ -97,7 +97,7 @@ class Repetition(NamedTuple):
 
 
 def repeated_end(text: str) -> Repetition | None:
-    """Return what a text repeats at its end, at least four times; None if it repeats nothing."""
+    """Return what a text repeats at its end, four times or more; None if it repeats nothing."""
     trimmed = text.rstrip()
     if len(text) - len(trimmed) >= _LEAST_REPEATED_CHARS:
         return Repetition(trimmed, "", len(text) - len(trimmed))
@@ -123,11 +123,10 @@ def _repeats(text: str, start: int, period: int) -> bool:
 def _search(text: str, response_model: type[ModelT], first_error: ValidationError) -> ModelT:
     if not text.strip():
         raise InvalidReply("the reply is empty")
-    spoken = without_thinking(text)
-    # No early return: the last that fits counts, since models that think aloud give drafts first.
+    answer = without_thinking(text)
     found: ModelT | None = None
     complaint = ""
-    for value in _json_values(spoken):
+    for value in _json_values(answer):
         try:
             found = response_model.model_validate(value, context=WIRE)
         except ValidationError as error:
@@ -136,7 +135,7 @@ def _search(text: str, response_model: type[ModelT], first_error: ValidationErro
         return found
     if complaint:
         raise InvalidReply(complaint)
-    reason = first_error.errors()[0]["msg"] if "{" in spoken else "there is no JSON object in it"
+    reason = first_error.errors()[0]["msg"] if "{" in answer else "there is no JSON object in it"
     raise InvalidReply(f"the reply is not valid JSON: {reason}")
 
 

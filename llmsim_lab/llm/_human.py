@@ -29,6 +29,7 @@ DAY_S = 86_400.0
 """How long a person is waited for if nothing else is said, seconds."""
 
 _COMPLAINT = "That reply was not valid: "
+"""The beginning of the note in a second request (``_retry.second_request``)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,11 +56,11 @@ class OpenQuestion:
 
     @property
     def complaint(self) -> str:
-        """What was wrong with the first answer; empty while there was none."""
-        said = self.request.messages[-1].content.partition("\n")[0]
-        if self.request.attempt == 1 or not said.startswith(_COMPLAINT):
+        """What was wrong with the first answer; empty if this asks for the first one."""
+        first_line = self.request.messages[-1].content.partition("\n")[0]
+        if self.request.attempt == 1 or not first_line.startswith(_COMPLAINT):
             return ""
-        return said.removeprefix(_COMPLAINT)
+        return first_line.removeprefix(_COMPLAINT)
 
     @property
     def fields(self) -> Mapping[str, Mapping[str, Any]]:
@@ -69,14 +70,14 @@ class OpenQuestion:
         fields = schema.get("properties", {})
         return {name: _resolved(part, known) for name, part in fields.items()}
 
-    def value(self, name: str, said: str) -> Any:
+    def value(self, name: str, typed: str) -> Any:
         """Return what somebody typed for a field as a value of its type; the text if it is not one.
 
         Args:
             name: the field.
-            said: such as ``5``, ``2,5``, ``60 %``, ``yes``, one of the choices, or JSON.
+            typed: such as ``5``, ``2,5``, ``60 %``, ``yes``, one of the choices, or JSON.
         """
-        return _value(said.strip(), self.fields.get(name, {}))
+        return _value(typed.strip(), self.fields.get(name, {}))
 
     def faults(self, values: Mapping[str, Any]) -> dict[str, str]:
         """Return what is wrong with an answer's form, by field; empty where nothing is.
@@ -92,42 +93,41 @@ class OpenQuestion:
 
 
 def _resolved(part: Mapping[str, Any], known: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a field's schema where another place has it: of an enum, or of what may be null."""
+    """Return a field's schema with its ``$ref`` followed, and without the alternative of null."""
     if "$ref" in part:
         return _resolved(known.get(str(part["$ref"]).rpartition("/")[2], {}), known)
-    others = [one for one in part.get("anyOf", ()) if one.get("type") != "null"]
-    if others:
-        return {"optional": len(others) < len(part["anyOf"]), **_resolved(others[0], known)}
+    alternatives = [one for one in part.get("anyOf", ()) if one.get("type") != "null"]
+    if alternatives:
+        optional = len(alternatives) < len(part["anyOf"])
+        return {"optional": optional, **_resolved(alternatives[0], known)}
     return {**part, "enum": [part["const"]]} if "const" in part else part
 
 
 _YES_AND_NO = {"yes": True, "y": True, "true": True, "no": False, "n": False, "false": False}
 
 
-def _value(said: str, schema: Mapping[str, Any]) -> Any:
+def _value(typed: str, schema: Mapping[str, Any]) -> Any:
     if choices := schema.get("enum"):
-        as_number = _number(said)
-        found = (one for one in choices if said == str(one) or same_choice(as_number, one))
+        as_number = _number(typed)
+        found = (one for one in choices if typed == str(one) or same_choice(as_number, one))
         return next(found, as_number)
     match schema.get("type"):
         case "integer" | "number":
-            return _number(said)
+            return _number(typed)
         case "boolean":
-            return _YES_AND_NO.get(said.lower(), said)
+            return _YES_AND_NO.get(typed.lower(), typed)
         case "array" | "object":
-            try:
-                return json.loads(said)
-            except ValueError:
-                return said
-    return said
+            with suppress(ValueError):
+                return json.loads(typed)
+    return typed
 
 
-def _number(said: str) -> float | str:
+def _number(typed: str) -> float | str:
     """Return a typed number, a whole one as an ``int``; the text where it is not a number."""
     try:
-        value = float(said.replace(",", ".").removesuffix("%"))
+        value = float(typed.replace(",", ".").removesuffix("%"))
     except ValueError:
-        return said
+        return typed
     return int(value) if value.is_integer() else value
 
 
@@ -146,23 +146,21 @@ def _fault(value: Any, schema: Mapping[str, Any]) -> str:
     if value is None or (isinstance(value, str) and not value.strip()):
         return "" if value is None and schema.get("optional") else "is missing"
     if choices := schema.get("enum"):
-        return (
-            ""
-            if any(same_choice(value, choice) for choice in choices)
-            else _not_among(value, choices)
-        )
-    kind = str(schema.get("type"))
-    if kind not in _TYPES:
+        known = any(same_choice(value, choice) for choice in choices)
+        return "" if known else f"is {value!r:.40}; choose one of {_listed(choices)}"
+    name = str(schema.get("type"))
+    if name not in _TYPES:
         return ""
-    wanted, what = _TYPES[kind]
-    wrong = isinstance(value, bool) and kind in ("integer", "number")
-    if wrong or not isinstance(value, wanted):
-        given = type(value).__name__ if kind == "string" else f"{value!r:.40}"
+    wanted, what = _TYPES[name]
+    is_number = name in ("integer", "number")
+    # True and False are ints to Python, but not numbers to a model.
+    if not isinstance(value, wanted) or (is_number and isinstance(value, bool)):
+        given = type(value).__name__ if name == "string" else f"{value!r:.40}"
         return f"must be {what}, not {given}"
-    if kind == "string":
+    if name == "string":
         most = schema.get("maxLength", math.inf)
         return "" if len(value) <= most else f"has {len(value):,} characters; {most:,} at most"
-    return _out_of_bounds(value, schema) if kind in ("integer", "number") else ""
+    return _out_of_bounds(value, schema) if is_number else ""
 
 
 def _out_of_bounds(value: float, schema: Mapping[str, Any]) -> str:
@@ -170,17 +168,14 @@ def _out_of_bounds(value: float, schema: Mapping[str, Any]) -> str:
     least, most = schema.get("minimum"), schema.get("maximum")
     if not math.isfinite(value):
         return f"is {value}; give a finite number"
+    needed = ""
     if least is not None and most is not None and not least <= value <= most:
-        return f"is {value:g}; it must be from {least:g} to {most:g}"
-    if (least is not None and value < least) or (above is not None and value <= above):
-        return f"is {value:g}; it must be " + (
-            f"above {above:g}" if least is None else f"at least {least:g}"
-        )
-    if (most is not None and value > most) or (below is not None and value >= below):
-        return f"is {value:g}; it must be " + (
-            f"below {below:g}" if most is None else f"at most {most:g}"
-        )
-    return ""
+        needed = f"from {least:g} to {most:g}"
+    elif (least is not None and value < least) or (above is not None and value <= above):
+        needed = f"above {above:g}" if least is None else f"at least {least:g}"
+    elif (most is not None and value > most) or (below is not None and value >= below):
+        needed = f"below {below:g}" if most is None else f"at most {most:g}"
+    return f"is {value:g}; it must be {needed}" if needed else ""
 
 
 def same_choice(value: Any, choice: Any) -> bool:
@@ -190,19 +185,16 @@ def same_choice(value: Any, choice: Any) -> bool:
     return bool(value == choice)
 
 
-def _not_among(value: Any, choices: list[Any]) -> str:
-    offered = ", ".join(
-        f"{choice:g}" if isinstance(choice, int | float) else str(choice) for choice in choices
+def _listed(choices: list[Any]) -> str:
+    return ", ".join(
+        f"{choice:.10g}" if isinstance(choice, int | float) else str(choice) for choice in choices
     )
-    return f"is {value!r:.40}; choose one of {offered}"
 
 
 def schema_words(schema: Mapping[str, Any]) -> str:
-    """Return what can be answered for a field, where that is not any text: ``from 0 to 20``."""
+    """Return what can be answered for a field, as in ``from 0 to 20``; empty for any text."""
     if choices := schema.get("enum"):
-        return ", ".join(
-            number(choice) if isinstance(choice, int | float) else str(choice) for choice in choices
-        )
+        return _listed(choices)
     if schema.get("type") == "boolean":
         return "yes or no"
     bounds = [
@@ -227,7 +219,7 @@ class Person:
     """Answers requests with what a person says.
 
     Each request becomes an ``OpenQuestion`` and waits. ``answer`` may be called from any thread,
-    with or without an event loop. Cancelling the request takes the question away.
+    with or without an event loop. Cancelling the request removes the question.
 
     Args:
         ask: puts the question to the person and returns the answer; a plain function runs in a
@@ -286,21 +278,20 @@ class Person:
             answer: the fields, or the reply's text as it is.
 
         Raises:
-            ConfigError: nobody waits for this answer any more, or it is of a wrong kind.
+            ConfigError: nobody waits for this answer any more, or it is of a wrong type.
         """
-        text = _as_text(
-            answer
-        )  # first, since an answer of a wrong kind must leave the question open
+        # Before the question is removed: an answer of a wrong type must leave it open.
+        text = _as_text(answer)
         with self._lock:
             waiting = self._waiting.pop(question, None)
         try:
             if waiting is None:
                 raise InvalidStateError
-            waiting.set_result(text)
+            waiting.set_result(text)  # raises if the request was cancelled just now
         except InvalidStateError:
             raise ConfigError(
                 f"the question to {question.agent or 'nobody'} of turn {question.turn} waits for "
-                "no answer any more: it was answered, or the step was stopped"
+                "no answer any more: it was answered, or the turn was stopped"
             ) from None
         self._notify()
 
@@ -340,7 +331,7 @@ class Person:
             callback()
 
     def _hint(self, question: OpenQuestion) -> None:
-        """Log, once, how to answer, where nobody seems to listen."""
+        """Log, once, how to answer, if nothing is there that would show the question."""
         if self._listeners or self._hinted:
             return
         self._hinted = True
@@ -367,7 +358,7 @@ def _put(ask: AskPerson, question: OpenQuestion, answer: Future[str]) -> None:
         with suppress(InvalidStateError):
             answer.set_exception(error)
         return
-    with suppress(InvalidStateError):  # the step was stopped meanwhile
+    with suppress(InvalidStateError):  # the turn was stopped meanwhile
         answer.set_result(text)
 
 

@@ -29,10 +29,10 @@ from llmsim_lab.types import (
 )
 
 logger = logging.getLogger("llmsim_lab.llm")
-"""The package's name, which users know; this module's they do not."""
+"""Named after the package, since users know that name and not this module's."""
 
-_MAX_SHOWN_REPLY_CHARS, _MAX_SHOWN_CUT_CHARS = 2_000, 400
-"""Of the model's own reply: of a whole one, and of one that was cut off."""
+_MAX_WHOLE_REPLY_CHARS, _MAX_CUT_REPLY_CHARS = 2_000, 400
+"""How much of its own reply the model sees again: of a whole one, and of one that was cut off."""
 _MAX_COMPLAINT_CHARS, _MAX_UNIT_CHARS = 500, 60
 _BYTES_PER_TOKEN = 4
 _TOKENS_PER_MESSAGE = 8
@@ -52,20 +52,19 @@ def as_backend_error(error: Exception, *, timeout_s: float) -> BackendError | No
     """
     if isinstance(error, BackendError):
         return error
-    status = _status_code(error)
-    if status is not None:
-        reason = _BY_STATUS.get(status)
-        if reason is None:
-            reason = "server_error" if status >= 500 else "client_error"
-        retry = status == 429 or status >= 500
-        headers = getattr(getattr(error, "response", None), "headers", {})
-        return BackendError(
-            str(error),
-            reason=reason,
-            status_code=status,
-            retry=retry,
-            retry_after_s=retry_after_s(headers.get("retry-after")),
-        )
+    # The clients of ollama and openai put the HTTP status into the error, httpx into its response.
+    response = getattr(error, "response", None)
+    for holder in (error, response):
+        status = getattr(holder, "status_code", None)
+        if isinstance(status, int) and status >= 400:
+            other: FailureReason = "server_error" if status >= 500 else "client_error"
+            return BackendError(
+                str(error),
+                reason=_BY_STATUS.get(status, other),
+                status_code=status,
+                retry=status == 429 or status >= 500,
+                retry_after_s=retry_after_s(getattr(response, "headers", {}).get("retry-after")),
+            )
     import httpx  # here, since it takes long to import and runs on a script or a tape need none
 
     if isinstance(error, TimeoutError | httpx.TimeoutException):
@@ -82,7 +81,7 @@ def retry_after_s(text: str | None, *, now: datetime | None = None) -> float | N
 
     Args:
         text: the header's value: seconds, or a date.
-        now: what a date is counted from; the present if not given.
+        now: what a date is counted from; by default the present.
     """
     text = (text or "").strip()
     if text.isascii() and text.isdecimal():
@@ -91,20 +90,42 @@ def retry_after_s(text: str | None, *, now: datetime | None = None) -> float | N
         moment = parsedate_to_datetime(text)
     except ValueError:
         return None
-    if moment.tzinfo is None:
+    if moment.tzinfo is None:  # as of a date in "-0000", which is UTC too
         moment = moment.replace(tzinfo=UTC)
     seconds = (moment - (now or datetime.now(UTC))).total_seconds()
     return min(max(0.0, seconds), _MAX_RETRY_AFTER_S)
 
 
-def _status_code(error: Exception) -> int | None:
-    """Return the HTTP status an exception carries, in ollama's, httpx's or openai's way."""
-    response = getattr(error, "response", None)
-    for holder in (error, response):
-        status = getattr(holder, "status_code", None)
-        if isinstance(status, int) and status >= 400:
-            return status
-    return None
+def context_overflow(
+    prompt: str,
+    num_ctx: int | None,
+    *,
+    trained: int | None = None,
+    what: str = "",
+    status_code: int | None = None,
+) -> BackendError:
+    """Return the failure of a prompt that does not fit.
+
+    Args:
+        prompt: how long the prompt is, in words.
+        num_ctx: the window asked for, which the prompt does not fit.
+        trained: the longest window the model was trained for, tokens, where known, and so the
+            longest that the server gives it.
+        what: how that was noticed.
+        status_code: the HTTP status, where there was one.
+    """
+    window = f"num_ctx={num_ctx} can hold" if num_ctx is not None else "the context window can hold"
+    most = "what the model was trained for" if trained is None else f"{trained}"
+    way_out = f"raise LLMConfig.num_ctx, up to {most}, or shorten the prompt"
+    if trained is not None and num_ctx is not None and num_ctx >= trained:
+        window = f"the {trained} tokens of context that the model was trained for"
+        way_out = "shorten the prompt, or use a model with a longer context"
+    reason = f" ({what})" if what else ""
+    return BackendError(
+        f"the prompt has {prompt}, more than {window}{reason}; {way_out}",
+        reason="context_overflow",
+        status_code=status_code,
+    )
 
 
 def invalid_fault(
@@ -138,9 +159,9 @@ def both_faults(first: BackendError, second: BackendError, *, repaired: bool) ->
     Args:
         first: of the first attempt.
         second: of the second attempt.
-        repaired: whether the second one was shown the first fault, which made it longer.
+        repaired: whether the second prompt had the first fault in it, which made it longer.
     """
-    # That the repair did not fit is our doing; what the user can act on is the first fault.
+    # The repair made the prompt too long, not the user, who can only act on the first fault.
     if repaired and second.reason == "context_overflow":
         both = BackendError(
             f"{first} (asking again with this fault shown did not fit into the context window)",
@@ -199,18 +220,17 @@ def failure_of(
     return failure
 
 
-def out_of_time(request: ChatRequest, seconds: float) -> tuple[Attempt, BackendError]:
-    """Return the attempt and the fault of a request whose caller waits no longer.
-
-    Args:
-        request: the request.
-        seconds: how long it was waited for.
-    """
-    detail = f"no reply within {round(seconds, 2):g} s, and the caller waits no longer"
-    fault = BackendError(detail, reason="timeout")
+def failed_attempt(request: ChatRequest, fault: BackendError, *, seconds: float) -> Attempt:
+    """Return the attempt of a request that ended in a fault after so many seconds."""
     return Attempt(
-        request=request, reply=None, seconds=seconds, reason=fault.reason, detail=detail
-    ), fault
+        request=request,
+        reply=fault.reply,
+        seconds=seconds,
+        reason=fault.reason,
+        detail=str(fault),
+        status_code=fault.status_code,
+        retry=fault.retry,
+    )
 
 
 def no_time_to_retry(fault: BackendError, *, left: float | None, timeout_s: float) -> BackendError:
@@ -251,14 +271,14 @@ def second_request(
 ) -> tuple[ChatRequest, bool]:
     """Return a call's second request, and whether it shows the model what was wrong.
 
-    After an invalid answer the model is shown the useful part of it, with a note. Where that does
-    not fit into the context window, the same is asked again. A stopped model is asked with another
-    seed, and so is one that is asked the same again: the same seed would give the same answer.
+    After an invalid answer the model sees the useful part of it, with a note. Where that does not
+    fit into the context window, the same question is asked again. A stopped model gets another
+    seed, and so does one that gets the same question: the same seed would give the same answer.
 
     Args:
-        request: the first one.
+        request: the first request.
         failed: its outcome.
-        fault: the same, as an error; its cause says it in words for the model.
+        fault: the same, as an error; its cause has words for the model.
     """
     request = replace(request, attempt=2)
     if fault.reason not in ("invalid_response", "generation_stopped"):
@@ -268,7 +288,12 @@ def second_request(
     if fits:
         request = replace(request, messages=(*request.messages, *repair))
     if not fits or fault.reason == "generation_stopped":
-        request = replace(request, options=_with_another_seed(request.options))
+        seed = request.options.get("seed")
+        if isinstance(seed, int) and seed != -1:  # Ollama draws anew at -1, as without a seed
+            # By a hash, so that a run's retries neither repeat nor correlate, and replay exactly.
+            digest = hashlib.sha256(f"second attempt, seed {seed}".encode()).digest()
+            another = int.from_bytes(digest[:4], "big") >> 1
+            request = replace(request, options={**request.options, "seed": another})
     return request, fits
 
 
@@ -277,16 +302,16 @@ def _repair_messages(
 ) -> tuple[Message, Message]:
     """Return the useful part of a reply, and a note for the model on what was wrong with it."""
     reply = failed.reply or ChatReply(text="")
-    said = without_thinking(reply.text).lstrip()
-    # A repeating tail is cut from what the model is shown: it would only continue it.
-    loop = repeated_end(said)
-    said = loop.before if loop else said.rstrip()
+    text = without_thinking(reply.text).lstrip()
+    # A repeating tail is cut from what the model sees: it would only continue it.
+    loop = repeated_end(text)
+    text = loop.before if loop else text.rstrip()
     loop = loop or repeated_end(reply.thinking or reply.text)
     stopped = fault.reason == "generation_stopped"
     cut = stopped or reply.done_reason == "length"
-    limit = _MAX_SHOWN_CUT_CHARS if cut else _MAX_SHOWN_REPLY_CHARS
-    if len(said) > limit:
-        said = said[:limit].rstrip() + " …"
+    limit = _MAX_CUT_REPLY_CHARS if cut else _MAX_WHOLE_REPLY_CHARS
+    if len(text) > limit:
+        text = text[:limit].rstrip() + " …"
     again = "Reply again."
     if request.schema is not None:
         again = "Reply again with one complete JSON object of the required form and nothing else."
@@ -303,7 +328,7 @@ def _repair_messages(
         note = "That reply was too long and was cut off. Be brief."
     if cut and fault.rejected is not None:
         note += f" It was not valid either: {complaint}."
-    return Message("assistant", said, reply.tool_calls), Message("user", f"{note}\n{again}")
+    return Message("assistant", text, reply.tool_calls), Message("user", f"{note}\n{again}")
 
 
 def _fits(request: ChatRequest, failed: Attempt, further: Sequence[Message]) -> bool:
@@ -314,7 +339,7 @@ def _fits(request: ChatRequest, failed: Attempt, further: Sequence[Message]) -> 
     reply, limit = failed.reply or ChatReply(text=""), request.options.get("num_predict")
     read, written = reply.prompt_tokens, reply.reply_tokens or 0
     prompt = _tokens(request.messages) if read is None else read
-    # The second answer is taken to be as long as the first, and no longer than the token limit.
+    # The second answer is expected to be as long as the first, within the token limit.
     room = max(written, _LEAST_ROOM_TOKENS)
     if isinstance(limit, int) and limit > 0:
         room = min(room, limit)
@@ -328,12 +353,3 @@ def _tokens(messages: Sequence[Message]) -> int:
     """Return about how many tokens messages have."""
     size = sum(len(message.content.encode("utf-8", "replace")) for message in messages)
     return size // _BYTES_PER_TOKEN + _TOKENS_PER_MESSAGE * len(messages)
-
-
-def _with_another_seed(options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the options with a seed derived from theirs; unchanged if they draw anew."""
-    seed = options.get("seed")
-    if not isinstance(seed, int) or seed == -1:  # Ollama draws anew at -1 as well
-        return options
-    digest = hashlib.sha256(f"second attempt, seed {seed}".encode()).digest()
-    return {**options, "seed": int.from_bytes(digest[:4], "big") >> 1}

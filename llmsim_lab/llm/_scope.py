@@ -1,9 +1,8 @@
-"""What a model call finds around it: the run it belongs to, who watches, what it may take.
+"""The scope of a model call: the run it belongs to, who watches it, what it may cost.
 
-A run sets this for the tasks that it starts; a client finds it, so that agents, validators and
-engines need not hand it on. It is the package's one context variable. Here are the parts as well:
-the log of a turn's calls, the budget that limits them, and ``InFlight``, which progress bars
-read.
+A run sets the scope for the tasks that it starts, and a client reads it, so that agents, validators
+and engines need not pass it on. It is the package's one context variable. Its parts are here too:
+the log of a turn's calls, the budget that limits them, and ``InFlight``, which progress bars read.
 """
 
 from __future__ import annotations
@@ -86,7 +85,7 @@ class CallLog:
     def end(self, request: ChatRequest, call: CallRecord | None) -> None:
         """Record the outcome of a call that began; None if nothing was answered."""
         self._under_way.pop(id(request), None)
-        # What ends after the turn does not belong to it any more; ``close`` has raised for it.
+        # A call that ends after its turn is not part of it; ``close`` has raised an error for it.
         if call is not None and not self.closed:
             self._calls.append(call)
 
@@ -104,8 +103,8 @@ class CallLog:
                 f"turn {self.turn} of {self.run!r} ended while a call of {_who(request)}{others} "
                 "is still under way; await every call in the turn that makes it"
             )
-        # On a tape, attempts are numbered as they arrived; a replay must return its calls in that
-        # order too, although there all answers come at once.
+        # A tape numbers attempts as their answers arrived. In a replay all answers come at once,
+        # yet its calls must have the same order.
         return tuple(sorted(self._calls, key=lambda call: call.history[0].number or 0))
 
 
@@ -168,11 +167,11 @@ def recording(recorder: Recorder | None, log: CallLog | None = None) -> Iterator
 def time_limit(seconds: float) -> Iterator[None]:
     """Limit the calls made inside, their retries included; an earlier limit stays in force.
 
-    A client keeps to it by itself, so that a call given up leaves its mark on the tape like any
-    other that failed. A caller who gives up from outside, by cancelling, leaves nothing there.
+    The client itself ends a call that takes longer, and records it as failed. A call that somebody
+    cancels from outside is not recorded at all.
 
     Args:
-        seconds: from now on.
+        seconds: how long from now.
     """
     known, own = _scope.get().deadline, time.monotonic() + seconds
     with scoped(deadline=own if known is None else min(known, own)):
@@ -239,8 +238,8 @@ class _Counts:
 class InFlight:
     """Lists what is being waited for and counts what is done; may be read from any thread.
 
-    A client calls ``began`` and ``ended`` on the thread and in the task that makes the request. An
-    heir's must be quick, and raise nothing: what they raise ends the call.
+    A client calls ``began`` and ``ended`` on the thread and in the task that makes the request. In
+    a subclass they must be quick and raise nothing: an exception ends the call.
     """
 
     def __init__(self) -> None:
@@ -252,7 +251,7 @@ class InFlight:
         """Record that the backend is being asked; not called for answers from a tape."""
         entry = Waiting(site=request.site, attempt=request.attempt, since=time.monotonic())
         with self._lock:
-            self._waiting[id(request)] = entry
+            self._waiting[id(request)] = entry  # by identity: equal requests are two
 
     def ended(self, request: ChatRequest, attempt: Attempt | None, *, taped: bool) -> None:
         """Record the outcome of a request.
@@ -345,7 +344,8 @@ class Purse:
         calls: requests begun.
         tokens: used by those that were answered.
         money: what these cost.
-        refusal: why a request was not made; a turn that continued without it does not count.
+        refusal: why a request was not made, or None; then the turn does not count, even if its code
+            handled the error.
     """
 
     def __init__(self, budget: Budget) -> None:
@@ -359,13 +359,14 @@ class Purse:
     def check(self) -> None:
         """Raise BudgetReached if no further request may be made.
 
-        Tokens are known once an answer is there, so that requests in flight together can pass
-        their limit by what they use.
+        The tokens of a request are known with its answer, so requests in flight together can
+        exceed the limit.
         """
         limits = self.budget
         for spent, limit, unit in (
             (self.calls, limits.calls, "calls"),
             (self.tokens, limits.tokens, "tokens"),
+            # Rounded: ten calls of 0.1 add up to less than 1 in binary.
             (round(self.money, 6), limits.money, "of money"),
         ):
             if limit is not None and spent >= limit:
@@ -394,8 +395,7 @@ class Purse:
         if reply is None:
             return
         read, written = reply.prompt_tokens or 0, reply.reply_tokens or 0
+        per_prompt, per_reply = self.budget.price or (0.0, 0.0)
         with self._lock:
             self.tokens += read + written
-            if self.budget.price is not None:
-                per_prompt, per_reply = self.budget.price
-                self.money += (read * per_prompt + written * per_reply) / 1e6
+            self.money += (read * per_prompt + written * per_reply) / 1e6

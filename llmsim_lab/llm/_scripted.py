@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import repeat
 from typing import Any
 
 from pydantic import BaseModel
@@ -21,7 +22,7 @@ class ScriptedBackend:
 
     Args:
         replies: a list of replies, used once each in the order of the requests; or one reply or one
-            function, used for every request. A reply is a text, a dict or pydantic model (sent as
+            function, for every request. A reply is a text, a dict or pydantic model (sent as
             JSON), a ``ChatReply``, an exception to raise, or a function of the request that
             returns one of these (it may be ``async``).
         delay_s: how long each answer takes, seconds.
@@ -44,25 +45,21 @@ class ScriptedBackend:
         self.requests: list[ChatRequest] = []
         self._delay_s = delay_s
         self._name = name
-        self._every: Any = None
-        self._script: Iterator[Any] | None = None
-        self._length: int | None = None
         single = isinstance(replies, str | Mapping | BaseModel | ChatReply | BaseException)
-        if single or callable(replies):
-            self._every = replies
-        else:
-            if isinstance(replies, list | tuple):
-                self._length = len(replies)
-            self._script = iter(replies)  # type: ignore[arg-type]
+        self._one_for_all = single or callable(replies)
+        self._length = len(replies) if isinstance(replies, list | tuple) else None
+        self._script: Iterator[Any] = (
+            repeat(replies) if self._one_for_all else iter(replies)  # type: ignore[arg-type]
+        )
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         """Answer with the next reply of the script.
 
         Raises:
-            ConfigError: the script has come to its end.
+            ConfigError: no reply is left.
         """
         self.requests.append(request)
-        reply = self._every if self._script is None else next(self._script, _END)
+        reply = next(self._script, _END)
         if reply is _END:
             made = f" of {self._length} replies" if self._length is not None else ""
             raise ConfigError(
@@ -85,7 +82,7 @@ class ScriptedBackend:
         """Do nothing: there is nothing to close."""
 
     def __repr__(self) -> str:
-        length = "one for all" if self._script is None else str(self._length or "several")
+        length = "one for all" if self._one_for_all else str(self._length or "several")
         return f"<ScriptedBackend {self._name!r}, replies: {length}, {len(self.requests)} requests>"
 
 

@@ -1,9 +1,8 @@
-"""What every server's answer must keep to before a client reads it.
+"""Checks of every server's answer before a client reads it.
 
-A prompt goes only where its user sent it, so no redirect is followed. Nothing is unpacked, and
-nothing is read beyond a limit. The limits are also what bounds the time that reading an answer
-takes away from the event loop: parsing in a thread would not, since the parsers keep Python's
-lock for a whole document.
+A prompt goes only where its user sent it, so redirects are not followed. Nothing is decompressed,
+and nothing is read beyond a limit. The limits also bound how long parsing an answer blocks the
+event loop; a thread would not help, since the parsers hold Python's lock for a whole document.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ MAX_REPLY_BYTES = 2**20
 MAX_STREAM_BYTES = 16 * 2**20
 """Of a streamed reply, which needs some 150 bytes for each token."""
 MAX_TEXT_CHARS = 2**20
-"""Of what a model said in a streamed reply; all of it is parsed at once."""
+"""Of a streamed reply's text; all of it is parsed at once."""
 MAX_ERROR_BYTES = 64 * 2**10
 """What is read of the body of an error; the rest is left."""
 MAX_VALUES = 50_000
@@ -31,7 +30,7 @@ MAX_VALUES = 50_000
 MAX_TOKENS = 10**9
 """What a server may report as a number of tokens."""
 STREAMED: dict[str, Any] = {"streamed": True}
-"""An httpx request's ``extensions`` where the reply is to be handed on line by line."""
+"""An httpx request's ``extensions`` where the reply is passed on line by line."""
 
 _LEAST_INTEGER, _LARGEST_INTEGER = -(2**63), 2**64 - 1
 
@@ -44,7 +43,7 @@ def read_json(text: str | bytes) -> Any:
             than ``MAX_VALUES`` values, or a number that needs more than 64 bits.
     """
     value = from_json(text, allow_inf_nan=False)
-    # No recursion: how deep it goes is the server's choice.
+    # Without recursion, since the server chooses how deep it goes.
     waiting, values = [value], 1
     while waiting:
         item = waiting.pop()
@@ -64,11 +63,12 @@ def read_json(text: str | bytes) -> Any:
 
 
 def count(value: object, name: str, *, most: int = MAX_TOKENS) -> int | None:
-    """Return a count as a server reported it, None where it reported none.
+    """Return a count as a server reported it; None where it did not.
 
     Raises:
         ValueError: it is not a whole number from 0 to ``most``.
     """
+    # The type itself, since ``True`` is an int and pydantic would take it for 1.
     if value is None or (type(value) is int and 0 <= value <= most):
         return value
     raise ValueError(
@@ -102,7 +102,7 @@ class GuardedTransport(httpx.AsyncBaseTransport):
         Raises:
             BackendError: the answer redirects, is compressed, or is too large.
         """
-        # Unpacking could turn a small answer into gigabytes, so none may come packed.
+        # Decompressed, a small answer may have gigabytes.
         request.headers["Accept-Encoding"] = "identity"
         response = await self._inner.handle_async_request(request)
         try:
@@ -137,8 +137,8 @@ class GuardedTransport(httpx.AsyncBaseTransport):
         if encoding not in ("", "identity"):
             raise BackendError(
                 f"{self._who} sent a compressed reply ({clip(printable(encoding), 40)}) although "
-                "asked not to, and it is not unpacked; turn compression off there, or in the proxy "
-                "in between",
+                "asked not to, and it is not decompressed; turn compression off there, or in the "
+                "proxy in between",
                 reason="server_error",
                 status_code=response.status_code,
             )
@@ -166,7 +166,8 @@ class _Lines(httpx.AsyncByteStream):
         async for chunk in _chunks(self._response):
             total += len(chunk)
             waiting += chunk
-            # Looked for in what is new only: a long line may come in very many pieces.
+            # Searched in the new bytes only: with a long line in many pieces, searching all of them
+            # each time would take quadratic time.
             end = waiting.rfind(b"\n", len(waiting) - len(chunk)) + 1
             if total > MAX_STREAM_BYTES:
                 raise _too_large(self._who, self._response.status_code, MAX_STREAM_BYTES)

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from itertools import repeat
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -27,12 +28,13 @@ _TEXTS = {
     500: _RUNNER_DIED,
     503: "server busy, please try again.  maximum pending requests exceeded",
 }
-Kind = Literal[
+FaultName = Literal[
     "status",
     "delay",
     "hang",
     "cut_connection",
     "cut_stream",
+    "end_stream",
     "error_line",
     "invalid_json",
     "overflow",
@@ -43,7 +45,7 @@ Kind = Literal[
 class Fault:
     """One thing that goes wrong with a chat request; made by the class methods below."""
 
-    kind: Kind
+    name: FaultName
     status_code: int = 500
     text: str = ""
     seconds: float = 0.0
@@ -62,59 +64,62 @@ class Fault:
             retry_after: the header ``Retry-After``, which proxies send: seconds, or a date.
         """
         if not 400 <= status_code <= 599:
-            raise ConfigError(f"status_code={status_code} is no error; give 400 to 599")
-        said = _TEXTS.get(status_code, f"fault {status_code} on demand") if text is None else text
-        return cls(kind="status", status_code=status_code, text=said, retry_after=retry_after)
+            raise ConfigError(f"status_code={status_code} is not an error; give 400 to 599")
+        if text is None:
+            text = _TEXTS.get(status_code, f"fault {status_code} on demand")
+        return cls(name="status", status_code=status_code, text=text, retry_after=retry_after)
 
     @classmethod
     def delay(cls, seconds: float) -> Fault:
         """Answer properly, but this much later."""
-        return cls(kind="delay", seconds=seconds)
+        return cls(name="delay", seconds=seconds)
 
     @classmethod
     def hang(cls) -> Fault:
         """Never answer; the request ends when the client goes away or the server stops."""
-        return cls(kind="hang")
+        return cls(name="hang")
 
     @classmethod
     def cut_connection(cls) -> Fault:
-        """Drop the connection before a byte of the answer."""
-        return cls(kind="cut_connection")
+        """Drop the connection before the first byte of the answer."""
+        return cls(name="cut_connection")
 
     @classmethod
     def cut_stream(cls, after: int = 2) -> Fault:
         """Drop the connection after so many lines; a plain answer is cut in its middle."""
-        return cls(kind="cut_stream", after=after)
+        return cls(name="cut_stream", after=after)
 
     @classmethod
     def end_stream(cls, after: int = 2) -> Fault:
-        """End in good form after so many tokens, as a server does that stops its model.
+        """End the answer early but properly, as a server does that stops its model.
 
-        A stream lacks its closing line; a plain answer has ``"done": false`` and no counts.
+        A stream has only so many lines and lacks its closing line; a plain answer has so many
+        tokens, ``"done": false`` and no counts.
         """
-        return cls(kind="cut_stream", after=after, text="in good form")
+        return cls(name="end_stream", after=after)
 
     @classmethod
     def error_line(cls, after: int = 2, text: str = _RUNNER_DIED) -> Fault:
         """End a stream with an error line, status 200; a plain answer becomes a 500."""
-        return cls(kind="error_line", after=after, text=text)
+        return cls(name="error_line", after=after, text=text)
 
     @classmethod
     def invalid_json(cls) -> Fault:
         """Answer with status 200 and a body (or first line) that is cut JSON."""
-        return cls(kind="invalid_json")
+        return cls(name="invalid_json")
 
     @classmethod
     def overflow(cls) -> Fault:
-        """Say that the prompt does not fit, whatever its length."""
-        return cls(kind="overflow")
+        """Answer that the prompt does not fit, whatever its length."""
+        return cls(name="overflow")
 
 
 _MAX_REPEATS = 30
-"""How often a token may come again at once, white space around it left out."""
+"""How often in a row a token may be repeated, apart from white space around it."""
 _PROMPT_NS, _EVAL_NS, _LOADED_NS, _LOAD_NS = 1_000_000, 20_000_000, 700_000, 250_000_000
 """Made-up durations: of one prompt token, one generated token, a loaded and an unloaded model."""
 _DEFAULT_CTX = 4096
+_SIZE_BYTES = 98_364_227
 _LICENSE = "A licence text of the length that licences have. " * 40
 _PIECE = re.compile(
     r"\s*(?:\d|[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff]|[^\W\d_]{1,8}|[^\w\s]|_)|\s+"
@@ -143,7 +148,7 @@ _FOREVER = timedelta(microseconds=(2**63 - 1) / 1000)
 
 
 def _lifetime(keep_alive: float | str | None) -> timedelta:
-    """Read a ``keep_alive``: seconds, or a text such as ``10m``; below zero is for ever."""
+    """Read a ``keep_alive``: seconds, or a text such as ``10m``; below zero means for ever."""
     if keep_alive is None:
         return timedelta(minutes=5)
     if isinstance(keep_alive, str):
@@ -154,14 +159,14 @@ def _lifetime(keep_alive: float | str | None) -> timedelta:
 
 
 def _timestamp(moment: datetime | None = None) -> str:
-    """Return RFC 3339 in UTC, trailing zeros of the second's fraction cut."""
+    """Return RFC 3339 in UTC, without trailing zeros in the second's fraction, as Go writes it."""
     moment = moment or datetime.now(UTC)
     fraction = f".{moment.microsecond:06d}".rstrip("0").rstrip(".")
     return f"{moment:%Y-%m-%dT%H:%M:%S}{fraction}Z"
 
 
 def full_name(name: str) -> str:
-    """Return the name as Ollama lists it: with its tag; letters' case does not count."""
+    """Return the name as Ollama lists it: with its tag, in lower case."""
     name = name.lower().removeprefix("registry.ollama.ai/").removeprefix("library/")
     return name if ":" in name.rpartition("/")[2] else f"{name}:latest"
 
@@ -174,20 +179,20 @@ class FakeModel:
         name: with or without a tag.
         capabilities: ``completion``, ``tools``, ``thinking``, ``vision``, ``embedding`` …
         context_length: the longest context it was trained for, tokens.
-        modified_at: when it was pulled; by default the later, the earlier it stands in the list.
+        family: the architecture.
+        modified_at: when it was pulled.
     """
 
     name: str
     capabilities: tuple[str, ...] = ("completion", "tools")
     context_length: int = 8192
     family: str = "llama"
-    size_bytes: int = 98_364_227
     modified_at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     @property
     def digest(self) -> str:
         """A hash that is different for different models."""
-        return hashlib.sha256(f"{self.name} {self.size_bytes}".encode()).hexdigest()
+        return hashlib.sha256(self.name.encode()).hexdigest()
 
     def _details(self) -> dict[str, Any]:
         return {
@@ -221,7 +226,7 @@ class FakeModel:
             "name": full_name(self.name),
             "model": full_name(self.name),
             "modified_at": _timestamp(self.modified_at),
-            "size": self.size_bytes,
+            "size": _SIZE_BYTES,
             "digest": self.digest,
             "details": details,
             **entry,
@@ -232,7 +237,7 @@ class FakeModel:
         return {
             "name": full_name(self.name),
             "model": full_name(self.name),
-            "size": self.size_bytes + 55_000 * context_length,
+            "size": _SIZE_BYTES + 55_000 * context_length,
             "digest": self.digest,
             "details": self._details(),
             "expires_at": _timestamp(expires_at),
@@ -261,6 +266,7 @@ class FakeModel:
         }
 
 
+_NO_REPLY = object()
 Reply = str | Mapping[str, Any] | BaseModel | ChatReply | Fault
 Replies = Reply | Callable[[dict[str, Any]], Any] | list[Any] | None
 
@@ -283,22 +289,22 @@ class RecordedRequest:
 class FakeOllama:
     """A fake Ollama server, running between ``with`` and its end.
 
-    It answers in the form in which real servers were recorded to answer, but takes any request: a
-    wrong option or schema, which Ollama would not accept, goes through. It counts tokens in its own
+    Its answers have the form of recorded answers of real servers, but it takes any request, also
+    one with a wrong option or schema, which Ollama would not accept. It counts tokens in its own
     simple way (digits, punctuation marks, up to 8 letters of a word), and its durations are made
-    up. A reply in which one token comes more than thirty times again at once is stopped there.
+    up. A reply that repeats one token more than thirty times in a row is stopped there.
 
     Args:
         models: names, or ``FakeModel`` where more than the name matters. The first one counts as
             pulled last.
         reply: what chat requests are answered with: a text, a dict or pydantic model (sent as
             JSON), a ``ChatReply`` (for tool calls, thinking, or made-up token counts), a
-            ``Fault``, a function of the request's body, or a list of these, used up in order.
-            Without one, the answer is the least that fits the request's ``format``.
+            ``Fault.status``, a function of the request's body, or a list of these, used up in
+            order. Without one, the answer is the least that fits the request's ``format``.
         version: ``0.32.15`` or ``0.24.0``, the two that were recorded.
         delay_s: how long each chat answer takes, seconds.
         knows_truncate: False for a server that ignores ``truncate`` and ``shift``, as older ones
-            do: it cuts what is too long without a word.
+            do: it silently cuts what is too long.
 
     Example:
         >>> import ollama
@@ -331,8 +337,7 @@ class FakeOllama:
         self._version = version
         self._old = tuple(map(int, version.split(".")[:2])) < (0, 30)
         self._knows_truncate = knows_truncate
-        self._script = deque(reply) if isinstance(reply, list) else None
-        self._every = reply
+        self._replies = iter(reply) if isinstance(reply, list) else repeat(reply)
         self._delay_s = delay_s
         self._faults: deque[Fault] = deque()
         self._requests: list[RecordedRequest] = []
@@ -370,7 +375,7 @@ class FakeOllama:
             return self._active
 
     def fail_next(self, *faults: Fault, times: int = 1) -> None:
-        """Let the next chat requests fail, one fault each, the whole row ``times`` times."""
+        """Let the next chat requests fail, one fault each; all of them ``times`` times."""
         with self._changed:
             self._faults.extend(faults * times)
 
@@ -413,45 +418,56 @@ class FakeOllama:
         self._stop = asyncio.Event()
         connections: set[Connection] = set()
         server = await self._loop.create_server(
-            lambda: Connection(self._answer, connections), "127.0.0.1", 0, backlog=1024
+            # Tests of many agents connect hundreds of clients at once.
+            lambda: Connection(self._answer, connections),
+            "127.0.0.1",
+            0,
+            backlog=1024,
         )
         self._host = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         ready.set()
         await self._stop.wait()
         server.close()
-        for connection in list(connections):
+        for connection in list(connections):  # a copy: an aborted one removes itself
             connection.abort()
-        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # the loop must run once more for the sockets to close
 
     async def _answer(self, request: Request) -> Response:
+        try:
+            body = json.loads(request.content)
+        except ValueError:
+            body = None
+        body = body if isinstance(body, dict) else {}
+        line = f"{request.method} {request.path}"
         with self._changed:
-            self._lines.append(f"{request.method} {request.path}")
-        if (request.method, request.path) != ("POST", "/api/chat"):
-            return self._look_up(request)
+            self._lines.append(line)
+        if line != "POST /api/chat":
+            return self._look_up(line, body)
+        seen = RecordedRequest(body=body, headers=request.headers, content=request.content)
         with self._changed:
-            self._requests.append(_recorded(request))
+            self._requests.append(seen)
             fault = self._faults.popleft() if self._faults else None
             self._active += 1
             self._changed.notify_all()
         try:
-            return await self._chat(request, fault)
+            return await self._chat(dict(body), fault)
         finally:
             with self._changed:
                 self._active -= 1
                 self._changed.notify_all()
 
-    def _look_up(self, request: Request) -> Response:
+    def _look_up(self, line: str, body: Mapping[str, Any]) -> Response:
         """Answer a request that is about the server or its models."""
-        match request.method, request.path:
-            case "GET", "/":
-                kind = {"Content-Type": "text/plain; charset=utf-8"}
-                return Response(headers=kind, chunks=(b"Ollama is running",))
-            case "GET", "/api/version":
+        match line:
+            case "GET /":
+                headers = {"Content-Type": "text/plain; charset=utf-8"}
+                return Response(headers=headers, chunks=(b"Ollama is running",))
+            case "GET /api/version":
                 return json_response({"version": self._version})
-            case "GET", "/api/tags":
+            case "GET /api/tags":
                 tags = [model.as_tag(old=self._old) for model in self._models.values()]
                 return json_response({"models": tags})
-            case "GET", "/api/ps":
+            case "GET /api/ps":
                 now = datetime.now(UTC)
                 self._loaded = {n: entry for n, entry in self._loaded.items() if entry[0] > now}
                 loaded = [
@@ -459,40 +475,38 @@ class FakeOllama:
                     for name, (until, num_ctx) in self._loaded.items()
                 ]
                 return json_response({"models": loaded})
-            case "POST", "/api/show":
-                name = _recorded(request).body.get("model") or ""
+            case "POST /api/show":
+                name = body.get("model") or ""
                 if not name:
                     return error(400, "model is required")
                 model = self._models.get(full_name(name))
                 if model is None:
                     return error(404, f"model '{name if self._old else full_name(name)}' not found")
                 return json_response(model.as_shown())
-        kind = {"Content-Type": "text/plain"}
-        return Response(status=404, headers=kind, chunks=(b"404 page not found",))
+        headers = {"Content-Type": "text/plain"}
+        return Response(status=404, headers=headers, chunks=(b"404 page not found",))
 
-    async def _chat(self, request: Request, fault: Fault | None) -> Response:
-        if fault and fault.kind == "hang":
+    async def _chat(self, body: dict[str, Any], fault: Fault | None) -> Response:
+        if fault and fault.name == "hang":
             await self._stop.wait()
-        if seconds := fault.seconds if fault and fault.kind == "delay" else self._delay_s:
+        if seconds := fault.seconds if fault and fault.name == "delay" else self._delay_s:
             await asyncio.sleep(seconds)
-        if fault is None or fault.kind == "delay":
-            return self._reply(request)
-        if fault.kind == "status":
+        if fault is None or fault.name == "delay":
+            return self._reply(body)
+        if fault.name == "status":
             return _failure(fault)
-        if fault.kind in ("cut_connection", "hang"):
+        if fault.name in ("cut_connection", "hang"):
             return Response(cut=True)
-        body = dict(_recorded(request).body)
-        if fault.kind == "overflow":
+        if fault.name == "overflow":
             tokens = prompt_tokens(body.get("messages") or (), body.get("tools"))
             num_ctx = int((body.get("options") or {}).get("num_ctx") or _DEFAULT_CTX)
             return self._overflow(body, max(tokens, num_ctx), num_ctx)
-        if fault.kind == "error_line" and body.get("stream") is False:
+        if fault.name == "error_line" and body.get("stream") is False:
             return error(500, fault.text)
-        return _cut_short(self._reply(request), fault)
+        return _cut_short(self._reply(body), fault)
 
-    def _reply(self, request: Request) -> Response:
-        """Answer a chat request as it wants to be answered."""
-        body = dict(_recorded(request).body)
+    def _reply(self, body: dict[str, Any]) -> Response:
+        """Answer a chat request without a fault."""
         if not body:
             return error(400, "FakeOllama: the request is not a JSON object")
         if not self._knows_truncate:
@@ -506,46 +520,73 @@ class FakeOllama:
         options, messages = body.get("options") or {}, body.get("messages") or []
         lifetime = _lifetime(body.get("keep_alive"))
         key = full_name(name)
-        answer = Answer(name)
         if not messages and not lifetime:
             self._loaded.pop(key, None)
-            return answer.bare("unload")
+            return Answer(name, reason="unload").bare()
+        # A server silently loads no larger window than the model was trained for.
         num_ctx = min(int(options.get("num_ctx") or _DEFAULT_CTX), model.context_length)
         fresh = self._loaded.get(key, (None, 0))[1] != num_ctx
         self._loaded[key] = (datetime.now(UTC) + lifetime, num_ctx)
         if not messages:
-            return answer.bare("load")
+            return Answer(name, reason="load").bare()
         read = _tokens_read(body, num_ctx, old=self._old)
         if read >= num_ctx and body.get("truncate") is False:
             return self._overflow(body, read, num_ctx)
-        try:
-            given = self._every if self._script is None else self._script.popleft()
-            given = given(body) if callable(given) else given
-        except IndexError:
-            return error(500, "FakeOllama has no reply: the list of replies is used up")
-        except Exception as fault:  # noqa: BLE001 - whatever a user's reply function raises is told
-            return error(500, f"FakeOllama has no reply: {fault!r}")
-        if isinstance(given, Fault):
-            return _failure(given)
-        wanted = body.get("format")
-        said = as_chat_reply(default_reply(wanted) if given is None else given)
-        answer.thinking = "" if body.get("think") is False else said.thinking
-        answer.calls = _tool_calls(said)
-        answer.read = read if said.prompt_tokens is None else said.prompt_tokens
-        answer.load_ns = _LOAD_NS if fresh else _LOADED_NS
-        answer.top = (body.get("top_logprobs") or 0) if body.get("logprobs") else None
-        answer.cut(said, body, num_ctx)
+        reply = self._next_reply(body)
+        if isinstance(reply, Response):
+            return reply
+        answer = Answer(
+            name,
+            thinking="" if body.get("think") is False else reply.thinking,
+            calls=[
+                {
+                    "id": call.id or f"call_{secrets.token_hex(4)}",
+                    "function": {
+                        "index": index,
+                        "name": call.name,
+                        "arguments": dict(call.arguments),
+                    },
+                }
+                for index, call in enumerate(reply.tool_calls)
+            ],
+            read=read if reply.prompt_tokens is None else reply.prompt_tokens,
+            load_ns=_LOAD_NS if fresh else _LOADED_NS,
+            top=(body.get("top_logprobs") or 0) if body.get("logprobs") else None,
+        )
+        answer.cut(reply, body, num_ctx)
         return answer.plain() if body.get("stream") is False else answer.stream()
+
+    def _next_reply(self, body: dict[str, Any]) -> ChatReply | Response:
+        """Return the next reply, or the error that is answered in its place."""
+        given = next(self._replies, _NO_REPLY)  # only the server's thread gets here: no lock
+        if given is _NO_REPLY:
+            return error(500, "FakeOllama has no reply: the list of replies is used up")
+        if callable(given):
+            try:
+                given = given(body)
+            except Exception as fault:  # noqa: BLE001 - the client sees what a user's function raises
+                return error(500, f"FakeOllama has no reply: {fault!r}")
+        if isinstance(given, Fault):
+            if given.name == "status":
+                return _failure(given)
+            return error(500, f"FakeOllama: give Fault.{given.name} to fail_next(), not as a reply")
+        if isinstance(given, ChatReply):
+            return given
+        if given is None:
+            given = default_reply(body.get("format"))
+        if isinstance(given, BaseModel):
+            given = given.model_dump(mode="json")
+        return ChatReply(text=given if isinstance(given, str) else json.dumps(given, indent=2))
 
     def _overflow(self, body: Mapping[str, Any], tokens: int, num_ctx: int) -> Response:
         """Answer to a prompt that must not be cut and does not fit."""
         text = "the input length exceeds the context length"
         if not self._old:  # the newer runner's text is itself a JSON document
-            said = (
+            message = (
                 f"request ({tokens} tokens) exceeds the available context size ({num_ctx} "
                 "tokens), try increasing it"
             )
-            fault = {"code": 400, "message": said, "type": "exceed_context_size_error"}
+            fault = {"code": 400, "message": message, "type": "exceed_context_size_error"}
             text = dumps({"error": fault | {"n_prompt_tokens": tokens, "n_ctx": num_ctx}})
         if body.get("stream") is False:
             return error(400, text)
@@ -565,45 +606,23 @@ def _cut_short(response: Response, fault: Fault) -> Response:
     """Spoil a good answer: after some lines of a stream, or within a plain one."""
     if not response.chunked:
         whole = b"".join(response.chunks)
-        if fault.kind == "cut_stream" and fault.text and response.status == 200:
+        if fault.name == "end_stream" and response.status == 200:
             answer = json.loads(whole)
-            said = pieces_of(answer["message"]["content"])[: fault.after]
-            message = {"role": "assistant", "content": "".join(said)}
+            kept = pieces_of(answer["message"]["content"])[: fault.after]
+            message = {"role": "assistant", "content": "".join(kept)}
             return json_response(
                 {"model": answer["model"], "created_at": answer["created_at"]}
                 | {"message": message, "done": False}
             )
         half = (whole[: len(whole) // 2],)
-        return replace(response, chunks=half, cut=fault.kind == "cut_stream")
-    if fault.kind == "invalid_json":
+        return replace(response, chunks=half, cut=fault.name == "cut_stream")
+    if fault.name == "invalid_json":
         return replace(response, chunks=(response.chunks[0][:20] + b"\n",))
     # The closing line is never among what is left, however short the answer.
-    kept = response.chunks[:-1][: fault.after]
-    if fault.kind == "error_line":
-        line = dumps({"error": fault.text}).encode() + b"\n"
-        return replace(response, chunks=(*kept, line))
-    return replace(response, chunks=kept, cut=not fault.text)
-
-
-def _recorded(request: Request) -> RecordedRequest:
-    try:
-        body = json.loads(request.content)
-    except ValueError:
-        body = {}
-    return RecordedRequest(
-        body=body if isinstance(body, dict) else {},
-        headers=request.headers,
-        content=request.content,
-    )
-
-
-def as_chat_reply(value: Any) -> ChatReply:
-    """Turn a user's reply into one with all its parts; mappings and models become JSON."""
-    if isinstance(value, ChatReply):
-        return value
-    if isinstance(value, BaseModel):
-        value = value.model_dump(mode="json")
-    return ChatReply(text=value if isinstance(value, str) else json.dumps(value, indent=2))
+    lines = response.chunks[:-1][: fault.after]
+    if fault.name == "error_line":
+        lines += (dumps({"error": fault.text}).encode() + b"\n",)
+    return replace(response, chunks=lines, cut=fault.name == "cut_stream")
 
 
 def default_reply(wanted: Any) -> str:
@@ -614,30 +633,20 @@ def default_reply(wanted: Any) -> str:
 
 
 def _tokens_read(body: Mapping[str, Any], num_ctx: int, *, old: bool) -> int:
-    """Count the tokens that the model gets to read, after the oldest messages were left out."""
+    """Count the tokens that the model reads after the server has dropped the oldest messages."""
     messages: list[Mapping[str, Any]] = list(body["messages"])
     tokens = prompt_tokens(messages, body.get("tools"))
     while tokens >= num_ctx and body.get("truncate") is not False:
         oldest = next((m for m in messages[:-1] if m.get("role") != "system"), None)
-        if oldest is None:
+        if oldest is None:  # a single long message: newer servers cut it to half the window
             return num_ctx if old else num_ctx // 2 + 2
         messages.remove(oldest)
         tokens = prompt_tokens(messages, body.get("tools"))
     return tokens
 
 
-def _tool_calls(said: ChatReply) -> list[dict[str, Any]]:
-    return [
-        {
-            "id": call.id or f"call_{secrets.token_hex(4)}",
-            "function": {"index": index, "name": call.name, "arguments": dict(call.arguments)},
-        }
-        for index, call in enumerate(said.tool_calls)
-    ]
-
-
 def _before_repeats(pieces: Sequence[str]) -> Sequence[str]:
-    """Return the tokens before the one that comes again once too often, or all."""
+    """Return the tokens before the one that is repeated once too often, or all."""
     last, repeats = None, 0
     for place, piece in enumerate(pieces):
         repeats = repeats + 1 if piece.strip() == last else 0
@@ -662,28 +671,27 @@ class Answer:
     reason: str = "stop"
     generated: int = 0
     stopped: bool = False
-    """Whether it repeats itself and is ended where that is noticed, without a closing line."""
+    """Whether it repeats itself, which ends it without a closing line."""
 
-    def cut(self, said: ChatReply, body: Mapping[str, Any], num_ctx: int) -> None:
+    def cut(self, reply: ChatReply, body: Mapping[str, Any], num_ctx: int) -> None:
         """Take the reply's tokens up to a stop sequence, a limit, or a token repeated too often."""
         options = body.get("options") or {}
-        text = said.text
+        text = reply.text
         for stop in options.get("stop") or ():
             text = text.partition(stop)[0]
         pieces = pieces_of(text)
         limit = int(options.get("num_predict") or 0)
-        if body.get("shift") is False:
+        if body.get("shift") is False:  # else the model may continue: a full window drops its start
             room = max(1, num_ctx - self.read)
             limit = min(limit, room) if limit > 0 else room
-        self.reason = said.done_reason
-        self.generated = len(pieces) + len(self.calls) + 1
+        self.reason = reply.done_reason
+        self.generated = len(pieces) + len(self.calls) + 1  # the end of the turn is a token too
         if 0 < limit <= len(pieces):
             pieces, self.reason, self.generated = pieces[:limit], "length", limit
-        if said.reply_tokens is not None:
-            self.generated = said.reply_tokens
-        kept = _before_repeats(pieces)
-        self.stopped = len(kept) < len(pieces)
-        self.pieces = kept
+        if reply.reply_tokens is not None:
+            self.generated = reply.reply_tokens
+        self.pieces = _before_repeats(pieces)
+        self.stopped = len(self.pieces) < len(pieces)
 
     def plain(self) -> Response:
         """Answer with one document."""
@@ -717,9 +725,8 @@ class Answer:
         headers = {"Content-Type": "application/x-ndjson"}
         return Response(headers=headers, chunks=chunks, chunked=True)
 
-    def bare(self, reason: str) -> Response:
-        """Answer a request without messages, which only loads or unloads."""
-        self.reason = reason
+    def bare(self) -> Response:
+        """Answer a request without messages, which only loads or unloads the model."""
         return json_response(self._line(self._message("")) | self._done())
 
     def _message(self, content: str) -> dict[str, Any]:
@@ -759,8 +766,8 @@ def example(schema: Mapping[str, Any], root: Mapping[str, Any] | None = None) ->
     root = schema if root is None else root
     if "$ref" in schema:
         node: Any = root
-        for step in schema["$ref"].removeprefix("#/").split("/"):
-            node = node[step]
+        for name in schema["$ref"].removeprefix("#/").split("/"):
+            node = node[name]
         return example(node, root)
     for key in ("const", "default"):
         if key in schema:
@@ -773,28 +780,25 @@ def example(schema: Mapping[str, Any], root: Mapping[str, Any] | None = None) ->
     if schema.get("allOf"):
         parts = [example(part, root) for part in schema["allOf"]]
         return {key: value for part in parts for key, value in part.items()}
-    kind = schema.get("type", "object")
-    return _example_of(kind[0] if isinstance(kind, list) else kind, schema, root)
+    name = schema.get("type", "object")
+    return _example_of(name[0] if isinstance(name, list) else name, schema, root)
 
 
-def _example_of(kind: str, schema: Mapping[str, Any], root: Mapping[str, Any]) -> Any:
-    if kind == "object":
+def _example_of(name: str, schema: Mapping[str, Any], root: Mapping[str, Any]) -> Any:
+    if name == "object":
         return {key: example(part, root) for key, part in schema.get("properties", {}).items()}
-    if kind == "array":
+    if name == "array":
         return [example(schema.get("items", {}), root)] * schema.get("minItems", 0)
-    if kind == "string":
+    if name == "string":
         length = max(4, schema.get("minLength", 0))
         return ("text" * length)[: min(length, schema.get("maxLength", length))]
-    if kind in ("number", "integer"):
-        return _example_number(schema, step=1 if kind == "integer" else 0.5)
-    return {"boolean": True}.get(kind)
-
-
-def _example_number(schema: Mapping[str, Any], *, step: float) -> float:
-    """Return a bound, or what lies one step inside an exclusive one, else the step itself."""
-    value: float = min(step, schema.get("maximum", step))
-    if "exclusiveMaximum" in schema:
-        value = min(step, schema["exclusiveMaximum"] - step)
-    if "exclusiveMinimum" in schema:
-        value = schema["exclusiveMinimum"] + step
-    return float(schema.get("minimum", value))
+    if name in ("number", "integer"):
+        # A bound, or what lies one step inside an exclusive one, else the step itself.
+        step = 1 if name == "integer" else 0.5
+        value = min(step, schema.get("maximum", step))
+        if "exclusiveMaximum" in schema:
+            value = min(step, schema["exclusiveMaximum"] - step)
+        if "exclusiveMinimum" in schema:
+            value = schema["exclusiveMinimum"] + step
+        return schema.get("minimum", value)
+    return {"boolean": True}.get(name)

@@ -1,4 +1,7 @@
-"""A small HTTP/1.1 server side: one connection, requests in, answers out, framed as Go does it."""
+"""The server side of HTTP/1.1, for one connection: requests in, answers out, framed as Go does it.
+
+Written by hand, since tests need what no library does: answers that break off at a given byte.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ class Response:
         status: the status code.
         headers: all but Date and those about framing.
         chunks: the body, in the pieces it is sent in.
-        chunked: False, unless the body is sent as chunks whatever its length.
+        chunked: True to send even a short body as chunks.
         cut: drop the connection after the chunks (before anything, if there are none).
     """
 
@@ -71,7 +74,7 @@ def _head(response: Response, framing: str) -> bytes:
 
 
 class Connection(asyncio.Protocol):
-    """One client's connection; a client that goes away ends the work on its request."""
+    """One client's connection; the work on a request ends when its client goes away."""
 
     def __init__(
         self, answer: Callable[[Request], Awaitable[Response]], open_ones: set[Connection]
@@ -104,6 +107,7 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
     def _next(self) -> None:
+        # One at a time: a client may send the next request before it has this one's answer.
         if self._task is None and (request := self._take_request()):
             self._task = asyncio.get_running_loop().create_task(self._serve(request))
 
@@ -144,11 +148,12 @@ class Connection(asyncio.Protocol):
         write = self._transport.write
         size = sum(map(len, response.chunks))
         if not response.chunked and size <= SMALL:
+            # Twice as many bytes as will come: so the client notices that the connection was cut.
             declared = size * (2 if response.cut else 1)
             write(_head(response, f"Content-Length: {declared}") + b"".join(response.chunks))
         else:
             write(_head(response, "Transfer-Encoding: chunked"))
             for chunk in response.chunks:
                 write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
-                await asyncio.sleep(0)
+                await asyncio.sleep(0)  # so that chunks leave one by one, as from a model
             write(b"" if response.cut else b"0\r\n\r\n")

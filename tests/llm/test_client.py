@@ -186,7 +186,7 @@ async def test_two_invalid_replies_fail_with_what_was_wrong() -> None:
     assert failure.rejected is None
 
 
-async def test_a_reply_whose_content_is_refused_is_repaired_or_handed_over() -> None:
+async def test_a_reply_whose_content_is_rejected_is_repaired_or_handed_over() -> None:
     def check(decision: PolicyDecision) -> str | None:
         return None if "rate" in decision.action else "say something about rates"
 
@@ -227,7 +227,7 @@ async def test_a_hundred_kilobyte_prompt_overflows_before_anything_is_sent() -> 
     assert backend.requests == []
 
 
-async def test_an_empty_prompt_is_refused() -> None:
+async def test_an_empty_prompt_is_rejected() -> None:
     client, _ = make_client(GOOD)
     with pytest.raises(ConfigError, match="prompt is empty"):
         await ask(client, prompt="  \n")
@@ -383,7 +383,9 @@ async def test_the_client_closes_its_backend() -> None:
         ({"tempreature": 1}, "Extra inputs are not permitted"),
     ],
 )
-def test_wrong_settings_are_refused_with_the_reason(settings: dict[str, Any], message: str) -> None:
+def test_wrong_settings_are_rejected_with_the_reason(
+    settings: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         LLMConfig(**settings)
 
@@ -399,7 +401,7 @@ async def test_a_backend_of_ones_own_needs_only_chat() -> None:
     assert (info.name, info.backend) == ("mine", "Mine")
 
 
-async def test_a_backend_that_answers_with_something_else_is_told_what_is_wanted() -> None:
+async def test_a_backend_that_answers_with_something_else_learns_what_is_wanted() -> None:
     class Mine:
         async def chat(self, request: ChatRequest) -> str:
             return "Hold"

@@ -134,7 +134,7 @@ def test_an_unknown_embedded_model_is_named_with_the_known_ones() -> None:
         connect("embedded:gpt-9", download=True)
 
 
-def test_a_file_that_is_no_model_is_refused_at_once(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_model_is_rejected_at_once(tmp_path: Path) -> None:
     file = tmp_path / "mine.gguf"
     file.write_bytes(b"PK" + bytes(64))
     with pytest.raises(ModelFileError, match="is not a GGUF file"):
@@ -164,7 +164,7 @@ async def test_the_embedded_model_answers_and_is_asked_one_thing_at_a_time(
 
 
 @pytest.mark.parametrize("text", ["llama3.2", "gpt:4", "", "auto:x"])
-def test_a_text_that_means_nothing_is_refused_with_those_that_do(text: str) -> None:
+def test_a_text_that_means_nothing_is_rejected_with_those_that_do(text: str) -> None:
     with pytest.raises(ConfigError, match="'auto', 'ollama', 'ollama:NAME'"):
         connect(text)
 

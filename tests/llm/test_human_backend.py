@@ -99,7 +99,7 @@ def test_what_is_typed_is_read_by_the_type_of_its_field() -> None:
         ("parts", "one", "must be a list, as in JSON, not 'one'"),
     ],
 )
-def test_what_is_typed_wrongly_is_told_with_what_is_right(
+def test_what_is_typed_wrongly_is_reported_with_what_is_right(
     name: str, typed: str, fault: str
 ) -> None:
     question = question_of(SCHEMA)
@@ -235,12 +235,12 @@ async def test_what_the_asking_function_raises_is_raised_by_the_call() -> None:
         await ask(human_client(ask=gone))
 
 
-async def test_an_answer_of_a_wrong_kind_is_refused() -> None:
+async def test_an_answer_of_a_wrong_type_is_rejected() -> None:
     with pytest.raises(ConfigError, match="a mapping, a pydantic model or a text, not 7"):
         await ask(human_client(ask=lambda _: 7))
 
 
-async def test_after_an_answer_of_a_wrong_kind_the_question_is_still_open() -> None:
+async def test_after_an_answer_of_a_wrong_type_the_question_is_still_open() -> None:
     client = human_client()
     task = ask(client)
     person = person_of(client)

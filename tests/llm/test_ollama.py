@@ -95,7 +95,7 @@ class TestReplies:
         assert reply.load_seconds == 0.25
         assert isinstance(backend, ChatBackend)
 
-    async def test_tool_calls_and_thinking_are_told_apart(self, backend: OllamaBackend) -> None:
+    async def test_tool_calls_and_thinking_are_distinguished(self, backend: OllamaBackend) -> None:
         call = ToolCall(name="set_rate", arguments={"path": [{"rate": 4.25}]})
         made = ChatReply(text="Done.", thinking="Hm, rates.", tool_calls=(call,))
         model = FakeModel(name="llama3.2", capabilities=("completion", "tools", "thinking"))
@@ -257,7 +257,7 @@ class TestFailures:
         self, server: FakeOllama, backend: OllamaBackend
     ) -> None:
         server.fail_next(Fault.status(403, ""))
-        assert "refuses this host name or origin; see its setting" in str(await failure(backend))
+        assert "rejects this host name or origin; see its setting" in str(await failure(backend))
 
     async def test_a_missing_model_is_named_alone_where_no_listing_is_to_be_had(self) -> None:
         async with answering("404 Not Found", '{"error": "model \'llama3.2\' not found"}') as host:
@@ -453,7 +453,7 @@ class TestLoops:
 
 
 class TestModels:
-    async def test_the_models_details_are_told(self) -> None:
+    async def test_the_models_details_are_reported(self) -> None:
         model = FakeModel(name="Llama3.2", capabilities=("completion",), context_length=131072)
         with FakeOllama([model]) as server:
             backend = OllamaBackend("llama3.2:latest", host=server.host)

@@ -110,7 +110,7 @@ async def test_a_server_that_cuts_without_a_word_is_caught(version: str, read: i
     assert len(server.requests) == 1
 
 
-async def test_a_prompt_cut_to_the_trained_length_is_not_told_to_raise_num_ctx() -> None:
+async def test_a_prompt_cut_to_the_trained_length_does_not_ask_to_raise_num_ctx() -> None:
     model = FakeModel(name="llama3.2", context_length=1024)
     with FakeOllama([model], knows_truncate=False) as server:
         backend = OllamaBackend(host=server.host)

@@ -99,7 +99,7 @@ async def test_a_redirect_is_an_error_that_names_where_it_leads(status: str, str
     assert other.request_lines == []
 
 
-async def test_a_redirect_to_nowhere_is_told_too() -> None:
+async def test_a_redirect_to_nowhere_is_reported_too() -> None:
     async with answering(b"", "Location: http://[::1/", status="308 Permanent Redirect") as host:
         error = await failure(host)
     assert "redirects to an address that makes no sense" in str(error)
@@ -168,7 +168,7 @@ async def test_what_a_model_says_has_a_largest_size(monkeypatch: pytest.MonkeyPa
     async with answering(21 * line + said()) as host:
         error = await failure(host, stream=True)
     assert (error.reason, error.status_code, error.retry) == ("server_error", 200, False)
-    assert "said 24 characters; 23 are the most that is read of a reply" in str(error)
+    assert "wrote 24 characters; 23 are the most that is read of a reply" in str(error)
 
 
 @both
@@ -252,7 +252,7 @@ async def test_json_that_is_not_sound_is_the_servers_fault(value: str, stream: b
         ("[" + "0," * 49_999 + "0]", "it has more than 50,000 values"),
     ],
 )
-def test_json_beyond_a_limit_is_refused_with_the_reason(text: str, message: str) -> None:
+def test_json_beyond_a_limit_is_rejected_with_the_reason(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=f"^{message}$"):
         _transport.read_json(text)
 
@@ -357,14 +357,14 @@ async def test_nor_has_an_error_in_a_stream(text: Any) -> None:
     [b"[1]", b"12", b"[" * 60_000, json.dumps({"error": '{"error": ' + "[" * 60_000}).encode()],
     ids=["list", "number", "deep", "deep within"],
 )
-async def test_an_error_that_is_no_object_keeps_its_status(body: bytes, stream: bool) -> None:
+async def test_an_error_that_is_not_an_object_keeps_its_status(body: bytes, stream: bool) -> None:
     async with answering(body, status="503 Service Unavailable") as host:
         error = await failure(host, stream=stream)
     assert (error.reason, error.status_code) == ("server_error", 503)
 
 
 @pytest.mark.parametrize("text", ["[" * 60_000, "[1]", "12"])
-async def test_an_error_line_is_told_whatever_it_looks_like(text: str) -> None:
+async def test_an_error_line_is_reported_whatever_it_looks_like(text: str) -> None:
     async with answering(json.dumps({"error": text}).encode() + b"\n") as host:
         error = await failure(host, stream=True)
     assert f"failed on 'llama3.2': {text[:20]}" in str(error)

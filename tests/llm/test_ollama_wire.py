@@ -73,7 +73,7 @@ def test_an_address_is_read_as_ollama_does(given: str | None, url: str) -> None:
         "box/\x1b[2J",
     ],
 )
-def test_an_address_that_makes_no_sense_is_refused(given: str) -> None:
+def test_an_address_that_makes_no_sense_is_rejected(given: str) -> None:
     with pytest.raises(ConfigError, match=r"host=.* is not a server's address; write it as") as no:
         parse_host(given)
     assert "for example 127.0.0.1:11434 or [::1]:11434" in str(no.value)
@@ -82,7 +82,7 @@ def test_an_address_that_makes_no_sense_is_refused(given: str) -> None:
 @pytest.mark.parametrize(
     "given", ["http://me:secret@box", "me:secret@box:1", "http://me:sec/ret@box", "secret@box/x"]
 )
-def test_a_password_in_an_address_is_refused_and_never_shown(
+def test_a_password_in_an_address_is_rejected_and_never_shown(
     given: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OLLAMA_HOST", given)

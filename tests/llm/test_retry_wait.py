@@ -79,7 +79,7 @@ async def test_the_wait_lies_within_its_bounds(waits: list[float]) -> None:
     assert [2.0 <= wait <= 3.0 for wait in waits] == [True]
 
 
-async def test_without_a_wait_there_is_none(waits: list[float]) -> None:
+async def test_without_a_wait_nothing_is_waited_for(waits: list[float]) -> None:
     await talk(make_client([busy(None), "Hi"]))
     assert waits == []
 
@@ -108,7 +108,7 @@ async def test_a_header_of_another_client_counts_as_well(waits: list[float]) -> 
     assert waits == [9.0]
 
 
-async def test_who_will_not_wait_that_long_is_told_at_once(
+async def test_who_will_not_wait_that_long_learns_it_at_once(
     waits: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("llmsim_lab.llm._client.seconds_left", lambda: 20.0)

@@ -63,7 +63,7 @@ async def test_exceptions_are_raised(fault: Any) -> None:
         await ScriptedBackend([fault]).chat(REQUEST)
 
 
-async def test_what_cannot_be_a_reply_is_refused() -> None:
+async def test_what_cannot_be_a_reply_is_rejected() -> None:
     with pytest.raises(ConfigError, match="not int"):
         await ScriptedBackend([42]).chat(REQUEST)
 

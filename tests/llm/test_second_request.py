@@ -76,7 +76,7 @@ async def test_thoughts_are_not_shown_again() -> None:
     assert said == "I would rather not."
 
 
-async def test_a_reply_cut_by_the_token_limit_is_told_to_be_brief_not_to_raise_limits() -> None:
+async def test_a_reply_cut_by_the_token_limit_asks_to_be_brief_not_to_raise_limits() -> None:
     text = " ".join(f"point {number}," for number in range(200))
     assert await shown_after(ChatReply(text=text, done_reason="length")) == (
         text[:400].rstrip() + " …",
@@ -114,7 +114,7 @@ async def test_a_loop_of_thoughts_is_named_and_not_shown(thoughts: dict[str, str
     )
 
 
-async def test_a_cut_reply_whose_content_is_not_accepted_is_told_both() -> None:
+async def test_a_cut_reply_whose_content_is_not_accepted_reports_both() -> None:
     text = PolicyDecision(**GOOD).model_dump_json() + " And then some more."
     client, backend = scripted(
         ChatReply(text=text, done_reason="length"), GOOD | {"action": "Cut the policy rate"}
@@ -159,7 +159,7 @@ async def test_a_window_smaller_than_asked_for_is_learned_from_a_reply_cut_early
     assert backend.requests[1].messages == PROMPT
 
 
-async def test_a_window_full_twice_is_told_once_with_the_way_out() -> None:
+async def test_a_window_full_twice_is_reported_once_with_the_way_out() -> None:
     client, _ = scripted(FULL, FULL, num_ctx=1024)
     assert str(await failure_of(client)) == (
         "invalid_response after 2 attempts: the reply was cut off: prompt and reply filled "
@@ -176,7 +176,7 @@ async def test_a_window_larger_than_the_model_has_is_not_advised_to_be_raised() 
     )
 
 
-async def test_a_limit_of_tokens_is_told_with_the_way_out() -> None:
+async def test_a_limit_of_tokens_is_reported_with_the_way_out() -> None:
     cut = ChatReply(text="I", done_reason="length", prompt_tokens=50, reply_tokens=99)
     client, _ = scripted(cut, cut, max_tokens=99)
     assert (await failure_of(client)).detail == (
@@ -206,14 +206,14 @@ async def test_a_repair_that_overflows_still_hands_over_the_rejected_reply() -> 
     )
 
 
-async def test_two_different_faults_are_told_in_their_order() -> None:
+async def test_two_different_faults_are_reported_in_their_order() -> None:
     client, _ = scripted("I would rather not.", {"action": "Hold", "reasoning": "Calm."})
     assert str(await failure_of(client)) == (
         f"invalid_response after 2 attempts: first: {NO_JSON}; then: confidence: is missing"
     )
 
 
-async def test_faults_of_two_kinds_are_told_with_their_reasons() -> None:
+async def test_faults_of_two_reasons_are_reported_with_their_reasons() -> None:
     busy = BackendError("busy", reason="server_error", status_code=503, retry=True)
     client, _ = scripted("I would rather not.", busy)
     failure = await failure_of(client)
@@ -224,7 +224,7 @@ async def test_faults_of_two_kinds_are_told_with_their_reasons() -> None:
     assert failure.reason == "server_error"
 
 
-async def test_the_same_fault_twice_is_told_once() -> None:
+async def test_the_same_fault_twice_is_reported_once() -> None:
     client, _ = scripted("I would rather not.", "I would rather not.")
     assert str(await failure_of(client)) == f"invalid_response after 2 attempts: {NO_JSON}"
 

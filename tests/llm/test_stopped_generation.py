@@ -54,7 +54,7 @@ def messages_of(body: Mapping[str, Any]) -> tuple[Message, ...]:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_stopped_model_is_told_so_and_asked_with_another_seed(stream: bool) -> None:
+async def test_a_stopped_model_learns_it_and_is_asked_with_another_seed(stream: bool) -> None:
     with FakeOllama(reply=[LOOPING, GOOD]) as server:
         host = server.host
         decision = await decide(client_of(server, stream=stream, seed=7))
@@ -85,7 +85,7 @@ async def test_a_model_stopped_twice_is_a_failure_that_keeps_both_texts() -> Non
 
 
 @pytest.mark.parametrize("seed", [None, -1])
-async def test_without_a_seed_the_server_goes_on_drawing_anew(seed: int | None) -> None:
+async def test_without_a_seed_the_server_continues_drawing_anew(seed: int | None) -> None:
     with FakeOllama(reply=[LOOPING, GOOD]) as server:
         await decide(client_of(server, seed=seed))
     assert [request.body["options"].get("seed") for request in server.requests] == [seed, seed]
@@ -116,7 +116,7 @@ async def test_a_reply_ended_without_a_repetition_says_only_that(stream: bool) -
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("fault", [Fault.cut_stream(), Fault.cut_connection()])
-async def test_a_broken_connection_is_none_of_the_models(stream: bool, fault: Fault) -> None:
+async def test_a_broken_connection_is_not_the_models_fault(stream: bool, fault: Fault) -> None:
     with FakeOllama(reply=LOOPING) as server:
         server.fail_next(fault)
         backend = OllamaBackend(host=server.host, stream=stream)

@@ -53,7 +53,7 @@ class Slow:
         return ChatReply(text=policy().model_dump_json(), prompt_tokens=30, reply_tokens=4)
 
 
-async def test_a_watch_is_told_of_a_request_and_of_its_reply() -> None:
+async def test_a_watch_is_notified_of_a_request_and_of_its_reply() -> None:
     log = Log()
     with watching(log):
         decision = await ask(make_client([policy()]))
@@ -74,7 +74,7 @@ async def test_each_attempt_is_a_request_of_its_own() -> None:
     assert [attempt and attempt.reason for _, attempt, _ in log.ended_with] == ["timeout", None]
 
 
-async def test_nothing_is_told_outside() -> None:
+async def test_nothing_is_notified_outside() -> None:
     log = Log()
     with watching(log):
         pass

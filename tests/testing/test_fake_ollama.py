@@ -99,8 +99,8 @@ class TestReplies:
 
     def test_a_function_that_raises_is_an_error_that_says_so(self) -> None:
         with (
-            FakeOllama(reply=lambda body: body["no such key"]) as server,
-            pytest.raises(ollama.ResponseError, match="no such key") as caught,
+            FakeOllama(reply=lambda body: body["messages"][7]) as server,
+            pytest.raises(ollama.ResponseError, match="list index out of range") as caught,
         ):
             chat(server)
         assert caught.value.status_code == 500
@@ -199,7 +199,7 @@ class TestContext:
             ("0.24.0", "the input length exceeds the context length"),
         ],
     )
-    def test_a_prompt_that_must_not_be_cut_is_refused(self, version: str, text: str) -> None:
+    def test_a_prompt_that_must_not_be_cut_is_rejected(self, version: str, text: str) -> None:
         messages = [{"role": "user", "content": self.LONG}]
         with FakeOllama(version=version) as server:
             answer = post(server, messages=messages, truncate=False, options={"num_ctx": 2048})
@@ -279,7 +279,7 @@ class TestModels:
             chat(server, model="nope")
         assert caught.value.status_code == 404
 
-    def test_what_is_not_json_is_refused(self, server: FakeOllama) -> None:
+    def test_what_is_not_json_is_rejected(self, server: FakeOllama) -> None:
         answer = httpx.post(f"{server.host}/api/chat", content=b"nonsense", trust_env=False)
         assert (answer.status_code, "not a JSON object" in answer.text) == (400, True)
 
@@ -295,6 +295,12 @@ class TestFaults:
         with FakeOllama(reply=lambda body: Fault.status(418, body["model"])) as server:
             answer = post(server)
         assert (answer.status_code, answer.json()) == (418, {"error": "llama3.2"})
+
+    def test_a_reply_cannot_be_a_fault_of_the_connection(self) -> None:
+        with FakeOllama(reply=[Fault.hang()]) as server:
+            answer = post(server)
+        assert answer.status_code == 500
+        assert "give Fault.hang to fail_next()" in answer.json()["error"]
 
     def test_a_fault_can_be_repeated(self, server: FakeOllama) -> None:
         server.fail_next(Fault.overflow(), times=2)
@@ -356,8 +362,8 @@ class TestFaults:
 
         asyncio.run(run())
 
-    def test_a_status_that_is_no_error_is_refused(self) -> None:
-        with pytest.raises(ConfigError, match="status_code=200 is no error"):
+    def test_a_status_that_is_not_an_error_is_rejected(self) -> None:
+        with pytest.raises(ConfigError, match="status_code=200 is not an error"):
             Fault.status(200)
 
     def test_waiting_for_what_does_not_come_says_so(self, server: FakeOllama) -> None:

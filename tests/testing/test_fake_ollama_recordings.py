@@ -240,7 +240,7 @@ def test_the_fake_server_answers_in_the_recorded_form(
     [recording for recording in ALL if recording.path == "/api/chat"],
     ids=lambda recording: f"{recording.version}-{recording.name}",
 )
-def test_the_rules_refuse_what_a_server_refused_in_its_words(recording: Recording) -> None:
+def test_the_rules_reject_what_a_server_rejected_in_its_words(recording: Recording) -> None:
     old = recording.version == "0.24.0"
     answer = (recording.status, recording.answers[-1].get("error"))
     wanted = answer if recording in REFUSED else None

@@ -19,7 +19,7 @@ from ollama_rules import refusal, schema_faults
         (b'{"keep_alive": "5x"}', 'time: unknown unit "x" in duration "5x"'),
     ],
 )
-def test_a_wrong_request_is_refused(body: bytes, text: str) -> None:
+def test_a_wrong_request_is_rejected(body: bytes, text: str) -> None:
     refused = refusal(body)
     assert refused is not None
     assert refused[0] == 400
@@ -31,7 +31,7 @@ def test_durations_are_read_as_go_does(text: str) -> None:
     assert refusal(json.dumps({"model": "m", "keep_alive": text}).encode()) is None
 
 
-def test_the_format_in_force_is_told_from_others_of_that_name() -> None:
+def test_the_format_in_force_is_distinguished_from_others_of_that_name() -> None:
     tool = {"type": "function", "function": {"name": "f", "format": "x"}}
     body = {"model": "m", "messages": [{"role": "user"}], "tools": [tool], "format": "yaml"}
     refused = refusal(json.dumps(body).encode())

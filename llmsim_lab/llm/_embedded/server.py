@@ -1,4 +1,4 @@
-"""One running model per file and process, whoever uses it: started, watched, ended.
+"""One running model per file and process, shared by all its users: started, watched, ended.
 
 Backends of any thread and event loop share a ``ModelServer``. It starts its child process when
 first needed, again when that has died, and ends it with the last backend that uses it, or with
@@ -130,7 +130,8 @@ class ModelServer:
 
     def stop(self) -> None:
         """End the child for good."""
-        self._closed = True  # before the lock, which a start may hold for a minute: it looks then
+        # Before taking the lock, which a start may hold for a minute; at its end it looks here.
+        self._closed = True
         with self._lock:
             child, self._child = self._child, None
             if child is not None:
@@ -188,13 +189,13 @@ def lease(settings: ChildSettings, *, command: Sequence[str] | None = None) -> M
     """Return the server of a model, made by its first user with that one's settings.
 
     Args:
-        settings: a later user's larger ``num_ctx`` is respected, another number of threads is not.
-        command: runs instead of our child; for tests.
+        settings: a later user gets a larger ``num_ctx``, but not another number of threads.
+        command: runs in place of ``child.py``; for tests.
     """
     global _owner
     with _entries_lock:
         if _owner != os.getpid():
-            _entries.clear()  # children of the process that we were forked from are not ours
+            _entries.clear()  # after a fork, the children belong to the parent process
             _owner = os.getpid()
             atexit.register(_stop_all, _owner)
         entry = _entries.get(settings.model)
@@ -228,7 +229,7 @@ def release(server: ModelServer) -> None:
 
 
 def _stop_all(owner: int) -> None:
-    if owner != os.getpid():
+    if owner != os.getpid():  # a fork runs the parent's callbacks at its end, too
         return
     for entry in list(_entries.values()):
         entry.server.stop()
@@ -237,8 +238,8 @@ def _stop_all(owner: int) -> None:
 class Gate:
     """A lock for coroutines of different event loops; first come, first served.
 
-    The runtime answers one request at a time anyway. Waiting here and not there makes giving up
-    free, and leaves no doubt about which request a silent process is silent on.
+    The runtime answers one request at a time anyway. A request that waits here can be cancelled at
+    no cost, and if the process hangs, it is clear on which request.
     """
 
     def __init__(self) -> None:
@@ -261,7 +262,7 @@ class Gate:
                 waiting = (loop, admitted) in self._waiters
                 if waiting:
                     self._waiters.remove((loop, admitted))
-            if not waiting:  # cancelled just as it was admitted: the gate is ours to pass on
+            if not waiting:  # cancelled just as it was admitted: admit the next one instead
                 self._pass_on()
             raise
 
@@ -299,19 +300,17 @@ class ChildSettings:
         model: the weights.
         num_ctx: context window, tokens.
         threads: for the computation.
-        cache_ram_mib: most memory for prompts read before.
         startup_timeout_s: longest wait until it is ready.
     """
 
     model: Path
     num_ctx: int
     threads: int
-    cache_ram_mib: int
     startup_timeout_s: float
 
 
 def child_command() -> list[str]:
-    """Return the command line of the child; nothing secret stands in it.
+    """Return the command line of the child, without secrets, since other users can read it.
 
     Raises:
         ConfigError: there is no Python to run it with.
@@ -329,7 +328,6 @@ class ChildProcess:
     Attributes:
         address: where it listens.
         api_key: it answers only requests that carry this.
-        version: of the runtime.
         load_seconds: from the start until it was ready.
 
     Raises:
@@ -356,7 +354,6 @@ class ChildProcess:
             self.stop()
             raise
         self.address = str(ready["ready"])
-        self.version = str(ready["version"])
         self.load_seconds = time.perf_counter() - began
 
     @property
@@ -403,8 +400,7 @@ class ChildProcess:
         how = f"exit status {code}"
         if code < 0:
             how = f"signal {signal.Signals(-code).name}" if -code in _SIGNALS else f"signal {-code}"
-        printed = f"; it printed last: {self.last_lines}" if self._lines else ""
-        return f"{how}{_HINTS.get(code, '')}{printed}"
+        return f"{how}{_HINTS.get(code, '')}{self._printed()}"
 
     def _instruct(self) -> None:
         # Through its standard input, since other users can read a command line.
@@ -413,7 +409,6 @@ class ChildProcess:
             "model": str(self.settings.model),
             "num_ctx": self.settings.num_ctx,
             "threads": self.settings.threads,
-            "cache_ram_mib": self.settings.cache_ram_mib,
             "api_key": self.api_key,
         }
         stdin = self._process.stdin
@@ -422,7 +417,7 @@ class ChildProcess:
             stdin.write(json.dumps(settings) + "\n")
             stdin.flush()
         except BrokenPipeError:
-            return  # it has ended already; waiting for it says how
+            return  # it has ended already; ``_await_ready`` reports how
 
     def _await_ready(self) -> dict[str, Any]:
         limit = self.settings.startup_timeout_s
@@ -431,20 +426,21 @@ class ChildProcess:
         except queue.Empty:
             raise BackendError(
                 f"the embedded model was not ready within {limit:g} s; raise startup_timeout_s, "
-                f"or look whether the machine is busy{self._printed()}",
+                f"or check whether the machine is busy{self._printed()}",
                 reason="timeout",
                 retry=True,
             ) from None
         try:
-            said = json.loads(line) if line is not None else {}
+            message = json.loads(line or "")
         except ValueError:
-            said = {}
-        if isinstance(said, dict) and "ready" in said:
-            return said
-        raise self._failure(said if isinstance(said, dict) else {})
+            message = None
+        if not isinstance(message, dict):
+            message = {}
+        if "ready" in message:
+            return message
+        raise self._failure(message.get("error"), str(message.get("detail", "")))
 
-    def _failure(self, said: dict[str, Any]) -> LabError:
-        what, detail = said.get("error"), str(said.get("detail", ""))
+    def _failure(self, what: object, detail: str) -> LabError:
         if what == "runtime" and "libgomp" in detail:
             return ConfigError(
                 "the embedded model's runtime needs the system library libgomp.so.1; install it: "
@@ -461,7 +457,7 @@ class ChildProcess:
                 f"install another: pip install -U xllamacpp (it made {detail!r})"
             )
         if what == "load":
-            self.ending()  # by then all that it printed has been read
+            self.ending()  # waits until all that it printed has been read
             return ModelFileError(
                 f"{self.settings.model} cannot be loaded with num_ctx={self.settings.num_ctx}: "
                 f"{detail}{self._printed()}; the file may be damaged or too new for the runtime"
@@ -500,7 +496,7 @@ def _thread(read: Callable[[IO[str]], None], pipe: IO[str] | None) -> threading.
 
 def _start(command: Sequence[str]) -> subprocess.Popen[str]:
     environment = os.environ | {"PYTHONUTF8": "1"}
-    # Read once, when the runtime is loaded. Spinning threads starve on a busy machine.
+    # The runtime reads this as it is loaded. On a busy machine, spinning threads block the others.
     environment.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     return subprocess.Popen(
         command,
@@ -521,8 +517,8 @@ _lasting_lock = threading.Lock()
 def _on_lasting_thread(work: Callable[[], T]) -> T:
     """Call a function on a thread that lives as long as this process.
 
-    Linux ends the child when the *thread* that started it ends, and worker threads of an event
-    loop end with the loop.
+    Linux ends the child when the *thread* that started it ends (``PR_SET_PDEATHSIG``), and the
+    worker threads of an event loop end with the loop.
     """
     with _lasting_lock:
         executor = _lasting.get(os.getpid())

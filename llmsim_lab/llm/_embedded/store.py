@@ -1,7 +1,7 @@
 """The small models that the package knows, where they are kept, and which of them are here.
 
-A model's file counts as here once its hash was found right. That is noted beside it, with the
-file's size and time, so that a gigabyte is not read again at each start.
+A model's file counts as here once its hash was checked. A note beside it says so, with the file's
+size and time, so that a gigabyte is not read again at each start.
 """
 
 from __future__ import annotations
@@ -177,8 +177,7 @@ def remove_model(name: str) -> int:
     """
     model = find_model(name)
     path = models_folder() / model.file_name
-    freed = 0
-    found = False
+    sizes: list[int] = []
     for file in (path, _note_path(path), path.with_name(f"{path.name}.part")):
         try:
             size = file.stat().st_size
@@ -190,10 +189,10 @@ def remove_model(name: str) -> int:
                 f"cannot remove {file}: {error.strerror}; a program that runs the model may have "
                 "it open"
             ) from error
-        found, freed = True, freed + size
-    if not found:
+        sizes.append(size)
+    if not sizes:
         raise ModelFileError(f"{name} is not on this machine: there is no {path}")
-    return freed
+    return sum(sizes)
 
 
 def verified_path(model: CatalogueModel) -> Path | None:

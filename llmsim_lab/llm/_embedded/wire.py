@@ -1,13 +1,13 @@
 """The child's HTTP protocol: a request as its fields, its event stream as a reply.
 
-Replies are streamed since that is how the runtime notices that nobody waits for them any more.
+Replies are streamed, because only so does the runtime notice that nobody waits for them any more.
 
-Tools: the models were not trained to call them, so they are explained in the system message, and
-a reply is held to a schema with one form for each tool.
+Tools: the models were not trained to call them, so the system message explains them, and a reply
+is held to a schema with one form for each tool.
 
-Schemas: the runtime's own ``json_schema`` field does not hold numbers to a range; its llguidance
-grammar does. What the grammar leaves open a small model may fill without end, so digits and texts
-get a bound where the schema has none.
+Schemas: the runtime's own ``json_schema`` field does not keep numbers within a range; its
+llguidance grammar does. A small model may write without end where the grammar allows it, so digits
+and texts get a bound where the schema has none.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from llmsim_lab.errors import BackendError
+from llmsim_lab.llm._retry import context_overflow
 from llmsim_lab.llm._transport import count, error_text, read_json
 from llmsim_lab.types import ChatReply, ChatRequest, Message, ToolCall
 
 _LARGEST_SEED = 2**32 - 1
-"""The runtime takes this one to mean: draw a seed."""
+"""To the runtime, this one means: draw a seed."""
 
 _WHOLE = {
     "num_predict": "max_tokens",
@@ -56,7 +57,7 @@ _ANSWERS = '{"answer": ...}'
 _RESPONDS = f'{{"name": "{RESPOND}", "arguments": {{...}}}}'
 
 MARKER = "~Qz7~"
-"""What a model never says by itself; see ``probe_of``."""
+"""A text that no model writes by itself; see ``probe_of``."""
 
 _MOST = 10**12
 _STEP = 0.01
@@ -142,20 +143,9 @@ def _set_option(fields: dict[str, Any], name: str, value: Any) -> None:
         )
 
 
-def _require(good: bool, name: str, value: Any, kind: str) -> None:
+def _require(good: bool, name: str, value: Any, what: str) -> None:
     if not good:
-        raise BackendError(f"option {name}={value!r} must be {kind}", reason="client_error")
-
-
-@dataclass(slots=True)
-class _Parts:
-    """The parts of a reply that have arrived so far."""
-
-    text: list[str] = field(default_factory=list)
-    thinking: list[str] = field(default_factory=list)
-    done_reason: str | None = None
-    prompt_tokens: int | None = None
-    reply_tokens: int | None = None
+        raise BackendError(f"option {name}={value!r} must be {what}", reason="client_error")
 
 
 async def collect(lines: AsyncIterator[str], *, trained: int | None = None) -> ChatReply:
@@ -168,30 +158,38 @@ async def collect(lines: AsyncIterator[str], *, trained: int | None = None) -> C
     Raises:
         BackendError: the runtime reports an error, or the stream ends early.
     """
-    parts = _Parts()
+    text, thinking = list[str](), list[str]()
+    done_reason, read, written = "", None, None
     async for line in lines:
-        kind, _, content = line.partition(": ")
-        if kind == "error":
+        name, _, content = line.partition(": ")
+        if name == "error":
             raise_error({"error": _decoded(content)}, 200, trained=trained)
-        if kind != "data" or content == "[DONE]":
+        if name != "data" or content == "[DONE]":
             continue
         event = _decoded(content)
         if "error" in event:
             raise_error(event, 200, trained=trained)
         try:
-            _take(event, parts)
+            if usage := event.get("usage"):
+                read = count(usage.get("prompt_tokens"), "prompt_tokens")
+                written = count(usage.get("completion_tokens"), "completion_tokens")
+            for choice in event.get("choices") or ():
+                delta = choice.get("delta") or {}
+                text.append(_text(delta, "content"))
+                thinking.append(_text(delta, "reasoning_content"))
+                done_reason = _text(choice, "finish_reason") or done_reason
         except (ValueError, TypeError, AttributeError) as error:
             raise _not_an_event(content) from error
-    if parts.done_reason is None:
+    if not done_reason:
         raise BackendError(
             "the embedded model's reply broke off", reason="connection_error", retry=True
         )
     return ChatReply(
-        text="".join(parts.text),
-        thinking="".join(parts.thinking),
-        done_reason=parts.done_reason,
-        prompt_tokens=parts.prompt_tokens,
-        reply_tokens=parts.reply_tokens,
+        text="".join(text),
+        thinking="".join(thinking),
+        done_reason=done_reason,
+        prompt_tokens=read,
+        reply_tokens=written,
     )
 
 
@@ -213,17 +211,6 @@ def _not_an_event(content: str) -> BackendError:
     )
 
 
-def _take(event: dict[str, Any], parts: _Parts) -> None:
-    if usage := event.get("usage"):
-        parts.prompt_tokens = count(usage.get("prompt_tokens"), "prompt_tokens")
-        parts.reply_tokens = count(usage.get("completion_tokens"), "completion_tokens")
-    for choice in event.get("choices") or ():
-        delta = choice.get("delta") or {}
-        parts.text.append(_text(delta, "content"))
-        parts.thinking.append(_text(delta, "reasoning_content"))
-        parts.done_reason = _text(choice, "finish_reason") or parts.done_reason
-
-
 def _text(values: Mapping[str, Any], name: str) -> str:
     value = values.get(name) or ""
     if not isinstance(value, str):
@@ -232,7 +219,7 @@ def _text(values: Mapping[str, Any], name: str) -> str:
 
 
 def raise_error(body: Mapping[str, Any], status: int, *, trained: int | None = None) -> NoReturn:
-    """Turn the runtime's error into one of ours; it may come with any status, also 200.
+    """Raise the runtime's error as a ``BackendError``; it may come with any status, also 200.
 
     Args:
         body: the error.
@@ -250,10 +237,10 @@ def raise_error(body: Mapping[str, Any], status: int, *, trained: int | None = N
     read, window = error.get("n_prompt_tokens"), error.get("n_ctx")
     is_overflow = error.get("type") == "exceed_context_size_error"
     if is_overflow and isinstance(read, int) and isinstance(window, int):
-        raise context_overflow(read, window, trained=trained)
+        raise context_overflow(f"{read:,} tokens", window, trained=trained)
     if code < 500:
         raise BackendError(
-            f"the embedded model refuses the request: {message}",
+            f"the embedded model rejects the request: {message}",
             reason="client_error",
             status_code=code,
         )
@@ -262,29 +249,6 @@ def raise_error(body: Mapping[str, Any], status: int, *, trained: int | None = N
         reason="server_error",
         status_code=code,
         retry=True,
-    )
-
-
-def context_overflow(
-    prompt_tokens: int, num_ctx: int, *, trained: int | None = None
-) -> BackendError:
-    """Return the error of a prompt that is too long.
-
-    Args:
-        prompt_tokens: its length.
-        num_ctx: the window, tokens.
-        trained: the longest window the model was trained for, where known.
-    """
-    most = f", up to {trained}," if trained else ""
-    way_out = f"raise LLMConfig.num_ctx{most} or shorten the prompt"
-    if trained is not None and num_ctx >= trained:
-        way_out = (
-            "the model was trained for no more, so shorten the prompt or use one with a longer "
-            "context"
-        )
-    return BackendError(
-        f"the prompt has {prompt_tokens:,} tokens but num_ctx={num_ctx}; {way_out}",
-        reason="context_overflow",
     )
 
 
@@ -391,18 +355,18 @@ def grammar_of(schema: Mapping[str, Any]) -> str:
 
 
 def probe_of(schema: Mapping[str, Any]) -> str:
-    """Return a grammar that makes the model say ``MARKER`` first.
+    """Return a grammar that makes the model write ``MARKER`` first.
 
-    A schema that the runtime does not understand leaves the reply unconstrained and raises
-    nothing there. Only if the marker comes was it understood.
+    With a schema that it does not understand, the runtime leaves the reply unconstrained and does
+    not raise an error. Only if the marker comes did it understand.
     """
     return f"%llguidance {{}}\nstart: {json.dumps(MARKER)} body\nbody: {_rule(schema)}"
 
 
 def shape_of(schema: Mapping[str, Any]) -> str:
-    """Return a text that schemas share if one is understood exactly when the other is.
+    """Return a text that two schemas share if the runtime understands both or neither.
 
-    They may differ in the values of an enum: those allowed change from turn to turn.
+    They may differ in the values of an enum, which often change from turn to turn.
     """
     return json.dumps(_without_values(schema), sort_keys=True)
 
@@ -430,11 +394,11 @@ def bounded(schema: Mapping[str, Any]) -> dict[str, Any]:
         result.setdefault("additionalProperties", False)
     if "enum" in result or "const" in result:
         return result
-    kinds = result.get("type", ())
-    kinds = {kinds} if isinstance(kinds, str) else set(kinds)
-    if kinds & {"number", "integer"}:
-        _bound_number(result, whole="number" not in kinds)
-    if "string" in kinds and not {"pattern", "format"} & set(result):
+    types = result.get("type", ())
+    types = {types} if isinstance(types, str) else set(types)
+    if types & {"number", "integer"}:
+        _bound_number(result, whole="number" not in types)
+    if "string" in types and not {"pattern", "format"} & set(result):
         result.setdefault("maxLength", _LONGEST_TEXT)
     return result
 
@@ -454,6 +418,7 @@ def _bound_number(schema: dict[str, Any], *, whole: bool) -> None:
         schema["maximum"] = _MOST if lowest is None else max(_MOST, lowest)
     if not whole and "multipleOf" not in schema:
         step = _STEP
+        # A narrow range gets finer steps, 10 to 100 of them.
         if lowest is not None and highest is not None and 0 < highest - lowest < 10 * _STEP:
             digits = 1 - math.floor(math.log10(highest - lowest))
             step = round(10.0**-digits, digits)

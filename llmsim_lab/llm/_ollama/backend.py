@@ -1,10 +1,10 @@
 """The backend for Ollama servers, through the official client.
 
-Here is also which models a server has, and whether a prompt fits the context window, judged
-without a tokenizer. Servers that do not know ``truncate`` cut an overlong prompt silently, and
-then report fewer tokens than the prompt can possibly have. That least number comes from its
-characters: no tokenizer packs ordinary text tighter than a few characters a token, and what one
-model has shown so far, with a margin, narrows that down.
+It also finds out which models a server has, and whether a prompt fits the context window, without
+a tokenizer. Servers that do not know ``truncate`` cut an overlong prompt silently, and then report
+fewer tokens than the prompt can possibly have. ``PromptGauge`` estimates that least number from the
+prompt's characters: a token of ordinary text has a few characters at most, and the replies so far,
+with a margin, say how many for this model.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -27,7 +27,6 @@ from llmsim_lab._util.text import clip, log_event, printable
 from llmsim_lab.errors import BackendError
 from llmsim_lab.llm import _transport
 from llmsim_lab.llm._ollama.faults import (
-    context_overflow,
     fault_of,
     is_overflow,
     lost_connection,
@@ -37,6 +36,7 @@ from llmsim_lab.llm._ollama.faults import (
     translated,
 )
 from llmsim_lab.llm._ollama.wire import Clients, Outgoing, clients_for, parse_host, release
+from llmsim_lab.llm._retry import context_overflow
 from llmsim_lab.llm._scope import scoped
 from llmsim_lab.llm._transport import count
 from llmsim_lab.types import ChatReply, ChatRequest, Message, ModelInfo, ToolCall
@@ -49,8 +49,8 @@ _LIST_TIMEOUT_S = 2.0
 _UNNAMED = ("", "auto")
 
 _START, _FLOOR, _MARGIN = 8.0, 6.0, 1.3
-"""Characters per token: at first, and at the least once some were seen (a model that has been shown
-Chinese or JSON will be shown English), and the factor of safety on top."""
+"""Characters per token: at first, and at least, once some prompts were counted (after Chinese or
+JSON there will be English), and a factor of safety."""
 _LEAST_TOKENS = 64
 """Shorter prompts say little: they are mostly the chat template."""
 _TEMPLATE_TOKENS, _TEMPLATE_TOKENS_PER_MESSAGE = 128, 16
@@ -118,10 +118,11 @@ class OllamaBackend:
             )
             reply = await self._exchange(model, request, None)
         if reply.prompt_tokens is not None:
-            # Tools are put into the prompt by a template that is not known here.
+            # With tools nothing is certain: a template that is not known here writes them out.
             fits = not request.tools and gauge.surely_fits(texts, num_ctx=num_ctx or 0)
             if num_ctx is not None and not fits:
                 await self._check_whole(model, reply.prompt_tokens, gauge, texts, num_ctx)
+            # Only now: a prompt that was cut must not teach the gauge.
             gauge.learn(texts, reply.prompt_tokens)
         return reply
 
@@ -134,10 +135,13 @@ class OllamaBackend:
         name = await self._resolve("")
         with translated(name, host=self.host):
             clients = await clients_for(self.host, self)
-            details = await self._show(name)
-            listing = await clients.chat.list()
-            known = {full_name(model.name): model for model in installed(listing)}
-            found = known.get(full_name(name))
+            try:
+                details = await clients.chat.show(name)
+            except ollama.ResponseError as error:
+                raise await self._explained(error, name) from error
+            listed = installed(await clients.chat.list())
+            same = (known for known in listed if full_name(known.name) == full_name(name))
+            found = next(same, None)
             return ModelInfo(
                 name=name,
                 backend="ollama",
@@ -166,34 +170,24 @@ class OllamaBackend:
         if asked not in _UNNAMED:
             return asked
         if self._model is None:
-            self._model = await self._choose()
-            log_event(logger, logging.INFO, "model_chosen", model=self._model, host=self.host)
+            with translated("", host=self.host):
+                clients = await clients_for(self.host, self)
+                name = await in_use(clients, installed(await clients.chat.list()))
+            if name is None:
+                raise BackendError(
+                    f"Ollama at {self.host} has no model that can chat; get one with: "
+                    f"ollama pull {SUGGESTED_MODEL}",
+                    reason="model_not_found",
+                )
+            self._model = name
+            log_event(logger, logging.INFO, "model_chosen", model=name, host=self.host)
         return self._model
-
-    async def _choose(self) -> str:
-        with translated("", host=self.host):
-            clients = await clients_for(self.host, self)
-            name = await in_use(clients, installed(await clients.chat.list()))
-        if name is not None:
-            return name
-        raise BackendError(
-            f"Ollama at {self.host} has no model that can chat; get one with: "
-            f"ollama pull {SUGGESTED_MODEL}",
-            reason="model_not_found",
-        )
-
-    async def _show(self, name: str) -> ollama.ShowResponse:
-        clients = await clients_for(self.host, self)
-        try:
-            return await clients.chat.show(name)
-        except ollama.ResponseError as error:
-            raise await self._explained(error, name) from error
 
     async def _exchange(
         self, model: str, request: ChatRequest, think: bool | str | None
     ) -> ChatReply:
         """Make one request over the wire."""
-        # Else an overlong prompt is cut, and a full window drops its beginning, without a word.
+        # Else the server cuts an overlong prompt, and drops the start of a full window, silently.
         fields: dict[str, Any] = {"truncate": False, "shift": False}
         if request.tools:
             fields["tools"] = [dict(tool) for tool in request.tools]
@@ -211,7 +205,12 @@ class OllamaBackend:
                     options=dict(request.options),
                     keep_alive=request.keep_alive,
                 )
-                parts = await _collect(answer) if self._stream else [answer]
+                if self._stream:
+                    # Closed whatever happens: the server stops a model nobody listens to.
+                    async with aclosing(cast("Any", answer)) as lines:
+                        parts = [line async for line in lines]
+                else:
+                    parts = [answer]
         except ollama.ResponseError as error:
             if think is not None and no_thinking(error):
                 raise _NoThinkingError from error
@@ -221,8 +220,8 @@ class OllamaBackend:
         except (ConnectionError, httpx.TransportError) as error:
             raise lost_connection(error, host=self.host) from error
         except (ValueError, TypeError, AttributeError) as error:
-            # Requests that cannot be written and answers that cannot be read raise the same
-            # exceptions; whether the request has left tells which of the two it was.
+            # A request that cannot be written and an answer that cannot be read raise the same
+            # exceptions; whether the request was sent tells which of the two it was.
             if extra.sent:
                 raise not_understood(error, host=self.host) from error
             raise BackendError(
@@ -235,7 +234,7 @@ class OllamaBackend:
     async def _explained(
         self, error: ollama.ResponseError, model: str, request: ChatRequest | None = None
     ) -> BackendError:
-        """Return the failure behind a reported error; for a missing model, say which there are."""
+        """Return the failure behind a reported error; that of a missing model lists the others."""
         fault = fault_of(
             error,
             model=model,
@@ -305,12 +304,6 @@ def _as_json(message: Message) -> dict[str, Any]:
     return value
 
 
-async def _collect(answer: AsyncIterator[ollama.ChatResponse]) -> list[ollama.ChatResponse]:
-    """Read a stream to its end, closing its connection whatever happens."""
-    async with aclosing(cast("Any", answer)) as lines:
-        return [line async for line in lines]
-
-
 def _joined(
     parts: list[ollama.ChatResponse], *, host: str, seconds: float, whole: bool
 ) -> ChatReply:
@@ -320,7 +313,7 @@ def _joined(
         parts: the lines of a stream, or the one answer.
         host: the server.
         seconds: how long it took.
-        whole: whether what came ended by itself, and not with its connection.
+        whole: True unless it may have ended early because its connection broke.
 
     Raises:
         BackendError: the closing part is missing: the server stopped the model, or the connection
@@ -335,10 +328,10 @@ def _joined(
             retry=True,
         )
     messages = [part.message for part in parts]
-    chars = sum(len(said.content or "") + len(said.thinking or "") for said in messages)
+    chars = sum(len(part.content or "") + len(part.thinking or "") for part in messages)
     if chars > _transport.MAX_TEXT_CHARS:
         raise BackendError(
-            f"the model of Ollama at {host} said {chars:,} characters; "
+            f"the model of Ollama at {host} wrote {chars:,} characters; "
             f"{_transport.MAX_TEXT_CHARS:,} are the most that is read of a reply: lower max_tokens",
             reason="server_error",
             status_code=200,
@@ -347,7 +340,10 @@ def _joined(
     reply = ChatReply(
         text="".join(message.content or "" for message in messages),
         thinking="".join(message.thinking or "" for message in messages),
-        tool_calls=tuple(_tool_call(call.name, call.arguments) for call in calls),
+        # Without their ids, which the official client does not pass on.
+        tool_calls=tuple(
+            ToolCall(name=call.name, arguments=dict(call.arguments)) for call in calls
+        ),
         done_reason=last.done_reason or ("stop" if last.done else "aborted"),
         prompt_tokens=last.prompt_eval_count,
         reply_tokens=last.eval_count,
@@ -357,11 +353,6 @@ def _joined(
     if not last.done:
         raise stopped(reply, host=host)
     return reply
-
-
-def _tool_call(name: str, arguments: Mapping[str, Any]) -> ToolCall:
-    """Return a call the model wants made; the official client does not hand on its id."""
-    return ToolCall(name=name, arguments=dict(arguments))
 
 
 def countable(text: str) -> int:
@@ -387,16 +378,13 @@ class PromptGauge:
     @property
     def chars_per_token(self) -> float:
         """The most characters per token that ordinary text is taken to have."""
-        ratio = _START if self._highest is None else min(_START, max(_FLOOR, self._highest))
-        return _MARGIN * ratio
+        return _MARGIN * min(_START, max(_FLOOR, self._highest or _START))
 
     def least_tokens(self, texts: list[str], *, limit: int) -> int:
-        """Return how many tokens the texts have at least; rough where below ``limit``."""
-        per_token = self.chars_per_token
-        rough = int(sum(map(len, texts)) / per_token)
-        if rough <= limit:
-            return rough
-        return int(sum(map(countable, texts)) / per_token)
+        """Return how many tokens the texts have at least; rough up to ``limit``."""
+        rough = int(sum(map(len, texts)) / self.chars_per_token)
+        # Counting exactly takes regular expressions over the whole prompt; few prompts need it.
+        return rough if rough <= limit else int(sum(map(countable, texts)) / self.chars_per_token)
 
     @staticmethod
     def surely_fits(texts: list[str], *, num_ctx: int) -> bool:
@@ -470,7 +458,7 @@ def installed(response: ollama.ListResponse) -> list[InstalledModel]:
 async def in_use(clients: Clients, models: Iterable[InstalledModel]) -> str | None:
     """Return the model to take where none is named: a loaded one, else the one pulled last.
 
-    None where no model completes text; one without a list of capabilities is taken to.
+    None if no model completes text; one without a list of capabilities is expected to.
     """
     loaded = [printable(model.model or "") for model in (await clients.chat.ps()).models]
     for name in dict.fromkeys(loaded + [model.name for model in models]):
@@ -530,5 +518,5 @@ async def _look(url: str, timeout_s: float) -> OllamaProbe:
             chosen = await in_use(clients, models)
     finally:
         await clients.aclose()
-    known = tuple(model.name for model in models)
-    return OllamaProbe(host=url, version=version, models=known, model=chosen)
+    names = tuple(model.name for model in models)
+    return OllamaProbe(host=url, version=version, models=names, model=chosen)

@@ -13,8 +13,9 @@ import httpx
 import ollama
 
 from llmsim_lab._util.text import clip
-from llmsim_lab.errors import BackendError
+from llmsim_lab.errors import BackendError, FailureReason
 from llmsim_lab.llm._extract import repeated_end
+from llmsim_lab.llm._retry import context_overflow
 from llmsim_lab.llm._transport import error_text, read_json
 from llmsim_lab.types import ChatReply
 
@@ -23,7 +24,7 @@ _WRONG_REQUEST = re.compile(
     r"|invalid JSON schema in format|failed to parse grammar",
     re.IGNORECASE,
 )
-"""What older and newer servers answer with status 500 although the request itself is at fault."""
+"""Errors with status 500, of older and newer servers, that the request itself causes."""
 _OVERFLOW = re.compile(
     r"exceeds the available context size|exceeds (?:the )?(?:maximum )?context length"
     r"|exceed_context_size_error",
@@ -33,7 +34,10 @@ _MAX_TEXT, _MAX_EXCERPT, _MAX_UNIT = 500, 120, 40
 
 
 def _unwrap(error: Any) -> tuple[str, dict[str, Any]]:
-    """Return the innermost text of an error, and the JSON object it stood in."""
+    """Return the innermost text of an error, and the JSON object that holds it.
+
+    Newer servers pass on the errors of their runner as JSON within JSON.
+    """
     details: dict[str, Any] = {}
     while True:
         if isinstance(error, str) and error.lstrip().startswith("{"):
@@ -60,38 +64,6 @@ def is_overflow(error: ollama.ResponseError) -> bool:
     return bool(_OVERFLOW.search(text)) or details.get("type") == "exceed_context_size_error"
 
 
-def context_overflow(
-    prompt: str,
-    num_ctx: int | None,
-    *,
-    trained: int | None = None,
-    what: str = "",
-    status_code: int | None = None,
-) -> BackendError:
-    """Return the failure of a prompt that does not fit.
-
-    Args:
-        prompt: how long the prompt is, in words.
-        num_ctx: the window asked for, which the prompt does not fit.
-        trained: the longest window the model was trained for, tokens, where known; the server
-            grants no longer one.
-        what: how that showed.
-        status_code: the HTTP status, where there was one.
-    """
-    window = f"num_ctx={num_ctx} can hold" if num_ctx is not None else "the context window can hold"
-    most = "what the model was trained for" if trained is None else f"{trained}"
-    way_out = f"raise LLMConfig.num_ctx, up to {most}, or shorten the prompt"
-    if trained is not None and num_ctx is not None and num_ctx >= trained:
-        window = f"the {trained} tokens of context that the model was trained for"
-        way_out = "shorten the prompt, or use a model with a longer context"
-    reason = f" ({what})" if what else ""
-    return BackendError(
-        f"the prompt has {prompt}, more than {window}{reason}; {way_out}",
-        reason="context_overflow",
-        status_code=status_code,
-    )
-
-
 def fault_of(
     error: ollama.ResponseError,
     *,
@@ -113,7 +85,7 @@ def fault_of(
     """
     status = error.status_code if error.status_code >= 100 else None
     text, details = _unwrap(error.error)
-    text = error_text(text)[:_MAX_TEXT]  # once more, since it may have come out of JSON just now
+    text = error_text(text)[:_MAX_TEXT]  # again: escapes in the inner JSON were decoded just now
     if is_overflow(error):
         tokens, in_force = details.get("n_prompt_tokens"), details.get("n_ctx", num_ctx)
         in_force = in_force if type(in_force) is int else num_ctx
@@ -125,42 +97,30 @@ def fault_of(
         )
     where = f"Ollama at {host}"
     explanation = text or "no explanation"
-    if status == 404 and "model" in text:
-        return BackendError(
-            f"model {model!r} is not on {where}; get it with: ollama pull {model}",
-            reason="model_not_found",
-            status_code=status,
-        )
     if status == 404:
         explanation += "; is this the address of an Ollama server?"
     if status == 403 and not text:
-        explanation = "it refuses this host name or origin; see its setting OLLAMA_ORIGINS"
-    if status == 429:
-        return BackendError(
-            f"{where} limits the rate: {explanation}",
-            reason="rate_limited",
-            status_code=status,
-            retry=True,
-        )
-    if (status is not None and status < 500) or _WRONG_REQUEST.search(text):
-        return BackendError(
-            f"{where} refuses the request for {model!r}: {explanation}",
-            reason="client_error",
-            status_code=status,
-        )
-    return BackendError(
-        f"{where} failed on {model!r}: {explanation}",
-        reason="server_error",
-        status_code=status,
-        retry=True,
-    )
+        explanation = "it rejects this host name or origin; see its setting OLLAMA_ORIGINS"
+    reason: FailureReason
+    if status == 404 and "model" in text:
+        reason = "model_not_found"
+        message = f"model {model!r} is not on {where}; get it with: ollama pull {model}"
+    elif status == 429:
+        reason, message = "rate_limited", f"{where} limits the rate: {explanation}"
+    elif (status is not None and status < 500) or _WRONG_REQUEST.search(text):
+        reason = "client_error"
+        message = f"{where} rejects the request for {model!r}: {explanation}"
+    else:
+        reason, message = "server_error", f"{where} failed on {model!r}: {explanation}"
+    retry = reason in ("rate_limited", "server_error")
+    return BackendError(message, reason=reason, status_code=status, retry=retry)
 
 
 def stopped(reply: ChatReply, *, host: str) -> BackendError:
     """Return the failure of a model that the server stopped before it was done.
 
     Args:
-        reply: what had come of it.
+        reply: what had arrived of it.
         host: the server.
     """
     found = repeated_end(reply.text) or repeated_end(reply.thinking)
@@ -185,11 +145,22 @@ def stopped(reply: ChatReply, *, host: str) -> BackendError:
 
 def lost_connection(error: ConnectionError | httpx.TransportError, *, host: str) -> BackendError:
     """Return the failure of a connection that could not be made, or broke."""
+    plain = host.replace("https:", "http:", 1)
     # The official client makes a plain ConnectionError of a ConnectError, and of nothing else.
-    refused = isinstance(error, httpx.ConnectError) or type(error) is ConnectionError
-    if refused and (fault := _tls_fault(error)) is not None:
-        return BackendError(_tls_text(fault, host), reason="connection_error")
-    if refused:
+    not_made = isinstance(error, httpx.ConnectError) or type(error) is ConnectionError
+    if not_made and (fault := _tls_fault(error)) is not None:
+        if isinstance(fault, ssl.SSLCertVerificationError):
+            text = (
+                f"the certificate of {host} is not trusted ({fault.verify_message}); name the file "
+                "of your own authority's certificate in SSL_CERT_FILE"
+            )
+        else:
+            text = (
+                f"{host} does not answer in TLS ({fault.reason or fault}); if it speaks plain "
+                f"http, as Ollama itself does, write {plain}"
+            )
+        return BackendError(text, reason="connection_error")
+    if not_made:
         text = (
             f"no Ollama server answers at {host}; start it with: ollama serve, or set OLLAMA_HOST"
         )
@@ -198,35 +169,20 @@ def lost_connection(error: ConnectionError | httpx.TransportError, *, host: str)
     else:
         detail = error_text(str(error)) or type(error).__name__
         text = f"the connection to Ollama at {host} broke: {detail}"
-    if host.startswith("https:") and (refused or isinstance(error, httpx.ConnectTimeout)):
-        text += f"; if it speaks plain http, write {_plain(host)}"
+    if host.startswith("https:") and (not_made or isinstance(error, httpx.ConnectTimeout)):
+        text += f"; if it speaks plain http, write {plain}"
     return BackendError(text, reason="connection_error", retry=True)
-
-
-def _plain(host: str) -> str:
-    return host.replace("https:", "http:", 1)
 
 
 def _tls_fault(error: BaseException | None) -> ssl.SSLError | None:
     """Return what went wrong with TLS, below the errors of the libraries in between."""
-    waiting = (ssl.SSLWantReadError, ssl.SSLWantWriteError)  # every read over TLS raises those
+    # Every read over TLS raises these, so they are in the context of other errors too.
+    not_yet = (ssl.SSLWantReadError, ssl.SSLWantWriteError)
     while error is not None:
-        if isinstance(error, ssl.SSLError) and not isinstance(error, waiting):
+        if isinstance(error, ssl.SSLError) and not isinstance(error, not_yet):
             return error
         error = error.__cause__ or error.__context__
     return None
-
-
-def _tls_text(fault: ssl.SSLError, host: str) -> str:
-    if isinstance(fault, ssl.SSLCertVerificationError):
-        return (
-            f"the certificate of {host} is not trusted ({fault.verify_message}); name the file "
-            "of your own authority's certificate in SSL_CERT_FILE"
-        )
-    return (
-        f"{host} does not answer in TLS ({fault.reason or fault}); if it speaks plain http, as "
-        f"Ollama itself does, write {_plain(host)}"
-    )
 
 
 @contextmanager

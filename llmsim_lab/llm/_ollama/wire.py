@@ -1,12 +1,12 @@
 """Connections to an Ollama server: its address, what goes out and comes back, clients per loop.
 
-The official client has no ``truncate`` or ``shift`` parameter in ``chat`` and drops what it does
-not know of a tool's JSON schema. ``FieldsTransport`` therefore adds such fields to the request's
-JSON on its way out: a public httpx transport, given to the client by the keyword it hands on.
+The official client's ``chat`` has no parameters ``truncate`` and ``shift``, and drops what it does
+not know of a tool's JSON schema. ``FieldsTransport`` therefore adds such fields to the JSON of the
+request on its way out: a public httpx transport, which the client accepts as a keyword.
 
-It parses answers with no limit of depth or size of numbers, takes ``true`` for a count of 1, and
-puts the server's words into exceptions as they are. ``CheckedTransport`` therefore gives it JSON
-that was read and checked already.
+The client parses answers without limits of depth or of the size of numbers, takes ``true`` for a
+count of 1, and puts the server's texts into exceptions as they are. ``CheckedTransport`` therefore
+gives it JSON that was read and checked before.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import threading
 import urllib.parse
 import urllib.request
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
@@ -42,7 +43,7 @@ from llmsim_lab.llm._transport import (
 _DEFAULT_PORT = 11434
 _ADDRESS = re.compile(r"[\d.]+|.*:.*")
 _OF_THE_API = re.compile(r"/(?:api|v1)(?:/(?:chat|generate|tags|chat/completions))?$")
-"""What people copy along with an address: the path of Ollama's protocol, or OpenAI's."""
+"""What people often copy with an address: the path of Ollama's protocol, or OpenAI's."""
 _MAX_NANOSECONDS = 10**18
 _COUNTS = {
     "prompt_eval_count": MAX_TOKENS,
@@ -58,11 +59,11 @@ def parse_host(host: str | None = None) -> str:
     """Return a server's URL; without a host that of ``$OLLAMA_HOST``, else the usual local one.
 
     Understands what Ollama does: ``gpu-box``, ``gpu-box:8080``, ``:8080``, ``https://box/path``,
-    ``::1``; an address to listen on, such as ``0.0.0.0``, becomes that of this machine, and a path
-    that ends in ``/api`` or ``/v1`` loses that end, since clients add it themselves.
+    ``::1``. An address to listen on, such as ``0.0.0.0``, becomes that of this machine, and a path
+    loses ``/api`` or ``/v1`` at its end, since clients add it themselves.
 
     Raises:
-        ConfigError: the address makes no sense.
+        ConfigError: it is not a server's address.
     """
     source = "host" if host else "OLLAMA_HOST"
     given = (host or os.environ.get("OLLAMA_HOST") or "").strip().strip("\"'")
@@ -79,15 +80,20 @@ def parse_host(host: str | None = None) -> str:
     if scheme not in ("http", "https"):
         raise wrong
     name, slash, path = rest.partition("/")
-    if _is_ipv6(name):
-        rest = f"[{name}]{slash}{path}"
+    with suppress(ValueError):  # most names are not addresses
+        if ipaddress.ip_address(name).version == 6:
+            rest = f"[{name}]{slash}{path}"
     try:
         split = urllib.parse.urlsplit(f"{scheme}://{rest}")
         usual = {"http": 80, "https": 443}[scheme] if separator else _DEFAULT_PORT
         port = usual if split.port is None else split.port
         name = split.hostname or "127.0.0.1"
-        address = _connectable(name) if _ADDRESS.fullmatch(name) else name
-        url = f"{scheme}://{address}:{port}{_OF_THE_API.sub('', split.path.rstrip('/'))}"
+        if _ADDRESS.fullmatch(name):
+            address = ipaddress.ip_address(name)
+            local = {4: "127.0.0.1", 6: "::1"}[address.version]
+            name = local if address.is_unspecified else str(address)
+            name = f"[{name}]" if address.version == 6 else name
+        url = f"{scheme}://{name}:{port}{_OF_THE_API.sub('', split.path.rstrip('/'))}"
         extra = split.query or split.fragment
         if extra or not httpx.URL(url).host or " " in url or not url.isprintable():
             raise wrong
@@ -97,28 +103,14 @@ def parse_host(host: str | None = None) -> str:
 
 
 def without_password(url: str) -> str:
-    """Return an address as it may be shown: whatever stands before an ``@`` is masked."""
+    """Return an address for messages: whatever stands before an ``@`` is masked."""
     before, at, after = url.rpartition("@")
     scheme, separator, _ = before.partition("://")
     return f"{scheme}://***@{after}" if separator else f"***@{after}" if at else url
 
 
-def _is_ipv6(text: str) -> bool:
-    try:
-        return ipaddress.ip_address(text).version == 6
-    except ValueError:
-        return False
-
-
-def _connectable(text: str) -> str:
-    address = ipaddress.ip_address(text)
-    if address.is_unspecified:
-        return "127.0.0.1" if address.version == 4 else "[::1]"
-    return str(address) if address.version == 4 else f"[{address}]"
-
-
 def is_loopback(url: str) -> bool:
-    """Return True if the URL is this machine's own; those need no proxy."""
+    """Return True if the URL is this machine's own, which is reached without a proxy."""
     host = httpx.URL(url).host
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -134,8 +126,8 @@ class Outgoing:
         fields: added to the request.
         sent: whether it has left.
         retry_after_s: how long the server asks to wait, seconds.
-        framed: whether the response says where it ends; only without that is a closed
-            connection its end.
+        framed: whether the response says where it ends; if not, a broken connection looks like
+            its end.
     """
 
     fields: Mapping[str, Any]
@@ -241,19 +233,18 @@ class _Lines(httpx.AsyncByteStream):
     async def __aiter__(self) -> AsyncIterator[bytes]:
         assert isinstance(self._response.stream, httpx.AsyncByteStream)
         async for block in self._response.stream:
-            lines = [_checked_line(line) for line in block.split(b"\n") if line.strip()]
+            lines = []
+            for line in filter(bytes.strip, block.split(b"\n")):
+                value = _checked(line)
+                # The line itself, unless its error was rewritten. In ASCII, since the client ends
+                # lines also at characters that may stand in JSON unescaped, such as U+2028.
+                same = line.isascii() and isinstance(value, dict) and "error" not in value
+                lines.append(line if same else json.dumps(value).encode())
             if lines:
                 yield b"\n".join(lines) + b"\n"
 
     async def aclose(self) -> None:
         await self._response.aclose()
-
-
-def _checked_line(line: bytes) -> bytes:
-    value = _checked(line)
-    # In ASCII, since the client also ends lines at characters that JSON may hold as they are.
-    as_it_is = line.isascii() and isinstance(value, dict) and "error" not in value
-    return line if as_it_is else json.dumps(value).encode()
 
 
 def _checked(content: bytes) -> Any:
@@ -263,7 +254,7 @@ def _checked(content: bytes) -> Any:
     for name in _COUNTS.keys() & value.keys():
         count(value[name], name, most=_COUNTS[name])
     if value.get("error"):
-        # The client looks for JSON within the text, so what it finds there is ours.
+        # The client parses this text as JSON again if it can, so it gets JSON that is safe.
         value["error"] = json.dumps({"error": _text(value["error"])})
     return value
 
@@ -283,7 +274,7 @@ def _text(error: Any) -> str:
 
 
 def _env_proxy(url: str) -> str | None:
-    """Return the proxy the environment names for a URL; httpx asks only for its own transports."""
+    """Return the proxy that the environment names for a URL."""
     parsed = httpx.URL(url)
     if is_loopback(url) or urllib.request.proxy_bypass(parsed.host):
         return None
@@ -311,7 +302,7 @@ class Clients:
         Raises:
             ConfigError: the environment's proxy, or its file of certificates, cannot be used.
         """
-        proxy = _env_proxy(url)
+        proxy = _env_proxy(url)  # httpx asks the environment only for transports of its own
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
         try:
             # Certificates take long to load, and without redirects plain http stays plain http.
@@ -356,7 +347,7 @@ _lock = threading.Lock()
 
 
 async def _lifetime(url: str) -> AsyncGenerator[Clients, None]:
-    """Keep clients open; ``asyncio.run`` closes such a generator before it closes its loop."""
+    """Keep clients open; ``asyncio.run`` closes async generators before it closes the loop."""
     clients = Clients.open(url)
     try:
         yield clients
@@ -381,7 +372,7 @@ async def clients_for(url: str, user: object) -> Clients:
 async def release(url: str, user: object) -> None:
     """Close the clients that only this user has, in every loop that still runs."""
     here = asyncio.get_running_loop()
-    with _lock:
+    with _lock:  # not held below: the other loops need it to answer
         pairs = [(loop, shared) for loop, shared in _leases.items() if url in shared]
     for loop, shared in pairs:
         lease = shared[url]

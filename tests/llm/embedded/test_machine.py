@@ -60,7 +60,7 @@ def cpu(tmp_path: Path, flags: str) -> Path:
     return path
 
 
-def test_an_x86_processor_without_avx2_is_refused(tmp_path: Path, linux: None) -> None:
+def test_an_x86_processor_without_avx2_is_rejected(tmp_path: Path, linux: None) -> None:
     with pytest.raises(ConfigError, match="needs a processor with AVX2"):
         check_processor(processors=cpu(tmp_path, "flags : sse2 avx"), machine="x86_64")
 
@@ -71,7 +71,7 @@ def test_other_processors_pass(tmp_path: Path, linux: None, machine: str) -> Non
     check_processor(processors=cpu(tmp_path, flags), machine=machine)
 
 
-def test_where_it_cannot_be_told_the_processor_passes(tmp_path: Path, linux: None) -> None:
+def test_where_it_cannot_be_known_the_processor_passes(tmp_path: Path, linux: None) -> None:
     check_processor(processors=tmp_path / "none", machine="x86_64")
     check_processor(processors=cpu(tmp_path, "no such line"), machine="x86_64")
 

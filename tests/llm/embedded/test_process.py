@@ -24,14 +24,12 @@ from llmsim_lab.llm._embedded.server import (
     release,
 )
 
-READY = 'print(json.dumps({"ready": "http://127.0.0.1:1", "version": "1"}), flush=True)'
+READY = 'print(json.dumps({"ready": "http://127.0.0.1:1"}), flush=True)'
 Launch = Callable[..., ChildProcess]
 
 
 def settings(model: Path = Path("m.gguf"), *, timeout_s: float = 30) -> ChildSettings:
-    return ChildSettings(
-        model=model, num_ctx=64, threads=1, cache_ram_mib=16, startup_timeout_s=timeout_s
-    )
+    return ChildSettings(model=model, num_ctx=64, threads=1, startup_timeout_s=timeout_s)
 
 
 def command(code: str) -> list[str]:
@@ -49,14 +47,14 @@ def launched(code: str, *, timeout_s: float = 30) -> Iterator[ChildProcess]:
 def test_a_child_that_is_ready_has_an_address_and_a_secret() -> None:
     with launched(f"{READY}\nsys.stdin.read()") as child:
         assert child.alive
-        assert (child.address, child.version) == ("http://127.0.0.1:1", "1")
+        assert child.address == "http://127.0.0.1:1"
         assert len(child.api_key) > 20
         assert child.api_key not in " ".join(psutil.Process(child.pid).cmdline())
     assert not child.alive
 
 
 @pytest.mark.process
-def test_the_child_is_told_what_to_run_and_does_not_spin() -> None:
+def test_the_child_gets_its_settings_and_does_not_spin() -> None:
     code = 'print(told.strip(), os.environ["OMP_WAIT_POLICY"], file=sys.stderr)\n' + READY
     with launched(code) as child:
         assert '"num_ctx": 64' in child.ending()
@@ -137,8 +135,8 @@ PARENT = """
 import sys, time
 from pathlib import Path
 from llmsim_lab.llm._embedded.server import ChildProcess, ChildSettings
-child = ChildProcess(ChildSettings(model=Path(sys.argv[1]), num_ctx=64, threads=1,
-                                   cache_ram_mib=16, startup_timeout_s=60))
+model = Path(sys.argv[1])
+child = ChildProcess(ChildSettings(model=model, num_ctx=64, threads=1, startup_timeout_s=60))
 print(child.pid, flush=True)
 time.sleep(600)
 """
@@ -216,7 +214,7 @@ def test_a_larger_window_loads_the_model_again(make_gguf: Callable[..., Path]) -
     server.stop()
 
 
-def test_a_window_beyond_the_models_training_is_refused(make_gguf: Callable[..., Path]) -> None:
+def test_a_window_beyond_the_models_training_is_rejected(make_gguf: Callable[..., Path]) -> None:
     server = ModelServer(settings(make_gguf()), command=command(READY))
     with pytest.raises(ConfigError, match=r"num_ctx=129 but own\.gguf was trained for at most 128"):
         server.start(129)
@@ -259,8 +257,7 @@ from pathlib import Path
 from llmsim_lab.llm._embedded.server import ChildSettings
 from llmsim_lab.llm._embedded.server import lease
 code = sys.argv[2]
-told = ChildSettings(model=Path(sys.argv[1]), num_ctx=64, threads=1, cache_ram_mib=16,
-                     startup_timeout_s=30)
+told = ChildSettings(model=Path(sys.argv[1]), num_ctx=64, threads=1, startup_timeout_s=30)
 first = lease(told, command=[sys.executable, "-c", code])
 child = first.start(64)
 if os.fork() == 0:

@@ -78,7 +78,9 @@ def test_a_verified_file_is_not_read_again(
     assert verified_path(make_model()) == models / "tiny.gguf"
 
 
-def test_a_file_that_changed_is_read_again_and_refused(models: Path, make_model: MakeModel) -> None:
+def test_a_file_that_changed_is_read_again_and_rejected(
+    models: Path, make_model: MakeModel
+) -> None:
     models.mkdir()
     path = models / "tiny.gguf"
     path.write_bytes(CONTENT)

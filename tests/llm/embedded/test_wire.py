@@ -52,7 +52,7 @@ def test_values_are_put_into_the_runtimes_terms(
     assert fields(**option)[field] == value
 
 
-def test_the_context_window_is_no_field_but_heeded() -> None:
+def test_the_context_window_is_not_a_field_but_applies() -> None:
     sent = outgoing(request(options={"num_ctx": 2048}))
     assert sent.num_ctx == 2048
     assert "num_ctx" not in sent.fields
@@ -62,7 +62,7 @@ def test_an_option_without_a_value_is_left_out() -> None:
     assert "seed" not in fields(seed=None)
 
 
-def test_an_unknown_option_is_refused_by_name() -> None:
+def test_an_unknown_option_is_rejected_by_name() -> None:
     with pytest.raises(BackendError, match=r"no option 'tfs_z' \(given: 1\); it has cache") as e:
         fields(tfs_z=1)
     assert e.value.reason == "client_error"
@@ -82,7 +82,7 @@ def test_an_unknown_option_is_refused_by_name() -> None:
         {"cache_prompt": 1},
     ],
 )
-def test_a_value_of_the_wrong_kind_is_refused(option: dict[str, Any]) -> None:
+def test_a_value_of_the_wrong_type_is_rejected(option: dict[str, Any]) -> None:
     with pytest.raises(BackendError, match=rf"option {next(iter(option))}=.* must be"):
         fields(**option)
 
@@ -153,7 +153,7 @@ async def test_an_error_in_the_stream_is_an_error(line: str) -> None:
 
 
 @pytest.mark.parametrize("line", ["data: {", "data: 3"])
-async def test_what_is_no_event_is_shown(line: str) -> None:
+async def test_what_is_not_an_event_is_shown(line: str) -> None:
     with pytest.raises(BackendError, match="which is not an event"):
         await collect(stream(line))
 
@@ -190,24 +190,31 @@ def test_numbers_in_an_error_that_make_no_sense_are_left_aside() -> None:
 
 
 @pytest.mark.parametrize(
-    ("trained", "way_out"),
+    ("trained", "rest"),
     [
-        (None, "raise LLMConfig.num_ctx or shorten the prompt"),
-        (8192, "raise LLMConfig.num_ctx, up to 8192, or shorten the prompt"),
+        (
+            None,
+            "num_ctx=4096 can hold; raise LLMConfig.num_ctx, up to what the model was trained for, "
+            "or shorten the prompt",
+        ),
+        (
+            8192,
+            "num_ctx=4096 can hold; raise LLMConfig.num_ctx, up to 8192, or shorten the prompt",
+        ),
         (
             4096,
-            "the model was trained for no more, so shorten the prompt or use one with a longer "
-            "context",
+            "the 4096 tokens of context that the model was trained for; shorten the prompt, or use "
+            "a model with a longer context",
         ),
     ],
 )
 def test_too_long_a_prompt_names_both_numbers_and_one_way_out(
-    trained: int | None, way_out: str
+    trained: int | None, rest: str
 ) -> None:
     error = {"type": "exceed_context_size_error", "code": 400, "n_prompt_tokens": 5031}
     with pytest.raises(BackendError) as caught:
         raise_error({"error": error | {"n_ctx": 4096}}, 400, trained=trained)
-    assert str(caught.value) == f"the prompt has 5,031 tokens but num_ctx=4096; {way_out}"
+    assert str(caught.value) == f"the prompt has 5,031 tokens, more than {rest}"
     assert caught.value.reason == "context_overflow"
 
 
@@ -221,7 +228,7 @@ def test_too_long_a_prompt_names_both_numbers_and_one_way_out(
         ({}, 500, "server_error", True),
     ],
 )
-def test_errors_are_told_apart_whatever_their_status(
+def test_errors_are_distinguished_whatever_their_status(
     body: dict[str, Any], status: int, reason: str, retry: bool
 ) -> None:
     with pytest.raises(BackendError) as caught:

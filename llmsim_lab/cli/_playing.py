@@ -91,7 +91,7 @@ def import_files(paths: Iterable[Path] | None) -> None:
 
 
 def _is_world(item: Any) -> bool:
-    # Bases that nobody can play, such as Run itself, have no kind of their own.
+    # A base of worlds, whose type parameters are still open, has no kind of its own.
     return isinstance(item, type) and issubclass(item, Run) and "kind" in vars(item)
 
 

@@ -73,7 +73,7 @@ def begin(
         **parent.manifest,
         "kind": Samples.kind,
         "llm": config.model_dump(mode="json"),
-        "model": None,
+        "model": None,  # written when the model first answers
         "experiment": dict(settings),
     }
     state = simulation.turns[0].state.model_copy(update={"reasoning_chains": ()})
@@ -125,12 +125,12 @@ async def replayed(
         TapeMiss: a call differs from the recorded ones.
         TapeError: a sample came out differently.
     """
-    taping = Replaying(type(simulation), tape, run, tape.turn_records(run))
+    session = Replaying(type(simulation), tape, run, tape.turn_records(run))
     again = []
     for sample, recorded in played:
-        taping.planned(sample.number, ())
+        session.planned(sample.number, ())
         try:
-            turn = taping.done(await play(sample, taping.recorder), {})
+            turn = session.done(await play(sample, session.recorder), {})
         except TapeMiss:
             if recorded.state.turn == sample.turn:
                 raise

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from llmsim_lab._util.text import clip
 from llmsim_lab._util.waiting import run_sync
-from llmsim_lab.cli._output import console, literal, say
+from llmsim_lab.cli._output import console, literal, plain_table, say
 from llmsim_lab.cli._playing import Host
 from llmsim_lab.errors import BackendError, ConfigError, LabError
 from llmsim_lab.llm import LLMClient, LLMConfig, connect
@@ -76,9 +76,7 @@ def doctor(
         f"memory free" + (f", LLMSIM_MODEL={wish}" if wish else "")
     )
     findings = [_check(model, host)] if model else [*_ollama(host), *_embedded()]
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("backend", "model", "context", "answer held to a schema", "speed"):
-        table.add_column(heading, overflow="fold")
+    table = plain_table("backend", "model", "context", "answer held to a schema", "speed")
     for row in findings:
         table.add_row(
             *map(literal, (row.backend, row.model, row.context, row.answer, row.speed)),
@@ -195,9 +193,7 @@ def _evaluated(model: str | None, host: str | None, *, whole: bool) -> Evaluatio
 
 
 def _evaluation_table(evaluation: Evaluation) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("message", "expected", "decided", "tools", "right", "safe", "seconds"):
-        table.add_column(heading, overflow="fold")
+    table = plain_table("message", "expected", "decided", "tools", "right", "safe", "seconds")
     for row in evaluation.rows:
         right = row.decision and row.tool is not False and row.arguments is not False
         safe = {True: "yes", False: "NO", None: ""}[row.safe]

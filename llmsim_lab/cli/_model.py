@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
-from llmsim_lab.cli._output import console, literal, say
+from llmsim_lab.cli._output import console, literal, plain_table, say
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm._embedded.fetch import get_model, rich_progress
 from llmsim_lab.llm._embedded.store import CATALOGUE, default_model, list_models, remove_model
@@ -20,9 +19,7 @@ app = typer.Typer(help="List, fetch and remove embedded models.", no_args_is_hel
 @app.command("ls")
 def ls() -> None:
     """List the models of the catalogue, and which of them are here."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("name", "size", "licence", "here", "good for"):
-        table.add_column(heading, overflow="fold")
+    table = plain_table("name", "size", "licence", "here", "good for")
     for row in list_models():
         here = str(row.path) if row.installed else "no"
         size = f"{row.size_bytes / 1e6:,.0f} MB"

@@ -45,6 +45,18 @@ def say(text: object, *, style: str = "", to: Console = console) -> None:
     to.print(plain, style=style, markup=False, highlight=False, emoji=False, soft_wrap=True)
 
 
+def plain_table(*folded: str) -> Table:
+    """Return an empty table without lines.
+
+    Args:
+        folded: headings of its first columns, whose long texts go on several lines.
+    """
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in folded:
+        table.add_column(title, overflow="fold")
+    return table
+
+
 def open_folder(path: Path) -> Path:
     """Make a folder for results.
 
@@ -82,7 +94,7 @@ def frame_table(frame: pd.DataFrame, series: Sequence[Series]) -> Table:
     if "period" in frame:
         figures = {"period": "quarter"} | figures
     has_actions = "accepted" in frame
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = plain_table()
     for name in ("turn", *figures.values()):
         table.add_column(literal(name), justify="right", min_width=5)
     for name in (*(["accepted"] if has_actions else []), "model decisions", "from outside"):
@@ -111,7 +123,8 @@ def turns_table(simulation: Simulation, *, taped: int | None = None) -> Table:
         simulation: the run.
         taped: the last turn that comes from a tape; a column then says which do and which are live.
     """
-    table = Table(box=None, pad_edge=False, header_style="bold", expand=True)
+    table = plain_table()
+    table.expand = True
     table.add_column("quarter" if simulation.state.period else "turn", min_width=6)
     for title in ("rate", "Taylor", "infl.", "unem."):
         table.add_column(title, justify="right", min_width=6)

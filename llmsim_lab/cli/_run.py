@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -28,7 +29,7 @@ from llmsim_lab.cli._playing import (
     world_from,
 )
 from llmsim_lab.errors import ConfigError, LabError, TapeError
-from llmsim_lab.llm import LLMClient, LLMConfig, Tape
+from llmsim_lab.llm import LLMConfig, Tape
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Run
 from llmsim_lab.run._config import PlayerWord, WorldConfig
@@ -257,15 +258,8 @@ def resume(
     import_files(import_)
     with existing_tape(file) as tape:
         info = valid_run(tape, run)
-        _play_live(
-            lambda client: operations.resume(tape, info.id, llm_client=client),
-            info,
-            after=info.turns,
-            turns=turns,
-            model=model,
-            host=host,
-            out=out,
-        )
+        begin = partial(operations.resume, tape, info.id)
+        _play_live(begin, info, after=info.turns, turns=turns, model=model, host=host, out=out)
 
 
 def rerun(
@@ -281,15 +275,8 @@ def rerun(
     import_files(import_)
     with existing_tape(file) as tape:
         info = valid_run(tape, run)
-        _play_live(
-            lambda client: operations.rerun(tape, info.id, llm_client=client),
-            info,
-            after=0,
-            turns=turns,
-            model=model,
-            host=host,
-            out=out,
-        )
+        begin = partial(operations.rerun, tape, info.id)
+        _play_live(begin, info, after=0, turns=turns, model=model, host=host, out=out)
 
 
 def fork(
@@ -327,24 +314,20 @@ def fork(
         if set_:
             changes.append({"turn": at, "set": named_values(set_, "--set inflation=9")})
         if shock:
+            # A shock hits on the way to a turn, and the turn forked at is reached already.
             changes.append({"turn": at + 1, "shock": named_values(shock, "--shock supply=2")})
         recorded = prompts_of(info.manifest).values()
         edited = [_edited(path, recorded) for path in prompt or ()]
-        _play_live(
-            lambda client: operations.fork(
-                tape, info.id, turn=at, prompt=edited, intervene=changes, llm_client=client
-            ),
-            info,
-            after=at,
-            turns=turns,
-            model=model,
-            host=host,
-            out=out,
-        )
+        begin = partial(operations.fork, tape, info.id, turn=at, prompt=edited, intervene=changes)
+        _play_live(begin, info, after=at, turns=turns, model=model, host=host, out=out)
 
 
 def existing_tape(path: Path) -> Tape:
-    """Open a tape to write on; one that is not there is an error, not a new one."""
+    """Open a tape to write on; one that is not there is an error, not a new one.
+
+    Raises:
+        TapeError: there is no such file.
+    """
     if not path.exists():
         raise TapeError(f"there is no tape at {path}")
     return Tape(path)
@@ -373,7 +356,7 @@ def _edited(file: Path, recorded: Iterable[Prompt]) -> Prompt:
 
 
 def _play_live(
-    begin: Callable[[LLMClient | None], Run],
+    begin: Callable[..., Run],
     info: RunInfo,
     *,
     after: int,
@@ -397,7 +380,7 @@ def _play_live(
         client = client_for(config.model_copy(update={"llm": llm}), host=host)
     try:
         with errors_located():
-            simulation = begin(client)
+            simulation = begin(llm_client=client)
     except LabError:
         if client is not None:
             with suppress(LabError):  # the error that matters is the one above

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from llmsim_lab import run as operations
 from llmsim_lab._util.text import clip, number
-from llmsim_lab.cli._output import console, frame_table, heading, literal, say
+from llmsim_lab.cli._output import console, frame_table, heading, literal, plain_table, say
 from llmsim_lab.cli._playing import ImportFiles, errors_located, import_files
 from llmsim_lab.cli._run import RunNumber, TapeFile, existing_tape, valid_run
 from llmsim_lab.errors import ConfigError, LabError, TapeError
@@ -40,11 +39,10 @@ _MOST_SERIES = 4
 @app.command("ls")
 def ls(file: TapeFile) -> None:
     """List the runs on a tape, with what each changed."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    headings = ("run", "name", "verb", "from", "changed", "turns", "calls", "model", "started")
-    for title in (*headings, "outcome"):
-        right = title in ("run", "turns", "calls")
-        table.add_column(title, overflow="fold", justify="right" if right else "left")
+    titles = "run", "name", "verb", "from", "changed", "turns", "calls", "model", "started"
+    table = plain_table(*titles, "outcome")
+    for column in table.columns:
+        column.justify = "right" if column.header in ("run", "turns", "calls") else "left"
     with Tape(file, read_only=True) as tape:
         runs = tape.runs()
         changes = tape.changes()
@@ -135,7 +133,11 @@ def take_in(
         if new:
             file.unlink(missing_ok=True)
         raise
-    say(f"Imported to {file}: {'runs' if len(runs) > 1 else 'run'} {', '.join(map(str, runs))}")
+    say(f"Imported to {file}: {_numbered(runs)}")
+
+
+def _numbered(runs: Sequence[int]) -> str:
+    return f"{'runs' if len(runs) > 1 else 'run'} {', '.join(map(str, runs))}"
 
 
 @app.command("prune")
@@ -145,7 +147,7 @@ def prune(file: TapeFile, run: _Runs = None) -> None:
         raise ConfigError("say which runs to take off the tape: --run 2 --run 3")
     with existing_tape(file) as tape:
         tape.prune(run)
-    say(f"Taken off {file}: {'runs' if len(run) > 1 else 'run'} {', '.join(map(str, run))}")
+    say(f"Taken off {file}: {_numbered(run)}")
 
 
 @app.command("redact")
@@ -167,8 +169,7 @@ def redact(
         tape.redact(run or None, components=component or None, states=states)
         runs = tape.runs()
     done = set(run or [info.id for info in runs])
-    named = ", ".join(map(str, sorted(done)))
-    say(f"Redacted on {file}: {'runs' if len(done) > 1 else 'run'} {named}")
+    say(f"Redacted on {file}: {_numbered(sorted(done))}")
     for info in runs:
         # A fork starts with a copy of its parent's turn, texts and all.
         if info.id not in done and info.parent in done and info.fork_turn is not None:
@@ -276,7 +277,7 @@ def _show_trajectories(tape: Tape, a: RunInfo, b: RunInfo) -> None:
     columns = [item for item in series_on(tape, a)[:_MOST_SERIES] if item.column in names]
     if not columns:
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = plain_table()
     table.add_column("turn", justify="right")
     for item in columns:
         table.add_column(literal(f"{heading(item)}, run {a.id} -> {b.id}"), justify="right")

@@ -335,9 +335,23 @@ def _failed_chains(
         turn: the turn that was played.
         chains: those that there are.
     """
-
-    def chain(site: CallSite | None, why: str, call: CallRecord | None) -> LLMReasoningChain:
-        return LLMReasoningChain(
+    # By identity: two equal calls, such as two agents', are two.
+    known = {id(chain.call) for chain in chains}
+    left = [call for call in calls if id(call) not in known]
+    found: list[tuple[CallSite | None, str, CallRecord | None]] = [
+        (
+            call.request.site,
+            str(failure) if call.history[-1].reason else "answered, but another call failed",
+            call,
+        )
+        for call in left
+    ]
+    if not any(call.history[-1].reason for call in left):
+        # The failed call was not noted: a chain without a call still says what went wrong.
+        site = CallSite(component=failure.component or "call", turn=turn)
+        found.append((site, str(failure), None))
+    return [
+        LLMReasoningChain(
             component=site.component if site else "call",
             agent=(site.agent if site else None) or "",
             turn=turn,
@@ -346,23 +360,8 @@ def _failed_chains(
             status="failed",
             call=call,
         )
-
-    # By identity: two equal calls, such as two agents', are two.
-    known = {id(chain.call) for chain in chains}
-    left = [call for call in calls if id(call) not in known]
-    found = [
-        chain(
-            call.request.site,
-            str(failure) if call.history[-1].reason else "answered, but another call failed",
-            call,
-        )
-        for call in left
+        for site, why, call in found
     ]
-    if any(call.history[-1].reason for call in left):
-        return found
-    # The failed call was not noted: a chain without a call still says what went wrong.
-    site = CallSite(component=failure.component or "call", turn=turn)
-    return [*found, chain(site, str(failure), None)]
 
 
 def run_on(tape: Tape, run: int | None) -> int:

@@ -21,7 +21,7 @@ def no_model_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("OLLAMA_HOST", "127.0.0.1:9")
 
 
-def test_the_demo_replays_a_recording_and_goes_on_live_and_says_which_is_which(
+def test_the_demo_replays_a_recording_and_continues_live_and_says_which_is_which(
     llmsim_lab: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(time, "perf_counter", lambda: 1_000.0)

@@ -47,7 +47,7 @@ def make_run(
     client: LLMClient | None = None,
     **config: Any,
 ) -> Simulation:
-    """A run of model-driven nations; three turns of one, unless told otherwise."""
+    """A run of model-driven nations; three turns of one, if nothing else is asked for."""
     values = {"nations": ["Aland"], "name": "run"} | config
     simulation = Simulation(
         SimulationConfig.model_validate(values), llm_client=client or seeded_client(), tape=tape

@@ -100,6 +100,7 @@ def _recorded_demo(*, turns: int, model: str, out: Path, host: str | None) -> No
     """
     out = open_folder(out)
     tape = _new_file(out / "demo.tape")
+    # A copy, since the fork is recorded on it and the package may be read-only.
     tape.write_bytes(data_path("tapes/two_nations.tape").read_bytes())
     began = time.perf_counter()
     recorded = replay(tape)

@@ -90,17 +90,11 @@ def run(
     """
     run_class, config = _described(described, parameters)
     config = _with_values(config, named_values(settings or (), "--set turns=5"))
-    if isinstance(config, WorldConfig) and model in _PLAYERS_WITHOUT_MODEL:
-        # The word stands for the model; players that are rules or people already stay what they are
-        players = {who: word for who, word in config.players.items() if word != "model"}
-        config = config.model_copy(update={"players": {**players, "*": model}})
-    elif model == "rule" and hasattr(config, "by_rules"):
-        config = config.by_rules()
-    elif model is not None:
-        config = with_model(config, model)
+    if model is not None:
+        config = _played_by(model, config)
     if turns is not None:
         config = config.model_copy(update={"turns": turns})
-    out = open_folder(out)
+    out = open_folder(out)  # before a model is connected, which may have to be fetched
     if model not in {None, "rule", *_PLAYERS_WITHOUT_MODEL} and not config.needs_model:
         say(f"--model {model} is not asked: rules, chance or people play everybody", style="yellow")
     client = client_for(config, host=host)
@@ -134,6 +128,17 @@ def _described(named: str, parameters: Path | None) -> tuple[Any, Any]:
         if parameters is None:
             return world, world.config_type()
         return world, read_config(parameters, world.config_type)
+
+
+def _played_by(model: str, config: Any) -> Any:
+    """Return a configuration with another model, or with what ``--model`` names in its place."""
+    if isinstance(config, WorldConfig) and model in _PLAYERS_WITHOUT_MODEL:
+        # The word stands for the model; players that are rules or people already stay what they are
+        players = {who: word for who, word in config.players.items() if word != "model"}
+        return config.model_copy(update={"players": {**players, "*": model}})
+    if model == "rule" and hasattr(config, "by_rules"):
+        return config.by_rules()
+    return with_model(config, model)
 
 
 def named_values(texts: Sequence[str], example: str) -> dict[str, Any]:
@@ -347,7 +352,7 @@ def _turns_to_play(info: RunInfo, at: int, turns: int | None) -> int:
 
 
 def _edited(file: Path, recorded: Iterable[Prompt]) -> Prompt:
-    """Return a file's prompt, which knows the recorded one of its name that it takes over from."""
+    """Return a file's prompt as an edit of the recorded prompt of its name, if there is one."""
     prompt = Prompt.load(file)
     for old in recorded:
         if old.name == prompt.name and old != prompt:
@@ -370,6 +375,7 @@ def _play_live(
     Raises:
         LabError: it cannot begin, or a model call failed; what was played until then is written.
     """
+    # What can be wrong with the arguments is found before a model is loaded.
     wanted = _turns_to_play(info, after, turns)
     out = open_folder(out)
     config, client = config_of(info), None

@@ -130,7 +130,7 @@ def take_in(
         with Tape(file) as tape:
             runs = tape.import_jsonl(source)
     except LabError:
-        if new:
+        if new:  # opening made it, and an empty tape would be left behind
             file.unlink(missing_ok=True)
         raise
     say(f"Imported to {file}: {_numbered(runs)}")

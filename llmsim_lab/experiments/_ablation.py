@@ -207,6 +207,7 @@ class Ablation(Run[Answers, AblationTurn, AblationConfig, RunIntervention]):
         del planned
         assert self.llm_client is not None
         client, number = self.llm_client, before.number + 1
+        # Counted from the client's seed: runs with other seeds are new evidence.
         seed = (client.config.seed or 0) + self.config.seed + number
         # By the answer's name: the prompt, and its seed.
         asked = {

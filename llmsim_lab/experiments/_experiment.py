@@ -212,6 +212,7 @@ class PromptExperiment:
         """What is measured: only what depends on the components that are asked."""
         stage, alone = self.bench.stage, self.only_component
         found: list[Outcome] = []
+        # Where the engine is not asked, the rate does not move.
         if not alone or stage == "engine":
             found.append("interest_rate")
         found.append("confidence")
@@ -357,6 +358,7 @@ class PromptExperiment:
 
     async def _play(self, sample: Sample, recorder: Recorder | None, *, client: LLMClient) -> Turn:
         config = self.config.model_copy(update={"seed": sample.seed})
+        # A client of its own, since the seed is a setting of the client; the backend is shared.
         asked = LLMClient(config, client.backend, chosen=client.chosen)
         return await self.bench.play(sample, self.variants[sample.variant], asked, recorder)
 
@@ -483,7 +485,7 @@ class PromptExperiment:
     def _statistics(self) -> tuple[list[Difference], list[Noise]]:
         # Tables, sentences and charts each ask, and the answer takes some 60 ms.
         frame, known = self.frame, self._known
-        if known is None or not known[0].equals(frame):
+        if known is None or not known[0].equals(frame):  # new samples change the frame
             found = [d for name in self.outcomes for d in differences(frame, name, self.names)]
             floors = [n for name in self.outcomes for n in noise(frame, name, self.names)]
             self._known = known = frame, found, floors

@@ -128,7 +128,7 @@ def samples_frame(bench: Bench, results: Iterable[tuple[Sample, Turn]]) -> pd.Da
 def _rows(bench: Bench, sample: Sample, played: Turn) -> list[dict[str, Any]]:
     done = came_off(sample, played)
     before = bench.before(sample.turn).global_state.interest_rate
-    rate = math.nan
+    rate = math.nan  # not the old rate, which would count as a decision to hold
     if done and not (bench.only_component and bench.stage != "engine"):
         rate = played.state.global_state.interest_rate
     common = {

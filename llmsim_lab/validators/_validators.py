@@ -148,6 +148,7 @@ class LLMValidator(Validator):
         return self._mark(actions, results)
 
     async def _judge(self, action: Action, state: SimulationState) -> ValidationResult:
+        # Not asked: the agent has found it outside the domain, after a second try.
         if action.status == "failed":
             return ValidationResult(
                 is_valid=False,

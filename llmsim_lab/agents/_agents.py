@@ -28,6 +28,7 @@ from llmsim_lab.types import CallSite, LLMReasoningChain, Status
 
 logger = logging.getLogger(__name__)
 
+# Matched at the start of a word: "tax" also finds "taxation", but "tax" is not found in "syntax".
 _ECONOMIC_STEMS = (
     "austerity balance bank bond borrow budget business capital cash credit currenc debt deficit "
     "demand deregulat devalu econom employ excise export financ fiscal fund gdp growth hike hiring "
@@ -93,7 +94,7 @@ class LLMAgent(Agent):
         """Return True if the decision belongs to the agent's domain."""
 
     def _complaint(self) -> str:
-        """What the model is told when its decision does not belong."""
+        """Return what goes back to the model when its decision does not belong."""
         return "the action does not belong to this agent's domain"
 
     async def decide_action(self, state: SimulationState) -> Action:

@@ -13,9 +13,6 @@ from llmsim_lab.models import Action, PolicyDecision, SimulationState
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.types import CallSite, Rate
 
-_NAMES = {"proposed_rate": "rate"}
-"""The argument of ``answer`` for a field, where it differs from the schema's name."""
-
 
 class RateDecision(PolicyDecision):
     """A person's decision: an action, and the interest rate that it means."""
@@ -119,8 +116,10 @@ class HumanAgent(NationAgent):
         if rate is not None:
             values["proposed_rate"] = rate
         if wrong := question.faults(values):
-            said = "; ".join(f"{_NAMES.get(name, name)} {fault}" for name, fault in wrong.items())
-            raise ConfigError(f"the answer of {self.name} was not sent: {said}")
+            if "proposed_rate" in wrong:
+                wrong["rate"] = wrong.pop("proposed_rate")  # as the argument is called here
+            faults = "; ".join(f"{name} {fault}" for name, fault in wrong.items())
+            raise ConfigError(f"the answer of {self.name} was not sent: {faults}")
         self.person.answer(question, values)
 
     def complaint_about(self, action: str) -> str:
@@ -129,8 +128,8 @@ class HumanAgent(NationAgent):
         Args:
             action: in words, not empty.
         """
-        said = PolicyDecision(action=action, reasoning="not said yet", confidence=0)
-        return self._check(said) or ""
+        decision = PolicyDecision(action=action, reasoning="not given yet", confidence=0)
+        return self._check(decision) or ""
 
     async def decide_action(self, state: SimulationState) -> Action:
         """Let the person propose one action for this state.
@@ -158,13 +157,12 @@ class HumanAgent(NationAgent):
                 prompt=prompt,
                 response_model=RateDecision,
                 choices={"proposed_rate": offered},
-                check=lambda said: self._rate_fault(said, state) or self._check(said),
+                check=lambda answer: self._rate_fault(answer, state) or self._check(answer),
                 site=site,
             )
         except LLMFailureException as failure:
-            if isinstance(failure.rejected, RateDecision) and self._rate_fault(
-                failure.rejected, state
-            ):
+            rejected = failure.rejected
+            if isinstance(rejected, RateDecision) and self._rate_fault(rejected, state):
                 # No engine could apply such a rate, so the turn fails here.
                 failure.rejected = None
             raise
@@ -175,7 +173,7 @@ class HumanAgent(NationAgent):
     def __copy__(self) -> Self:
         """Return an agent for another run: the same person, with a separate list of questions."""
         new = object.__new__(type(self))
-        new.__dict__.update(self.__dict__)
+        new.__dict__.update(self.__dict__)  # what copy.copy would do; it calls this method
         new.llm_client = human_client(
             ask=self.person.ask, timeout_s=self.llm_client.config.timeout_s
         )

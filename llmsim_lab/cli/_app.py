@@ -21,7 +21,7 @@ app = typer.Typer(
     help="Simulations whose agents are language models, on your own machine.",
     no_args_is_help=True,
     add_completion=False,
-    pretty_exceptions_enable=False,
+    pretty_exceptions_enable=False,  # they would show local variables, such as whole prompts
     rich_markup_mode=None,
 )
 for command in (demo, run, new, replay, resume, rerun, fork, doctor):
@@ -54,4 +54,4 @@ def main() -> None:
         sys.exit(1)
     except KeyboardInterrupt:
         errors.print("stopped", style="red")
-        sys.exit(130)
+        sys.exit(130)  # 128 + SIGINT, as shells expect

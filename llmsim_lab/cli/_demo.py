@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from llmsim_lab._util.files import data_path
-from llmsim_lab.cli._output import console, end, open_folder, report
-from llmsim_lab.cli._playing import MODEL_HELP, Host, Out, client_for, play
+from llmsim_lab.cli._output import end, open_folder, report, say
+from llmsim_lab.cli._playing import MODEL_HELP, Host, Out, client_for, play, with_model
 from llmsim_lab.economy import initial_state
 from llmsim_lab.errors import LabError
 from llmsim_lab.llm import LLMConfig
 from llmsim_lab.run import fork, replay
 from llmsim_lab.simulation import Simulation, SimulationConfig
 from llmsim_lab.simulation._config import NationConfig
-
-PLAIN: dict[str, Any] = {"markup": False, "highlight": False, "soft_wrap": True}
-
 
 _NATIONS = (
     ("United States", "cautious"),
@@ -52,17 +49,6 @@ def demo_config(*, turns: int, nations: int, model: str, seed: int, start: str) 
             model=model, seed=seed, num_ctx=2048, max_tokens=256, max_text_chars=140, timeout_s=180
         ),
         economy={"shock_scale": 1.0},
-    )
-
-
-def shadow_config(config: SimulationConfig) -> SimulationConfig:
-    """Return the same economy and shocks with a Taylor rule in charge and no model."""
-    return config.model_copy(
-        update={
-            "name": "Taylor rule, same shocks",
-            "nations": (NationConfig(name="Taylor rule", kind="taylor"),),
-            "validator": config.validator.model_copy(update={"kind": "always_valid"}),
-        }
     )
 
 
@@ -105,7 +91,7 @@ def demo(
 
 
 def _recorded_demo(*, turns: int, model: str, out: Path, host: str | None) -> None:
-    """Replay the recorded run, then fork it at its last turn and go on live.
+    """Replay the recorded run, then fork it at its last turn and continue live.
 
     Where ``auto`` finds no model it ends after the recorded part and says how to get one.
 
@@ -114,27 +100,27 @@ def _recorded_demo(*, turns: int, model: str, out: Path, host: str | None) -> No
     """
     out = open_folder(out)
     tape = _new_file(out / "demo.tape")
+    # A copy, since the fork is recorded on it and the package may be read-only.
     tape.write_bytes(data_path("tapes/two_nations.tape").read_bytes())
     began = time.perf_counter()
     recorded = replay(tape)
     seconds = time.perf_counter() - began
     recording = recorded.tape.run().manifest["model"]["name"] if recorded.tape else ""
     taped = recorded.turn_number
-    console.print(
+    say(
         f"Turns 1 to {taped}: a recording of {_names(recorded)} with {recording}, "
         f"replayed in {seconds:.1f} s; no model was asked. That model is for trying the tool: read "
-        "no economics into its rates.",
-        soft_wrap=True,
+        "no economics into its rates."
     )
     simulation, failure = recorded, None
     try:
-        client = client_for(config_with(recorded.config, model), host=host)
+        client = client_for(with_model(recorded.config, model), host=host)
     except LabError as error:
         if model != "auto":
             raise
-        console.print(f"It ends there, since there is no model to go on with: {error}", **PLAIN)
+        say(f"It ends there, since there is no model to continue with: {error}")
     else:
-        console.print(f"Turns {taped + 1} to {taped + turns}: a fork of it, live.")
+        say(f"Turns {taped + 1} to {taped + turns}: a fork of it, live.")
         simulation = fork(tape, llm_client=client)
         failure = play(simulation, turns)
     _finish(simulation, out, taped, tape)
@@ -151,19 +137,13 @@ def _live_demo(config: SimulationConfig, *, out: Path, host: str | None) -> None
     out = open_folder(out)
     client = client_for(config, host=host)
     simulation = Simulation(config, llm_client=client, tape=out / "demo.tape")
-    console.print(
+    say(
         f"Playing {config.turns} quarters from {simulation.state.period}: {_names(simulation)}; "
-        f"beside it a Taylor rule in the same economy with the same shocks (seed {config.seed}).",
-        soft_wrap=True,
+        f"beside it a Taylor rule in the same economy with the same shocks (seed {config.seed})."
     )
     failure = play(simulation, config.turns)
     _finish(simulation, out, None, out / "demo.tape")
     end(simulation, config.turns, failure)
-
-
-def config_with(config: SimulationConfig, model: str) -> SimulationConfig:
-    """Return the configuration with another model."""
-    return config.model_copy(update={"llm": config.llm.model_copy(update={"model": model})})
 
 
 def _names(simulation: Simulation) -> str:
@@ -180,12 +160,20 @@ def _new_file(path: Path) -> Path:
 
 
 def _finish(simulation: Simulation, out: Path, taped: int | None, tape: Path) -> None:
-    shadow = Simulation(shadow_config(simulation.config))
+    """Report the run beside a Taylor rule in the same economy with the same shocks."""
+    config = simulation.config
+    shadow_config = config.model_copy(
+        update={
+            "name": "Taylor rule, same shocks",
+            "nations": (NationConfig(name="Taylor rule", kind="taylor"),),
+            "validator": config.validator.model_copy(update={"kind": "always_valid"}),
+        }
+    )
+    shadow = Simulation(shadow_config)
     shadow.run(simulation.turn_number)
     report(simulation, out, shadow=shadow, taped=taped)
-    console.print(
+    say(
         f"Every call is on {tape}: 'llmsim-lab tape show' it, 'llmsim-lab replay' it. "
         "Next: 'make lab' in the project's folder opens the tutorials in JupyterLab, "
-        "notebooks/01_first_run.ipynb first.",
-        **PLAIN,
+        "notebooks/01_first_run.ipynb first."
     )

@@ -1,4 +1,4 @@
-"""``llmsim-lab doctor``: which models are there, and do they answer as they must."""
+"""``llmsim-lab doctor``: show which models are there, and whether they answer as they must."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated
 
 import psutil
+import typer
 from rich.table import Table
 
 from llmsim_lab._util.text import clip
 from llmsim_lab._util.waiting import run_sync
+from llmsim_lab.cli._output import console, literal, plain_table, say
+from llmsim_lab.cli._playing import Host
 from llmsim_lab.errors import BackendError, ConfigError, LabError
 from llmsim_lab.llm import LLMClient, LLMConfig, connect
 from llmsim_lab.llm._embedded.backend import runtime_installed
@@ -23,15 +26,12 @@ from llmsim_lab.models import PolicyDecision
 from llmsim_lab.prompts import Prompt
 
 if TYPE_CHECKING:
-    from llmsim_lab.assistant.evaluation import Evaluation, Scored
-import typer
-
-from llmsim_lab.cli._output import console, literal
-from llmsim_lab.cli._playing import Host
+    from llmsim_lab.assistant.evaluation import Evaluation
 
 _SETTINGS = LLMConfig(
     temperature=0, seed=1, num_ctx=2048, max_tokens=200, max_text_chars=120, timeout_s=120
 )
+_TOOL_SETTINGS = LLMConfig(temperature=0, seed=1, num_ctx=4096, max_tokens=200, timeout_s=300)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,32 +60,31 @@ def doctor(
 ) -> None:
     """Show which models are there, and whether they answer as they must."""
     if tools:
-        raise typer.Exit(_check_tools(model, host, whole=whole))
+        evaluation = _evaluated(model, host, whole=whole)
+        console.print(_evaluation_table(evaluation))
+        say(repr(evaluation))
+        # Wrong decisions are the model's, and do not count; a failed or an unsafe one does.
+        bad = any(row.failed or row.safe is False for row in evaluation.rows)
+        raise typer.Exit(1 if bad else 0)
     if whole:
         raise typer.BadParameter("--all goes with --tools")
-    console.print(_machine(), markup=False, highlight=False)
+    memory = psutil.virtual_memory()
+    wish = os.environ.get("LLMSIM_MODEL")
+    say(
+        f"Python {platform.python_version()} on {platform.system()} {platform.machine()}, "
+        f"{os.cpu_count()} cores, {memory.available / 1e9:.1f} of {memory.total / 1e9:.1f} GB "
+        f"memory free" + (f", LLMSIM_MODEL={wish}" if wish else "")
+    )
     findings = [_check(model, host)] if model else [*_ollama(host), *_embedded()]
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("backend", "model", "context", "answer held to a schema", "speed"):
-        table.add_column(heading, overflow="fold")
+    table = plain_table("backend", "model", "context", "answer held to a schema", "speed")
     for row in findings:
         table.add_row(
             *map(literal, (row.backend, row.model, row.context, row.answer, row.speed)),
             style="" if row.works or row.answer == "(not asked)" else "yellow",
         )
     console.print(table)
-    console.print(_choice(host), markup=False, highlight=False, soft_wrap=True)
+    say(_choice(host))
     raise typer.Exit(0 if any(finding.works for finding in findings) else 1)
-
-
-def _machine() -> str:
-    memory = psutil.virtual_memory()
-    wish = os.environ.get("LLMSIM_MODEL")
-    return (
-        f"Python {platform.python_version()} on {platform.system()} {platform.machine()}, "
-        f"{os.cpu_count()} cores, {memory.available / 1e9:.1f} of {memory.total / 1e9:.1f} GB "
-        f"memory free" + (f", LLMSIM_MODEL={wish}" if wish else "")
-    )
 
 
 def _choice(host: str | None) -> str:
@@ -167,55 +166,36 @@ async def _examine(client: LLMClient, kind: str) -> _Finding:
     )
 
 
-_MAX_TOKENS = 200
-_TIMEOUT_S = 300.0
-_TOOL_SETTINGS = LLMConfig(
-    temperature=0, seed=1, num_ctx=4096, max_tokens=_MAX_TOKENS, timeout_s=_TIMEOUT_S
-)
-
-
-def _check_tools(model: str | None, host: str | None, *, whole: bool = False) -> int:
-    """Have a model decide about some messages and print how it did.
-
-    Returns 0 if it answered all and all was safe, right or not; else 1.
-
-    Args:
-        model: as ``connect`` names it; the one it chooses if not given.
-        host: Ollama's address.
-        whole: all messages instead of one of each kind.
+def _evaluated(model: str | None, host: str | None, *, whole: bool) -> Evaluation:
+    """Have a model decide about all messages, or about one of each kind.
 
     Raises:
         ConfigError: the library for tools is not installed, or there is no model.
     """
     if find_spec("mcp") is None:
         raise ConfigError("tools need the mcp library: pip install 'llmsim-lab[tools]'")
-    client = connect(model or "auto", host=host, config=_TOOL_SETTINGS, quiet=True)
-    evaluation = run_sync(_evaluate(client, whole=whole))
-    console.print(_table(evaluation))
-    console.print(repr(evaluation), markup=False, highlight=False, soft_wrap=True)
-    return 1 if any(row.failed or row.safe is False for row in evaluation.rows) else 0
-
-
-async def _evaluate(client: LLMClient, *, whole: bool) -> Evaluation:
+    # Here, since the assistant loads the mcp library, which need not be installed.
     from llmsim_lab.assistant import evaluate
     from llmsim_lab.assistant.evaluation import load_cases
     from llmsim_lab.assistant.types import AgentEngineConfig
 
-    cases = load_cases()
-    chosen = cases if whole else cases.one_of_each_kind()
-    config = AgentEngineConfig(timeout_seconds=_TIMEOUT_S, max_tokens=_MAX_TOKENS)
-    count = len(chosen.messages)
-    console.print(f"{count} messages to the task assistant, one after another ...", markup=False)
-    async with client:
-        return await evaluate(client, cases=chosen, config=config)
+    cases = load_cases() if whole else load_cases().one_of_each_kind()
+    settings = _TOOL_SETTINGS
+    config = AgentEngineConfig(timeout_seconds=settings.timeout_s, max_tokens=settings.max_tokens)
+
+    async def evaluated(client: LLMClient) -> Evaluation:
+        async with client:
+            return await evaluate(client, cases=cases, config=config)
+
+    client = connect(model or "auto", host=host, config=settings, quiet=True)
+    say(f"{len(cases.messages)} messages to the task assistant, one after another ...")
+    return run_sync(evaluated(client))
 
 
-def _table(evaluation: Evaluation) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("message", "expected", "decided", "tools", "right", "safe", "seconds"):
-        table.add_column(heading, overflow="fold")
+def _evaluation_table(evaluation: Evaluation) -> Table:
+    table = plain_table("message", "expected", "decided", "tools", "right", "safe", "seconds")
     for row in evaluation.rows:
-        right = _is_right(row)
+        right = row.decision and row.tool is not False and row.arguments is not False
         safe = {True: "yes", False: "NO", None: ""}[row.safe]
         table.add_row(
             literal(row.id),
@@ -228,7 +208,3 @@ def _table(evaluation: Evaluation) -> Table:
             style="red" if row.failed else "" if right and row.safe else "yellow",
         )
     return table
-
-
-def _is_right(row: Scored) -> bool:
-    return row.decision and row.tool is not False and row.arguments is not False

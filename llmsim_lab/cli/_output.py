@@ -6,9 +6,9 @@ Text of a model or of a tape is untrusted: it has no markup and no terminal cont
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
@@ -21,10 +21,16 @@ from llmsim_lab.economy import history
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run import Run, RunTurn
 from llmsim_lab.run._turn import Series
-from llmsim_lab.simulation import Simulation, Turn
+from llmsim_lab.simulation import Simulation
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 console = Console()
 errors = Console(stderr=True)
+
+_STATUS_STYLES = {"ok": "green", "repaired": "yellow", "fallback": "yellow", "failed": "red"}
+_MOST_COLUMNS = 4
 
 
 def literal(text: object) -> Text:
@@ -35,17 +41,39 @@ def literal(text: object) -> Text:
 def say(text: object, *, style: str = "", to: Console = console) -> None:
     """Print text as it is, lines kept: no markup, no terminal control codes."""
     plain = printable(str(text), keep="\n\t")
+    # Rich would also turn :names: into emoji, and break long lines, which are often paths to copy.
     to.print(plain, style=style, markup=False, highlight=False, emoji=False, soft_wrap=True)
 
 
-_STATUSES = ("ok", "repaired", "fallback", "failed")
-_MOST_COLUMNS = 4
+def plain_table(*folded: str) -> Table:
+    """Return an empty table without lines.
+
+    Args:
+        folded: headings of its first columns, whose long texts go on several lines.
+    """
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in folded:
+        table.add_column(title, overflow="fold")
+    return table
 
 
-def shown(series: Iterable[Series]) -> list[Series]:
-    """Return those that stand in a table of text: those with a short heading, or the first few."""
-    series = list(series)
-    return [item for item in series if item.short] or series[:_MOST_COLUMNS]
+def open_folder(path: Path) -> Path:
+    """Make a folder for results.
+
+    Raises:
+        ConfigError: it cannot be made or written to.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        # Written to now: a folder that cannot be would otherwise show only after a long run.
+        probe = path / ".write-test"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise ConfigError(
+            f"cannot write to the folder {path}: {error}; choose another --out"
+        ) from error
+    return path
 
 
 def heading(series: Series) -> str:
@@ -53,25 +81,26 @@ def heading(series: Series) -> str:
     return series.label[:1].lower() + series.label[1:]
 
 
-def rows_table(rows: Iterable[Mapping[Any, Any]], series: Iterable[Series]) -> Table:
+def frame_table(frame: pd.DataFrame, series: Sequence[Series]) -> Table:
     """Return a table of a run's frame, a line a turn.
 
     Args:
-        rows: of the frame.
-        series: the columns that its kind names.
+        frame: the run's.
+        series: the columns that can be charted; those with a short heading are shown, or the first
+            few if none has one.
     """
-    rows = list(rows)
-    figures = {item.column: item.short or heading(item) for item in shown(series)}
-    if any("period" in row for row in rows):
+    chosen = [item for item in series if item.short] or series[:_MOST_COLUMNS]
+    figures = {item.column: item.short or heading(item) for item in chosen}
+    if "period" in frame:
         figures = {"period": "quarter"} | figures
-    has_actions = any("accepted" in row for row in rows)
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    has_actions = "accepted" in frame
+    table = plain_table()
     for name in ("turn", *figures.values()):
         table.add_column(literal(name), justify="right", min_width=5)
     for name in (*(["accepted"] if has_actions else []), "model decisions", "from outside"):
         table.add_column(name, overflow="fold")
-    for row in rows:
-        counts = [f"{row.get(name)} {name}" for name in _STATUSES if row.get(name)]
+    for row in frame.to_dict("records"):
+        counts = [f"{row.get(name)} {name}" for name in _STATUS_STYLES if row.get(name)]
         cells = [_figure(row.get(name)) for name in ("turn", *figures)]
         if has_actions:
             accepted = f"{row.get('accepted')} of {row.get('actions')}"
@@ -87,27 +116,6 @@ def _figure(value: object) -> str:
     return f"{value:.2f}" if isinstance(value, float) else str(value)
 
 
-_STATUS_STYLES = {"ok": "green", "repaired": "yellow", "fallback": "yellow", "failed": "red"}
-
-
-def open_folder(path: Path) -> Path:
-    """Make a folder for results.
-
-    Raises:
-        ConfigError: it cannot be made or written to.
-    """
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        probe = path / ".write-test"
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise ConfigError(
-            f"cannot write to the folder {path}: {error}; choose another --out"
-        ) from (error)
-    return path
-
-
 def turns_table(simulation: Simulation, *, taped: int | None = None) -> Table:
     """Return a table of what was proposed each turn, why, and where it led.
 
@@ -115,40 +123,36 @@ def turns_table(simulation: Simulation, *, taped: int | None = None) -> Table:
         simulation: the run.
         taped: the last turn that comes from a tape; a column then says which do and which are live.
     """
-    table = Table(box=None, pad_edge=False, header_style="bold", expand=True)
+    table = plain_table()
+    table.expand = True
     table.add_column("quarter" if simulation.state.period else "turn", min_width=6)
-    for heading in ("rate", "Taylor", "infl.", "unem."):
-        table.add_column(heading, justify="right", min_width=6)
+    for title in ("rate", "Taylor", "infl.", "unem."):
+        table.add_column(title, justify="right", min_width=6)
     table.add_column("who", min_width=max(len(clip(a.name, 16)) for a in simulation.agents))
     if taped is not None:
         table.add_column("from", min_width=4)
     table.add_column("what it proposed, and why", overflow="ellipsis", no_wrap=True, ratio=1)
-    asked = simulation.to_frame()["taylor_rate"]
-    for turn, taylor in zip(simulation.turns, asked, strict=True):
+    for turn, taylor in zip(simulation.turns, simulation.to_frame()["taylor_rate"], strict=True):
+        economy = turn.state.global_state
         source = () if taped is None else ("tape" if turn.number <= taped else "live",)
-        _add_turn(table, turn, float(taylor), source)
+        figures: tuple[str, ...] = (
+            turn.state.period or str(turn.number),
+            f"{economy.interest_rate:.2f}",
+            f"{taylor:.2f}",
+            f"{economy.inflation:.1f}",
+            f"{economy.unemployment:.1f}",
+        )
+        if not turn.actions:
+            table.add_row(*figures, "", *source, "(the data the run starts from)", style="dim")
+        for action in turn.actions:
+            verdict = "" if action.validated else "REJECTED: "
+            why = action.policy_decision.reasoning if action.policy_decision else ""
+            proposal = literal(f"{verdict}{clip(action.action_string, 60)}: {clip(why, 200)}")
+            style = "" if action.validated else "red"
+            who = literal(clip(action.agent_name, 16))
+            table.add_row(*figures, who, *source, proposal, style=style)
+            figures = ("",) * len(figures)  # once a turn, at its first action
     return table
-
-
-def _add_turn(table: Table, turn: Turn, taylor: float, source: tuple[str, ...]) -> None:
-    economy = turn.state.global_state
-    figures: tuple[str | Text, ...] = (
-        turn.state.period or str(turn.number),
-        f"{economy.interest_rate:.2f}",
-        f"{taylor:.2f}",
-        f"{economy.inflation:.1f}",
-        f"{economy.unemployment:.1f}",
-    )
-    if not turn.actions:
-        table.add_row(*figures, "", *source, "(the data the run starts from)", style="dim")
-    for action in turn.actions:
-        verdict = "" if action.validated else "REJECTED: "
-        why = action.policy_decision.reasoning if action.policy_decision else ""
-        said = f"{verdict}{clip(action.action_string, 60)}: {clip(why, 200)}"
-        style = "" if action.validated else "red"
-        who = literal(clip(action.agent_name, 16))
-        table.add_row(*figures, who, *source, literal(said), style=style)
-        figures = ("",) * len(figures)
 
 
 def summary(turns: Sequence[RunTurn]) -> str:
@@ -168,11 +172,7 @@ def summary(turns: Sequence[RunTurn]) -> str:
 
 
 def report(
-    simulation: Run,
-    out: Path,
-    *,
-    shadow: Simulation | None = None,
-    taped: int | None = None,
+    simulation: Run, out: Path, *, shadow: Simulation | None = None, taped: int | None = None
 ) -> None:
     """Print a run's table and summary; write its frames and configuration.
 
@@ -194,16 +194,16 @@ def report(
             style="dim",
         )
     else:
-        console.print(rows_table(simulation.to_frame().to_dict("records"), simulation.series))
+        console.print(frame_table(simulation.to_frame(), simulation.series))
         console.print()
-    _say_how_it_went(simulation, taped)
+    _print_summary(simulation, taped)
     paths = _write_tables(simulation, shadow, out)
     if economic is not None:
         paths.insert(0, _write_chart(economic, shadow, out))
-    console.print("Written:", ", ".join(str(path) for path in paths), soft_wrap=True)
+    say(f"Written: {', '.join(map(str, paths))}")
 
 
-def _say_how_it_went(simulation: Run, taped: int | None) -> None:
+def _print_summary(simulation: Run, taped: int | None) -> None:
     if taped is None:
         console.print(summary(simulation.turns))
     else:
@@ -237,7 +237,7 @@ def _write_chart(simulation: Simulation, shadow: Simulation | None, out: Path) -
 
 
 def _chart_name(simulation: Simulation) -> str:
-    """Keep a run's name, perhaps from a tape, from being set as a formula."""
+    # matplotlib would set what stands between two dollar signs as a formula, or fail on it.
     return clip(printable(simulation.config.name), 60).replace("$", r"\$")
 
 
@@ -250,9 +250,8 @@ def _write_tables(simulation: Run, shadow: Simulation | None, out: Path) -> list
         paths.append(out / f"{name}.csv")
         paths[-1].write_text(csv_text(frame), encoding="utf-8", newline="")
     paths.append(out / "config.yaml")
-    values = simulation.config.model_dump(mode="json", by_alias=True)
-    text = yaml_text(values)
-    paths[-1].write_text(text, encoding="utf-8")
+    config = simulation.config.model_dump(mode="json", by_alias=True)
+    paths[-1].write_text(yaml_text(config), encoding="utf-8")
     return paths
 
 

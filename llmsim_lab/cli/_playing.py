@@ -1,4 +1,4 @@
-"""Play a run on the command line: import its world, connect to its model, seat its people."""
+"""What the commands that play share: import a world, connect to its model, ask its people."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from typing import Annotated, Any
 
 import typer
 
-from llmsim_lab._util.text import closest, printable
+from llmsim_lab._util.text import closest
 from llmsim_lab._util.waiting import run_sync
-from llmsim_lab.cli._output import console
+from llmsim_lab.cli._output import say
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.llm import LLMClient, OpenQuestion, connect
 from llmsim_lab.llm._human import schema_words
@@ -37,12 +37,11 @@ ImportFiles = Annotated[
 ]
 
 
-def is_world(named: str) -> bool:
-    """Return True for ``FILE.py`` and ``FILE.py:CLASS``."""
-    return named.endswith(".py") or ".py:" in named
+_files: set[Path] = set()
+"""The user's files that were imported."""
 
 
-def world_named(named: str) -> type[Run]:
+def world_from(named: str) -> type[Run]:
     """Run a file's code and return one of the worlds that it defines.
 
     Args:
@@ -57,10 +56,11 @@ def world_named(named: str) -> type[Run]:
     own: dict[str, type[Run]] = {
         item.__name__: item
         for item in vars(module).values()
-        if _plays(item) and item.__module__ == module.__name__
+        if _is_world(item) and item.__module__ == module.__name__
     }
+    # A named class may be one that the file only imports.
     found: Any = getattr(module, name, None) if name else None
-    if _plays(found):
+    if _is_world(found):
         world: type[Run] = found
         return world
     if not own:
@@ -90,47 +90,8 @@ def import_files(paths: Iterable[Path] | None) -> None:
         _imported(path)
 
 
-@contextmanager
-def lines_told() -> Iterator[None]:
-    """Name the file and the line where code of the user's, or what it calls, raises an error.
-
-    Raises:
-        ConfigError: in the place of such an error; any other is raised as it is.
-    """
-    try:
-        yield
-    except SyntaxError as error:
-        file = _shown(Path(error.filename or "the file"))
-        raise ConfigError(f"{file}, line {error.lineno}: {error.msg}") from error
-    except Exception as error:
-        place = _place_in(error)
-        if not place or (isinstance(error, LabError) and not isinstance(error, ConfigError)):
-            raise
-        said = str(error) if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
-        raise ConfigError(f"{place}: {said}") from error
-
-
-def _place_in(error: BaseException) -> str:
-    """Return file and line of the user's code that an error came from; empty if from none."""
-    folders = {path.parent for path in _files}
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        path = Path(frame.filename)
-        if path.parent in folders:
-            return f"{_shown(path)}, line {frame.lineno}"
-    return ""
-
-
-def _shown(path: Path) -> Path:
-    """Return a path as seen from the current folder, if it is below it."""
-    here = Path.cwd()
-    return path.relative_to(here) if path.is_relative_to(here) else path
-
-
-_files: set[Path] = set()
-"""Those that were imported."""
-
-
-def _plays(item: Any) -> bool:
+def _is_world(item: Any) -> bool:
+    # A base of worlds, whose type parameters are still open, has no kind of its own.
     return isinstance(item, type) and issubclass(item, Run) and "kind" in vars(item)
 
 
@@ -145,10 +106,10 @@ def _imported(path: Path) -> ModuleType:
     if not path.is_file():
         raise ConfigError(f"there is no file {path}")
     path = path.resolve()
-    there = sys.modules.get(path.stem)
-    if there is not None and path in _files and there.__file__ == str(path):
-        return there
-    if there is not None or path.stem in sys.stdlib_module_names:
+    loaded = sys.modules.get(path.stem)
+    if loaded is not None and path in _files and loaded.__file__ == str(path):
+        return loaded
+    if loaded is not None or path.stem in sys.stdlib_module_names:
         raise ConfigError(
             f"{path.name} has the name of another module, {path.stem!r}, which it would hide; call "
             "the file something else"
@@ -159,20 +120,63 @@ def _imported(path: Path) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    # Before the code runs, as Python does: dataclasses and pydantic look their module up there.
     sys.modules[path.stem] = module
     _files.add(path)
     try:
-        with lines_told():
+        with errors_located():
             spec.loader.exec_module(module)
     except BaseException as error:
         del sys.modules[path.stem]
         if not isinstance(error, SystemExit):
             raise
         raise ConfigError(
-            f"{_place_in(error)}: the file ends the program while it is imported; put that below "
+            f"{_place_of(error)}: the file ends the program while it is imported; put that below "
             'if __name__ == "__main__":'
         ) from error
     return module
+
+
+@contextmanager
+def errors_located() -> Iterator[None]:
+    """Name the file and the line where code of the user's, or what it calls, raises an error.
+
+    Raises:
+        ConfigError: in the place of such an error; any other is raised as it is.
+    """
+    try:
+        yield
+    except SyntaxError as error:
+        file = _from_here(Path(error.filename or "the file"))
+        raise ConfigError(f"{file}, line {error.lineno}: {error.msg}") from error
+    except Exception as error:
+        place = _place_of(error)
+        # A failed model call or a damaged tape is not a fault of the code that it passed through.
+        if not place or (isinstance(error, LabError) and not isinstance(error, ConfigError)):
+            raise
+        text = str(error) if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
+        raise ConfigError(f"{place}: {text}") from error
+
+
+def _place_of(error: BaseException) -> str:
+    """Return file and line of the user's code that an error came from; empty if from none."""
+    folders = {path.parent for path in _files}
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        path = Path(frame.filename)
+        if path.parent in folders:
+            return f"{_from_here(path)}, line {frame.lineno}"
+    return ""
+
+
+def _from_here(path: Path) -> Path:
+    """Return a path as seen from the current folder, if it is below it."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
+
+
+def with_model(config: Any, model: str) -> Any:
+    """Return a run's configuration with another model."""
+    return config.model_copy(update={"llm": config.llm.model_copy(update={"model": model})})
 
 
 def client_for(config: Any, *, host: str | None) -> LLMClient | None:
@@ -189,7 +193,7 @@ def client_for(config: Any, *, host: str | None) -> LLMClient | None:
             "--model rule, if this kind of simulation has rules"
         )
     client = connect(config.llm.model, host=host, config=config.llm, download=True, quiet=True)
-    console.print(client.chosen, markup=False, highlight=False)
+    say(client.chosen)
     return client
 
 
@@ -198,9 +202,10 @@ def play(simulation: Run, turns: int) -> BaseException | None:
 
     People in the run are asked on the terminal. The turns played until then stay in the simulation.
     """
-    seat_people(simulation)
+    for person in simulation.people:
+        person.ask = person.ask or _ask
     try:
-        with lines_told():
+        with errors_located():
             simulation.run(turns)
     except (LabError, KeyboardInterrupt) as error:
         return error
@@ -210,13 +215,8 @@ def play(simulation: Run, turns: int) -> BaseException | None:
     return None
 
 
-_one_at_a_time = threading.Lock()
-
-
-def seat_people(simulation: Run) -> None:
-    """Let people of a run, if it has any, be asked on the terminal, but for those asked already."""
-    for person in simulation.people:
-        person.ask = person.ask or _ask
+_terminal = threading.Lock()
+"""Held while a person is asked: several are asked at once, each in a thread, on one terminal."""
 
 
 def _ask(question: OpenQuestion) -> Mapping[str, Any]:
@@ -225,12 +225,12 @@ def _ask(question: OpenQuestion) -> Mapping[str, Any]:
     Raises:
         ConfigError: there is nobody at the keyboard.
     """
-    with _one_at_a_time:
-        _show(f"\nTurn {question.turn}: {question.agent} is asked.")
+    with _terminal:
+        say(f"\nTurn {question.turn}: {question.agent} is asked.")
         if question.complaint:
-            _show(f"Not accepted: {question.complaint} This is the second try, and the last.")
+            say(f"Not accepted: {question.complaint} This is the second try, and the last.")
         else:
-            _show("\n" + question.request.prompt + "\n")
+            say(f"\n{question.request.prompt}\n")
         return {name: _field(question, name) for name in question.fields}
 
 
@@ -240,20 +240,16 @@ def _field(question: OpenQuestion, name: str) -> Any:
     words = schema_words(schema)
     offer = f" ({words})" if words else ""
     while True:
-        _show(f"{name.replace('_', ' ')}{about}{offer}:")
+        say(f"{name.replace('_', ' ')}{about}{offer}:")
         try:
-            said = input("> ").strip()
+            answer = input("> ").strip()
         except EOFError:
             raise ConfigError(
                 f"nobody answers for {question.agent}: standard input has ended; play on a "
                 "terminal, or in a notebook with HumanSeat(simulation)"
             ) from None
-        value = question.value(name, said)
+        value = question.value(name, answer)
         fault = question.faults({name: value}).get(name)
         if fault is None:
             return value
-        _show(f"That {fault}.")
-
-
-def _show(text: str) -> None:
-    console.print(printable(text, keep="\n"), markup=False, highlight=False, soft_wrap=True)
+        say(f"That {fault}.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -21,14 +22,14 @@ from llmsim_lab.cli._playing import (
     ImportFiles,
     Out,
     client_for,
+    errors_located,
     import_files,
-    is_world,
-    lines_told,
     play,
-    world_named,
+    with_model,
+    world_from,
 )
 from llmsim_lab.errors import ConfigError, LabError, TapeError
-from llmsim_lab.llm import LLMClient, LLMConfig, Tape
+from llmsim_lab.llm import LLMConfig, Tape
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Run
 from llmsim_lab.run._config import PlayerWord, WorldConfig
@@ -37,8 +38,7 @@ from llmsim_lab.run._registry import class_of_config, config_from_file
 from llmsim_lab.tape import RunInfo
 from llmsim_lab.tape._codec import manifest_faults
 
-_WORDS = frozenset(get_args(PlayerWord)) - {"model"}
-
+_PLAYERS_WITHOUT_MODEL = frozenset(get_args(PlayerWord)) - {"model"}
 
 TapeFile = Annotated[Path, typer.Argument(metavar="FILE", help="A tape.")]
 RunNumber = Annotated[
@@ -88,26 +88,19 @@ def run(
 
     A Python file is run as code, since it is named here: llmsim-lab run pot.py:PublicGoods.
     """
-    kind, config = _described(described, parameters)
+    run_class, config = _described(described, parameters)
     config = _with_values(config, named_values(settings or (), "--set turns=5"))
-    if isinstance(config, WorldConfig) and model in _WORDS:
-        # The word stands for the model; players that are rules or people already stay what they are
-        players = {who: word for who, word in config.players.items() if word != "model"}
-        config = config.model_copy(update={"players": {**players, "*": model}})
-    elif model == "rule" and hasattr(config, "by_rules"):
-        config = config.by_rules()
-    elif model is not None:
-        llm = config.llm.model_copy(update={"model": model})
-        config = config.model_copy(update={"llm": llm})
+    if model is not None:
+        config = _played_by(model, config)
     if turns is not None:
         config = config.model_copy(update={"turns": turns})
-    out = open_folder(out)
-    if model not in (None, "rule") and not config.needs_model and model not in _WORDS:
+    out = open_folder(out)  # before a model is connected, which may have to be fetched
+    if model not in {None, "rule", *_PLAYERS_WITHOUT_MODEL} and not config.needs_model:
         say(f"--model {model} is not asked: rules, chance or people play everybody", style="yellow")
     client = client_for(config, host=host)
     with Tape(tape) if tape is not None else nullcontext() as record:
-        with lines_told():
-            simulation = kind(config, llm_client=client, tape=record)
+        with errors_located():
+            simulation = run_class(config, llm_client=client, tape=record)
         failure = play(simulation, config.turns)
         report(simulation, out)
         if record is not None:
@@ -122,7 +115,7 @@ def _described(named: str, parameters: Path | None) -> tuple[Any, Any]:
     Raises:
         ConfigError: a file is missing, or something in it is wrong.
     """
-    if not is_world(named):
+    if not (named.endswith(".py") or ".py:" in named):
         if parameters is not None:
             raise ConfigError(
                 f"--config {parameters} is for a world in a Python file, such as pot.py; {named} "
@@ -130,15 +123,26 @@ def _described(named: str, parameters: Path | None) -> tuple[Any, Any]:
             )
         config = config_from_file(named, kind="economic")
         return class_of_config(config), config
-    kind = world_named(named)
-    with lines_told():
+    world = world_from(named)
+    with errors_located():
         if parameters is None:
-            return kind, kind.config_type()
-        return kind, read_config(parameters, kind.config_type)
+            return world, world.config_type()
+        return world, read_config(parameters, world.config_type)
+
+
+def _played_by(model: str, config: Any) -> Any:
+    """Return a configuration with another model, or with what ``--model`` names in its place."""
+    if isinstance(config, WorldConfig) and model in _PLAYERS_WITHOUT_MODEL:
+        # The word stands for the model; players that are rules or people already stay what they are
+        players = {who: word for who, word in config.players.items() if word != "model"}
+        return config.model_copy(update={"players": {**players, "*": model}})
+    if model == "rule" and hasattr(config, "by_rules"):
+        return config.by_rules()
+    return with_model(config, model)
 
 
 def named_values(texts: Sequence[str], example: str) -> dict[str, Any]:
-    """Return what ``NAME=VALUE`` texts say, each value read as one in YAML is.
+    """Return the values of ``NAME=VALUE`` texts by name, each read as a value in YAML.
 
     Raises:
         ConfigError: one is not of that form.
@@ -150,7 +154,7 @@ def named_values(texts: Sequence[str], example: str) -> dict[str, Any]:
             raise ConfigError(f"{text!r} is not a name and a value; write it like {example}")
         try:
             values[name.strip()] = yaml_value(value)
-        except ValueError:
+        except ValueError:  # a text such as "[draft" need not be quoted as in YAML
             values[name.strip()] = value
     return values
 
@@ -171,10 +175,9 @@ def _with_values(config: Any, values: Mapping[str, Any]) -> Any:
                 f"--set {name}: there is no parameter {first!r}{closest(first, whole)}; there are "
                 f"{', '.join(whole)}"
             )
-        if path:
-            value = _with_value(whole[first], path, value)
-        whole[first] = value
+        whole[first] = _with_value(whole[first], path, value)
     try:
+        # Validated at the end only: two values may be right together and wrong one by one.
         return type(config).model_validate(whole)
     except ValidationError as error:
         raise ConfigError(f"--set: {faults(error)}") from error
@@ -188,10 +191,7 @@ def _with_value(inside: Any, path: Sequence[str], value: Any) -> Any:
     return {**found, path[0]: _with_value(found.get(path[0]), path[1:], value)}
 
 
-_CONNECTABLE = ("ollama", "embedded")
-
-
-def sound_run(tape: Tape, run: int | None) -> RunInfo:
+def valid_run(tape: Tape, run: int | None) -> RunInfo:
     """Return one run, the latest if none is named, whose manifest has all it needs.
 
     Raises:
@@ -213,13 +213,13 @@ def model_text(info: RunInfo) -> str:
     """Return the text by which ``connect`` finds the model that a run was recorded with.
 
     Raises:
-        ConfigError: no text does, for it was a script or a backend of the user's.
+        ConfigError: no text does, since it was a script or a backend of the user's.
     """
     recorded = info.manifest["model"]
     if recorded is None:
         return str(config_of(info).llm.model)
     backend, name = recorded.get("backend"), recorded.get("name")
-    if backend not in _CONNECTABLE:
+    if backend not in ("ollama", "embedded"):
         raise ConfigError(
             f"run {info.id} was recorded with the model {name!r} of the backend {backend!r}, which "
             "the command line cannot reach; name another with --model, for example --model auto"
@@ -239,9 +239,9 @@ def replay(
     """Play a recorded run again from its tape alone: no model, the same numbers."""
     import_files(import_)
     with Tape(file, read_only=True) as tape:
-        info = sound_run(tape, run)
+        info = valid_run(tape, run)
         open_folder(out)
-        with lines_told():
+        with errors_located():
             simulation = operations.replay(tape, info.id, turns=turns)
         report(simulation, out, taped=simulation.turn_number)
         say(
@@ -262,16 +262,9 @@ def resume(
     """Continue a recorded run where it stopped, on the same tape."""
     import_files(import_)
     with existing_tape(file) as tape:
-        info = sound_run(tape, run)
-        _play_live(
-            lambda client: operations.resume(tape, info.id, llm_client=client),
-            info,
-            after=info.turns,
-            turns=turns,
-            model=model,
-            host=host,
-            out=out,
-        )
+        info = valid_run(tape, run)
+        begin = partial(operations.resume, tape, info.id)
+        _play_live(begin, info, after=info.turns, turns=turns, model=model, host=host, out=out)
 
 
 def rerun(
@@ -286,16 +279,9 @@ def rerun(
     """Play a recorded run's configuration anew, with fresh calls, beside it on the tape."""
     import_files(import_)
     with existing_tape(file) as tape:
-        info = sound_run(tape, run)
-        _play_live(
-            lambda client: operations.rerun(tape, info.id, llm_client=client),
-            info,
-            after=0,
-            turns=turns,
-            model=model,
-            host=host,
-            out=out,
-        )
+        info = valid_run(tape, run)
+        begin = partial(operations.rerun, tape, info.id)
+        _play_live(begin, info, after=0, turns=turns, model=model, host=host, out=out)
 
 
 def fork(
@@ -327,30 +313,26 @@ def fork(
     """Continue live from a turn of a recorded run, with something changed."""
     import_files(import_)
     with existing_tape(file) as tape:
-        info = sound_run(tape, run)
+        info = valid_run(tape, run)
         at = info.turns if turn is None else turn
         changes: list[dict[str, Any]] = []
         if set_:
             changes.append({"turn": at, "set": named_values(set_, "--set inflation=9")})
         if shock:
+            # A shock hits on the way to a turn, and the turn forked at is reached already.
             changes.append({"turn": at + 1, "shock": named_values(shock, "--shock supply=2")})
         recorded = prompts_of(info.manifest).values()
         edited = [_edited(path, recorded) for path in prompt or ()]
-        _play_live(
-            lambda client: operations.fork(
-                tape, info.id, turn=at, prompt=edited, intervene=changes, llm_client=client
-            ),
-            info,
-            after=at,
-            turns=turns,
-            model=model,
-            host=host,
-            out=out,
-        )
+        begin = partial(operations.fork, tape, info.id, turn=at, prompt=edited, intervene=changes)
+        _play_live(begin, info, after=at, turns=turns, model=model, host=host, out=out)
 
 
 def existing_tape(path: Path) -> Tape:
-    """Open a tape to write on; one that is not there is an error, not a new one."""
+    """Open a tape to write on; one that is not there is an error, not a new one.
+
+    Raises:
+        TapeError: there is no such file.
+    """
     if not path.exists():
         raise TapeError(f"there is no tape at {path}")
     return Tape(path)
@@ -370,7 +352,7 @@ def _turns_to_play(info: RunInfo, at: int, turns: int | None) -> int:
 
 
 def _edited(file: Path, recorded: Iterable[Prompt]) -> Prompt:
-    """Return a file's prompt, which knows the recorded one of its name that it takes over from."""
+    """Return a file's prompt as an edit of the recorded prompt of its name, if there is one."""
     prompt = Prompt.load(file)
     for old in recorded:
         if old.name == prompt.name and old != prompt:
@@ -379,7 +361,7 @@ def _edited(file: Path, recorded: Iterable[Prompt]) -> Prompt:
 
 
 def _play_live(
-    begin: Callable[[LLMClient | None], Run],
+    begin: Callable[..., Run],
     info: RunInfo,
     *,
     after: int,
@@ -393,19 +375,21 @@ def _play_live(
     Raises:
         LabError: it cannot begin, or a model call failed; what was played until then is written.
     """
+    # What can be wrong with the arguments is found before a model is loaded.
     wanted = _turns_to_play(info, after, turns)
     out = open_folder(out)
     config, client = config_of(info), None
     if config.needs_model:
+        # The client may have had other settings than those in the configuration.
         settings = LLMConfig.model_validate(info.manifest["llm"] or config.llm)
         llm = settings.model_copy(update={"model": model or model_text(info)})
         client = client_for(config.model_copy(update={"llm": llm}), host=host)
     try:
-        with lines_told():
-            simulation = begin(client)
+        with errors_located():
+            simulation = begin(llm_client=client)
     except LabError:
         if client is not None:
-            with suppress(LabError):
+            with suppress(LabError):  # the error that matters is the one above
                 run_sync(client.aclose())
         raise
     taped = simulation.turn_number
@@ -423,11 +407,9 @@ def _which_turns(tape: Tape, simulation: Run, taped: int) -> str:
     run = simulation.run_id
     own = tape.run(run)
     first = simulation.turns[0].number
-    source = (
-        f"run {own.parent}"
-        if own.parent is not None and taped <= (own.fork_turn or 0)
-        else (f"run {run}")
-    )
+    # A fork's turns up to the fork stand on the tape with its parent.
+    forked = own.parent is not None and taped <= (own.fork_turn or 0)
+    source = f"run {own.parent if forked else run}"
     before = f"Turn {first} is" if taped == first else f"Turns {first} to {taped} are"
     live = (
         f"turns {taped + 1} to {simulation.turn_number} are live"

@@ -3,41 +3,46 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from llmsim_lab import run as operations
 from llmsim_lab._util.text import clip, number
-from llmsim_lab.cli._output import console, heading, literal, rows_table, say
-from llmsim_lab.cli._playing import ImportFiles, import_files, lines_told
-from llmsim_lab.cli._run import RunNumber, TapeFile, existing_tape, sound_run
+from llmsim_lab.cli._output import console, frame_table, heading, literal, plain_table, say
+from llmsim_lab.cli._playing import ImportFiles, errors_located, import_files
+from llmsim_lab.cli._run import RunNumber, TapeFile, existing_tape, valid_run
 from llmsim_lab.errors import ConfigError, LabError, TapeError
 from llmsim_lab.llm import Tape
 from llmsim_lab.prompts import PromptDiff
-from llmsim_lab.run._registry import class_of_manifest, kind_name
+from llmsim_lab.run._registry import RunClass, class_of_manifest, kind_name
 from llmsim_lab.run._run import series_on, turns_of
-from llmsim_lab.run._turn import Answer, every_chain
+from llmsim_lab.run._turn import every_chain
 from llmsim_lab.tape import RecordedCall, RunInfo
 from llmsim_lab.tape import verify as verify_tape
 from llmsim_lab.tape._changes import flat
 from llmsim_lab.tape._verify import Finding
-from llmsim_lab.types import Attempt, LLMReasoningChain
+from llmsim_lab.types import Attempt
 
 app = typer.Typer(help="Look into tapes of recorded runs.", no_args_is_help=True)
+
+_Runs = Annotated[list[int] | None, typer.Option("--run", help="A run's number; may be repeated.")]
+
+_COMPARED = ("config", "llm", "model", "seed", "given", "package", "git", "python", "platform")
+"""Parts of a manifest that ``diff`` compares value by value; prompts are compared as texts."""
+_MAX_COMPARED_CHARS = 50_000
+_MOST_SERIES = 4
 
 
 @app.command("ls")
 def ls(file: TapeFile) -> None:
     """List the runs on a tape, with what each changed."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    headings = ("run", "name", "verb", "from", "changed", "turns", "calls", "model", "started")
-    for title in (*headings, "outcome"):
-        right = title in ("run", "turns", "calls")
-        table.add_column(title, overflow="fold", justify="right" if right else "left")
+    titles = "run", "name", "verb", "from", "changed", "turns", "calls", "model", "started"
+    table = plain_table(*titles, "outcome")
+    for column in table.columns:
+        column.justify = "right" if column.header in ("run", "turns", "calls") else "left"
     with Tape(file, read_only=True) as tape:
         runs = tape.runs()
         changes = tape.changes()
@@ -73,11 +78,11 @@ def show(
     import_files(import_)
     with Tape(file, read_only=True) as tape:
         if call is not None:
-            show_call(tape.call(call))
+            _show_call(tape.call(call))
         elif turn is not None:
-            show_turn(tape, tape.run(run).id, turn)
+            _show_turn(tape, tape.run(run), turn)
         else:
-            show_run(tape, sound_run(tape, run))
+            _show_run(tape, valid_run(tape, run))
 
 
 @app.command("tree")
@@ -95,7 +100,7 @@ def diff(
 ) -> None:
     """Say how two runs differ: what defines them, their prompts, what was done, where they led."""
     with Tape(file, read_only=True) as tape:
-        show_differences(tape, sound_run(tape, a), sound_run(tape, b))
+        _show_differences(tape, valid_run(tape, a), valid_run(tape, b))
 
 
 @app.command("export")
@@ -125,29 +130,30 @@ def take_in(
         with Tape(file) as tape:
             runs = tape.import_jsonl(source)
     except LabError:
-        if new:
+        if new:  # opening made it, and an empty tape would be left behind
             file.unlink(missing_ok=True)
         raise
-    say(f"Imported to {file}: {'runs' if len(runs) > 1 else 'run'} {', '.join(map(str, runs))}")
+    say(f"Imported to {file}: {_numbered(runs)}")
 
 
-Runs = Annotated[list[int] | None, typer.Option("--run", help="A run's number; may be repeated.")]
+def _numbered(runs: Sequence[int]) -> str:
+    return f"{'runs' if len(runs) > 1 else 'run'} {', '.join(map(str, runs))}"
 
 
 @app.command("prune")
-def prune(file: TapeFile, run: Runs = None) -> None:
+def prune(file: TapeFile, run: _Runs = None) -> None:
     """Take runs off a tape for good; their numbers are not used again."""
     if not run:
         raise ConfigError("say which runs to take off the tape: --run 2 --run 3")
     with existing_tape(file) as tape:
         tape.prune(run)
-    say(f"Taken off {file}: {'runs' if len(run) > 1 else 'run'} {', '.join(map(str, run))}")
+    say(f"Taken off {file}: {_numbered(run)}")
 
 
 @app.command("redact")
 def redact(
     file: TapeFile,
-    run: Runs = None,
+    run: _Runs = None,
     component: Annotated[
         list[str] | None, typer.Option(help="Only its texts, such as agent; may be repeated.")
     ] = None,
@@ -163,9 +169,9 @@ def redact(
         tape.redact(run or None, components=component or None, states=states)
         runs = tape.runs()
     done = set(run or [info.id for info in runs])
-    named = ", ".join(map(str, sorted(done)))
-    say(f"Redacted on {file}: {'runs' if len(done) > 1 else 'run'} {named}")
+    say(f"Redacted on {file}: {_numbered(sorted(done))}")
     for info in runs:
+        # A fork starts with a copy of its parent's turn, texts and all.
         if info.id not in done and info.parent in done and info.fork_turn is not None:
             say(
                 f"Run {info.id} has its own copy of turn {info.fork_turn} of run {info.parent}: "
@@ -188,8 +194,13 @@ def verify(
         if replay and not findings:
             for info in tape.runs():
                 if info.manifest.get("redacted"):
-                    continue
-                findings += _replayed(tape, info.id)
+                    continue  # its texts are gone on purpose
+                try:
+                    with errors_located():
+                        operations.replay(tape, valid_run(tape, info.id).id)
+                except LabError as error:
+                    what = f"it cannot be replayed: {error}"
+                    findings.append(Finding(what=what, run=info.id))
                 played += 1
         for finding in findings:
             say(finding, style="red")
@@ -203,21 +214,7 @@ def verify(
         )
 
 
-def _replayed(tape: Tape, run: int) -> list[Finding]:
-    try:
-        with lines_told():
-            operations.replay(tape, sound_run(tape, run).id)
-    except LabError as error:
-        return [Finding(what=f"it cannot be replayed: {error}", run=run)]
-    return []
-
-
-_PARTS = ("config", "llm", "model", "seed", "given", "package", "git", "python", "platform")
-_MAX_COMPARED_CHARS = 50_000
-_MOST_SHOWN = 4
-
-
-def show_differences(tape: Tape, a: RunInfo, b: RunInfo) -> None:
+def _show_differences(tape: Tape, a: RunInfo, b: RunInfo) -> None:
     """Print how two runs differ: what defines them, their prompts, where they led."""
     say(f"Run {a.id} ({a.name}) and run {b.id} ({b.name})", style="bold")
     kinds = kind_name(a.manifest), kind_name(b.manifest)
@@ -227,12 +224,17 @@ def show_differences(tape: Tape, a: RunInfo, b: RunInfo) -> None:
     for line in changed or ["Configuration, model and versions are the same."]:
         say(line)
     _show_prompts(a, b)
-    _show_what_was_done(tape, a, b)
+    changes = tape.changes()
+    for run, other in ((a, b), (b, a)):
+        for line in changes.outside(run.id, other.id):
+            say(f"From outside, run {run.id} only: {line}")
+        for line in changes.state(run.id) if run.parent == other.id else ():
+            say(f"Run {run.id} began from another {line}")
     _show_trajectories(tape, a, b)
 
 
 def _changes(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[str]:
-    before, after = (flat({name: run.get(name) for name in _PARTS}) for run in (a, b))
+    before, after = (flat({name: run.get(name) for name in _COMPARED}) for run in (a, b))
     for name in sorted(before.keys() | after.keys()):
         was, now = before.get(name, "(none)"), after.get(name, "(none)")
         if was != now:
@@ -257,16 +259,6 @@ def _show_prompts(a: RunInfo, b: RunInfo) -> None:
         say("The prompts that both have are the same.")
 
 
-def _show_what_was_done(tape: Tape, a: RunInfo, b: RunInfo) -> None:
-    """Print what was done from outside to one of them only, and where a fork changed the state."""
-    changes = tape.changes()
-    for run, other in ((a, b), (b, a)):
-        for line in changes.outside(run.id, other.id):
-            say(f"From outside, run {run.id} only: {line}")
-        for line in changes.state(run.id) if run.parent == other.id else ():
-            say(f"Run {run.id} began from another {line}")
-
-
 def _show_trajectories(tape: Tape, a: RunInfo, b: RunInfo) -> None:
     try:
         frame = tape.compare(a.id, b.id)
@@ -274,6 +266,7 @@ def _show_trajectories(tape: Tape, a: RunInfo, b: RunInfo) -> None:
         say(error)
         return
     differences = frame.xs("difference", axis=1, level=1).drop(columns="seconds", errors="ignore")
+    # A number that only one of them has is not a difference: NaN is unequal to everything.
     apart: Any = differences.ne(0) & differences.notna()
     names = [str(name) for name in differences.columns if apart[name].any()]
     if not names:
@@ -281,21 +274,21 @@ def _show_trajectories(tape: Tape, a: RunInfo, b: RunInfo) -> None:
         return
     first = apart.index[apart.any(axis=1)][0]
     say(f"Their trajectories part at turn {first}, in: {', '.join(names)}", style="bold")
-    labels = {item.column: heading(item) for item in series_on(tape, a)[:_MOST_SHOWN]}
-    shown = [name for name in labels if name in names]
-    if not shown:
+    columns = [item for item in series_on(tape, a)[:_MOST_SERIES] if item.column in names]
+    if not columns:
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = plain_table()
     table.add_column("turn", justify="right")
-    for name in shown:
-        table.add_column(literal(f"{labels[name]}, run {a.id} -> {b.id}"), justify="right")
+    for item in columns:
+        table.add_column(literal(f"{heading(item)}, run {a.id} -> {b.id}"), justify="right")
     for turn, row in frame.loc[first:].iterrows():
-        cells = [f"{number(row[name, 'a'])} -> {number(row[name, 'b'])}" for name in shown]
+        pairs = [(row[item.column, "a"], row[item.column, "b"]) for item in columns]
+        cells = [f"{number(one)} -> {number(other)}" for one, other in pairs]
         table.add_row(literal(turn), *map(literal, cells))
     console.print(table)
 
 
-def show_run(tape: Tape, info: RunInfo) -> None:
+def _show_run(tape: Tape, info: RunInfo) -> None:
     """Print what defines a run and where it led."""
     source = "" if info.parent is None else f" of run {info.parent}"
     if info.fork_turn is not None:
@@ -324,7 +317,7 @@ def show_run(tape: Tape, info: RunInfo) -> None:
     for name, value in facts.items():
         if value not in ("", None):
             say(f"{name + ':':<14} {value}")
-    console.print(rows_table(tape.turns_frame(info.id).to_dict("records"), series_on(tape, info)))
+    console.print(frame_table(tape.turns_frame(info.id), series_on(tape, info)))
     say(
         f"'--turn {info.turns}' shows what was asked and answered in that turn, '--call N' one "
         "call of it.",
@@ -341,82 +334,77 @@ def _model(manifest: Mapping[str, Any]) -> str:
     return " ".join(str(part) for part in (*parts, digest) if part)
 
 
-def show_turn(tape: Tape, run: int, turn: int) -> None:
+def _show_turn(tape: Tape, info: RunInfo, number: int) -> None:
     """Print a turn's decisions, with prompts and replies.
 
     Raises:
         TapeError: the run has no such turn, nor calls of it.
     """
-    info = tape.run(run)
     try:
-        class_of_manifest(run, info.manifest)
+        run_class = class_of_manifest(info.id, info.manifest)
     except TapeError as error:
-        _show_as_recorded(tape, info, turn, why=error)
+        _show_as_recorded(tape, info, number, why=error)
         return
-    turns = {record.number: record for record in turns_of(tape, run, up_to=max(turn, 0))}
-    if turn in turns:
-        _show_whole_turn(tape.run(run), turns[turn])
+    turns = {turn.number: turn for turn in turns_of(tape, info.id, up_to=max(number, 0))}
+    if number in turns:
+        _show_whole_turn(run_class, info, turns[number])
         return
-    calls = tape.calls(run, turn=turn, forgotten=True)
+    # A turn that failed has calls on the tape, but no state that it led to.
+    calls = tape.calls(info.id, turn=number, forgotten=True)
     if not calls:
         raise TapeError(
-            f"run {run} has turns {min(turns)} to {max(turns)}, and none numbered {turn}"
+            f"run {info.id} has turns {min(turns)} to {max(turns)}, and none numbered {number}"
         )
-    say(f"Turn {turn} of run {run} was not finished; its calls:", style="bold")
+    say(f"Turn {number} of run {info.id} was not finished; its calls:", style="bold")
     for call in calls:
         console.print()
-        show_call(call)
+        _show_call(call)
 
 
-def _show_as_recorded(tape: Tape, info: RunInfo, turn: int, *, why: TapeError) -> None:
+def _show_as_recorded(tape: Tape, info: RunInfo, number: int, *, why: TapeError) -> None:
     """Print a turn of a run whose class is not known here: its numbers, and what was asked.
 
     Raises:
         TapeError: the run has no such turn.
     """
     rows = tape.frame_rows(info.id)
-    if turn not in rows:
+    if number not in rows:
         raise TapeError(
-            f"run {info.id} has turns {min(rows)} to {max(rows)}, and none numbered {turn}"
+            f"run {info.id} has turns {min(rows)} to {max(rows)}, and none numbered {number}"
         )
-    say(f"Turn {turn} of run {info.id}", style="bold")
+    say(f"Turn {number} of run {info.id}", style="bold")
     say(f"Shown as it was recorded, since {why}", style="yellow")
-    for name, value in rows[turn].items():
+    for name, value in rows[number].items():
         if value not in ("", None):
             say(f"{name}: {value}")
-    for call in tape.calls(info.id, turn=turn):
+    for call in tape.calls(info.id, turn=number):
         console.print()
-        show_call(call)
+        _show_call(call)
 
 
-def _show_whole_turn(info: RunInfo, turn: Any) -> None:
-    kind = class_of_manifest(info.id, info.manifest)
-    period = kind.own_columns(turn).get("period")
+def _show_whole_turn(run_class: RunClass, info: RunInfo, turn: Any) -> None:
+    period = run_class.own_columns(turn).get("period")
     say(f"Turn {turn.number}{f', {period}' if period else ''} of run {info.id}", style="bold")
     for intervention in turn.interventions:
         say(f"from outside: {intervention}")
-    for line in kind.in_words(turn):
+    for line in run_class.in_words(turn):
         say(line)
-    answers = getattr(turn, "answers", ())
-    ruled = dict(zip(map(id, turn.chains), answers, strict=False))
+    # By identity: chains of equal contents are equal, and each has an answer of its own.
+    answers = dict(zip(map(id, turn.chains), getattr(turn, "answers", ()), strict=False))
     for chain in every_chain(turn):
         console.print()
-        _show_chain(chain, ruled.get(id(chain)))
+        who = f"{chain.component} of {chain.agent}" if chain.agent else chain.component
+        if chain.call is None:
+            texts = (str(answers.get(id(chain)) or ""), chain.reasoning)
+            say(f"{who}, without a model: {'; '.join(filter(None, texts))}", style="bold")
+            continue
+        sure = "" if chain.confidence is None else f", confidence {chain.confidence}"
+        say(f"{who}: {chain.call.status}{sure}", style="bold")
+        for attempt in chain.call.history:
+            _show_attempt(attempt)
 
 
-def _show_chain(chain: LLMReasoningChain, answer: Answer | None = None) -> None:
-    who = f"{chain.component} of {chain.agent}" if chain.agent else chain.component
-    if chain.call is None:
-        said = "; ".join(filter(None, (str(answer or ""), chain.reasoning)))
-        say(f"{who}, without a model: {said}", style="bold")
-        return
-    sure = "" if chain.confidence is None else f", confidence {chain.confidence}"
-    say(f"{who}: {chain.call.status}{sure}", style="bold")
-    for attempt in chain.call.history:
-        _show_attempt(attempt)
-
-
-def show_call(call: RecordedCall) -> None:
+def _show_call(call: RecordedCall) -> None:
     """Print one request with its settings, and what became of it."""
     attempt = call.attempt
     request, site = attempt.request, attempt.request.site

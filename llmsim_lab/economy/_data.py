@@ -2,7 +2,6 @@
 
 See ``data/README.md`` for columns, sources and caveats. The short rate is the 3-month Treasury
 bill, not the federal funds rate; the output gap is an ex-post one.
-
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING
 
+from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.files import data_path
 from llmsim_lab.errors import ConfigError, DataError
 from llmsim_lab.models import GlobalState, MacroLags, SimulationState
@@ -63,8 +63,7 @@ def history(start: object, quarters: int) -> pd.DataFrame:
         start: such as ``"1979Q3"``, or a quarterly ``pandas.Period``; 1959Q1 to 2009Q3.
         quarters: how many rows, at least 1.
     """
-    if quarters < 1:
-        raise ConfigError(f"quarters={quarters} must be at least 1")
+    whole_number("quarters", quarters, least=1)
     first = list(_rows()).index(_known_quarter(start, FIRST_QUARTER))
     return load_us_macro().iloc[first : first + quarters]
 

@@ -12,7 +12,7 @@ here the data have to be out first, so everything comes one quarter later.)
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import astuple, dataclass, fields
 from itertools import pairwise
 from math import ceil, exp, floor, fsum, inf, isfinite, isnan
 from statistics import fmean
@@ -179,20 +179,10 @@ class StaticEconomy:
         if shocks != NO_SHOCKS:
             raise ConfigError(f"StaticEconomy cannot take {shocks}; use shocks of scale 0 with it")
         _check(state, interest_rate)
-        inflation, gap, rates = (
-            state.lags.inflation,
-            state.lags.output_gap,
-            state.lags.interest_rate,
-        )
-        return GlobalState(
-            interest_rate=interest_rate,
-            total_economic_value=state.total_economic_value,
-            gdp_growth=state.gdp_growth,
-            inflation=state.inflation,
-            unemployment=state.unemployment,
-            output_gap=state.output_gap,
-            lags=MacroLags(inflation, (gap[0], gap[0]), (interest_rate, *rates[:3])),
-        )
+        inflation, (gap, _), rates = astuple(state.lags)
+        # The levels that inflation's lags belong to stay, so those lags stay as well.
+        lags = MacroLags(inflation, (gap, gap), (interest_rate, *rates[:3]))
+        return GlobalState(**dict(state) | {"interest_rate": interest_rate, "lags": lags})
 
 
 def set_levels(
@@ -209,7 +199,7 @@ def set_levels(
     computes the next quarter. Here all four quarters of inflation move by the same amount, the rate
     and the gap change in the current quarter only, and what is not given stays the same.
     """
-    lags, given = state.lags, state.model_dump(exclude={"lags"})
+    lags = state.lags
     quarters, gaps, rates = lags.inflation, lags.output_gap, lags.interest_rate
     if inflation is not None:
         p0, p1, p2, p3 = (quarter + inflation - state.inflation for quarter in quarters)
@@ -218,14 +208,15 @@ def set_levels(
         gaps = (output_gap, gaps[1])
     if interest_rate is not None:
         rates = (interest_rate, *rates[1:])
-    changes = {
+    levels = {
         "interest_rate": interest_rate,
         "inflation": inflation,
         "output_gap": output_gap,
         "unemployment": unemployment,
     }
-    given |= {name: value for name, value in changes.items() if value is not None}
-    return GlobalState(**given, lags=MacroLags(quarters, gaps, rates))
+    changes = {name: value for name, value in levels.items() if value is not None}
+    # Built anew, not copied: only then are the values checked.
+    return GlobalState(**dict(state) | changes | {"lags": MacroLags(quarters, gaps, rates)})
 
 
 def _mean(a: float, b: float, c: float, d: float) -> float:
@@ -278,14 +269,9 @@ class TaylorRule:
     inertia: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in (
-            "neutral_real_rate",
-            "inflation_target",
-            "inflation_weight",
-            "output_gap_weight",
-        ):
-            if not isfinite(value := getattr(self, name)):
-                raise ConfigError(f"{name}={value} must be a finite number")
+        weights = ("inflation_weight", "output_gap_weight")
+        for name in ("neutral_real_rate", "inflation_target", *weights):
+            real_number(name, getattr(self, name))
         if isnan(self.lower_bound) or self.lower_bound == inf:
             raise ConfigError(
                 f"lower_bound={self.lower_bound} must be a number, or -inf for no bound"

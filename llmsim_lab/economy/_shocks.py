@@ -3,7 +3,6 @@
 A draw depends on seed and turn only, not on how often or in which order draws are made. So runs
 with one seed share their shocks whatever the policy (common random numbers), and a fork or a
 resumed run needs no generator state.
-
 """
 
 from __future__ import annotations
@@ -12,9 +11,9 @@ from dataclasses import dataclass
 from math import isfinite
 from statistics import NormalDist
 
+from llmsim_lab._util.checks import real_number, whole_number
 from llmsim_lab.errors import ConfigError
 
-_SEED_LIMIT = 2**128
 _NORMAL = NormalDist()
 
 
@@ -70,11 +69,10 @@ class ShockGenerator:
     def __post_init__(self) -> None:
         if isinstance(self.seed, bool) or not isinstance(self.seed, int):
             raise ConfigError(f"seed={self.seed!r} must be a whole number")
-        if not 0 <= self.seed < _SEED_LIMIT:
+        if not 0 <= self.seed < 2**128:  # Philox has a key of 128 bits
             raise ConfigError(f"seed={self.seed} must be from 0 to below 2**128")
         for name in ("scale", "supply_std", "demand_std"):
-            if not (isfinite(value := getattr(self, name)) and value >= 0):
-                raise ConfigError(f"{name}={value} must be a finite number from 0")
+            real_number(name, getattr(self, name), least=0)
 
     def at(self, turn: int) -> Shocks:
         """Return the shocks of the quarter that ``turn`` leads to.
@@ -82,8 +80,7 @@ class ShockGenerator:
         Args:
             turn: the number of the state they help to make, from 0.
         """
-        if turn < 0:
-            raise ConfigError(f"turn={turn} must be from 0")
+        whole_number("turn", turn, least=0)
         if self.scale == 0:
             return NO_SHOCKS
         from numpy.random import Philox  # here, since numpy takes time to import

@@ -10,9 +10,9 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Annotated, Any, Protocol
+from typing import Any, Protocol
 
-from pydantic import Field
+from pydantic import FiniteFloat
 
 from llmsim_lab._util.config import Settings
 from llmsim_lab._util.text import number
@@ -57,9 +57,6 @@ class Engine(ABC):
         """Apply the actions to the current state and return the next one."""
 
 
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-
-
 class EngineConfig(Settings):
     """Limits of the interest rate in a run; percent per year and percentage points.
 
@@ -69,17 +66,17 @@ class EngineConfig(Settings):
         rate_step: the grid of rates a model is offered.
     """
 
-    rate_bounds: tuple[Finite, Finite] = (0.0, 25.0)
-    max_move: Finite = 2.0
-    rate_step: Finite = 0.25
+    rate_bounds: tuple[FiniteFloat, FiniteFloat] = (0.0, 25.0)
+    max_move: FiniteFloat = 2.0
+    rate_step: FiniteFloat = 0.25
 
     def model_post_init(self, _context: Any, /) -> None:
-        """Check that the limits make sense together."""
+        """Raise ConfigError if the limits do not make sense together."""
         _ = self.limits
 
     @property
     def limits(self) -> RateLimits:
-        """The same as one value."""
+        """The limits as an engine applies them."""
         lower, upper = self.rate_bounds
         return RateLimits(lower=lower, upper=upper, max_move=self.max_move, step=self.rate_step)
 
@@ -151,13 +148,13 @@ class LLMEngine(Engine):
         Raises:
             LLMFailureException: the model failed.
         """
-        start = self.current_state
-        state = start
+        state = start = self.current_state
         chains: list[LLMReasoningChain] = []
         for action in validated_actions:
             if not action.validated:
                 logger.info("SKIPPED Agent [%s] due to unvalidated Action", action.agent_name)
                 continue
+            # One after the other, not at once: each action finds the rate that the last one left.
             decision, chain = await self._decide(action, state.global_state, start.turn + 1)
             chains.append(chain)
             state = self._apply_state_update(decision, state)
@@ -174,7 +171,7 @@ class LLMEngine(Engine):
                 "agents that propose a rate, such as TaylorRuleAgent"
             )
         prompt = self._construct_state_update_prompt(action, current_state)
-        site = self._site(action, turn)
+        site = CallSite(component="engine", agent=action.agent_name, turn=turn)
 
         def check(decision: StateUpdateDecision) -> str | None:
             return self._problem(decision, current_state)
@@ -189,28 +186,9 @@ class LLMEngine(Engine):
         # A client of the user's own need not run the check, and leaves no call.
         if decision.call is None and (problem := check(decision)):
             raise LLMFailureException("invalid_response", 1, None, "engine", detail=problem)
-        return decision, self._chain(decision, site, prompt=prompt)
-
-    @staticmethod
-    def _chain(
-        decision: StateUpdateDecision,
-        site: CallSite,
-        *,
-        prompt: str = "",
-        status: Status | None = None,
-    ) -> LLMReasoningChain:
-        return chain_of(
-            decision,
-            site,
-            logger=logger,
-            prompt=prompt,
-            status=status,
-            new_interest_rate=decision.new_interest_rate,
-        )
-
-    @staticmethod
-    def _site(action: Action, turn: int) -> CallSite:
-        return CallSite(component="engine", agent=action.agent_name, turn=turn)
+        rate = decision.new_interest_rate
+        chain = chain_of(decision, site, logger=logger, prompt=prompt, new_interest_rate=rate)
+        return decision, chain
 
 
 class EconLLMEngine(LLMEngine):
@@ -284,11 +262,12 @@ class EconLLMEngine(LLMEngine):
         """
         if action.proposed_rate is None:
             return await super()._decide(action, current_state, turn)
-        asked, here = action.proposed_rate, current_state.interest_rate
-        rate = asked
+        rate = asked = action.proposed_rate
+        here = current_state.interest_rate
         status: Status = "ok"
         reasoning = f"The action names the rate: {number(asked)}%."
         if problem := self.limits.problem(asked, current=here):
+            # Out of reach when the turn began is the agent's fault; since then, the others'.
             if self.limits.problem(asked, current=self.current_state.global_state.interest_rate):
                 raise ConfigError(
                     f"action of {action.agent_name!r}: {problem}; propose a rate within the "
@@ -305,7 +284,9 @@ class EconLLMEngine(LLMEngine):
             confidence=1.0,
             action_applied=action.action_string,
         )
-        return decision, self._chain(decision, self._site(action, turn), status=status)
+        site = CallSite(component="engine", agent=action.agent_name, turn=turn)
+        chain = chain_of(decision, site, logger=logger, status=status, new_interest_rate=rate)
+        return decision, chain
 
 
 @lru_cache(maxsize=1024)  # asked for at every call, and the same for many

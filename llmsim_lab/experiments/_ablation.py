@@ -145,12 +145,8 @@ class Answers:
         object.__setattr__(self, "words", FrozenDict(self.words))
 
 
-class _Nothing(RunIntervention):
-    """An ablation has no interventions; a ``Run`` needs a type for them."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AblationTurn(RunTurn[Answers, _Nothing]):
+class AblationTurn(RunTurn[Answers, RunIntervention]):
     """A sample."""
 
     def own_columns(self) -> dict[str, Any]:
@@ -168,7 +164,7 @@ class AblationTurn(RunTurn[Answers, _Nothing]):
         return {"change": change, "noise": noise, "excess": change - noise}
 
 
-class Ablation(Run[Answers, AblationTurn, AblationConfig, _Nothing]):
+class Ablation(Run[Answers, AblationTurn, AblationConfig, RunIntervention]):
     """Asks a model with two prompts, sample by sample; a run, so it can be recorded and resumed.
 
     A sample is three calls: the reference and the other prompt with one seed, and the reference
@@ -207,37 +203,35 @@ class Ablation(Run[Answers, AblationTurn, AblationConfig, _Nothing]):
         first = AblationTurn(number=0, state=state or Answers())
         super().__init__(config, first=first, llm_client=llm_client, tape=tape)
 
-    async def _play(self, before: AblationTurn, planned: Sequence[_Nothing]) -> AblationTurn:
+    async def _play(self, before: AblationTurn, planned: Sequence[RunIntervention]) -> AblationTurn:
         del planned
-        number = before.number + 1
-        # Name of the answer, prompt, and what is added to the sample's seed.
-        asked = [
-            (self.reference, self.reference, 0),
-            (self.other, self.other, 0),
-            (f"{self.reference}{AGAIN}", self.reference, _OTHER_SEEDS),
-        ]
-        deeds = await gather_all(
+        assert self.llm_client is not None
+        client, number = self.llm_client, before.number + 1
+        # Counted from the client's seed: runs with other seeds are new evidence.
+        seed = (client.config.seed or 0) + self.config.seed + number
+        # By the answer's name: the prompt, and its seed.
+        asked = {
+            self.reference: (self.reference, seed),
+            self.other: (self.other, seed),
+            f"{self.reference}{AGAIN}": (self.reference, seed + _OTHER_SEEDS),
+        }
+        answers = await gather_all(
             [
-                self._agent(name, number + apart).respond(
-                    self.config.prompts[prompt].prompt, step_number=number
-                )
-                for name, prompt, apart in asked
+                LLMCrisisAgent(
+                    name,
+                    LLMClient(client.config.model_copy(update={"seed": own}), client.backend),
+                    response_format=self.config.response_format,
+                ).respond(self.config.prompts[prompt].prompt, step_number=number)
+                for name, (prompt, own) in asked.items()
             ]
         )
         return AblationTurn(
             number=number,
-            state=Answers(words={d.action.agent_name: d.action.action_string for d in deeds}),
-            chains=tuple(deed.chain for deed in deeds),
+            state=Answers(words={a.action.agent_name: a.action.action_string for a in answers}),
+            chains=tuple(answer.chain for answer in answers),
         )
 
-    def _agent(self, name: str, more: int) -> LLMCrisisAgent:
-        assert self.llm_client is not None
-        config = self.llm_client.config
-        seeded = config.model_copy(update={"seed": (config.seed or 0) + self.config.seed + more})
-        client = LLMClient(seeded, self.llm_client.backend)
-        return LLMCrisisAgent(name, client, response_format=self.config.response_format)
-
-    # --- what came of it ---------------------------------------------------------------------
+    # --- results -----------------------------------------------------------------------------
 
     @property
     def effect(self) -> Difference:
@@ -300,26 +294,26 @@ class Ablation(Run[Answers, AblationTurn, AblationConfig, _Nothing]):
 
     def verdict(self) -> str:
         """Return in a few sentences the effect, its interval, and what else differed."""
-        return " ".join(filter(None, (self._found(), self.budget_note)))
+        return " ".join(filter(None, (self._evidence(), self.budget_note)))
 
-    def _found(self) -> str:
+    def _evidence(self) -> str:
         rows = [turn.own_columns() for turn in self.turns[1:]]
         whole = [row for row in rows if row["excess"] is not None]
         lost = len(rows) - len(whole)
         failed = f" Samples that failed: {lost}." if lost else ""
         if not whole:
             return f"No sample {'succeeded' if lost else 'so far'}.{failed}"
-        said = (
+        means = (
             f"{self.other} against {self.reference}, samples: {len(whole)}. The answers' words "
             f"differ by {fmean(row['change'] for row in whole):.2f}; two answers to the same "
             f"prompt differ by {fmean(row['noise'] for row in whole):.2f}."
         )
         effect = self.effect
         if effect.low is None or effect.high is None or effect.estimate is None:
-            return f"{said} No interval: {effect.note}.{failed}"
+            return f"{means} No interval: {effect.note}.{failed}"
         beyond = "evidence of a change" if effect.low > 0 else "no evidence of a change"
         return (
-            f"{said} The excess is {effect.estimate:+.2f}, 95 % interval {effect.low:+.2f} to "
+            f"{means} The excess is {effect.estimate:+.2f}, 95 % interval {effect.low:+.2f} to "
             f"{effect.high:+.2f}: {beyond} beyond noise.{failed}"
         )
 
@@ -332,7 +326,7 @@ def pieces_of(prompt: RenderedPrompt) -> Pieces:
     for span in known.spans:
         cut = next((c for c in shortened if (c.name, c.source) == (span.name, span.source)), None)
         if cut is not None:
-            shortened.remove(cut)
+            shortened.remove(cut)  # names may repeat: each cut belongs to one section
         reason = cut.reason if cut else ""
         pieces.append(Piece(name=span.name, source=span.source, cut=reason, tokens=span.tokens))
     # A section that was shortened and later left out is listed once, as left out.
@@ -369,16 +363,18 @@ def budget_note(arms: Mapping[str, Pieces], *, but: Iterable[str]) -> str:
             piece for key, piece in here.items() if key in there and piece.cut != there[key].cut
         ],
     }
-    said = [f"{what}: {', '.join(map(str, pieces))}" for what, pieces in changes.items() if pieces]
+    listed = [
+        f"{what}: {', '.join(map(str, pieces))}" for what, pieces in changes.items() if pieces
+    ]
     lines = []
-    if said:
+    if listed:
         lines.append(
-            f"Mind the token budget: in {other}, {'; '.join(said)}. So the prompts differ in more "
-            "than what was silenced, and the change cannot be attributed to that alone."
+            f"Mind the token budget: in {other}, {'; '.join(listed)}. So the prompts differ in "
+            "more than what was silenced, and the change cannot be attributed to that alone."
         )
         lines.append(f"Cut for want of tokens in {one}: {_cut(before)}; in {other}: {_cut(after)}.")
-    if unheard := [piece for piece in before if piece.source in meant and piece.cut]:
-        names = ", ".join(f"{piece}: {piece.cut}" for piece in unheard)
+    if cut := [piece for piece in before if piece.source in meant and piece.cut]:
+        names = ", ".join(f"{piece}: {piece.cut}" for piece in cut)
         lines.append(f"In {one} the budget had cut what was to be silenced: {names}.")
     return " ".join(lines)
 
@@ -435,10 +431,13 @@ def module_ablation(
     # Like ``context_of``, which before the first turn takes the one to come.
     at = max(simulation.turn_number, simulation.turns[0].number + 1) if turn is None else turn
     arms = {"as it was": whole, f"without {', '.join(names)}": without}
+    sources = tuple(map(module_source, names))
     if (whole.system, whole.user) == (without.system, without.user):
+        cuts = [cut for cut in whole.provenance.cuts if cut.source in sources]
+        why = "; ".join(f"{cut.name} was {cut.reason}" for cut in cuts)
         raise ConfigError(
             f"without {', '.join(names)} the prompt of {agent}, turn {at}, is the same: "
-            f"{_why_nothing(whole, names)}; name a module that has a section in it"
+            f"{why or 'they said nothing there'}; name a module that has a section in it"
         )
     config = AblationConfig(
         name=f"without {', '.join(names)}",
@@ -448,12 +447,6 @@ def module_ablation(
         response_format=simulation.config.scenario.briefing.response_format,
         about=f"{agent}, turn {at}",
         arms={name: pieces_of(prompt) for name, prompt in arms.items()},
-        silenced=tuple(map(module_source, names)),
+        silenced=sources,
     )
     return Ablation(config, llm_client=llm_client or simulation.llm_client, tape=tape)
-
-
-def _why_nothing(prompt: RenderedPrompt, names: Sequence[str]) -> str:
-    sources = set(map(module_source, names))
-    cuts = [cut for cut in prompt.provenance.cuts if cut.source in sources]
-    return "; ".join(f"{cut.name} was {cut.reason}" for cut in cuts) or "they said nothing there"

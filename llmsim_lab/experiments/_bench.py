@@ -87,7 +87,7 @@ class Bench:
         self.simulation = simulation
         self.component = plain_text("component", component)
         self.only_component = only_component
-        self.stage, self.tested = _tested(simulation, component)
+        self.stage, self.tested = _part_tested(simulation, component)
         self.prompt = self._prompt()
 
     @property
@@ -210,10 +210,9 @@ class Bench:
             LLMFailureException: the server failed, which says nothing about the prompt.
         """
         log = CallLog(f"an experiment on {self.simulation.config.name}", sample.turn)
-        before = self.before(sample.turn)
-        work = _Work(actions=[_bare(action) for action in self.turn(sample.turn).actions])
+        state = before = self.before(sample.turn)
+        work = _Work([_without_chains(action) for action in self.turn(sample.turn).actions])
         began = time.perf_counter()
-        state = before
         failed = None
         with recording(recorder, log):
             try:
@@ -223,9 +222,11 @@ class Bench:
                     raise
                 failed = failure
         calls = log.close()
-        chains = [*work.chains, *state.reasoning_chains]
-        if failed is not None:
-            chains = [*work.chains, *_failed_chains(failed, calls, sample.turn, work.chains)]
+        chains = [*work.chains]
+        if failed is None:
+            chains += state.reasoning_chains
+        else:  # the state is that from before, whose chains are not the sample's
+            chains += _failed_chains(failed, calls, sample.turn, work.chains)
         return Turn(
             number=sample.number,
             state=state.model_copy(update={"reasoning_chains": tuple(chains)}),
@@ -273,7 +274,7 @@ class Bench:
 
 @dataclass(slots=True)
 class _Work:
-    """What there is of a turn so far; kept apart, since a failure needs it too."""
+    """A turn's actions and chains so far; kept apart, since a failure needs them too."""
 
     actions: list[Action]
     chains: list[LLMReasoningChain] = field(default_factory=list)
@@ -285,7 +286,7 @@ class _Work:
         self.chains += [chain for chain in chains if chain is not None]
 
 
-def _bare(action: Action) -> Action:
+def _without_chains(action: Action) -> Action:
     """Return a recorded action without its chains, which are the run's, not the sample's."""
     verdict = action.validation_result
     if verdict is not None:
@@ -303,21 +304,21 @@ def _with(part: Any, *, prompt: Prompt | None = None, client: LLMClient | None =
     return new
 
 
-def _tested(simulation: Simulation, component: str) -> tuple[Stage, tuple[str, ...]]:
-    kind, _, name = component.partition(":")
+def _part_tested(simulation: Simulation, component: str) -> tuple[Stage, tuple[str, ...]]:
+    part, _, name = component.partition(":")
     names = [agent.name for agent in simulation.agents]
     if component == "agent":
         # If none reads a prompt, all are taken, and the error names one and says why.
         reading = (a for a in simulation.agents if isinstance(getattr(a, "prompt", None), Prompt))
         return "agent", tuple(agent.name for agent in reading) or tuple(names)
-    if kind == "agent" and name in names:
+    if part == "agent" and name in names:
         return "agent", (name,)
     if component == "validator":
         return "validator", ()
     if component == "engine":
         return "engine", ()
-    there = ", ".join(["agent", *(f"agent:{name}" for name in names), "validator", "engine"])
-    raise ConfigError(f"component={component!r} is not a part of this run; it has: {there}")
+    parts = ", ".join(["agent", *(f"agent:{name}" for name in names), "validator", "engine"])
+    raise ConfigError(f"component={component!r} is not a part of this run; it has: {parts}")
 
 
 def _failed_chains(
@@ -334,9 +335,23 @@ def _failed_chains(
         turn: the turn that was played.
         chains: those that there are.
     """
-
-    def chain(site: CallSite | None, why: str, call: CallRecord | None) -> LLMReasoningChain:
-        return LLMReasoningChain(
+    # By identity: two equal calls, such as two agents', are two.
+    known = {id(chain.call) for chain in chains}
+    left = [call for call in calls if id(call) not in known]
+    found: list[tuple[CallSite | None, str, CallRecord | None]] = [
+        (
+            call.request.site,
+            str(failure) if call.history[-1].reason else "answered, but another call failed",
+            call,
+        )
+        for call in left
+    ]
+    if not any(call.history[-1].reason for call in left):
+        # The failed call was not noted: a chain without a call still says what went wrong.
+        site = CallSite(component=failure.component or "call", turn=turn)
+        found.append((site, str(failure), None))
+    return [
+        LLMReasoningChain(
             component=site.component if site else "call",
             agent=(site.agent if site else None) or "",
             turn=turn,
@@ -345,23 +360,8 @@ def _failed_chains(
             status="failed",
             call=call,
         )
-
-    # By identity: two equal calls, such as two agents', are two.
-    known = {id(chain.call) for chain in chains}
-    left = [call for call in calls if id(call) not in known]
-    found = [
-        chain(
-            call.request.site,
-            str(failure) if call.history[-1].reason else "answered, but another call failed",
-            call,
-        )
-        for call in left
+        for site, why, call in found
     ]
-    if any(call.history[-1].reason for call in left):
-        return found
-    # The failed call was not noted: a chain without a call still says what went wrong.
-    site = CallSite(component=failure.component or "call", turn=turn)
-    return [*found, chain(site, str(failure), None)]
 
 
 def run_on(tape: Tape, run: int | None) -> int:
@@ -378,22 +378,22 @@ def run_on(tape: Tape, run: int | None) -> int:
     if run is not None:
         return tape.run(run).id
     infos = {info.id: info for info in tape.runs()}
-    there = [
+    runs = [
         info
         for info in infos.values()
         if info.verb != "experiment" and kind_name(info.manifest) == Simulation.kind
     ]
-    if len(there) == 1:
-        return there[0].id
-    if not there:
+    if len(runs) == 1:
+        return runs[0].id
+    if not runs:
         raise ConfigError(
             f"{tape.path} holds no run of the kind {Simulation.kind!r}, which a comparison of "
             "prompts needs; PromptViewer shows the prompts of any"
         )
-    listed = "; ".join(_in_words(info, infos) for info in there[:_MOST_RUNS])
-    more = f"; and {len(there) - _MOST_RUNS} more" if len(there) > _MOST_RUNS else ""
+    listed = "; ".join(_in_words(info, infos) for info in runs[:_MOST_RUNS])
+    more = f"; and {len(runs) - _MOST_RUNS} more" if len(runs) > _MOST_RUNS else ""
     raise ConfigError(
-        f"{tape.path} holds {len(there)} runs, and a comparison of prompts is about one: "
+        f"{tape.path} holds {len(runs)} runs, and a comparison of prompts is about one: "
         f"{listed}{more}"
     )
 
@@ -484,20 +484,21 @@ def turns_of(turns: Sequence[int] | None, bench: Bench) -> tuple[int, ...]:
     Raises:
         ConfigError: they are not whole numbers, or the component was not asked in one of them.
     """
-    there = bench.turns
-    if not there:
+    possible = bench.turns
+    if not possible:
         raise ConfigError(
             f"the run has no turn in which the {bench.stage} was asked; play some turns first"
         )
     if turns is None:
-        return tuple(there)
+        return tuple(possible)
     wanted = turn_numbers(turns)
+    choose = f"choose from {', '.join(map(str, possible))}"
     if not wanted:
-        raise ConfigError(f"turns is empty; choose from {', '.join(map(str, there))}")
-    if lost := [turn for turn in wanted if turn not in there]:
+        raise ConfigError(f"turns is empty; {choose}")
+    if lost := [turn for turn in wanted if turn not in possible]:
         raise ConfigError(
             f"turns={list(wanted)}: the {bench.stage} was not asked in turn "
-            f"{', '.join(map(str, lost))}; choose from {', '.join(map(str, there))}"
+            f"{', '.join(map(str, lost))}; {choose}"
         )
     return wanted
 

@@ -10,7 +10,7 @@ from functools import partial
 from inspect import isawaitable
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.text import log_event
@@ -46,14 +46,13 @@ from llmsim_lab.run._progress import progress_line
 from llmsim_lab.run._run import NoModel
 from llmsim_lab.run._session import Recording
 from llmsim_lab.simulation import Simulation, Turn
-from llmsim_lab.types import CallRecord
 
 if TYPE_CHECKING:
     import pandas as pd
 
 logger = logging.getLogger(__name__)
 
-_STAGES: tuple[Stage, ...] = ("agent", "validator", "engine")
+_STAGES: tuple[Stage, ...] = get_args(Stage)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,6 +212,7 @@ class PromptExperiment:
         """What is measured: only what depends on the components that are asked."""
         stage, alone = self.bench.stage, self.only_component
         found: list[Outcome] = []
+        # Where the engine is not asked, the rate does not move.
         if not alone or stage == "engine":
             found.append("interest_rate")
         found.append("confidence")
@@ -305,13 +305,21 @@ class PromptExperiment:
         advance: Callable[[], object],
     ) -> None:
         """Play what is left of a schedule, and record on the tape how that ended."""
-        taping = self._begin()
+        session = self._begin()
+        recorder = None if session is None else session.recorder
         outcome = "interrupted"
         try:
-            if taping is not None:
-                await taping.before_turn(client)
+            if session is not None:
+                await session.before_turn(client)
             for sample in schedule[len(self.played) :]:
-                turn = await self._play_once(sample, client, taping)
+                try:
+                    turn = await self._play(sample, recorder, client=client)
+                except BaseException as error:  # a cancellation too: its answers are kept
+                    if session is not None:
+                        session.failed(error)
+                    raise
+                if session is not None:
+                    turn = session.done(turn, {})  # as a load from the tape would return it
                 self.played.append((sample, turn))
                 advance()
                 if on_progress is not None:
@@ -329,23 +337,11 @@ class PromptExperiment:
             outcome = f"failed: {error}"
             raise
         finally:
-            if taping is not None:
+            if session is not None:
                 try:
-                    taping.ended(outcome)
+                    session.ended(outcome)
                 finally:
-                    taping.close()
-
-    async def _play_once(self, sample: Sample, client: LLMClient, taping: Recording | None) -> Turn:
-        if taping is None:
-            return await self._play(sample, None, client=client)
-        try:
-            turn = await self._play(sample, taping.recorder, client=client)
-        except BaseException as error:
-            taping.failed(error)
-            raise
-        # The turn as a load from the tape would return it.
-        recorded: Turn = taping.done(turn, {})
-        return recorded
+                    session.close()
 
     def _begin(self) -> Recording | None:
         tape = self.tape
@@ -355,13 +351,14 @@ class PromptExperiment:
         if self.run_id is None:
             settings = {name: getattr(self, name) for name in _keeping.SETTINGS}
             settings |= {"variants": _keeping.entries_of(self.variants), "turns": list(self.turns)}
-            taping = _keeping.begin(self.simulation, tape, settings=settings, config=self.config)
-            self.run_id = taping.run
-            return taping
+            session = _keeping.begin(self.simulation, tape, settings=settings, config=self.config)
+            self.run_id = session.run
+            return session
         return Recording(type(self.simulation), tape, self.run_id)
 
     async def _play(self, sample: Sample, recorder: Recorder | None, *, client: LLMClient) -> Turn:
         config = self.config.model_copy(update={"seed": sample.seed})
+        # A client of its own, since the seed is a setting of the client; the backend is shared.
         asked = LLMClient(config, client.backend, chosen=client.chosen)
         return await self.bench.play(sample, self.variants[sample.variant], asked, recorder)
 
@@ -473,7 +470,7 @@ class PromptExperiment:
             "samples played>"
         )
 
-    # --- what it says ------------------------------------------------------------------------
+    # --- statistics --------------------------------------------------------------------------
 
     @property
     def differences(self) -> list[Difference]:
@@ -488,7 +485,7 @@ class PromptExperiment:
     def _statistics(self) -> tuple[list[Difference], list[Noise]]:
         # Tables, sentences and charts each ask, and the answer takes some 60 ms.
         frame, known = self.frame, self._known
-        if known is None or not known[0].equals(frame):
+        if known is None or not known[0].equals(frame):  # new samples change the frame
             found = [d for name in self.outcomes for d in differences(frame, name, self.names)]
             floors = [n for name in self.outcomes for n in noise(frame, name, self.names)]
             self._known = known = frame, found, floors
@@ -510,8 +507,7 @@ class PromptExperiment:
             names = (difference.reference, difference.variant)
             known = [floors[difference.outcome, name] for name in names]
             floor = max((value for value in known if value is not None), default=None)
-            floor = None if None in known else floor
-            rows.append(asdict(difference) | {"noise_floor": floor})
+            rows.append(asdict(difference) | {"noise_floor": None if None in known else floor})
         order = ["outcome", "variant", "reference", "estimate", "low", "high", "noise_floor"]
         frame = pd.DataFrame(rows)
         return frame[[*order, *(name for name in frame.columns if name not in order)]]
@@ -555,7 +551,14 @@ def plan_of(bench: Bench, samples: Iterable[Sample], *, done: int, storage: str 
     together) times the number of calls, which are counted as if every action were accepted.
     """
     samples = list(samples)
-    recorded = _recorded(bench)
+    recorded = {
+        stage: [
+            chain.call
+            for chain in bench.simulation.chains
+            if chain.component == stage and chain.call is not None
+        ]
+        for stage in _STAGES
+    }
     counts = dict.fromkeys(_STAGES, 0)
     for turn, times in Counter(sample.turn for sample in samples).items():
         for stage, calls in calls_of(bench, turn).items():
@@ -597,15 +600,6 @@ def calls_of(bench: Bench, turn: int) -> dict[Stage, int]:
             for action in actions
         )
     return counts
-
-
-def _recorded(bench: Bench) -> dict[Stage, list[CallRecord]]:
-    calls: dict[Stage, list[CallRecord]] = {stage: [] for stage in _STAGES}
-    for chain in bench.simulation.chains:
-        for stage in _STAGES:
-            if chain.component == stage and chain.call is not None:
-                calls[stage].append(chain.call)
-    return calls
 
 
 def _rounded(count: float) -> int:

@@ -73,9 +73,10 @@ def begin(
         **parent.manifest,
         "kind": Samples.kind,
         "llm": config.model_dump(mode="json"),
-        "model": None,
+        "model": None,  # written when the model first answers
         "experiment": dict(settings),
     }
+    # Every run on a tape starts with a turn 0; the samples follow it as turns 1, 2, ...
     state = simulation.turns[0].state.model_copy(update={"reasoning_chains": ()})
     number = tape.add_run(
         manifest,
@@ -125,12 +126,12 @@ async def replayed(
         TapeMiss: a call differs from the recorded ones.
         TapeError: a sample came out differently.
     """
-    taping = Replaying(type(simulation), tape, run, tape.turn_records(run))
+    session = Replaying(type(simulation), tape, run, tape.turn_records(run))
     again = []
     for sample, recorded in played:
-        taping.planned(sample.number, ())
+        session.planned(sample.number, ())
         try:
-            turn = taping.done(await play(sample, taping.recorder), {})
+            turn = session.done(await play(sample, session.recorder), {})
         except TapeMiss:
             if recorded.state.turn == sample.turn:
                 raise
@@ -192,7 +193,7 @@ def variants_of(info: RunInfo) -> dict[str, Prompt]:
     try:
         for entry in info.manifest["experiment"]["variants"]:
             prompt = Prompt.parse(entry["text"], name=entry["name"], parent=entry["parent"])
-            if prompt.digest != entry["digest"]:
+            if prompt.digest != entry["digest"]:  # somebody edited the text on the tape
                 raise TapeError(
                     f"experiment {info.id} on the tape is damaged: the prompt of variant "
                     f"{entry['variant']!r:.80} does not have its recorded digest"

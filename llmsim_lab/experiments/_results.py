@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from itertools import combinations, product
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,8 @@ _SMALLEST_MOVE = 0.005
 
 _ALPHA = 0.05
 """The limit of p-values: 1 minus the intervals' level."""
+
+_WORST_FIRST = ("failed", "fallback", "repaired", "ok")
 
 Place = tuple[str, int, int]
 """Of a sample: variant, turn, and number."""
@@ -74,9 +77,14 @@ def verdict(difference: Difference, reference: Noise, variant: Noise) -> str:
     if difference.estimate is None or difference.low is None or difference.high is None:
         return f"{what}: no number ({difference.note}); {used}."
     low, high = difference.low, difference.high
+    p_values = ""
+    if difference.p_value is not None and low != high:
+        p_values = f", p {_p(difference.p_value)}"
+        if difference.p_holm not in (None, difference.p_value):
+            p_values += f", for several variants (Holm) p {_p(difference.p_holm)}"
     text = (
         f"{what}: {difference.estimate:+.2f} {unit}, 95 % interval {low:+.2f} to {high:+.2f}"
-        f"{_p_values(difference)} ({difference.method}); {used}."
+        f"{p_values} ({difference.method}); {used}."
     )
     if low == high:
         text += " There is no variation at all between the pairs."
@@ -100,16 +108,6 @@ def verdict(difference: Difference, reference: Noise, variant: Noise) -> str:
     return f"{text} Note: {difference.note}." if difference.note else text
 
 
-def _p_values(difference: Difference) -> str:
-    """Return the p-value, and the adjusted one where it differs; nothing without variation."""
-    if difference.p_value is None or difference.low == difference.high:
-        return ""
-    text = f", p {_p(difference.p_value)}"
-    if difference.p_holm is not None and difference.p_holm != difference.p_value:
-        text += f", for several variants (Holm) p {_p(difference.p_holm)}"
-    return text
-
-
 def _p(value: float) -> str:
     return "< 0.001" if value < 0.001 else f"= {value:.3f}"
 
@@ -130,7 +128,7 @@ def samples_frame(bench: Bench, results: Iterable[tuple[Sample, Turn]]) -> pd.Da
 def _rows(bench: Bench, sample: Sample, played: Turn) -> list[dict[str, Any]]:
     done = came_off(sample, played)
     before = bench.before(sample.turn).global_state.interest_rate
-    rate = math.nan
+    rate = math.nan  # not the old rate, which would count as a decision to hold
     if done and not (bench.only_component and bench.stage != "engine"):
         rate = played.state.global_state.interest_rate
     common = {
@@ -143,8 +141,15 @@ def _rows(bench: Bench, sample: Sample, played: Turn) -> list[dict[str, Any]]:
         "move": rate - before,
         "completed": done,
     }
-    faults = [chain for chain in played.chains if chain.status == "failed"]
-    detail = "; ".join(dict.fromkeys(map(_what_failed, faults)))
+    failures = (
+        # A failure of the client's begins with the component already.
+        chain.reasoning
+        if chain.reasoning.startswith(f"{chain.component}:")
+        else f"{chain.component}: {chain.reasoning}"
+        for chain in played.chains
+        if chain.status == "failed"
+    )
+    detail = "; ".join(dict.fromkeys(failures))
     # An engine's sample has all of a turn's actions in one row, others have a row an agent.
     if bench.stage == "engine":
         names = ", ".join(bench.subjects(sample.turn))
@@ -161,15 +166,13 @@ def _rows(bench: Bench, sample: Sample, played: Turn) -> list[dict[str, Any]]:
         common
         | {"agent": name, "detail": detail}
         | _decision(bench, chains, action, done=done)
-        | _cost(chains)
+        | {
+            "calls": sum(chain.call.attempts for chain in chains if chain.call),
+            "tokens": sum(chain.call.tokens for chain in chains if chain.call),
+            "seconds": sum(chain.call.seconds for chain in chains if chain.call),
+        }
         for name, chains, action in parts
     ]
-
-
-def _what_failed(chain: LLMReasoningChain) -> str:
-    # A failure of the client's begins with the component already.
-    named = chain.reasoning.startswith(f"{chain.component}:")
-    return chain.reasoning if named else f"{chain.component}: {chain.reasoning}"
 
 
 def _decision(
@@ -178,49 +181,34 @@ def _decision(
     """Return what the component decided, as far as there is something."""
     own = [chain for chain in chains if chain.component == bench.stage]
     # A call that failed has no decision; one that the agent's own check rejected is a decision.
-    said = [chain for chain in own if done or chain.status != "failed"]
-    sure = [chain.confidence for chain in said if chain.confidence is not None]
+    decided = [chain for chain in own if done or chain.status != "failed"]
+    confidences = [chain.confidence for chain in decided if chain.confidence is not None]
+    statuses = [chain.status for chain in own]
+    worst = min(statuses, key=_WORST_FIRST.index, default="ok")
     judged = action is not None and action.validation_result is not None
-    values: dict[str, Any] = {
-        "decision": "",
-        "reasoning": " ".join(chain.reasoning for chain in said),
-        "confidence": fmean(sure) if sure else math.nan,
-        "status": _worst([chain.status for chain in own]) if done else "failed",
+    decision = ""
+    if decided and bench.stage == "agent" and action is not None:
+        decision = action.action_string
+    elif decided and bench.stage == "validator" and action is not None:
+        decision = "accept" if action.validated else "reject"
+    elif decided:
+        decision = ", ".join(_named_rate(chain) for chain in decided)
+    return {
+        "decision": decision,
+        "reasoning": " ".join(chain.reasoning for chain in decided),
+        "confidence": fmean(confidences) if confidences else math.nan,
+        "status": worst if done else "failed",
         "accepted": action.validated if action is not None and judged and done else None,
     }
-    if said and bench.stage == "agent" and action is not None:
-        values["decision"] = action.action_string
-    elif said and bench.stage == "validator" and action is not None:
-        values["decision"] = "accept" if action.validated else "reject"
-    elif said:
-        values["decision"] = ", ".join(_named_rate(chain) for chain in said)
-    return values
 
 
 def _named_rate(chain: LLMReasoningChain) -> str:
     """Return the rate that an engine's reply names, as far as it can be read."""
-    reply = chain.call.reply if chain.call else None
-    if reply is None:
-        return chain.reasoning
-    try:
-        decision = parse_reply(reply.text, StateUpdateDecision, None)
-    except InvalidReply:
-        return chain.reasoning
-    return f"{number(decision.new_interest_rate)}%"
-
-
-def _worst(statuses: list[str]) -> str:
-    order = ("failed", "fallback", "repaired", "ok")
-    return min(statuses, key=order.index, default="ok")
-
-
-def _cost(chains: list[LLMReasoningChain]) -> dict[str, Any]:
-    calls = [chain.call for chain in chains if chain.call]
-    return {
-        "calls": sum(call.attempts for call in calls),
-        "tokens": sum(call.tokens for call in calls),
-        "seconds": sum(call.seconds for call in calls),
-    }
+    if chain.call and chain.call.reply:
+        with suppress(InvalidReply):
+            decision = parse_reply(chain.call.reply.text, StateUpdateDecision, None)
+            return f"{number(decision.new_interest_rate)}%"
+    return chain.reasoning
 
 
 def direction(move: float) -> str | None:
@@ -242,15 +230,16 @@ def directions(frame: pd.DataFrame, variants: Sequence[str]) -> pd.DataFrame:
     moves = _moves(frame)
     rows = []
     for variant in variants:
-        own = [move for (name, _, _), move in moves.items() if name == variant]
-        known = [move for move in own if move is not None]
+        known = [move for (name, _, _), move in moves.items() if name == variant and move]
         counts = Counter(known)
         shares = {
-            name: counts[name] / len(known) if known else float("nan")
+            name: counts[name] / len(known) if known else math.nan
             for name in ("raise", "hold", "lower")
         }
-        failed = _failed(frame, variant)
-        rows.append({"variant": variant, **shares, "used": len(known), "failed": failed})
+        failed = frame[(frame["variant"] == variant) & ~frame["completed"].astype(bool)]
+        # A sample has a row an agent, and fails once.
+        count = len(failed[["turn", "sample"]].drop_duplicates())
+        rows.append({"variant": variant, **shares, "used": len(known), "failed": count})
     return pd.DataFrame(rows)
 
 
@@ -297,11 +286,9 @@ def _shares(
     moves: dict[Place, str | None],
     texts: dict[Place, str | None],
 ) -> dict[str, float | int]:
-    def share(said: dict[Place, str | None]) -> float:
-        known = [
-            (said[a], said[b]) for a, b in pairs if said[a] is not None and said[b] is not None
-        ]
-        return sum(a == b for a, b in known) / len(known) if known else float("nan")
+    def share(of: dict[Place, str | None]) -> float:
+        known = [(of[a], of[b]) for a, b in pairs if of[a] is not None and of[b] is not None]
+        return sum(a == b for a, b in known) / len(known) if known else math.nan
 
     whole = sum(texts[a] is not None and texts[b] is not None for a, b in pairs)
     return {
@@ -334,7 +321,7 @@ def common_answers(frame: pd.DataFrame, *, most: int = 5) -> pd.DataFrame:
             for text, count in counts.most_common(most)
         ]
         if silent := len(own) - total:
-            failed = {"decision": "(failed)", "count": silent, "share": float("nan")}
+            failed = {"decision": "(failed)", "count": silent, "share": math.nan}
             rows.append({"variant": variant, **failed})
     return pd.DataFrame(rows, columns=["variant", "decision", "count", "share"])
 
@@ -350,14 +337,9 @@ def _moves(frame: pd.DataFrame) -> dict[Place, str | None]:
 
 def _texts(frame: pd.DataFrame) -> dict[Place, str | None]:
     """Return what was decided in each sample, all agents together; None where one failed."""
-    said: dict[Place, str | None] = {}
+    texts: dict[Place, str | None] = {}
     keys = zip(frame["variant"], frame["turn"], frame["sample"], strict=True)
     for key, text in zip(keys, frame["decision"], strict=True):
-        before = said.get(key, "")
-        said[key] = f"{before}\n{_plain(text)}" if text and before is not None else None
-    return said
-
-
-def _failed(frame: pd.DataFrame, variant: str) -> int:
-    own = frame[(frame["variant"] == variant) & ~frame["completed"].astype(bool)]
-    return len(own[["turn", "sample"]].drop_duplicates())
+        before = texts.get(key, "")
+        texts[key] = f"{before}\n{_plain(text)}" if text and before is not None else None
+    return texts

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Literal, get_args
 
 from llmsim_lab.errors import ConfigError
@@ -133,6 +133,7 @@ def paired_interval(
         what, method = "samples", "t over the samples of one turn"
         note = "one turn: the interval covers the sampling noise at that state only"
     else:
+        # A turn is one piece of evidence, however many samples it has.
         units = [fmean(group) for group in groups.values()]
         what, method = "turn means", f"t over {len(groups)} turn means"
         if len(groups) == 2:
@@ -143,9 +144,8 @@ def paired_interval(
         low, high, p_value = _crossed(pairs)
         method = f"t over {len(groups)} turns crossed with {count} seeds"
     else:
-        from scipy import stats
-
-        low, high, p_value = _t_interval(fmean(units), float(stats.sem(units)), len(units) - 1)
+        error = stdev(units) / math.sqrt(len(units))
+        low, high, p_value = _t_interval(fmean(units), error, len(units) - 1)
     if low == high:
         note = (
             f"all {what} differ by the same: the interval has no width and says nothing of others"
@@ -202,7 +202,7 @@ def _crossed(
 
 def _t_interval(mean: float, error: float, freedom: int) -> tuple[float, float, float | None]:
     """Return interval and p-value from a standard error; where that is 0, the mean itself."""
-    from scipy import stats
+    from scipy import stats  # here, since it takes long to import
 
     if error <= _NOTHING * max(1.0, abs(mean)):
         # Equal differences other than 0 would give p = 0, as if nothing could be more certain.
@@ -258,60 +258,56 @@ def differences(frame: pd.DataFrame, outcome: Outcome, variants: Sequence[str]) 
     )
     keys = zip(frame["turn"], frame["sample"], strict=True)
     seeds = dict(zip(keys, frame["seed"], strict=True))
+    # Failed samples included, which in ``wide`` look like those that were not played.
+    played = {
+        name: set(zip(group["turn"], group["sample"], strict=True))
+        for name, group in values.groupby("variant")
+    }
     reference = variants[0]
     found = []
     for variant in variants[1:]:
         known = Difference(note="no sample of both was played")
-        if {reference, variant} <= set(wide.columns):
+        if {reference, variant} <= played.keys():
             both = (wide[variant] - wide[reference]).dropna()
-            places = list(both.index)
             known = paired_interval(
                 list(both),
-                turns=[turn for turn, _ in places],
-                seeds=[seeds[place] for place in places],
-                failed=_played_pairs(values, reference, variant) - len(both),
+                turns=[turn for turn, _ in both.index],
+                seeds=[seeds[place] for place in both.index],
+                failed=len(played[reference] & played[variant]) - len(both),
             )
         found.append(replace(known, outcome=outcome, variant=variant, reference=reference))
     adjusted = holm([difference.p_value for difference in found])
     return [replace(d, p_holm=p) for d, p in zip(found, adjusted, strict=True)]
 
 
-def _played_pairs(values: pd.DataFrame, reference: str, variant: str) -> int:
-    """Return how many pairs were played, failed ones included."""
-    places = [
-        set(zip(group["turn"], group["sample"], strict=True))
-        for name in (reference, variant)
-        for group in [values[values["variant"] == name]]
-    ]
-    return len(places[0] & places[1])
-
-
 def noise(frame: pd.DataFrame, outcome: Outcome, variants: Sequence[str]) -> list[Noise]:
     """Return each variant's noise floor; ``Noise`` has the formulas."""
     values = sample_values(frame, outcome)
-    return [_noise_of(values[values["variant"] == name], outcome, name) for name in variants]
-
-
-def _noise_of(values: pd.DataFrame, outcome: Outcome, variant: str) -> Noise:
-    there = values.dropna(subset=["value"])
-    groups = [list(map(float, group)) for _, group in there.groupby("turn")["value"]]
-    repeated = [group for group in groups if len(group) > 1]
-    floor = spread = None
-    note = "two samples a turn are needed to tell noise from difference"
-    if repeated:
-        floor = fmean(fmean(abs(a - b) for a, b in combinations(g, 2)) for g in repeated)
-        squares = math.fsum((value - fmean(g)) ** 2 for g in repeated for value in g)
-        spread = math.sqrt(squares / sum(len(group) - 1 for group in repeated))
-        note = "" if len(repeated) == len(groups) else "turns with one sample are left out"
-        if floor == 0:
-            note = "samples of a turn are all alike"
-    return Noise(
-        outcome=outcome,
-        variant=variant,
-        floor=floor,
-        sd_within=spread,
-        samples=len(there),
-        failed=len(values) - len(there),
-        turns=len(repeated),
-        note=note,
-    )
+    found = []
+    for variant in variants:
+        own = values.loc[values["variant"] == variant, ["turn", "value"]]
+        known = own.dropna()
+        groups = [list(map(float, group)) for _, group in known.groupby("turn")["value"]]
+        repeated = [group for group in groups if len(group) > 1]
+        floor = spread = None
+        note = "two samples a turn are needed to tell noise from difference"
+        if repeated:
+            floor = fmean(fmean(abs(a - b) for a, b in combinations(g, 2)) for g in repeated)
+            squares = math.fsum((value - fmean(g)) ** 2 for g in repeated for value in g)
+            spread = math.sqrt(squares / sum(len(group) - 1 for group in repeated))
+            note = "" if len(repeated) == len(groups) else "turns with one sample are left out"
+            if floor == 0:
+                note = "samples of a turn are all alike"
+        found.append(
+            Noise(
+                outcome=outcome,
+                variant=variant,
+                floor=floor,
+                sd_within=spread,
+                samples=len(known),
+                failed=len(own) - len(known),
+                turns=len(repeated),
+                note=note,
+            )
+        )
+    return found

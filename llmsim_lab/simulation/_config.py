@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -11,13 +11,14 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    FiniteFloat,
     StringConstraints,
     ValidationError,
     field_validator,
     model_validator,
 )
 
-from llmsim_lab._util.config import Settings
+from llmsim_lab._util.config import Settings, read_config
 from llmsim_lab._util.text import faults
 from llmsim_lab.agents._agents import NationProfile
 from llmsim_lab.economy import initial_state, set_levels
@@ -40,11 +41,8 @@ Variable = Literal[
     "gdp_growth",
     "total_economic_value",
 ]
-ShockName = Literal["supply", "demand"]
-Finite = Annotated[float, Field(allow_inf_nan=False)]
 
-_LEVELS = {"interest_rate", "inflation", "output_gap", "unemployment"}
-"""The variables that ``set_levels`` takes."""
+_WITHOUT_LAGS: tuple[Variable, ...] = ("gdp_growth", "total_economic_value")
 
 SERIES = (
     Series(column="interest_rate", label="Policy rate", unit="% per year", short="rate"),
@@ -73,8 +71,8 @@ class Intervention(RunIntervention):
 
     model_config = ConfigDict(populate_by_name=True)
 
-    set_to: dict[Variable, Finite] = Field(default_factory=dict, alias="set")
-    shock: dict[ShockName, Finite] = Field(default_factory=dict)
+    set_to: dict[Variable, FiniteFloat] = Field(default_factory=dict, alias="set")
+    shock: dict[Literal["supply", "demand"], FiniteFloat] = Field(default_factory=dict)
     note: str = ""
 
     @model_validator(mode="after")
@@ -94,17 +92,14 @@ class Intervention(RunIntervention):
     @property
     def shocks(self) -> Shocks:
         """The shock in the macro model's form."""
-        return Shocks(supply=self.shock.get("supply", 0.0), demand=self.shock.get("demand", 0.0))
+        return Shocks(**self.shock)
 
     def apply(self, economy: GlobalState) -> GlobalState:
         """Return the economy with the variables set, and its lags to match."""
-        levels = {name: value for name, value in self.set_to.items() if name in _LEVELS}
-        others = {name: value for name, value in self.set_to.items() if name not in _LEVELS}
-        if levels:
-            economy = set_levels(economy, **levels)
-        if others:
-            economy = GlobalState(**dict(economy) | others)
-        return economy
+        levels = dict(self.set_to)
+        # These two have no lags, and ``set_levels`` does not take them.
+        others = {name: levels.pop(name) for name in _WITHOUT_LAGS if name in levels}
+        return GlobalState(**dict(set_levels(economy, **levels)) | others)
 
     def applied(self, state: SimulationState, run: Any) -> SimulationState:
         """Return the state with the variables set; a shock enters earlier, in the macro model."""
@@ -160,16 +155,14 @@ class NationConfig(NationProfile):
     @model_validator(mode="after")
     def _check_kind(self) -> Self:
         if self.kind != "human":
-            _refuse_idle(self, ("names_rate", "timeout_s"), "they are for nations of kind human")
+            _check_idle(self, ("names_rate", "timeout_s"), "they are for nations of kind human")
         if self.kind == "taylor":
-            _refuse_idle(
-                self, ("mandate", "temperament", "prompt"), "a Taylor rule reads no prompt"
-            )
+            _check_idle(self, ("mandate", "temperament", "prompt"), "a Taylor rule reads no prompt")
         return self
 
     @property
     def profile(self) -> NationProfile:
-        """The nation's part of what its agent is told."""
+        """What is known of the nation's advisor, without who decides."""
         return NationProfile(**{key: getattr(self, key) for key in NationProfile.model_fields})
 
 
@@ -191,13 +184,11 @@ class ValidatorConfig(Settings):
     @model_validator(mode="after")
     def _check_kind(self) -> Self:
         if self.kind == "always_valid":
-            _refuse_idle(
-                self, ("domain", "permissive", "prompt"), "always_valid accepts everything"
-            )
+            _check_idle(self, ("domain", "permissive", "prompt"), "always_valid accepts everything")
         return self
 
 
-def _refuse_idle(config: BaseModel, names: Sequence[str], reason: str) -> None:
+def _check_idle(config: BaseModel, names: Sequence[str], reason: str) -> None:
     """Raise ValueError if a setting that would have no effect is not at its default."""
     idle = [
         name for name in names if getattr(config, name) != type(config).model_fields[name].default
@@ -266,9 +257,7 @@ class SimulationConfig(RunConfig):
     def _check(self) -> Self:
         if not self.nations:
             raise ValueError("nations is empty; name at least one, such as nations: [Aland]")
-        counts = Counter(nation.name for nation in self.nations)
-        twice = sorted(name for name, count in counts.items() if count > 1)
-        if twice:
+        if twice := named_twice(nation.name for nation in self.nations):
             raise ValueError(f"nations must have different names; twice: {', '.join(twice)}")
         if self.economy.model == "static" and (hit := [i for i in self.interventions if i.shock]):
             raise ValueError(
@@ -280,9 +269,8 @@ class SimulationConfig(RunConfig):
     @field_validator("start")
     @classmethod
     def _check_start(cls, value: str | None) -> str | None:
-        """Raise an error if the data do not have that quarter."""
         if value is not None:
-            initial_state(value)
+            initial_state(value)  # an error if the data do not have that quarter
         return value
 
     @property
@@ -343,27 +331,30 @@ class SimulationConfig(RunConfig):
             ConfigError: the file cannot be read, or something in it is wrong; the message names
                 file, line and key.
         """
-        from llmsim_lab._util.config import read_config
-
         path = Path(path)
-        return _with_prompts_beside(read_config(path, cls), path.parent)
+        config = read_config(path, cls)
+
+        def beside(prompt: Path | None) -> Path | None:
+            if prompt is None:
+                return None
+            found = path.parent / prompt
+            Prompt.load(found)  # a file that is missing or wrong is named now, not later
+            return found
+
+        return config.model_copy(
+            update={
+                "nations": tuple(
+                    nation.model_copy(update={"prompt": beside(nation.prompt)})
+                    for nation in config.nations
+                ),
+                "validator": config.validator.model_copy(
+                    update={"prompt": beside(config.validator.prompt)}
+                ),
+                "engine_prompt": beside(config.engine_prompt),
+            }
+        )
 
 
-def _with_prompts_beside(config: SimulationConfig, folder: Path) -> SimulationConfig:
-    def beside(prompt: Path | None) -> Path | None:
-        if prompt is None:
-            return None
-        Prompt.load(folder / prompt)  # a file that is missing or wrong is named now, not later
-        return folder / prompt
-
-    nations = tuple(
-        nation.model_copy(update={"prompt": beside(nation.prompt)}) for nation in config.nations
-    )
-    validator = config.validator.model_copy(update={"prompt": beside(config.validator.prompt)})
-    return config.model_copy(
-        update={
-            "nations": nations,
-            "validator": validator,
-            "engine_prompt": beside(config.engine_prompt),
-        }
-    )
+def named_twice(names: Iterable[str]) -> list[str]:
+    """Return the names that occur more than once, sorted."""
+    return sorted(name for name, count in Counter(names).items() if count > 1)

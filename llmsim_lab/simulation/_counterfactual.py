@@ -54,11 +54,14 @@ def with_seats(
             "this run needs a model, for the people's seats or for another agent that is not a "
             "rule; give llm_client=connect('auto')"
         )
-    swapped: dict[str, Any] = {"validator": AlwaysValid()} if rules else {}
-    if "validator" in simulation.given and not rules:
-        swapped["validator"] = _asking(simulation.validator, llm_client)
-    if "engine" in simulation.given:
-        swapped["engine"] = _asking(simulation.engine, llm_client)
+    # Parts of the user's own are in no configuration; the others are built from it.
+    parts = {
+        name: _asking(getattr(simulation, name), llm_client)
+        for name in ("validator", "engine")
+        if name in simulation.given
+    }
+    if rules:
+        parts["validator"] = AlwaysValid()
     config = simulation.config.model_copy(
         update={
             "name": "Taylor rule" if kind == "taylor" else "language model",
@@ -70,7 +73,7 @@ def with_seats(
         }
     )
     state = simulation.turns[0].state.model_copy(update={"reasoning_chains": ()})
-    return Simulation(config, llm_client=llm_client, agents=agents, state=state, **swapped)
+    return Simulation(config, llm_client=llm_client, agents=agents, state=state, **parts)
 
 
 def _seated(agent: Agent, kind: Literal["taylor", "llm"], client: LLMClient | None) -> Agent:

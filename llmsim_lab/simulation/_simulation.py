@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.agents import Agent, HumanAgent, NationAgent, TaylorRuleAgent
@@ -21,19 +20,15 @@ from llmsim_lab.llm._extract import InvalidReply, parse_reply
 from llmsim_lab.models import Action, AgentState, GlobalState, SimulationState, StateUpdateDecision
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Run, RunTurn
-from llmsim_lab.simulation._config import Intervention, NationConfig, SimulationConfig
+from llmsim_lab.simulation._config import (
+    Intervention,
+    NationConfig,
+    SimulationConfig,
+    Variable,
+    named_twice,
+)
 from llmsim_lab.types import FrozenDict, LLMReasoningChain
 from llmsim_lab.validators import AlwaysValid, EconLLMValidator, Validator
-
-_ECONOMY = (
-    "interest_rate",
-    "inflation",
-    "output_gap",
-    "unemployment",
-    "gdp_growth",
-    "total_economic_value",
-)
-"""The economy's variables, as columns of a run's frame."""
 
 Prompts = Mapping[str, Prompt]
 """Prompts by the part that uses them: ``agent:NAME``, ``validator``, ``engine``."""
@@ -57,7 +52,7 @@ class Turn(RunTurn[SimulationState, Intervention]):
         """
         economy = self.state.global_state
         row: dict[str, Any] = {"period": self.state.period}
-        row |= {name: getattr(economy, name) for name in _ECONOMY}
+        row |= {name: getattr(economy, name) for name in get_args(Variable)}
         row["taylor_rate"] = TaylorRule().rate(
             inflation=economy.inflation,
             output_gap=economy.output_gap,
@@ -130,8 +125,7 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
         if agents is None:
             agents = [_agent_for(nation, config, llm_client, prompts) for nation in config.nations]
         self.agents = tuple(agents)
-        counts = Counter(agent.name for agent in self.agents)
-        if twice := sorted(name for name, count in counts.items() if count > 1):
+        if twice := named_twice(agent.name for agent in self.agents):
             raise ConfigError(f"agents must have different names; twice: {', '.join(twice)}")
         self.validator = validator or _validator_for(config, llm_client, prompts)
         self.engine = engine or _engine_for(config, llm_client, prompts)
@@ -139,8 +133,8 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
             state = engine.current_state
         elif state is None:
             state = SimulationState() if config.start is None else initial_state(config.start)
-        state = self._with_agents(state)
-        state = state.model_copy(update={"reasoning_chains": ()})  # another run's
+        # The state may come from another run, with its chains.
+        state = self._with_agents(state).model_copy(update={"reasoning_chains": ()})
         first = Turn(number=state.turn, state=state)
         super().__init__(config, first=first, llm_client=llm_client, given=given, tape=tape)
 
@@ -151,10 +145,11 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
             shocks = sum((item.shocks for item in planned), start=NO_SHOCKS)
             # Replaced, not added to: a turn that failed may be played again.
             self.engine.extra_shocks = {before.number + 1: shocks}
-        seen = before.state
-        proposed = await gather_all([agent.decide_action(seen) for agent in self.agents])
-        actions = await self.validator.validate_actions(proposed, seen)
-        self.engine.current_state = seen
+        # All agents see the same state: nobody knows what the others propose this turn.
+        proposed = await gather_all([agent.decide_action(before.state) for agent in self.agents])
+        actions = await self.validator.validate_actions(proposed, before.state)
+        # Set anew each turn, since a fork or an intervention may have replaced the state.
+        self.engine.current_state = before.state
         state = await self.engine.run_turn(actions)
         chains = [action.chain for action in actions if action.chain]
         verdicts = [action.validation_result for action in actions if action.validation_result]
@@ -191,8 +186,6 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
     def _with_agents(self, state: SimulationState) -> SimulationState:
         """Return the state with an entry for each agent."""
         names = [agent.name for agent in self.agents if agent.name not in state.agents]
-        if not names:
-            return state
         missing = {name: AgentState(name=name) for name in names}
         return state.model_copy(update={"agents": FrozenDict({**state.agents, **missing})})
 
@@ -248,13 +241,10 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
         asked = action.proposed_rate if action else None
         if asked is None or chain.status == "ok" or rate is None:
             return asked
+        if not isinstance(self.engine, EconLLMEngine):
+            return None
         # A fallback went as far from the rate then in force as one action may go.
-        engine = self.engine
-        return (
-            engine.limits.nearest(asked, current=rate)
-            if isinstance(engine, EconLLMEngine)
-            else None
-        )
+        return self.engine.limits.nearest(asked, current=rate)
 
 
 def _agent_for(

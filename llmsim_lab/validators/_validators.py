@@ -17,6 +17,24 @@ from llmsim_lab.models import Action, SimulationState, ValidationDecision, Valid
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.types import CallSite
 
+logger = logging.getLogger(__name__)
+
+_PERMISSIVE = (
+    "Be permissive: accept an action if it has any significant impact on this domain, "
+    "also an indirect one."
+)
+_STRICT = (
+    "Be strict: accept an action only if it is a measure of this domain itself and could be "
+    "carried out as described."
+)
+
+_SOURCES = {
+    "domain_description": "the validator's domain",
+    "rule": "the validator's setting permissive={permissive}",
+    "action": "the action that {agent} proposes",
+}
+"""Where the value of each of the prompt's slots comes from."""
+
 
 class ValidatorStats(TypedDict):
     """How many actions were judged and how; the rate is 0 before the first."""
@@ -52,9 +70,13 @@ class Validator(ABC):
 
     def recount(self, actions: Iterable[Action]) -> None:
         """Reset the counts to those of these marked actions, which are all that a run has."""
-        marks = [action.validated for action in actions]
-        self._accepted = sum(marks)
-        self._rejected = len(marks) - self._accepted
+        self._accepted = self._rejected = 0
+        self._count(actions)
+
+    def _count(self, actions: Iterable[Action]) -> None:
+        for action in actions:
+            self._accepted += action.validated
+            self._rejected += not action.validated
 
     def _mark(self, actions: Sequence[Action], results: Sequence[ValidationResult]) -> list[Action]:
         """Return marked copies and count them."""
@@ -62,9 +84,7 @@ class Validator(ABC):
             action.model_copy(update={"validated": result.is_valid, "validation_result": result})
             for action, result in zip(actions, results, strict=True)
         ]
-        accepted = sum(result.is_valid for result in results)
-        self._accepted += accepted
-        self._rejected += len(results) - accepted
+        self._count(marked)
         return marked
 
 
@@ -76,36 +96,12 @@ class AlwaysValid(Validator):
     ) -> list[Action]:
         """Mark every action as validated."""
         del state
-        return self._mark(
-            actions,
-            [
-                ValidationResult(
-                    is_valid=True,
-                    reasoning="Every action is accepted.",
-                    action_evaluated=action.action_string,
-                )
-                for action in actions
-            ],
-        )
-
-
-logger = logging.getLogger(__name__)
-
-_PERMISSIVE = (
-    "Be permissive: accept an action if it has any significant impact on this domain, "
-    "also an indirect one."
-)
-_STRICT = (
-    "Be strict: accept an action only if it is a measure of this domain itself and could be "
-    "carried out as described."
-)
-
-_SOURCES = {
-    "domain_description": "the validator's domain",
-    "rule": "the validator's setting permissive={permissive}",
-    "action": "the action that {agent} proposes",
-}
-"""Where the value of each of the prompt's slots comes from."""
+        reason = "Every action is accepted."
+        results = [
+            ValidationResult(is_valid=True, reasoning=reason, action_evaluated=a.action_string)
+            for a in actions
+        ]
+        return self._mark(actions, results)
 
 
 class LLMValidator(Validator):
@@ -152,6 +148,7 @@ class LLMValidator(Validator):
         return self._mark(actions, results)
 
     async def _judge(self, action: Action, state: SimulationState) -> ValidationResult:
+        # Not asked: the agent has found it outside the domain, after a second try.
         if action.status == "failed":
             return ValidationResult(
                 is_valid=False,

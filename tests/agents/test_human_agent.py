@@ -60,7 +60,7 @@ async def test_without_a_rate_to_name_the_fields_are_those_of_a_model() -> None:
     assert list(seen[0].fields) == ["action", "reasoning", "confidence"]
 
 
-async def test_an_action_that_is_none_of_economic_policy_comes_back_once() -> None:
+async def test_an_action_outside_economic_policy_comes_back_once() -> None:
     agent = agent_saying(SAID | {"action": "Plant tulips"}, SAID)
     action = await agent.decide_action(make_state())
     assert (action.action_string, action.status) == ("Raise the interest rate", "repaired")
@@ -102,7 +102,7 @@ async def test_a_wrong_answer_is_not_sent_and_the_question_stays() -> None:
     await task
 
 
-def test_an_answer_that_nobody_asked_for_is_refused() -> None:
+def test_an_answer_that_nobody_asked_for_is_an_error() -> None:
     with pytest.raises(ConfigError, match="Aland is asked nothing just now; start the turn first"):
         HumanAgent("Aland").answer("Hold", reasoning="Calm.", confidence=0.5, rate=4)
 

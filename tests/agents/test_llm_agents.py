@@ -81,7 +81,7 @@ def test_what_names_economic_policy_is_relevant(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["Deploy the army", "Sing a song", "Do nothing", "Pray for rain"])
-def test_what_names_none_is_not_relevant(text: str) -> None:
+def test_a_text_without_economic_words_is_not_relevant(text: str) -> None:
     assert EconLLMAgent("Aland", make_client())._validate_decision(policy(text)) is False
 
 
@@ -171,7 +171,7 @@ async def test_a_prompt_of_100_kb_is_a_context_overflow_that_names_the_numbers()
 
 
 @pytest.mark.parametrize("name", ["", "   ", "\n"])
-def test_an_agent_without_a_name_is_refused(name: str) -> None:
+def test_an_agent_without_a_name_is_an_error(name: str) -> None:
     with pytest.raises(ConfigError, match="needs a name"):
         NationAgent(name, make_client())
 

@@ -132,7 +132,7 @@ def test_a_bad_key_in_a_configuration_is_named_with_its_line(llmsim_lab: Run) ->
 
 
 @pytest.mark.parametrize("arguments", [("demo", "--turns", "-1"), ("demo", "--nations", "0")])
-def test_numbers_out_of_range_are_refused_by_name(
+def test_numbers_out_of_range_are_named_in_the_error(
     llmsim_lab: Run, arguments: tuple[str, ...]
 ) -> None:
     status, _, err = llmsim_lab(*arguments)

@@ -21,7 +21,7 @@ def no_model_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("OLLAMA_HOST", "127.0.0.1:9")
 
 
-def test_the_demo_replays_a_recording_and_goes_on_live_and_says_which_is_which(
+def test_the_demo_replays_a_recording_and_continues_live_and_says_which_is_which(
     llmsim_lab: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(time, "perf_counter", lambda: 1_000.0)
@@ -56,7 +56,7 @@ def test_without_any_model_the_demo_shows_the_recording_and_the_ways_to_a_model(
     status, out, _ = llmsim_lab("demo")
     assert status == 0
     assert "replayed in 2.5 s; no model was asked." in out
-    assert "It ends there, since there is no model to go on with" in out
+    assert "It ends there, since there is no model to continue with" in out
     assert "ollama pull llama3.1:8b" in out
     assert len(pd.read_csv("out/demo/turns.csv")) == 13
 

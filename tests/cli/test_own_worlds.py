@@ -227,7 +227,7 @@ def test_without_the_file_the_error_names_class_and_option(taped: Run, verb: str
     assert 'PublicGoods.replay("...")' in err
 
 
-def test_a_recorded_run_goes_on_and_begins_anew(taped: Run) -> None:
+def test_a_recorded_run_continues_and_begins_anew(taped: Run) -> None:
     assert taped("resume", "t.tape", "--import", "pot.py", "--turns", "2")[0] == 0
     assert taped("rerun", "t.tape", "--import", "pot.py", "--turns", "5")[0] == 0
     assert turns("resume")["turn"].tolist() == [0, 1, 2, 3, 4, 5]
@@ -268,7 +268,7 @@ def test_a_tape_is_looked_at_without_its_code(taped: Run) -> None:
     assert taped("tape", "export", "t.tape", "t.jsonl")[0] == 0
 
 
-def test_runs_that_are_the_same_are_told_to_be_where_a_column_begins_later(taped: Run) -> None:
+def test_equal_runs_are_equal_where_a_column_begins_later(taped: Run) -> None:
     out = taped("tape", "diff", "t.tape", "1", "1")[1]
     assert "Turns 0 to 3, which both have, led to the same." in out
 

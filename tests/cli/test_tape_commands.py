@@ -1,4 +1,4 @@
-"""The commands around tapes as their user meets them: record, replay, go on, look, carry, check."""
+"""The commands around tapes, as users meet them: record, replay, continue, look, carry, check."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_a_replay_ends_at_the_turn_asked_for(llmsim_lab: Run, tape: Path) -> Non
     assert frame("out/replay")["turn"].tolist() == [0, 1, 2]
 
 
-def test_a_fork_goes_on_live_with_the_recorded_model_and_says_which_turns_are_which(
+def test_a_fork_continues_live_with_the_recorded_model_and_says_which_turns_are_which(
     llmsim_lab: Run, tape: Path, server: FakeOllama
 ) -> None:
     status, out, err = llmsim_lab(
@@ -196,7 +196,7 @@ def test_a_finished_run_is_resumed_only_by_so_many_turns(
     assert frame("out/resume")["turn"].tolist() == [0, 1, 2, 3, 4, 5]
 
 
-def test_a_resume_with_another_model_is_refused(llmsim_lab: Run, tape: Path) -> None:
+def test_a_resume_with_another_model_is_an_error(llmsim_lab: Run, tape: Path) -> None:
     with FakeOllama(models=["other"], reply=reply) as server:
         status, _, err = llmsim_lab(
             "resume", "a.tape", "--turns", "1", "--model", "ollama:other", "--host", server.host
@@ -245,7 +245,7 @@ def rules(llmsim_lab: Run) -> Path:
     return Path("rules.tape")
 
 
-def test_a_run_without_a_model_goes_on_without_one(llmsim_lab: Run, rules: Path) -> None:
+def test_a_run_without_a_model_continues_without_one(llmsim_lab: Run, rules: Path) -> None:
     status, out, _ = llmsim_lab("resume", str(rules))
     assert status == 0
     assert "turns 3 to 3 are live" in out
@@ -307,7 +307,7 @@ def test_a_run_recorded_with_a_script_needs_a_model_named(llmsim_lab: Run) -> No
     assert "--model" in err
 
 
-def test_a_run_that_never_asked_its_model_goes_on_with_the_configured_one(
+def test_a_run_that_never_asked_its_model_continues_with_the_configured_one(
     llmsim_lab: Run, server: FakeOllama
 ) -> None:
     Path("run.yaml").write_text(yaml_text(CONFIG))
@@ -498,7 +498,7 @@ def test_a_tape_goes_through_json_lines_and_is_sound_at_the_other_end(
     assert out == "b.tape is sound: 2 runs, 24 calls; 2 replayed to the same turns.\n"
 
 
-def test_a_damaged_tape_is_told_by_status_1(llmsim_lab: Run, tape: Path) -> None:
+def test_a_damaged_tape_ends_with_status_1(llmsim_lab: Run, tape: Path) -> None:
     connection = sqlite3.connect(tape)
     connection.execute("UPDATE calls SET agent = 'Eland' WHERE id = 2")
     connection.commit()
@@ -532,7 +532,7 @@ def test_a_turn_that_does_not_follow_from_its_calls_is_found_by_replaying(
         ("llm", "the settings of the model: "),
     ],
 )
-def test_a_run_with_a_damaged_manifest_is_refused_with_one_message(
+def test_a_run_with_a_damaged_manifest_is_an_error_with_one_message(
     llmsim_lab: Run, tape: Path, part: str, message: str
 ) -> None:
     new = "'no'" if part == "config" else """json('{"model": 7}')"""
@@ -549,7 +549,7 @@ def test_a_run_with_a_damaged_manifest_is_refused_with_one_message(
         assert message in err
 
 
-def test_texts_of_a_strangers_tape_are_shown_as_texts(llmsim_lab: Run) -> None:
+def test_texts_of_an_untrusted_tape_are_shown_as_texts(llmsim_lab: Run) -> None:
     def hostile(request: Any) -> dict[str, Any]:
         component = request.site.component
         if component == "agent":

@@ -289,7 +289,7 @@ async def test_one_failed_attempt_is_made_good_by_the_retry(validated_action: Ac
 
 
 @pytest.mark.parametrize("rate", ["NaN", "Infinity", "null", '"high"'])
-async def test_a_rate_that_is_no_number_breaks_the_schema_and_aborts(
+async def test_a_rate_that_is_not_a_number_breaks_the_schema_and_aborts(
     rate: str, validated_action: Action
 ) -> None:
     reply = f'{{"new_interest_rate": {rate}, "reasoning": "It rises.", "confidence": 0.5}}'

@@ -118,7 +118,7 @@ def test_a_response_is_parsed_whatever_its_letters_case() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "[]", "{}", '{"next_state": 3}', '"scrolling"'])
-def test_a_response_that_is_none_is_a_value_error(text: str) -> None:
+def test_a_response_of_another_form_is_a_value_error(text: str) -> None:
     with pytest.raises(ValueError, match="Failed to parse Reasoner response"):
         parse_reasoner_response(text, OPTIONS)
 

@@ -38,7 +38,7 @@ def test_a_run_of_no_turn_has_no_loss() -> None:
         QuadraticLoss().of(inflation=[2], output_gap=[0], interest_rate=[4])
 
 
-def test_series_of_different_lengths_are_refused() -> None:
+def test_series_of_different_lengths_are_errors() -> None:
     with pytest.raises(ConfigError, match="one length, not 2, 3 and 2"):
         QuadraticLoss().of(inflation=[2, 2], output_gap=[0, 0, 0], interest_rate=[4, 4])
 
@@ -47,6 +47,6 @@ def test_series_of_different_lengths_are_refused() -> None:
     ("field", "value"),
     [("gap_weight", -1), ("rate_change_weight", math.nan), ("inflation_target", math.inf)],
 )
-def test_a_weight_or_target_without_meaning_is_refused(field: str, value: float) -> None:
+def test_a_weight_or_target_without_meaning_is_an_error(field: str, value: float) -> None:
     with pytest.raises(ConfigError, match=field):
         QuadraticLoss(**{field: value})

@@ -22,13 +22,13 @@ MODEL = RudebuschSvensson()
 
 @pytest.mark.parametrize("model", [MODEL, StaticEconomy()])
 @pytest.mark.parametrize("rate", [math.nan, math.inf])
-def test_a_rate_that_is_no_number_is_refused(model: MacroModel, rate: float) -> None:
+def test_a_rate_that_is_not_a_number_is_an_error(model: MacroModel, rate: float) -> None:
     with pytest.raises(ConfigError, match=f"^interest_rate={rate} must be a finite number$"):
         model.advance(STEADY_STATE, interest_rate=rate)
 
 
 @pytest.mark.parametrize("name", ["interest_rate", "output_gap", "inflation"])
-def test_a_level_changed_behind_the_lags_back_is_refused_with_the_way_out(name: str) -> None:
+def test_a_level_changed_behind_the_lags_back_is_an_error_with_the_way_out(name: str) -> None:
     state = STEADY_STATE.model_copy(update={name: 9.0})
     way_out = rf"change levels with economy\.set_levels\(state, {name}=\.\.\.\)"
     with pytest.raises(ConfigError, match=rf"{name}=9\.0 but the state's lags say .*; {way_out}"):
@@ -42,7 +42,7 @@ def test_a_boom_beyond_full_employment_stops_with_both_limits_named() -> None:
         MODEL.advance(STEADY_STATE, interest_rate=4.0, shocks=Shocks(demand=12.0))
 
 
-def test_a_boom_up_to_full_employment_goes_on() -> None:
+def test_a_boom_up_to_full_employment_continues() -> None:
     state = MODEL.advance(STEADY_STATE, interest_rate=4.0, shocks=Shocks(demand=9.5))
     assert 0 < state.unemployment < 1
 
@@ -69,18 +69,18 @@ def test_a_pegged_rate_ends_in_an_error_not_in_impossible_numbers() -> None:
         peg_for_a_century(state)
 
 
-def test_inflation_lags_that_do_not_sum_to_one_are_refused() -> None:
+def test_inflation_lags_that_do_not_sum_to_one_are_errors() -> None:
     with pytest.raises(ConfigError, match=r"sum to 0\.9"):
         RudebuschSvensson(inflation_lags=(0.6, -0.1, 0.28, 0.12))
 
 
 @pytest.mark.parametrize("name", ["gap_to_inflation", "okun", "potential_growth"])
-def test_a_coefficient_that_is_no_number_is_refused_by_name(name: str) -> None:
+def test_a_coefficient_that_is_not_a_number_is_named_in_the_error(name: str) -> None:
     with pytest.raises(ConfigError, match=name):
         replace(MODEL, **cast("Any", {name: math.nan}))
 
 
-def test_a_lag_that_is_no_number_is_refused() -> None:
+def test_a_lag_that_is_not_a_number_is_an_error() -> None:
     with pytest.raises(ConfigError, match="gap_lags"):
         RudebuschSvensson(gap_lags=(1.16, math.inf))
 
@@ -104,7 +104,7 @@ def test_the_static_economy_can_be_driven_for_many_quarters() -> None:
     assert last.lags.interest_rate == (8.0, 7.0, 6.0, 5.0)
 
 
-def test_the_static_economy_refuses_shocks_it_would_have_to_ignore() -> None:
+def test_the_static_economy_raises_on_shocks_it_would_have_to_ignore() -> None:
     with pytest.raises(ConfigError, match="scale 0"):
         StaticEconomy().advance(STEADY_STATE, interest_rate=4.0, shocks=Shocks(demand=1.0))
 

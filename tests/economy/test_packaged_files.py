@@ -39,6 +39,6 @@ def test_a_package_without_any_data_says_so(
 
 
 @pytest.mark.parametrize("name", ["../pyproject.toml", "/etc/passwd", "", "a/../../b"])
-def test_a_path_out_of_the_data_folder_is_refused(name: str) -> None:
+def test_a_path_out_of_the_data_folder_is_an_error(name: str) -> None:
     with pytest.raises(ConfigError, match="inside the data folder"):
         data_path(name)

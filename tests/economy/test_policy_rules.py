@@ -59,7 +59,7 @@ def test_in_1979q3_the_rule_asks_for_nineteen_percent() -> None:
 
 
 @pytest.mark.parametrize("inertia", [-0.1, 1.0, 1.5, math.nan])
-def test_inertia_outside_zero_to_one_is_refused_by_name(inertia: float) -> None:
+def test_inertia_outside_zero_to_one_is_named_in_the_error(inertia: float) -> None:
     with pytest.raises(ConfigError, match="inertia="):
         TaylorRule(inertia=inertia)
 
@@ -68,13 +68,13 @@ def test_inertia_outside_zero_to_one_is_refused_by_name(inertia: float) -> None:
     "name", ["neutral_real_rate", "inflation_target", "inflation_weight", "output_gap_weight"]
 )
 @pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_a_parameter_that_is_no_finite_number_is_refused_by_name(name: str, value: float) -> None:
+def test_a_parameter_that_is_not_finite_is_named_in_the_error(name: str, value: float) -> None:
     with pytest.raises(ConfigError, match=name):
         TaylorRule(**{name: value})
 
 
 @pytest.mark.parametrize("bound", [math.nan, math.inf])
-def test_a_lower_bound_that_nothing_can_meet_is_refused(bound: float) -> None:
+def test_a_lower_bound_that_nothing_can_meet_is_an_error(bound: float) -> None:
     with pytest.raises(ConfigError, match="lower_bound"):
         TaylorRule(lower_bound=bound)
 

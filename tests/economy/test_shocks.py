@@ -80,13 +80,13 @@ def test_shocks_do_not_add_to_plain_numbers() -> None:
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_a_shock_that_is_no_finite_number_is_refused(value: float) -> None:
+def test_a_shock_that_is_not_finite_is_an_error(value: float) -> None:
     with pytest.raises(ConfigError, match=rf"demand={value}\) must hold finite numbers$"):
         Shocks(demand=value)
 
 
 @pytest.mark.parametrize("seed", [-1, 2**128, 1.5, True, "7"])
-def test_a_seed_that_is_no_whole_number_in_range_is_refused(seed: int) -> None:
+def test_a_seed_that_is_not_a_whole_number_in_range_is_an_error(seed: int) -> None:
     with pytest.raises(ConfigError, match=f"^seed={seed!r} must be (a whole|from 0)"):
         ShockGenerator(seed)
 
@@ -97,11 +97,11 @@ def test_the_largest_seed_works() -> None:
 
 @pytest.mark.parametrize("name", ["scale", "supply_std", "demand_std"])
 @pytest.mark.parametrize("value", [-1.0, math.nan, math.inf])
-def test_a_negative_or_endless_size_is_refused_by_name(name: str, value: float) -> None:
+def test_a_negative_or_endless_size_is_named_in_the_error(name: str, value: float) -> None:
     with pytest.raises(ConfigError, match=name):
         ShockGenerator(1, **{name: value})
 
 
-def test_a_negative_turn_is_refused() -> None:
+def test_a_negative_turn_is_an_error() -> None:
     with pytest.raises(ConfigError, match="turn=-1"):
         ShockGenerator(1).at(-1)

@@ -315,7 +315,7 @@ def test_a_whole_runs_configuration_will_do() -> None:
     assert engine.limits.max_move == 1.0
 
 
-def test_anything_else_as_configuration_is_refused() -> None:
+def test_anything_else_as_configuration_is_an_error() -> None:
     for config in ({"max_move": 1}, SimpleNamespace(engine="fast")):
         with pytest.raises(ConfigError, match="must be an EngineConfig or a SimulationConfig, not"):
             EconomicEngine(config)  # type: ignore[arg-type]
@@ -332,7 +332,7 @@ def test_anything_else_as_configuration_is_refused() -> None:
         ({"max_moves": 1}, "max_moves"),
     ],
 )
-def test_limits_that_make_no_sense_are_refused(fields: dict[str, Any], message: str) -> None:
+def test_limits_that_make_no_sense_are_errors(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         EngineConfig(**fields)
 

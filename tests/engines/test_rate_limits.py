@@ -67,7 +67,7 @@ def test_every_grid_point_within_bounds_and_reach_is_offered() -> None:
                 assert min(abs(rate - point) for rate in rates) < 1e-5, (limits, current, point)
 
 
-def test_the_nearest_rate_is_no_further_than_any_other_offered() -> None:
+def test_the_nearest_rate_is_not_further_than_any_other_offered() -> None:
     draw = random.Random(3)
     for limits, current in random_cases(1000):
         wish = draw.uniform(-30, 60)
@@ -94,7 +94,7 @@ def test_a_rate_outside_the_bounds_is_a_problem() -> None:
     )
 
 
-def test_a_rate_that_is_no_number_is_a_problem() -> None:
+def test_a_rate_that_is_not_a_number_is_a_problem() -> None:
     assert RateLimits().problem(float("nan"), current=4) == (
         "the new interest rate nan is not a finite number"
     )

@@ -320,7 +320,7 @@ def test_an_ablation_needs_a_sample_or_more(samples: Any) -> None:
         module_ablation(crisis, "Bo", silenced="mud", samples=samples)
 
 
-def test_an_ablation_of_nothing_is_refused() -> None:
+def test_an_ablation_of_nothing_is_an_error() -> None:
     with pytest.raises(ConfigError, match="silenced is empty"):
         module_ablation(make_crisis(), "Bo", silenced=[])
 

@@ -93,7 +93,7 @@ def test_what_is_on_the_tape_beside_economic_runs_is_not_asked_about(tmp_path: P
 
 
 def test_a_run_number_goes_with_a_tape() -> None:
-    assert "run=2 is for a tape" in refused(run=2)
+    assert "run=2 is for a tape" in error_of(run=2)
 
 
 def test_run_is_plain_and_shows_what_it_played() -> None:
@@ -326,7 +326,7 @@ async def test_an_action_outside_the_domain_is_a_result_not_a_lost_sample() -> N
     assert (frame["move"] == 0).all()
 
 
-async def test_a_server_that_fails_stops_the_experiment_and_is_no_sample() -> None:
+async def test_a_server_that_fails_stops_the_experiment_and_is_not_a_sample() -> None:
     down = [BackendError("gone", reason="connection_error")]
 
     def reply(request: ChatRequest) -> Any:
@@ -357,7 +357,7 @@ async def test_a_custom_agents_failure_without_a_call_is_a_failed_sample() -> No
 # Stopping
 
 
-async def test_cancelling_keeps_what_was_played_and_run_goes_on() -> None:
+async def test_cancelling_keeps_what_was_played_and_run_continues() -> None:
     experiment = make_experiment()
 
     def stop(progress: Progress) -> None:
@@ -436,10 +436,10 @@ def test_a_rule_based_validator_costs_no_calls() -> None:
     assert make_experiment(simulation, turns=(1,), samples=1).plan().calls == 4
 
 
-# What is refused
+# Errors
 
 
-def refused(simulation: Simulation | None = None, **arguments: Any) -> str:
+def error_of(simulation: Simulation | None = None, **arguments: Any) -> str:
     with pytest.raises(ConfigError) as caught:
         make_experiment(simulation, **arguments)
     return str(caught.value)
@@ -447,7 +447,7 @@ def refused(simulation: Simulation | None = None, **arguments: Any) -> str:
 
 def test_wrong_slots_are_named_before_anything_is_asked() -> None:
     variants = {"a": None, "b": "## User\n\nInflation {{ inflaton }}, act."}
-    message = refused(variants=variants)
+    message = error_of(variants=variants)
     assert "variant 'b': unknown slots inflaton; missing slots" in message
     assert "the agent fills exactly: profile, gdp_growth" in message
 
@@ -455,7 +455,7 @@ def test_wrong_slots_are_named_before_anything_is_asked() -> None:
 def test_a_prompt_that_cannot_be_rendered_on_a_state_is_named_with_the_turn() -> None:
     simulation = make_run()
     text = hawk_of(simulation).text.replace("{{ inflation }}", "{{ inflation.core }}")
-    message = refused(simulation, variants={"a": None, "b": text})
+    message = error_of(simulation, variants={"a": None, "b": text})
     assert message.startswith("variant 'b' at turn 1: ")
 
 
@@ -489,13 +489,13 @@ def test_a_prompt_that_cannot_be_rendered_on_a_state_is_named_with_the_turn() ->
         ({"llm_client": 5}, "llm_client=5 is not an LLMClient"),
     ],
 )
-def test_wrong_arguments_are_refused_with_the_way_out(
+def test_wrong_arguments_are_errors_with_the_way_out(
     arguments: dict[str, Any], message: str
 ) -> None:
-    assert message in refused(**arguments)
+    assert message in error_of(**arguments)
 
 
-def test_a_component_without_a_prompt_is_refused() -> None:
+def test_a_component_without_a_prompt_is_an_error() -> None:
     simulation = Simulation(make_config())
     simulation.run(1)
     with pytest.raises(ConfigError, match="reads no prompt"):
@@ -507,16 +507,16 @@ def test_a_component_without_a_prompt_is_refused() -> None:
 def test_agents_with_different_prompts_are_compared_one_at_a_time() -> None:
     simulation = make_run(nations=["Aland", "Borduria"])
     simulation.agents[1].prompt = hawk_of(simulation)  # type: ignore[attr-defined]
-    assert "component='agent:Aland'" in refused(simulation, variants={"a": None, "b": None})
+    assert "component='agent:Aland'" in error_of(simulation, variants={"a": None, "b": None})
 
 
 def test_a_run_without_turns_has_nothing_to_play_again() -> None:
-    assert "play some turns first" in refused(make_run(turns=0))
+    assert "play some turns first" in error_of(make_run(turns=0))
 
 
 def test_an_engine_that_was_never_asked_cannot_be_tested() -> None:
     simulation = make_run(client=seeded_client(_rejecting), turns=1)
-    assert "no turn in which the engine was asked" in refused(
+    assert "no turn in which the engine was asked" in error_of(
         simulation, component="engine", variants={"a": None, "b": None}
     )
 
@@ -554,7 +554,7 @@ def test_a_prompt_that_is_made_by_hand_cannot_be_shown() -> None:
             return "Do something."
 
     simulation.agents[0].__class__ = Handmade
-    assert "does not render its prompt" in refused(simulation, variants={"a": None, "b": None})
+    assert "does not render its prompt" in error_of(simulation, variants={"a": None, "b": None})
 
 
 async def test_a_sample_can_be_looked_at_as_a_run() -> None:

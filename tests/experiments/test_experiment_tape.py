@@ -32,7 +32,7 @@ async def recorded(path: Path, **arguments: Any) -> PromptExperiment:
 
 
 def rebuilt(path: Path) -> PromptExperiment:
-    """The experiment on a tape with a model that answers, to go on with it."""
+    """The experiment on a tape with a model that answers, to continue it."""
     return PromptExperiment.load(Tape(path), llm_client=seeded_client())
 
 
@@ -90,7 +90,7 @@ async def test_other_prompts_than_the_recorded_ones_are_a_miss(tmp_path: Path) -
         loaded.replay()
 
 
-async def test_an_interrupted_experiment_goes_on_in_another_process(tmp_path: Path) -> None:
+async def test_an_interrupted_experiment_continues_in_another_process(tmp_path: Path) -> None:
     simulation = await asyncio.to_thread(make_run, tape=tmp_path / "x.tape")
     experiment = make_experiment(simulation)
 
@@ -186,7 +186,7 @@ async def test_an_experiment_survives_export_and_import(tmp_path: Path) -> None:
     assert PromptExperiment.load(other).replay().equals(experiment.frame)
 
 
-async def test_the_latest_run_is_the_latest_that_is_no_experiment(tmp_path: Path) -> None:
+async def test_the_latest_run_is_the_latest_that_is_not_an_experiment(tmp_path: Path) -> None:
     experiment = await recorded(tmp_path / "x.tape", samples=1)
     assert experiment.tape is not None
     assert experiment.tape.run().id == 1
@@ -194,7 +194,7 @@ async def test_the_latest_run_is_the_latest_that_is_no_experiment(tmp_path: Path
 
 
 @pytest.mark.parametrize("verb", [load, replay, resume, rerun, fork])
-async def test_what_is_done_with_runs_is_refused_for_experiments(tmp_path: Path, verb: Any) -> None:
+async def test_operations_on_runs_are_errors_for_experiments(tmp_path: Path, verb: Any) -> None:
     experiment = await recorded(tmp_path / "x.tape", samples=1)
     with pytest.raises(TapeError, match=r"PromptExperiment.load\(tape, run\) shows it"):
         await asyncio.to_thread(verb, experiment.tape, 2)
@@ -237,7 +237,7 @@ VARIANT = {"variant": "a", "name": "p", "text": "## User\n\nHi", "parent": None,
         ({"llm": {"model": 7}}, "is damaged"),
     ],
 )
-async def test_a_damaged_experiment_is_refused_with_what_is_wrong(
+async def test_a_damaged_experiment_is_an_error_with_what_is_wrong(
     tmp_path: Path, changes: dict[str, Any], message: str
 ) -> None:
     experiment = await recorded(tmp_path / "x.tape")

@@ -235,7 +235,7 @@ def test_a_sample_in_which_one_agent_has_no_answer_has_none() -> None:
     assert sample_values(frame, "confidence")["value"].isna().all()
 
 
-def test_an_unknown_outcome_is_refused_by_name() -> None:
+def test_an_unknown_outcome_is_named_in_the_error() -> None:
     with pytest.raises(ConfigError, match="'mood' is not one of interest_rate"):
         sample_values(make_frame({"a": {1: [1]}}), "mood")  # type: ignore[arg-type]
 

@@ -277,7 +277,7 @@ def test_a_fault_in_python_is_a_config_error_that_names_the_field(
         (f"seed: {2**70}", "line 1: seed"),
     ],
 )
-def test_what_would_be_ignored_or_fail_later_is_refused_in_the_file(
+def test_what_would_be_ignored_or_fail_later_is_an_error_in_the_file(
     tmp_path: Path, text: str, message: str
 ) -> None:
     with pytest.raises(ConfigError, match=re.escape(message)):
@@ -291,12 +291,12 @@ def test_values_may_be_changed_and_are_checked_again() -> None:
         config.with_values(turns=999_999)
 
 
-def test_prompts_that_no_part_uses_are_refused() -> None:
+def test_prompts_that_no_part_uses_are_errors() -> None:
     prompts = {"agent:Nope": Prompt("Well?")}
     with pytest.raises(ConfigError, match=r"agent:Nope would not be used; .* agent:United States"):
         Simulation(llm_client=make_client(), prompts=prompts)
 
 
-def test_what_is_no_client_is_refused_with_the_way_to_one() -> None:
+def test_a_wrong_client_is_an_error_with_the_way_to_one() -> None:
     with pytest.raises(ConfigError, match=r"is not a client; make one: connect\('auto'\)"):
         Simulation(llm_client="auto")  # type: ignore[arg-type]

@@ -96,7 +96,7 @@ def test_a_yaml_file_can_name_a_person(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["llm", "taylor"])
-def test_settings_for_people_are_refused_elsewhere(kind: str) -> None:
+def test_settings_for_people_are_errors_elsewhere(kind: str) -> None:
     with pytest.raises(ConfigError, match="names_rate, timeout_s would have no effect"):
         config_with({"name": "Aland", "kind": kind, "names_rate": False, "timeout_s": 5})
 
@@ -282,7 +282,7 @@ def test_no_model_cannot_take_a_seat() -> None:
         ({"interventions": ()}, "at turn 2 is another: nothing, not turn 2: supply shock"),
     ],
 )
-def test_another_world_is_told_apart(fields: dict[str, Any], difference: str) -> None:
+def test_another_world_is_named_as_the_difference(fields: dict[str, Any], difference: str) -> None:
     world: dict[str, Any] = {
         "seed": 5,
         "economy": {"shock_scale": 1.0},
@@ -291,7 +291,7 @@ def test_another_world_is_told_apart(fields: dict[str, Any], difference: str) ->
     assert difference in world_differs(played(2, **world), played(2, **world | fields))
 
 
-def test_another_start_is_told_apart() -> None:
+def test_another_start_is_named_as_the_difference() -> None:
     other = Simulation(config_with(), state=None)
     moved = other.fork(0, state=GlobalState())
     assert "its starting state is another" in world_differs(other, moved)

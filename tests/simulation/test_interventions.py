@@ -56,7 +56,7 @@ def test_the_initial_state_can_be_set_by_the_configuration() -> None:
     assert simulation.state.global_state.unemployment == 9
 
 
-def test_what_is_set_agrees_with_the_recent_past_so_that_the_economy_goes_on_from_it() -> None:
+def test_what_is_set_agrees_with_the_recent_past_so_that_the_economy_continues_from_it() -> None:
     simulation = rules()
     simulation.intervene(0, set={"inflation": 9, "output_gap": 1, "interest_rate": 10})
     lags = simulation.state.global_state.lags
@@ -107,7 +107,7 @@ def test_shock_and_setting_may_come_together() -> None:
     assert (frame.unemployment[1], frame.output_gap[1]) == (7, 2)
 
 
-def test_a_turn_that_has_been_played_is_refused_with_the_way_out() -> None:
+def test_a_turn_that_has_been_played_is_an_error_with_the_way_out() -> None:
     simulation = rules()
     simulation.run(3)
     with pytest.raises(
@@ -116,20 +116,20 @@ def test_a_turn_that_has_been_played_is_refused_with_the_way_out() -> None:
         simulation.intervene(2, set={"inflation": 9})
 
 
-def test_a_shock_to_the_turn_reached_is_refused_with_the_way_out() -> None:
+def test_a_shock_to_the_turn_reached_is_an_error_with_the_way_out() -> None:
     simulation = rules()
     simulation.run(1)
     with pytest.raises(ConfigError, match=r"turn 1 is reached; use turn=2, or set="):
         simulation.intervene(1, shock={"supply": 1})
 
 
-def test_a_shock_without_an_economy_to_hit_is_refused() -> None:
+def test_a_shock_without_an_economy_to_hit_is_an_error() -> None:
     simulation = Simulation(make_config(), engine=EconLLMEngine())
     with pytest.raises(ConfigError, match="EconLLMEngine has no economy for a shock to hit"):
         simulation.intervene(1, shock={"supply": 1})
 
 
-def test_a_shock_to_a_static_economy_is_refused_before_the_run() -> None:
+def test_a_shock_to_a_static_economy_is_an_error_before_the_run() -> None:
     with pytest.raises(ConfigError, match=r"no equation for the shock at turn 1: supply shock"):
         make_config(
             economy={"model": "static"}, interventions=[{"turn": 1, "shock": {"supply": 1}}]
@@ -158,12 +158,12 @@ def test_a_wrong_intervention_says_what_is_wrong(arguments: Any, message: str) -
     assert "Value error" not in str(caught.value)
 
 
-def test_a_negative_turn_is_refused() -> None:
+def test_a_negative_turn_is_an_error() -> None:
     with pytest.raises(ConfigError, match="turn: Input should be greater than or equal to 0"):
         rules().intervene(-1, set={"inflation": 3})
 
 
-def test_a_shock_at_turn_0_is_refused_in_a_configuration() -> None:
+def test_a_shock_at_turn_0_is_an_error_in_a_configuration() -> None:
     with pytest.raises(ConfigError, match="use turn 1, or 'set'"):
         make_config(interventions=[{"turn": 0, "shock": {"supply": 1}}])
 
@@ -192,7 +192,7 @@ def test_growth_and_output_can_be_set_and_leave_the_past_alone() -> None:
 
 
 @pytest.mark.parametrize("state", [{"inflation": 9}, 5])
-def test_what_is_no_state_is_refused_with_the_way_to_set_a_variable(state: Any) -> None:
+def test_a_wrong_state_is_an_error_with_the_way_to_set_a_variable(state: Any) -> None:
     simulation = rules()
     simulation.run(1)
     with pytest.raises(ConfigError, match=r"is not a GlobalState .* fork\(intervene="):

@@ -147,7 +147,7 @@ def test_run_plays_the_configured_number_of_turns() -> None:
     assert frame.turn.tolist() == [0, 1, 2, 3]
 
 
-def test_run_goes_on_where_it_was() -> None:
+def test_run_continues_where_it_was() -> None:
     simulation = make_simulation()
     simulation.run(2)
     assert simulation.run(1).turn.tolist() == [0, 1, 2, 3]
@@ -158,14 +158,14 @@ def test_no_turns_leave_the_initial_state() -> None:
 
 
 @pytest.mark.parametrize("turns", [-1, 1.5, "3", True])
-def test_a_number_of_turns_that_is_none_is_refused(turns: Any) -> None:
+def test_a_wrong_number_of_turns_is_an_error(turns: Any) -> None:
     simulation = make_simulation()
     with pytest.raises(ConfigError, match=r"turns=.* must be a whole number, 0 or more"):
         simulation.run(turns)
     assert simulation.turn_number == 0
 
 
-async def test_arun_refuses_a_negative_number_too() -> None:
+async def test_a_negative_number_is_an_error_of_arun_too() -> None:
     with pytest.raises(ConfigError, match="turns=-1"):
         await make_simulation().arun(-1)
 
@@ -252,7 +252,7 @@ def test_the_design_page_s_lines_run_as_a_script() -> None:
     assert (done.stdout, done.stderr) == ("[4.0, 4.0, 4.0]\n", "")
 
 
-async def test_a_second_step_while_one_is_under_way_is_refused() -> None:
+async def test_a_second_step_while_one_is_under_way_is_an_error() -> None:
     release = asyncio.Event()
 
     async def wait(request: ChatRequest) -> Any:
@@ -429,7 +429,7 @@ async def test_the_frame_of_decisions_has_one_row_each() -> None:
     assert set(frame.model) == {"auto"}
 
 
-async def test_a_decision_that_was_rejected_is_told_from_one_that_moved_the_rate() -> None:
+async def test_a_decision_that_was_rejected_is_distinguished_from_one_that_moved_the_rate() -> None:
     def strict(request: ChatRequest) -> Any:
         assert request.site is not None
         if request.site.component == "validator" and request.site.agent == "Borduria":
@@ -546,12 +546,12 @@ def test_a_start_outside_the_data_names_the_quarters_there_are(start: str) -> No
         Simulation(make_config(start=start))
 
 
-def test_a_start_that_is_no_quarter_shows_the_form() -> None:
+def test_a_start_that_is_not_a_quarter_shows_the_form() -> None:
     with pytest.raises(ConfigError, match="'autumn' is not of the form 1979Q3"):
         Simulation(make_config(start="autumn"))
 
 
-def test_two_agents_of_one_name_are_refused() -> None:
+def test_two_agents_of_one_name_are_errors() -> None:
     agents = [TaylorRuleAgent("A"), NationAgent(" A", make_client())]
     with pytest.raises(ConfigError, match="different names; twice: A"):
         Simulation(agents=agents, validator=AlwaysValid())

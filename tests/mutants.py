@@ -39,7 +39,7 @@ from coverage import CoverageData
 REPO = Path(__file__).resolve().parents[1]
 KEPT = REPO / "out" / "mutants"
 RECORD, KILLED = KEPT / "record.json", KEPT / "killed.txt"
-PACKAGES = ("economy", "tape", "experiments", "assistant", "llm", "lab", "runs", "others")
+PACKAGES = ("economy", "tape", "experiments", "assistant", "llm", "lab", "run", "others")
 LEFT_OUT = {"structure", "browser", "benchmarks"}  # they read the code, or run it elsewhere
 PYTEST = (
     *("-q", "-p", "no:cacheprovider", "-m", "not embedded and not process"),
@@ -132,8 +132,7 @@ def digest(text: str) -> str:
 
 
 def package_of(path: str) -> str:
-    parts = Path(path).parts[1:-1] or ("others",)
-    name = "tape" if parts[:2] == ("llm", "tape") else parts[0]
+    name = Path(path).parts[1]
     return name if name in PACKAGES else "others"
 
 

@@ -258,17 +258,26 @@ def test_no_value_that_users_are_given_can_be_changed_by_accident() -> None:
         importlib.import_module(f"llmsim_lab.{module.name}")
         for module in pkgutil.iter_modules(llmsim_lab.__path__)
     ]
-    packages.append(importlib.import_module("llmsim_lab.assistant.types"))
-    exported = [getattr(package, name) for package in packages for name in package.__all__]
+    exported = [
+        getattr(package, name) for package in packages for name in getattr(package, "__all__", ())
+    ]
     # Users are given values of internal classes too, such as an experiment's differences.
     internal = [
         each
-        for package in ("economy", "experiments", "simulation")
+        for package in (
+            "assistant",
+            "context",
+            "economy",
+            "experiments",
+            "run",
+            "simulation",
+            "tape",
+        )
         for module in pkgutil.iter_modules([f"{llmsim_lab.__path__[0]}/{package}"])
         for name, each in vars(
             importlib.import_module(f"llmsim_lab.{package}.{module.name}")
         ).items()
-        if not name.startswith("_")
+        if not name.startswith("_") and getattr(each, "__module__", "").startswith("llmsim_lab.")
     ]
     values = {each for each in exported + internal if isinstance(each, type) and is_dataclass(each)}
     assert len(values) > 50

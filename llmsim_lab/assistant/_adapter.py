@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
 from llmsim_lab._util.text import faults, log_event
-from llmsim_lab.assistant.types import (
+from llmsim_lab.assistant._types import (
     FunctionCall,
     InvalidResponseError,
     LLMError,

@@ -18,7 +18,7 @@ from typing import Any, get_args
 from llmsim_lab._util.text import clip, printable
 from llmsim_lab.assistant._decision_log import Outcome
 from llmsim_lab.assistant._toolbox import BadCall, GoodCall, in_words
-from llmsim_lab.assistant.types import (
+from llmsim_lab.assistant._types import (
     AgentDecision,
     DecisionType,
     LLMError,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from llmsim_lab.assistant.types import ToolDeclaration
+from llmsim_lab.assistant._types import ToolDeclaration
 from llmsim_lab.errors import PromptError
 from llmsim_lab.prompts import Prompt
 

@@ -25,7 +25,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from llmsim_lab._util.text import clip, log_event
-from llmsim_lab.assistant.types import AgentDecision, DecisionContext, DecisionLogger, ToolCall
+from llmsim_lab.assistant._types import AgentDecision, DecisionContext, DecisionLogger, ToolCall
 from llmsim_lab.errors import ConfigError, DataError
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from llmsim_lab.assistant._toolbox import (
     result_text,
     run_tool,
 )
-from llmsim_lab.assistant.types import (
+from llmsim_lab.assistant._types import (
     AgentDecision,
     AgentEngineConfig,
     DecisionContext,

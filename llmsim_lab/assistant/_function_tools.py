@@ -26,7 +26,7 @@ from pydantic_core import PydanticSerializationError, SchemaError
 
 from llmsim_lab._util.text import faults
 from llmsim_lab.assistant._toolbox import IDENTITY, is_identity
-from llmsim_lab.assistant.types import ToolDeclaration, ToolResult
+from llmsim_lab.assistant._types import ToolDeclaration, ToolResult
 from llmsim_lab.errors import ConfigError, LabError, TapeError
 from llmsim_lab.types import reply_schema
 

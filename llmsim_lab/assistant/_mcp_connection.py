@@ -32,7 +32,7 @@ from mcp_types import CallToolResult, Tool, ToolListChangedNotification
 
 from llmsim_lab._util.text import clip, log_event
 from llmsim_lab._util.waiting import PrivateLoop
-from llmsim_lab.assistant.types import ToolServerError
+from llmsim_lab.assistant._types import ToolServerError
 from llmsim_lab.errors import ConfigError
 
 T = TypeVar("T")

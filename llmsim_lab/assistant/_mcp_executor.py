@@ -28,7 +28,7 @@ from pydantic_core import to_json
 from llmsim_lab._util.text import clip, log_event
 from llmsim_lab.assistant._mcp_connection import ServerLink, Target
 from llmsim_lab.assistant._toolbox import ERROR_KEY, IDENTITY, USER_KEY
-from llmsim_lab.assistant.types import (
+from llmsim_lab.assistant._types import (
     ServerErrorCode,
     ToolDeclaration,
     ToolResult,

@@ -19,7 +19,7 @@ from itertools import islice
 from typing import Any
 
 from llmsim_lab._util.text import clip, log_event
-from llmsim_lab.assistant.types import (
+from llmsim_lab.assistant._types import (
     DeclaresTools,
     FunctionCall,
     LLMAdapter,

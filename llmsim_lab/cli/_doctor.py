@@ -23,7 +23,7 @@ from llmsim_lab.models import PolicyDecision
 from llmsim_lab.prompts import Prompt
 
 if TYPE_CHECKING:
-    from llmsim_lab.assistant.evaluation import Evaluation, Scored
+    from llmsim_lab.assistant._evaluation import Evaluation, Scored
 import typer
 
 from llmsim_lab.cli._output import console, literal
@@ -197,9 +197,8 @@ def _check_tools(model: str | None, host: str | None, *, whole: bool = False) ->
 
 
 async def _evaluate(client: LLMClient, *, whole: bool) -> Evaluation:
-    from llmsim_lab.assistant import evaluate
-    from llmsim_lab.assistant.evaluation import load_cases
-    from llmsim_lab.assistant.types import AgentEngineConfig
+    from llmsim_lab.assistant import evaluate, load_cases
+    from llmsim_lab.assistant._types import AgentEngineConfig
 
     cases = load_cases()
     chosen = cases if whole else cases.one_of_each_kind()

@@ -15,11 +15,11 @@ from llmsim_lab.assistant import (
     MCPToolExecutor,
     OllamaAdapter,
 )
-from llmsim_lab.assistant.chat import Chat, ChatConfig, record_chat, replay_chat
-from llmsim_lab.assistant.recorded_tools import RecordedTools
-from llmsim_lab.assistant.tasks import TaskStore
+from llmsim_lab.assistant._chat import Chat, ChatConfig, record_chat, replay_chat
+from llmsim_lab.assistant._recorded_tools import RecordedTools
+from llmsim_lab.assistant._types import AgentEngineConfig, ToolExecutor
 from llmsim_lab.assistant.tasks._server import task_server
-from llmsim_lab.assistant.types import AgentEngineConfig, ToolExecutor
+from llmsim_lab.assistant.tasks._store import TaskStore
 from llmsim_lab.cli._app import app
 from llmsim_lab.errors import ConfigError, TapeError, TapeMiss
 from llmsim_lab.llm import Tape
@@ -170,7 +170,7 @@ async def test_a_tool_is_given_up_before_the_engine_does_so(
             waits.append(timeout_s)
             super().__init__(executor, timeout_s=timeout_s)
 
-    monkeypatch.setattr("llmsim_lab.assistant.chat.RecordedTools", Noting)
+    monkeypatch.setattr("llmsim_lab.assistant._chat.RecordedTools", Noting)
     config = AgentEngineConfig(timeout_seconds=engine_s)
     path, tools = tmp_path / "chat.tape", FunctionTools()
     await record_chat(path, make_client([]), tools, "Help.", user_id="ann", config=config)

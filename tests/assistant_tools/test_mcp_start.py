@@ -14,9 +14,9 @@ from mcp_types import Tool
 
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.assistant import MCPToolExecutor
-from llmsim_lab.assistant.tasks import TaskStore
+from llmsim_lab.assistant._types import ToolResult, ToolServerError
 from llmsim_lab.assistant.tasks._server import task_server
-from llmsim_lab.assistant.types import ToolResult, ToolServerError
+from llmsim_lab.assistant.tasks._store import TaskStore
 from llmsim_lab.errors import ConfigError
 from tests.assistant_tools import faulty_server, raw_server
 from tests.assistant_tools.mcp_kit import servers

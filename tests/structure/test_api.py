@@ -95,7 +95,11 @@ def test_a_package_exports_what_it_imports_and_nothing_else(name: str) -> None:
 
 
 def test_what_people_read_uses_public_names_only(repo: Path) -> None:
-    read = [repo / "README.md", *(repo / "docs").glob("*.md"), *(repo / "notebooks").glob("*.ipynb")]
+    read = [
+        repo / "README.md",
+        *(repo / "docs").glob("*.md"),
+        *(repo / "notebooks").glob("*.ipynb"),
+    ]
     read += (repo / "data" / "templates").glob("*.py")
     assert len(read) > 10
     private = [

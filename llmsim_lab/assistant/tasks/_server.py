@@ -25,8 +25,8 @@ from pydantic import Field, ValidationError, create_model
 
 from llmsim_lab._util.text import clip, printable
 from llmsim_lab.assistant._toolbox import ERROR_KEY, USER_KEY
+from llmsim_lab.assistant._types import ServerErrorCode
 from llmsim_lab.assistant.tasks._store import MAX_CHARS, Status, Task, TaskError, TaskStore
-from llmsim_lab.assistant.types import ServerErrorCode
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.types import Value
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from llmsim_lab.assistant._decision_log import check_tables
-from llmsim_lab.assistant.types import ServerErrorCode
+from llmsim_lab.assistant._types import ServerErrorCode
 from llmsim_lab.errors import ConfigError, DataError, LabError
 from llmsim_lab.types import Value
 

@@ -24,8 +24,8 @@ from llmsim_lab._util.text import clip
 from llmsim_lab.assistant._adapter import OllamaAdapter
 from llmsim_lab.assistant._engine import LLMAgentEngine
 from llmsim_lab.assistant._function_tools import FunctionTools
-from llmsim_lab.assistant.recorded_tools import RecordedTools
-from llmsim_lab.assistant.types import (
+from llmsim_lab.assistant._recorded_tools import RecordedTools
+from llmsim_lab.assistant._types import (
     AgentDecision,
     AgentEngineConfig,
     DecisionContext,
@@ -43,17 +43,6 @@ from llmsim_lab.run import Run, RunTurn, State
 from llmsim_lab.run._config import RunConfig, RunIntervention
 from llmsim_lab.run._session import Replaying
 from llmsim_lab.types import Value
-
-__all__ = [
-    "Chat",
-    "ChatConfig",
-    "ChatState",
-    "ChatTurn",
-    "Exchange",
-    "Said",
-    "record_chat",
-    "replay_chat",
-]
 
 _TOOL_SHARE = 0.8
 """A tool times out before the engine gives it up, since the tape would lack its result then."""

@@ -31,7 +31,7 @@ from llmsim_lab.assistant._toolbox import (
     result_text,
     run_tool,
 )
-from llmsim_lab.assistant.types import (
+from llmsim_lab.assistant._types import (
     DeclaresTools,
     FunctionCall,
     LLMMessage,
@@ -47,8 +47,6 @@ from llmsim_lab.models import PolicyDecision, SimulationState
 from llmsim_lab.prompts import Prompt, RenderedPrompt
 from llmsim_lab.tape._recorder import ReplayRecorder
 from llmsim_lab.types import Attempt, CallSite, ChatReply, ChatRequest, Message
-
-__all__ = ["RecordedTools", "ToolLookup", "ToolUsingNationAgent"]
 
 _COMPONENT = "tool"
 _LIST = "(which tools are there)"

@@ -28,9 +28,7 @@ from llmsim_lab.assistant._adapter import OllamaAdapter
 from llmsim_lab.assistant._constitution import load_constitution
 from llmsim_lab.assistant._engine import LLMAgentEngine
 from llmsim_lab.assistant._mcp_executor import MCPToolExecutor
-from llmsim_lab.assistant.tasks import TaskStore
-from llmsim_lab.assistant.tasks._server import task_server
-from llmsim_lab.assistant.types import (
+from llmsim_lab.assistant._types import (
     AgentDecision,
     AgentEngineConfig,
     DecisionContext,
@@ -39,18 +37,10 @@ from llmsim_lab.assistant.types import (
     Message,
     ToolCall,
 )
+from llmsim_lab.assistant.tasks._server import task_server
+from llmsim_lab.assistant.tasks._store import TaskStore
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient
-
-__all__ = [
-    "Case",
-    "Cases",
-    "Evaluation",
-    "Scored",
-    "evaluate",
-    "load_cases",
-    "score",
-]
 
 _USER = "ann"
 """Who writes the messages."""

@@ -1,4 +1,4 @@
-"""The decision engine's way to a model: the shared client, so that the tape records every call."""
+"""How the decision engine reaches a model: by the shared client, so the tape has every call."""
 
 from __future__ import annotations
 
@@ -89,6 +89,8 @@ class OllamaAdapter:
         self._calling = tool_calling
         self._without_tools = False
         self._without_tools_in: WeakKeyDictionary[Recorder, set[str | None]] = WeakKeyDictionary()
+        """The agents that found out, by their run: a replay would not know what an earlier run
+        found out, nor which of several agents did first, since that depends on the server."""
         self._wired: tuple[tuple[tuple[ToolDeclaration, ...], bool], _Wire] = (((), False), ())
         self._wire(self.tools, responds=True)
         self._schema: tuple[_Wire, Mapping[str, Any]] | None = None
@@ -153,13 +155,17 @@ class OllamaAdapter:
         ask = partial(self._converse, list(map(_message, messages)), wire, options, site)
         if not wire or self._calling == "native":
             return await ask()
-        if self._calling == "auto" and not self._lacks_tool_calls(site):
+        recorder = scope().recorder
+        agents = set() if recorder is None else self._without_tools_in.setdefault(recorder, set())
+        is_known = self._without_tools if recorder is None else site.agent in agents
+        if self._calling == "auto" and not is_known:
             try:
                 return await ask()
             except LLMFailureException as failure:
                 if _NO_TOOLS not in failure.detail:
                     raise
-            self._note_no_tool_calls(site)
+            self._without_tools = self._without_tools or recorder is None
+            agents.add(site.agent)
             log_event(
                 logger,
                 logging.INFO,
@@ -180,10 +186,10 @@ class OllamaAdapter:
     ) -> LLMResponse:
         schema = None
         if by_schema:
-            told = map(tools_as_text, describe_tools(messages, wire))
             messages = [
+                # A model without tool calls may have no place for the role of their results either.
                 Message("user" if role == "tool" else cast("Role", role), text)
-                for role, text in told
+                for role, text in map(tools_as_text, describe_tools(messages, wire))
             ]
             if self._schema is None or self._schema[0] is not wire:
                 self._schema = wire, tool_schema(wire)
@@ -197,22 +203,6 @@ class OllamaAdapter:
             site=site,
         )
         return _read(reply, as_json=by_schema)
-
-    def _lacks_tool_calls(self, site: CallSite) -> bool:
-        """Return True if the model was found to have no tool calls: in this run, by this agent."""
-        # A replay would not know what an earlier run found out, nor which of several agents found
-        # it out first, which depends on whose answer comes first.
-        recorder = scope().recorder
-        if recorder is None:
-            return self._without_tools
-        return site.agent in self._without_tools_in.get(recorder, ())
-
-    def _note_no_tool_calls(self, site: CallSite) -> None:
-        recorder = scope().recorder
-        if recorder is None:
-            self._without_tools = True
-        else:
-            self._without_tools_in.setdefault(recorder, set()).add(site.agent)
 
     def get_tool_declarations(self, names: Sequence[str]) -> list[ToolDeclaration]:
         """Return the declarations of these tools, as far as the adapter was given them."""
@@ -304,8 +294,9 @@ def _read(reply: ChatReply, *, as_json: bool = False) -> LLMResponse:
     """
     is_cut = reply.done_reason == "length"
     text, calls = reply.text, [FunctionCall(call.name, call.arguments) for call in reply.tool_calls]
-    if not calls and (as_json or is_cut) and (said := _in_json(text, as_json, is_cut)):
-        text, calls = ("", [said]) if isinstance(said, FunctionCall) else (said, [])
+    if not calls and (as_json or is_cut) and (read := _in_json(text, as_json, is_cut)):
+        text, calls = ("", [read]) if isinstance(read, FunctionCall) else (read, [])
+    # A model that wants tools called cannot know yet what to answer: its respond waits.
     wanted = tuple(call for call in calls if call.name != RESPOND)
     kind: Meaning | None = None
     claims: tuple[str, ...] = ()

@@ -92,7 +92,7 @@ class ServerLink:
             meta: the request's metadata.
             timeout_s: longest wait for the answer once there is a server, seconds.
         """
-        return self._work(self._call(name, arguments, meta, timeout_s))
+        return self._on_loop(self._call(name, arguments, meta, timeout_s))
 
     def prepare(self, *, fresh: bool = False) -> Future[list[Tool]]:
         """Connect, if need be, and return the server's tools.
@@ -103,9 +103,9 @@ class ServerLink:
         Args:
             fresh: whether to ask a server again that has listed its tools before.
         """
-        return self._work(self._listed(fresh))
+        return self._on_loop(self._listed(fresh))
 
-    def _work(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+    def _on_loop(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         future = asyncio.run_coroutine_threadsafe(work, _loop.get())
         future.add_done_callback(self._note_end)
         return future
@@ -350,7 +350,7 @@ class Connection:
             self._under_way -= 1
 
     def caller_left(self) -> None:
-        """Record, from any thread, that a caller stopped waiting, perhaps on a silent server."""
+        """Record, from any thread, that a caller stopped waiting: the server may be silent."""
         if self._under_way:
             self.doubtful = True
 
@@ -385,7 +385,7 @@ class Connection:
         try:
             await self._serve()
         except Exception as error:  # noqa: BLE001 - the library raises all kinds
-            self._failed(error)
+            self._record_failure(error)
         finally:
             _alive.discard(self)
             self._ready.set()
@@ -397,24 +397,20 @@ class Connection:
         with self._start as scope:
             scope.deadline = anyio.current_time() + self._start_timeout_s
             # The deadline is for the start alone; afterwards the scope stays open without one.
-            async with Client(
-                self._transport(), message_handler=self._on_message, cache=None
-            ) as self._client:
+            target: Any = self._target
+            if isinstance(target, StdioServerParameters):
+                target = self._process(target)
+            async with Client(target, message_handler=self._on_message, cache=None) as self._client:
                 self.tools = await _all_tools(self._client)
                 scope.deadline = math.inf
                 self._ready.set()
                 await self._over.wait()
         if not self._ready.is_set():
             raise TimeoutError(
-                "it was closed meanwhile"
+                "it was closed before it had started"
                 if self._over.is_set()
                 else f"it did not answer within {self._start_timeout_s:g} s"
             )
-
-    def _transport(self) -> Any:
-        if isinstance(self._target, StdioServerParameters):
-            return self._process(self._target)
-        return self._target
 
     @asynccontextmanager
     async def _process(self, command: StdioServerParameters) -> AsyncIterator[Any]:
@@ -429,7 +425,7 @@ class Connection:
             self._last_words = self.last_words()
             with self._reading, self._stderr:
                 self._stderr = None
-            with suppress(OSError):  # Windows refuses while another program has it open
+            with suppress(OSError):  # Windows cannot delete what another program has open
                 path.unlink(missing_ok=True)
 
     async def _on_message(self, message: object) -> None:
@@ -438,7 +434,7 @@ class Connection:
         elif isinstance(message, ToolListChangedNotification):
             self._changes += 1
 
-    def _failed(self, error: Exception) -> None:
+    def _record_failure(self, error: Exception) -> None:
         if self._ready.is_set():
             log_event(
                 logger, logging.WARNING, "tool_server_end", server=self._name, detail=repr(error)
@@ -448,9 +444,9 @@ class Connection:
         while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
             error = error.exceptions[0]
         words = self.last_words()
-        what = f"the tool server {self._name!r} could not be started: {error}" + (
-            f"; it said: {clip(words, 500)}" if words else ""
-        )
+        what = f"the tool server {self._name!r} could not be started: {error}"
+        if words:
+            what += f"; its standard error: {clip(words, 500)}"
         self.fault = ConfigError(what) if isinstance(error, _NO_PROGRAM) else ToolServerError(what)
         self.fault.__cause__ = error
 

@@ -72,7 +72,7 @@ async def test_closing_ends_a_server_that_is_only_starting() -> None:
     starting = asyncio.create_task(tools.ready())
     await until(lambda: len(servers()) == 1)
     await tools.aclose()
-    with pytest.raises(ToolServerError, match="closed meanwhile"):
+    with pytest.raises(ToolServerError, match="closed before it had started"):
         await starting
     assert servers() == []
 

@@ -110,14 +110,14 @@ def _user_of(ctx: Context[Any, Any], fixed: str | None) -> str:
     Raises:
         TaskError: it names none, or another than the server was started for.
     """
-    said = (ctx.request_context.meta or {}).get(USER_KEY)
-    if said is None and fixed is not None:
+    named = (ctx.request_context.meta or {}).get(USER_KEY)
+    if named is None and fixed is not None:
         return fixed
-    if not isinstance(said, str) or not 0 < len(said) <= _MAX_USER_CHARS:
+    if not isinstance(named, str) or not 0 < len(named) <= _MAX_USER_CHARS:
         raise TaskError("the request does not say which user it is made for")
-    if fixed is not None and said != fixed:
+    if fixed is not None and named != fixed:
         raise TaskError("this server works for another user")
-    return said
+    return named
 
 
 @contextmanager
@@ -193,10 +193,10 @@ def _failed(text: str, code: ServerErrorCode) -> CallToolResult:
 
 def _complaint(tool: str, schema: dict[str, Any], error: ValidationError) -> str:
     faults = error.errors(include_url=False)
-    said = [_fault(tool, schema["properties"], fault) for fault in faults[:_MAX_FAULTS]]
+    complaints = [_fault(tool, schema["properties"], fault) for fault in faults[:_MAX_FAULTS]]
     if len(faults) > _MAX_FAULTS:
-        said.append(f"and {len(faults) - _MAX_FAULTS} more")
-    return "; ".join(said)
+        complaints.append(f"and {len(faults) - _MAX_FAULTS} more")
+    return "; ".join(complaints)
 
 
 def _fault(tool: str, properties: dict[str, Any], fault: Any) -> str:

@@ -1,4 +1,4 @@
-"""Tasks of several users in one SQLite file; nobody sees or changes another user's."""
+"""Tasks of several users in one SQLite file; no user sees or changes another's."""
 
 from __future__ import annotations
 

@@ -51,6 +51,7 @@ class _Answer(BaseModel):
     """The arguments of the tool ``respond``."""
 
     text: Text
+    # Optional here though required on the wire: a text without them is still an answer.
     kind: Meaning | None = None
     done: str = _NOTHING
 
@@ -192,14 +193,14 @@ class OllamaAdapter:
                 for role, text in map(tools_as_text, describe_tools(messages, wire))
             ]
             if self._schema is None or self._schema[0] is not wire:
-                self._schema = wire, tool_schema(wire)
+                self._schema = wire, tool_schema(wire)  # one object, which a tape stores once
             schema = self._schema[1]
         reply, _ = await self.client.converse(
             messages,
             tools=() if by_schema else wire,
             schema=schema,
             options=options,
-            check=partial(_complaint, as_json=by_schema),
+            check=partial(_complaint, as_json=by_schema),  # what it returns goes back to the model
             site=site,
         )
         return _read(reply, as_json=by_schema)
@@ -301,7 +302,7 @@ def _read(reply: ChatReply, *, as_json: bool = False) -> LLMResponse:
     kind: Meaning | None = None
     claims: tuple[str, ...] = ()
     if calls and not wanted:
-        answer = _Answer.model_validate(calls[-1].arguments)
+        answer = _Answer.model_validate(calls[-1].arguments)  # of several answers the last
         kind, claims = answer.kind, () if answer.done == _NOTHING else (answer.done,)
         text = f"{answer.text} …" if is_cut else answer.text
     if not wanted and not text.strip():
@@ -330,6 +331,7 @@ def _in_json(text: str, as_json: bool, is_cut: bool) -> FunctionCall | str | Non
             whole = False
             with suppress(ValueError):
                 value = from_json(text, allow_partial="trailing-strings")
+    # Without a schema, JSON in a text is only ours if it has the keys that we explain to models.
     if isinstance(value, dict) and (as_json or {"name", "answer"} & value.keys()):
         name, arguments, answer = map(value.get, ("name", "arguments", "answer"))
         if isinstance(answer, str) and answer.strip():
@@ -357,6 +359,7 @@ def as_llm_error(error: Exception) -> LLMError:
     fault: LLMError
     if isinstance(error, LLMFailureException):
         if error.reason == "rate_limited" or _FULL_QUEUE in error.detail:
+            # The client's error does not know the wait, but the backend's, which caused it, does.
             wait = getattr(error.__cause__, "retry_after_s", None)
             fault = RateLimitError(str(error), retry_after=wait)
         elif error.reason == "invalid_response":
@@ -368,5 +371,5 @@ def as_llm_error(error: Exception) -> LLMError:
     else:
         logger.error("assistant_failure", exc_info=error)
         fault = LLMError(f"{type(error).__name__}: {error}", "UNEXPECTED")
-    fault.__cause__ = error
+    fault.__cause__ = error  # not by ``raise … from``, since callers also keep it without raising
     return fault

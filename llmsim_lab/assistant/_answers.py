@@ -52,12 +52,13 @@ _TITLES = ("title", "description", "name", "text")
 _NUMBER = re.compile(r"(?:(?P<noun>.+)_)?(?:id|number)")
 """Arguments that only say which thing is meant, so that the text names the thing alone."""
 _PLAIN = (*_TITLES, "key", "url", "path", "query")
-_QUOTES = str.maketrans("“”", "''")
+_QUOTES = str.maketrans("“”", "''")  # so that no value can end the quotation that it stands in
 _QUOTED = re.compile(
     r"\"[^\"\n]*\"|“[^“”\n]*”|«[^«»\n]*»|`[^`\n]*`|(?<!\w)'[^'\n]*(?:'\w[^'\n]*){0,3}'(?!\w)"
 )
 """Words in quotation marks or as code; an apostrophe within a word is not a quotation mark."""
 _BETWEEN = r"(?:\\?_|[-./:])?"  # Markdown may have it as \_
+# Repeats are bounded, since a model's text must not keep the regular expression busy for long.
 _ARGUMENTS = r"(?:\((?:[^()\n]|\([^()\n]{0,100}\)){0,300}\))?"
 _CODES: tuple[str, ...] = get_args(ToolErrorCode)
 
@@ -169,6 +170,7 @@ def confirmed(pending: PendingAction, call: ToolCall) -> Outcome:
     text = f"Done: {words}."
     if not call.worked:
         category, result, reason = "ERROR:TOOL_FAILED", call.result, ""
+        # A reason is the server's text, so it is shortened and cleaned like a model's.
         if result is not None and result.error and result.error_code in _REASONS_FOR_USERS:
             reason = f" ({for_user(clip(result.error, _MAX_REASON_CHARS), [call.tool_name])})"
         text = f"That did not work: I could not {words}{reason}."
@@ -252,6 +254,7 @@ def _value_text(value: Any) -> str:
         items = ", ".join(map(_value_text, value[:_MAX_ITEMS]))
         left = len(value) - _MAX_ITEMS
         return f"[{items}, and {left:,} more]" if left > 0 else f"[{items}]"
+    # Marks of direction could make the question read as another one than what will run.
     text = printable(str(value))
     short = clip(text, _MAX_CHARS)
     cut = f" ({len(text):,} characters)" if len(text) > _MAX_CHARS else ""
@@ -260,6 +263,7 @@ def _value_text(value: Any) -> str:
 
 def _title_of(value: Any, noun: str, seen: Sequence[ToolCall]) -> str:
     for call in reversed(seen):
+        # A note with the same number must not lend its title to a task.
         if noun not in in_words(call.tool_name) or call.result is None:
             continue
         for thing in _objects(call.result.data):

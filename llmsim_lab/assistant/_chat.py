@@ -360,7 +360,7 @@ class Chat(Run[ChatState, ChatTurn, ChatConfig, UserMessage]):
     def _plan_next(self, message: str) -> None:
         number = self.turn_number + 1
         known = [planned.message for planned in self._planned.get(number, ())][-1:]
-        if known == [message]:
+        if known == [message]:  # as in a replay, or where a failed message is sent again
             return
         if isinstance(self._session, Replaying):
             if known:
@@ -445,7 +445,7 @@ class Chat(Run[ChatState, ChatTurn, ChatConfig, UserMessage]):
                 raise ConfigError(
                     "a recording holds one conversation; begin another: Chat(config, tape=...)"
                 )
-            self.turns, self._planned = self.turns[:1], {}
+            self.turns, self._planned = self.turns[:1], {}  # the first has what was given as state
 
     def close(self) -> None:
         """End a recording; afterwards only the file holds it."""
@@ -489,6 +489,7 @@ def replay_chat(tape: Tape | str | Path, run: int | None = None) -> Chat:
 
 
 def _at_start(kind: type[Chat], tape: Tape, run: int | None, **parts: Any) -> Chat:
+    # A fork begins with the turns that it shares with its origin: those are not said again.
     return kind.replay(tape, run, turns=tape.run(run).fork_turn or 0, **parts)
 
 

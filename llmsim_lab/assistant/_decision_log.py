@@ -255,7 +255,7 @@ class DecisionLog:
         ]
         while True:
             try:
-                with self._lock:
+                with self._lock:  # never across the sleep below, or other tasks would block
                     self._connection.execute(statement, stored)
             except sqlite3.Error as error:
                 busy = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY
@@ -299,6 +299,8 @@ def _opened(path: Path) -> sqlite3.Connection:
                 "name another file"
             )
         check_tables(db, _SCHEMA)
+        # Readers need not wait for a writer, and a row costs no wait for the disk: a program that
+        # crashes loses nothing, a machine that does perhaps the latest rows.
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = NORMAL")
         db.executescript(f"{_SCHEMA} PRAGMA user_version = {_VERSION};")
@@ -550,6 +552,7 @@ class Redactor:
         if not all(names):
             raise ConfigError("a key to redact must have letters; leave empty ones out")
         self._key = re.compile(_any_of(names, " ?") + r"s?(?!\w)")
+        # A possessive repeat: a long word is not tried again at every shorter length.
         self._in_text = re.compile(
             rf"(?P<key>{_any_of(names, _GAP)}(?:\w|-(?=\w)){{0,40}}+){_BETWEEN}",
             re.IGNORECASE | re.VERBOSE,
@@ -593,6 +596,7 @@ class Redactor:
     def _text(self, text: str, depth: int) -> str:
         if not self._active:
             return text
+        # A text may itself be JSON, as some tools return it.
         if text.lstrip()[:1] in ("{", "[") and depth < _MAX_DEPTH:
             try:
                 read = json.loads(text)
@@ -613,13 +617,15 @@ class Redactor:
     def _end_of_secret(self, text: str, found: re.Match[str]) -> int:
         """Return where the value after a name ends; the name's own end if it is not a secret."""
         how, begin = str(found.lastgroup), found.end()
+        # A count of tokens in a text is a number as it is in JSON, and stays.
         number = _NUMBER.match(text, begin)
         if not self._is_secret(found["key"], 0 if number else text):
             return begin
-        if how == "option":
+        if how == "option":  # "--password x" names a secret, "the password x" does not
             before = text[max(0, found.start() - _LONGEST_START) : found.start()]
             if not _OPTION_START.search(before):
                 return begin
+        # The plain one last: what is quoted or in brackets continues past spaces and commas.
         for pattern in (_QUOTED, _BRACKETED, _PLAIN[how]):
             if value := pattern.match(text, begin):
                 return value.end()

@@ -49,7 +49,7 @@ from llmsim_lab.llm._scope import scope, time_limit
 
 logger = logging.getLogger(__name__)
 
-_DEFAULT_ITERATIONS = 5
+_DEFAULT_ITERATIONS = 5  # named, to tell an argument that was given from one that was not
 _GRACE_S, _GRACE_ON_TAPE_S = 0.25, 5.0
 """The shared client keeps the time limit itself. Other adapters are cancelled a little later, and
 later still on a tape, since a call that is cancelled from outside leaves nothing there."""
@@ -140,7 +140,7 @@ class LLMAgentEngine:
         await entry.start()
         try:
             outcome = await self._decide(context, entry)
-        except (Exception, asyncio.CancelledError) as error:
+        except (Exception, asyncio.CancelledError) as error:  # a message may be stopped halfway
             await entry.fail(error)
             raise
         await entry.finish(outcome)
@@ -176,6 +176,7 @@ class LLMAgentEngine:
                 retry_after=fault.retry_after,
                 detail=fault.message,
             )
+            # Where nothing ran, a yes is not used up: the action still waits.
             return answers.failed(fault, executed, None if executed else pending)
 
     def __repr__(self) -> str:

@@ -103,7 +103,7 @@ async def _try(
         message_history=case.said_before(),
     )
     log = _Latest()
-    with closing(TaskStore()) as store:
+    with closing(TaskStore()) as store:  # one each, so that no message sees what another changed
         own = cases.tasks if case.tasks is None else case.tasks
         for user, tasks in {**cases.others, _USER: own}.items():
             for description in tasks:
@@ -158,6 +158,7 @@ def score(
         failed: whether the model gave no answer, so that only the engine decided.
     """
     ran = list(decision.tool_calls or ())
+    # A call that waits for a yes counts as the model's choice of tool, but not as something done.
     if (pending := decision.pending_action) is not None:
         ran.append(ToolCall(tool_name=pending.tool_name, parameters=pending.parameters))
     names = tuple(call.tool_name for call in ran)
@@ -197,7 +198,7 @@ def _fits(ran: Sequence[str], expected: Sequence[str]) -> bool:
 
 def _agrees(given: Any, expected: Any) -> bool:
     if isinstance(expected, str) and isinstance(given, str):
-        return _words(expected) <= _words(given)
+        return _words(expected) <= _words(given)  # models add articles and change the order
     if isinstance(given, bool) or isinstance(expected, bool):  # True equals 1 in Python
         return given is expected
     return bool(given == expected)

@@ -160,6 +160,8 @@ class _Tool:
 
 def _parameters_of(function: Callable[..., Any], name: str) -> dict[str, inspect.Parameter]:
     try:
+        # Annotations are texts where a module imports them from the future, and evaluating those
+        # raises anything.
         parameters = dict(inspect.signature(function, eval_str=True).parameters)
     except Exception as error:
         raise ConfigError(
@@ -206,6 +208,7 @@ def _model_of(
             f"the tool {name!r} has the parameters {', '.join(parameters)}, but by their types "
             f"they would be called {', '.join(found)}; leave out the aliases"
         )
+    # A reply must have every field, but a tool's caller may leave out what has a default.
     required = [key for field, key in fields.items() if model.model_fields[field].is_required()]
     return model, schema | {"required": required}
 
@@ -282,6 +285,7 @@ class _Threads:
     def _serve(self, waiting: SimpleQueue[Callable[[], Callable[[], None]]]) -> None:
         while True:
             tell = waiting.get()()
+            # Idle before the caller is told, whose next call then finds this thread.
             with self._lock:
                 is_kept = len(self._idle) < _MOST_IDLE
                 if is_kept:

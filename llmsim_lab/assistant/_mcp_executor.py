@@ -205,6 +205,7 @@ class MCPToolExecutor:
             tool = _named(tool_name, known)
         if tool is None:
             raise MCPError(INVALID_PARAMS, f"Unknown tool: {tool_name}")
+        # Set last, so that it replaces whatever a caller left in the arguments.
         wants_user = IDENTITY in (tool.input_schema.get("properties") or {})
         arguments = parameters | {IDENTITY: user_id} if wants_user else parameters
         meta = {USER_KEY: user_id}

@@ -88,6 +88,7 @@ class RecordedTools:
     def __init__(self, executor: ToolExecutor, *, timeout_s: float = 25.0) -> None:
         self.executor = executor
         self.timeout_s = timeout_s
+        # Weak, since these tools may outlive many runs.
         self._listed: WeakKeyDictionary[Recorder, dict[str | None, _Listing]] = WeakKeyDictionary()
 
     async def ready(self) -> None:
@@ -105,6 +106,7 @@ class RecordedTools:
 
     def get_tool_declarations(self, names: Sequence[str]) -> list[ToolDeclaration]:
         """Return the declarations of these tools, as far as the executor knows them."""
+        # Four, whatever a later version may write besides.
         declared = [ToolDeclaration(*fields[:4]) for fields in self._listing()["declared"]]
         return [tool for tool in declared if tool.name in names]
 
@@ -122,6 +124,8 @@ class RecordedTools:
 
         async def run_as_json() -> str:
             result = await run()
+            # The tool has run, so an unreadable result must still get onto the tape, as a failure:
+            # a replay would otherwise lack the call.
             try:
                 return _dumps(result.model_dump())
             except ValueError as error:
@@ -136,6 +140,7 @@ class RecordedTools:
         except ValueError as error:
             return failed_result(f"the arguments: {error}", "INVALID_PARAMETERS")
 
+        # A function, since it is only needed if the call is cancelled.
         def deletes() -> bool:
             declared = self._ask_executor()["declared"]
             return any(tool[0] == tool_name and tool[3] for tool in declared)
@@ -208,14 +213,17 @@ async def _through(
     if watch is not None:
         watch.began(request)
     attempt, began = None, time.perf_counter()
+
+    def attempt_of(text: str) -> Attempt:
+        seconds = time.perf_counter() - began
+        return Attempt(request=request, reply=ChatReply(text=text), seconds=seconds)
+
     try:
-        reply = ChatReply(text=await run())
-        attempt = Attempt(request=request, reply=reply, seconds=time.perf_counter() - began)
+        attempt = attempt_of(await run())
     except asyncio.CancelledError:
         if once():
-            reply = ChatReply(text=_dumps(_STOPPED))
-            seconds = time.perf_counter() - began
-            recorder.keep_now(Attempt(request=request, reply=reply, seconds=seconds))
+            # Without an await, which a cancelled task might not come back from.
+            recorder.keep_now(attempt_of(_dumps(_STOPPED)))
         raise
     finally:
         if watch is not None:
@@ -377,6 +385,7 @@ def _with_findings(prompt: str, findings: Sequence[str]) -> str:
     found = "\n".join(kept)
     if not isinstance(prompt, RenderedPrompt):
         return f"{prompt}\n\n{_FINDINGS}\n{found}"
+    # It stays a prompt that a viewer can take apart: its template gets a slot for the findings.
     user, known = f"{prompt.user}\n\n{_FINDINGS}\n{found}", prompt.provenance
     own = Span("findings", "user", len(user) - len(found), len(user), "the tools' answers")
     spans = (*known.spans, own)

@@ -100,6 +100,7 @@ class Toolbox:
         from jsonschema.validators import validator_for
         from referencing import Registry
 
+        # An adapter may declare what this executor cannot run.
         if tool.name not in self.names:
             return None
         validator: Any = validator_for(tool.parameters, default=Draft202012Validator)
@@ -121,6 +122,7 @@ class Toolbox:
         A tool whose name says that it deletes does, whatever its server declares; only the
         settings can change that.
         """
+        # A server is untrusted: one that declares its deletions harmless is still asked about.
         if name in self._confirm:
             return self._confirm[name]
         return name in self._destructive or _DESTRUCTIVE.search(in_words(name)) is not None
@@ -142,9 +144,10 @@ class Toolbox:
                 return _wrong(call.name, f"they are not valid JSON: {error}")
         if not isinstance(arguments, Mapping):
             return _wrong(call.name, f"they must be a JSON object, not {type(arguments).__name__}")
+        # Before all that follows, which is recursive and compares numbers.
         if fault := _not_json(arguments):
             return _wrong(call.name, fault)
-        parameters: dict[str, Any] = _with_whole_numbers(without_user(arguments))
+        parameters: dict[str, Any] = _cleaned(arguments)
         if parameters != arguments:  # 1.0 == 1, so only an identity that was taken out differs
             log_event(logger, logging.WARNING, "identity_ignored", tool=call.name)
         if faults := self._faults(call.name, parameters):
@@ -188,13 +191,14 @@ def _inside(value: Any) -> Iterable[Any]:
     return value if isinstance(value, list | tuple) else ()
 
 
-def _with_whole_numbers(value: Any) -> Any:
-    """Return ``1.0`` as ``1``: JSON has one kind of number, and many tools want whole ones."""
+def _cleaned(value: Any) -> Any:
+    """Return arguments without the user's identity, however deep, and with ``1.0`` as ``1``."""
+    # JSON has one type of number, and many tools want whole ones.
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, Mapping):
-        return {key: _with_whole_numbers(item) for key, item in value.items()}
-    return list(map(_with_whole_numbers, value)) if isinstance(value, list | tuple) else value
+        return {key: _cleaned(item) for key, item in value.items() if not is_identity(key)}
+    return list(map(_cleaned, value)) if isinstance(value, list | tuple) else value
 
 
 class KnownTools:
@@ -290,11 +294,13 @@ async def run_tool(
                 result = await value_of(executor.execute(name, parameters, user_id))
     except TapeError:
         raise
-    except LLMError as error:
+    except LLMError as error:  # as an executor of the user's own may raise, with a code
         return _failure(name, error.message, error.code)
     except TimeoutError:
         return _failure(name, f"it gave no answer within {timeout_s:g} s", "TIMEOUT")
     except Exception as error:
+        # The traceback is for the program's log; the model reads the type alone, since the text
+        # may hold internals.
         logger.warning("tool_failure", exc_info=error)
         return _failure(name, f"it failed: {type(error).__name__}", "TOOL_ERROR")
     if not isinstance(result, ToolResult):
@@ -365,13 +371,6 @@ def json_text(value: object, *, indent: int | None = None) -> str:
 def is_identity(key: object) -> bool:
     """Return True if an argument's name stands for the user's identity, in any spelling."""
     return re.sub(r"[^a-z]", "", str(key).lower()) == "userid"
-
-
-def without_user(value: Any) -> Any:
-    """Return arguments without the user's identity, as deep as the model wrote it there."""
-    if isinstance(value, Mapping):
-        return {key: without_user(item) for key, item in value.items() if not is_identity(key)}
-    return list(map(without_user, value)) if isinstance(value, list | tuple) else value
 
 
 def schema_without_user(schema: Any) -> Any:

@@ -123,6 +123,7 @@ def _user_of(ctx: Context[Any, Any], fixed: str | None) -> str:
 @contextmanager
 def _logging_left_alone() -> Iterator[None]:
     """Keep the library from setting up logging for the whole program, as it does by default."""
+    # The library calls basicConfig, which does nothing where the root logger has a handler.
     root, keep_out = logging.getLogger(), logging.NullHandler()
     root.addHandler(keep_out)
     try:
@@ -177,6 +178,7 @@ def _strict_tool(function: Callable[..., Any], *, annotations: ToolAnnotations) 
     """
     tool = Tool.from_function(function, annotations=annotations)
     lax = tool.fn_metadata.arg_model
+    # By class arguments, since pydantic takes either a base or a configuration.
     model = create_model(
         lax.__name__, __base__=lax, __cls_kwargs__={"extra": "forbid", "strict": True}
     )

@@ -101,7 +101,7 @@ class ChatConfig(RunConfig):
 
     Attributes:
         name: the conversation's.
-        turns: most messages that ``run()`` answers; it ends when none is left to be said.
+        turns: most messages that ``run()`` answers; it ends when none is known any more.
         user_id: who writes, as authenticated.
         constitution: the system prompt; ``load_constitution()`` has the shipped one.
         engine: the engine's settings.
@@ -256,7 +256,7 @@ class Chat(Run[ChatState, ChatTurn, ChatConfig, UserMessage]):
     ) -> tuple[LLMAgentEngine, Prompt]:
         if client is None:
             raise ConfigError(
-                "nobody decides: give the conversation a model, Chat(config, "
+                "there is no model and no engine: give the conversation a model, Chat(config, "
                 "llm_client=connect('auto')), or an engine, Chat(engine, user_id='ann')"
             )
         text = f"## System\n\n{config.constitution}\n\n## User\n\n{{{{ message }}}}\n"
@@ -380,7 +380,7 @@ class Chat(Run[ChatState, ChatTurn, ChatConfig, UserMessage]):
     async def _play(self, before: ChatTurn, planned: Sequence[UserMessage]) -> ChatTurn:
         number, state = before.number + 1, before.state
         if not planned:
-            raise ConfigError(f"nothing is said at turn {number}; send(message) says something")
+            raise ConfigError(f"turn {number} has no message; send(message) sends one")
         is_live = not isinstance(self._session, Replaying)
         if is_live and self.engine is None and isinstance(self.tools.executor, _MissingTools):
             self.tools.executor.fail()

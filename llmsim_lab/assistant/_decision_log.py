@@ -123,24 +123,15 @@ class DecisionLog:
                 f"outcome_category={outcome_category!r} must begin with {', '.join(OUTCOMES)}"
             )
         moment = _now()
+        asked = (decision_id, conversation_id, user_id, self._redactor.text(message))
+        decided = (intent_type, decision_type, outcome_category, duration_ms)
         await self._write(
             "INSERT INTO decisions VALUES (?,?,?,?,?,?,?,?,?,?) "
             "ON CONFLICT (decision_id) DO UPDATE SET intent_type = excluded.intent_type, "
             "decision_type = excluded.decision_type, "
             "outcome_category = excluded.outcome_category, duration_ms = excluded.duration_ms, "
             "updated = excluded.updated",
-            (
-                decision_id,
-                conversation_id,
-                user_id,
-                self._redactor.text(message),
-                intent_type,
-                decision_type,
-                outcome_category,
-                duration_ms,
-                moment,
-                moment,
-            ),
+            [*asked, *decided, moment, moment],
         )
 
     async def write_tool_invocation_log(

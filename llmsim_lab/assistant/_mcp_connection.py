@@ -43,7 +43,7 @@ Target = StdioServerParameters | MCPServer[Any] | Server[Any]
 """What can be connected to: a command to start, or a server in this process."""
 _PING_S = 2.0
 """How long a server that let a call time out has to show that it still answers, seconds."""
-_MAX_WORDS = 2_000
+_MAX_STDERR_CHARS = 2_000
 _MAX_PAGES = 100
 _NO_PROGRAM = (FileNotFoundError, PermissionError, NotADirectoryError)
 _SDK_ERRORS = (MCPError, ValueError, RuntimeError)
@@ -148,10 +148,10 @@ class ServerLink:
         connection = self._connection
         return connection is not None and connection.usable
 
-    def last_words(self) -> str:
+    def stderr_tail(self) -> str:
         """Return the end of what the current server wrote to standard error."""
         connection = self._connection
-        return "" if connection is None else connection.last_words()
+        return "" if connection is None else connection.stderr_tail()
 
     def close(self) -> Future[None]:
         """End the server; the future is done when it has ended."""
@@ -188,7 +188,7 @@ class ServerLink:
                 logging.WARNING,
                 "tool_server_restart",
                 server=str(self),
-                last_words=clip(known.last_words(), 300),
+                stderr_tail=clip(known.stderr_tail(), 300),
             )
             known.end()
             self._connection = None
@@ -264,7 +264,7 @@ class Connection:
         self._incoming: MemoryObjectReceiveStream[Any] | None = None
         self._stderr: FileIO | None = None
         self._reading = threading.Lock()
-        self._last_words = ""
+        self._stderr_tail = ""
         self._task = asyncio.create_task(self._serve_until_over())
         _alive.add(self)
 
@@ -373,13 +373,14 @@ class Connection:
         else:
             self.doubtful, self._question = False, None
 
-    def last_words(self) -> str:
+    def stderr_tail(self) -> str:
         """Return the end of what the server wrote to standard error."""
         with self._reading:  # callers may be on any thread
             if (file := self._stderr) is None:
-                return self._last_words
-            file.seek(max(0, file.seek(0, os.SEEK_END) - 4 * _MAX_WORDS))
-            return file.read().decode(errors="replace").strip()[-_MAX_WORDS:]
+                return self._stderr_tail
+            # A character has at most four bytes in UTF-8.
+            file.seek(max(0, file.seek(0, os.SEEK_END) - 4 * _MAX_STDERR_CHARS))
+            return file.read().decode(errors="replace").strip()[-_MAX_STDERR_CHARS:]
 
     async def _serve_until_over(self) -> None:
         try:
@@ -422,7 +423,7 @@ class Connection:
                     self._incoming = incoming  # type: ignore[assignment]
                     yield incoming, outgoing
         finally:
-            self._last_words = self.last_words()
+            self._stderr_tail = self.stderr_tail()
             with self._reading, self._stderr:
                 self._stderr = None
             with suppress(OSError):  # Windows cannot delete what another program has open
@@ -443,10 +444,10 @@ class Connection:
         # anyio wraps what fails in its task groups, once for each of them.
         while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
             error = error.exceptions[0]
-        words = self.last_words()
+        stderr = self.stderr_tail()
         what = f"the tool server {self._name!r} could not be started: {error}"
-        if words:
-            what += f"; its standard error: {clip(words, 500)}"
+        if stderr:
+            what += f"; its standard error: {clip(stderr, 500)}"
         self.fault = ConfigError(what) if isinstance(error, _NO_PROGRAM) else ToolServerError(what)
         self.fault.__cause__ = error
 

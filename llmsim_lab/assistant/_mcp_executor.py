@@ -237,7 +237,7 @@ class MCPToolExecutor:
             code=code,
             detail=what,
             server=str(self._link),
-            last_words=self._link.last_words()[-300:],
+            stderr_tail=self._link.stderr_tail()[-300:],
         )
         return _failure(what, code)
 

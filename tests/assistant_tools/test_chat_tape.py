@@ -326,7 +326,7 @@ async def test_a_conversation_may_be_written_down_before_it_is_held() -> None:
     assert list(frame["answer"])[1:] == ["Hello.", "That is all."]
     with pytest.raises(ConfigError, match="turn 2 has been answered; say it at turn 3"):
         chat.intervene(2, message="Wait")
-    with pytest.raises(ConfigError, match="nothing is said at turn 3"):
+    with pytest.raises(ConfigError, match="turn 3 has no message"):
         await chat.step()
     with pytest.raises(ConfigError, match="the message is empty"):
         chat.intervene(3, message=" ")
@@ -347,7 +347,7 @@ async def test_a_result_that_json_has_no_form_for_is_on_the_tape_without_it(tmp_
 
 
 def test_a_conversation_without_a_model_or_an_engine_says_what_it_lacks() -> None:
-    with pytest.raises(ConfigError, match="nobody decides: give the conversation a model"):
+    with pytest.raises(ConfigError, match="no model and no engine: give the conversation a model"):
         Chat(ChatConfig(user_id="ann", constitution="Help."))
 
 

@@ -100,7 +100,7 @@ def test_a_program_that_is_not_there_is_a_wrong_configuration() -> None:
         MCPToolExecutor(["no-such-server"]).get_available_tools()
 
 
-def test_a_server_that_cannot_start_says_its_last_words() -> None:
+def test_the_end_of_a_servers_standard_error_is_in_the_failure_to_start() -> None:
     tools = MCPToolExecutor([*FAULTY, "--broken"])
     with pytest.raises(ToolServerError, match="no database here"):
         tools.get_available_tools()

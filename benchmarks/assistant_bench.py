@@ -31,7 +31,7 @@ from llmsim_lab.assistant import (
     OllamaAdapter,
     load_constitution,
 )
-from llmsim_lab.assistant.types import (
+from llmsim_lab.assistant._types import (
     FunctionCall,
     LLMMessage,
     LLMResponse,

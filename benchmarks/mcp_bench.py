@@ -26,9 +26,9 @@ from command import command
 from rich.table import Table
 
 from llmsim_lab.assistant import MCPToolExecutor
-from llmsim_lab.assistant.tasks import TaskStore
+from llmsim_lab.assistant._types import ToolResult
 from llmsim_lab.assistant.tasks._server import task_server
-from llmsim_lab.assistant.types import ToolResult
+from llmsim_lab.assistant.tasks._store import TaskStore
 
 __all__ = ["FULL", "QUICK", "Plan", "main", "measure"]
 

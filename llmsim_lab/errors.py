@@ -10,7 +10,7 @@ LabError
 ├── ModelFileError         model weights are missing, damaged, or do not fit this machine
 ├── BackendError           one request to a model failed; the client turns it into the next one
 ├── LLMFailureException    a model call failed for good, after its retry
-├── LLMError               in assistant.types: the decision engine's model failed; has subclasses
+├── LLMError               in assistant: the decision engine's model failed; has subclasses
 ├── BudgetReached          a run may make no further call; it stops, and can be resumed
 └── TapeError              a recording cannot be used
     └── TapeMiss           a replay asked for a call that was never recorded

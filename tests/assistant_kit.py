@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from llmsim_lab.assistant import AgentDecision, DecisionContext, LLMAgentEngine
-from llmsim_lab.assistant.types import (
+from llmsim_lab.assistant._types import (
     AgentEngineConfig,
     FunctionCall,
     LLMMessage,

@@ -13,8 +13,8 @@ from assistant_kit import ListLog, MemoryTasks, ScriptedAdapter, call, context, 
 from builders import make_client, make_simulation
 
 from llmsim_lab.assistant import FunctionTools
-from llmsim_lab.assistant.evaluation import Cases, evaluate
-from llmsim_lab.assistant.recorded_tools import RecordedTools
+from llmsim_lab.assistant._evaluation import Cases, evaluate
+from llmsim_lab.assistant._recorded_tools import RecordedTools
 from llmsim_lab.lab._stepper import Playing
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm._ollama.backend import OllamaBackend
@@ -89,7 +89,7 @@ async def test_a_decision_that_was_stopped(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 async def test_a_message_of_an_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock(monkeypatch, "llmsim_lab.assistant.evaluation", 100.0, 106.0)
+    clock(monkeypatch, "llmsim_lab.assistant._evaluation", 100.0, 106.0)
     case = {"id": "m", "kind": "test", "message": "Hi", "expect": "RESPOND_ONLY"}
     cases = Cases.model_validate({"tasks": [], "others": {}, "messages": [case]})
     found = await evaluate(ScriptedAdapter("Hello.", tools=()), cases=cases)
@@ -101,7 +101,7 @@ async def test_a_tool_on_a_tape(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
         """Look up a data series by name."""
         return {"name": name}
 
-    clock(monkeypatch, "llmsim_lab.assistant.recorded_tools", 100.0, 100.125)
+    clock(monkeypatch, "llmsim_lab.assistant._recorded_tools", 100.0, 100.125)
     with Tape(tmp_path / "x.tape") as tape:
         recorder = LiveRecorder(tape, tape.add_run({}, name="tools", first=(0, "{}", "{}")))
         with recording(recorder):

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from llmsim_lab import LLMConfig, connect
 from llmsim_lab._util.waiting import run_sync
-from llmsim_lab.assistant.evaluation import Evaluation, Scored, evaluate, load_cases
-from llmsim_lab.assistant.types import AgentEngineConfig
+from llmsim_lab.assistant import evaluate, load_cases
+from llmsim_lab.assistant._evaluation import Evaluation, Scored
+from llmsim_lab.assistant._types import AgentEngineConfig
 
 ENGINE = AgentEngineConfig(timeout_seconds=600, max_tokens=200)
 MODEL = LLMConfig(temperature=0, seed=1, num_ctx=4096, max_tokens=200, timeout_s=600)

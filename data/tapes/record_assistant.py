@@ -15,9 +15,8 @@ from pathlib import Path
 from record_tapes import pack
 
 from llmsim_lab import LLMConfig, connect
-from llmsim_lab.assistant import Chat, MCPToolExecutor, load_constitution
-from llmsim_lab.assistant.chat import ChatConfig
-from llmsim_lab.assistant.types import AgentEngineConfig
+from llmsim_lab.assistant import Chat, ChatConfig, MCPToolExecutor, load_constitution
+from llmsim_lab.assistant._types import AgentEngineConfig
 from llmsim_lab.llm import Tape
 
 TAPE = Path(__file__).parent / "assistant.tape"

@@ -15,8 +15,7 @@ from typing import Literal
 from record_tapes import pack
 
 from llmsim_lab import LLMClient, LLMConfig, Simulation, SimulationConfig, connect
-from llmsim_lab.assistant import FunctionTools
-from llmsim_lab.assistant.recorded_tools import ToolUsingNationAgent
+from llmsim_lab.assistant import FunctionTools, ToolUsingNationAgent
 from llmsim_lab.economy import load_us_macro
 
 TAPE = Path(__file__).parent / "lookup.tape"

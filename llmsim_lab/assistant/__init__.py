@@ -1,9 +1,8 @@
 """The decision engine: a message becomes an answer, tool calls, a question or a confirmation.
 
-Besides these names: ``types`` has what goes in and out, for those who write an adapter or a tool
-executor; ``chat`` the configuration of conversations; ``recorded_tools`` tools in a run;
-``evaluation`` messages with known right decisions, and scores; ``tasks`` a task list served over
-MCP.
+``LLMAgentEngine`` decides about one message, ``Chat`` is a conversation as a run, ``ToolLookup``
+lets the agents of other simulations look things up, and ``evaluate`` scores a model on messages
+with known right decisions. ``python -m llmsim_lab.assistant.tasks`` serves a task list over MCP.
 """
 
 from __future__ import annotations
@@ -12,12 +11,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from llmsim_lab.assistant._adapter import OllamaAdapter
+from llmsim_lab.assistant._chat import Chat, ChatConfig, replay_chat
 from llmsim_lab.assistant._constitution import load_constitution
 from llmsim_lab.assistant._decision_log import DecisionLog
 from llmsim_lab.assistant._engine import LLMAgentEngine
 from llmsim_lab.assistant._function_tools import FunctionTools
-from llmsim_lab.assistant.recorded_tools import ToolLookup
-from llmsim_lab.assistant.types import (
+from llmsim_lab.assistant._recorded_tools import ToolLookup, ToolUsingNationAgent
+from llmsim_lab.assistant._types import (
     AgentDecision,
     DecisionContext,
     DecisionType,
@@ -26,13 +26,13 @@ from llmsim_lab.assistant.types import (
 )
 
 if TYPE_CHECKING:
+    from llmsim_lab.assistant._evaluation import evaluate, load_cases
     from llmsim_lab.assistant._mcp_executor import MCPToolExecutor
-    from llmsim_lab.assistant.chat import Chat
-    from llmsim_lab.assistant.evaluation import evaluate
 
 __all__ = [
     "AgentDecision",
     "Chat",
+    "ChatConfig",
     "DecisionContext",
     "DecisionLog",
     "DecisionType",
@@ -43,27 +43,34 @@ __all__ = [
     "OllamaAdapter",
     "ToolExecutor",
     "ToolLookup",
+    "ToolUsingNationAgent",
     "evaluate",
+    "load_cases",
     "load_constitution",
+    "replay_chat",
 ]
 
-_HOME = {
-    "Chat": "chat",
+_NEEDS_MCP = {
     "MCPToolExecutor": "_mcp_executor",
-    "evaluate": "evaluation",
-    # The contract's other names, for which it gives no module.
-    **dict.fromkeys(
-        ("AgentEngineConfig", "Message", "PendingAction", "ToolCall", "ToolResult"), "types"
-    ),
+    "evaluate": "_evaluation",
+    "load_cases": "_evaluation",
 }
-"""The modules of names that are loaded late; two of them need the ``mcp`` library."""
+"""The modules of names that are imported late, since the ``mcp`` library is an extra."""
+_TYPES = (
+    *("AgentEngineConfig", "Message", "PendingAction", "ToolCall", "ToolResult"),
+    *("FunctionCall", "LLMError", "LLMMessage", "LLMResponse", "RateLimitError", "ToolDeclaration"),
+)
+"""The contract's other names, for which it gives no module, and what an adapter or an executor of
+the user's own is written with.
+"""
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    home = "_types" if name in _TYPES else _NEEDS_MCP.get(name)
+    if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+        value = getattr(import_module(f"{__name__}.{home}"), name)
     except ModuleNotFoundError as error:
         if error.name not in ("mcp", "mcp_types"):
             raise

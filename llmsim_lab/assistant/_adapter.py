@@ -1,4 +1,4 @@
-"""The decision engine's way to a model: the shared client, so that the tape records every call."""
+"""How the decision engine reaches a model: by the shared client, so the tape has every call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
 from llmsim_lab._util.text import faults, log_event
-from llmsim_lab.assistant.types import (
+from llmsim_lab.assistant._types import (
     FunctionCall,
     InvalidResponseError,
     LLMError,
@@ -51,6 +51,7 @@ class _Answer(BaseModel):
     """The arguments of the tool ``respond``."""
 
     text: Text
+    # Optional here though required on the wire: a text without them is still an answer.
     kind: Meaning | None = None
     done: str = _NOTHING
 
@@ -89,6 +90,8 @@ class OllamaAdapter:
         self._calling = tool_calling
         self._without_tools = False
         self._without_tools_in: WeakKeyDictionary[Recorder, set[str | None]] = WeakKeyDictionary()
+        """The agents that found out, by their run: a replay would not know what an earlier run
+        found out, nor which of several agents did first, since that depends on the server."""
         self._wired: tuple[tuple[tuple[ToolDeclaration, ...], bool], _Wire] = (((), False), ())
         self._wire(self.tools, responds=True)
         self._schema: tuple[_Wire, Mapping[str, Any]] | None = None
@@ -153,13 +156,17 @@ class OllamaAdapter:
         ask = partial(self._converse, list(map(_message, messages)), wire, options, site)
         if not wire or self._calling == "native":
             return await ask()
-        if self._calling == "auto" and not self._lacks_tool_calls(site):
+        recorder = scope().recorder
+        agents = set() if recorder is None else self._without_tools_in.setdefault(recorder, set())
+        is_known = self._without_tools if recorder is None else site.agent in agents
+        if self._calling == "auto" and not is_known:
             try:
                 return await ask()
             except LLMFailureException as failure:
                 if _NO_TOOLS not in failure.detail:
                     raise
-            self._note_no_tool_calls(site)
+            self._without_tools = self._without_tools or recorder is None
+            agents.add(site.agent)
             log_event(
                 logger,
                 logging.INFO,
@@ -180,39 +187,23 @@ class OllamaAdapter:
     ) -> LLMResponse:
         schema = None
         if by_schema:
-            told = map(tools_as_text, describe_tools(messages, wire))
             messages = [
+                # A model without tool calls may have no place for the role of their results either.
                 Message("user" if role == "tool" else cast("Role", role), text)
-                for role, text in told
+                for role, text in map(tools_as_text, describe_tools(messages, wire))
             ]
             if self._schema is None or self._schema[0] is not wire:
-                self._schema = wire, tool_schema(wire)
+                self._schema = wire, tool_schema(wire)  # one object, which a tape stores once
             schema = self._schema[1]
         reply, _ = await self.client.converse(
             messages,
             tools=() if by_schema else wire,
             schema=schema,
             options=options,
-            check=partial(_complaint, as_json=by_schema),
+            check=partial(_complaint, as_json=by_schema),  # what it returns goes back to the model
             site=site,
         )
         return _read(reply, as_json=by_schema)
-
-    def _lacks_tool_calls(self, site: CallSite) -> bool:
-        """Return True if the model was found to have no tool calls: in this run, by this agent."""
-        # A replay would not know what an earlier run found out, nor which of several agents found
-        # it out first, which depends on whose answer comes first.
-        recorder = scope().recorder
-        if recorder is None:
-            return self._without_tools
-        return site.agent in self._without_tools_in.get(recorder, ())
-
-    def _note_no_tool_calls(self, site: CallSite) -> None:
-        recorder = scope().recorder
-        if recorder is None:
-            self._without_tools = True
-        else:
-            self._without_tools_in.setdefault(recorder, set()).add(site.agent)
 
     def get_tool_declarations(self, names: Sequence[str]) -> list[ToolDeclaration]:
         """Return the declarations of these tools, as far as the adapter was given them."""
@@ -304,13 +295,14 @@ def _read(reply: ChatReply, *, as_json: bool = False) -> LLMResponse:
     """
     is_cut = reply.done_reason == "length"
     text, calls = reply.text, [FunctionCall(call.name, call.arguments) for call in reply.tool_calls]
-    if not calls and (as_json or is_cut) and (said := _in_json(text, as_json, is_cut)):
-        text, calls = ("", [said]) if isinstance(said, FunctionCall) else (said, [])
+    if not calls and (as_json or is_cut) and (read := _in_json(text, as_json, is_cut)):
+        text, calls = ("", [read]) if isinstance(read, FunctionCall) else (read, [])
+    # A model that wants tools called cannot know yet what to answer: its respond waits.
     wanted = tuple(call for call in calls if call.name != RESPOND)
     kind: Meaning | None = None
     claims: tuple[str, ...] = ()
     if calls and not wanted:
-        answer = _Answer.model_validate(calls[-1].arguments)
+        answer = _Answer.model_validate(calls[-1].arguments)  # of several answers the last
         kind, claims = answer.kind, () if answer.done == _NOTHING else (answer.done,)
         text = f"{answer.text} …" if is_cut else answer.text
     if not wanted and not text.strip():
@@ -339,6 +331,7 @@ def _in_json(text: str, as_json: bool, is_cut: bool) -> FunctionCall | str | Non
             whole = False
             with suppress(ValueError):
                 value = from_json(text, allow_partial="trailing-strings")
+    # Without a schema, JSON in a text is only ours if it has the keys that we explain to models.
     if isinstance(value, dict) and (as_json or {"name", "answer"} & value.keys()):
         name, arguments, answer = map(value.get, ("name", "arguments", "answer"))
         if isinstance(answer, str) and answer.strip():
@@ -366,6 +359,7 @@ def as_llm_error(error: Exception) -> LLMError:
     fault: LLMError
     if isinstance(error, LLMFailureException):
         if error.reason == "rate_limited" or _FULL_QUEUE in error.detail:
+            # The client's error does not know the wait, but the backend's, which caused it, does.
             wait = getattr(error.__cause__, "retry_after_s", None)
             fault = RateLimitError(str(error), retry_after=wait)
         elif error.reason == "invalid_response":
@@ -377,5 +371,5 @@ def as_llm_error(error: Exception) -> LLMError:
     else:
         logger.error("assistant_failure", exc_info=error)
         fault = LLMError(f"{type(error).__name__}: {error}", "UNEXPECTED")
-    fault.__cause__ = error
+    fault.__cause__ = error  # not by ``raise … from``, since callers also keep it without raising
     return fault

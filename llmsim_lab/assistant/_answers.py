@@ -18,7 +18,7 @@ from typing import Any, get_args
 from llmsim_lab._util.text import clip, printable
 from llmsim_lab.assistant._decision_log import Outcome
 from llmsim_lab.assistant._toolbox import BadCall, GoodCall, in_words
-from llmsim_lab.assistant.types import (
+from llmsim_lab.assistant._types import (
     AgentDecision,
     DecisionType,
     LLMError,
@@ -52,17 +52,18 @@ _TITLES = ("title", "description", "name", "text")
 _NUMBER = re.compile(r"(?:(?P<noun>.+)_)?(?:id|number)")
 """Arguments that only say which thing is meant, so that the text names the thing alone."""
 _PLAIN = (*_TITLES, "key", "url", "path", "query")
-_QUOTES = str.maketrans("“”", "''")
+_QUOTES = str.maketrans("“”", "''")  # so that no value can end the quotation that it stands in
 _QUOTED = re.compile(
     r"\"[^\"\n]*\"|“[^“”\n]*”|«[^«»\n]*»|`[^`\n]*`|(?<!\w)'[^'\n]*(?:'\w[^'\n]*){0,3}'(?!\w)"
 )
 """Words in quotation marks or as code; an apostrophe within a word is not a quotation mark."""
 _BETWEEN = r"(?:\\?_|[-./:])?"  # Markdown may have it as \_
+# Repeats are bounded, since a model's text must not keep the regular expression busy for long.
 _ARGUMENTS = r"(?:\((?:[^()\n]|\([^()\n]{0,100}\)){0,300}\))?"
 _CODES: tuple[str, ...] = get_args(ToolErrorCode)
 
 
-def said(
+def final_text(
     text: str,
     executed: Sequence[ToolCall],
     *,
@@ -155,38 +156,38 @@ def asked_again(pending: PendingAction) -> Outcome:
 def answered_before(pending: PendingAction) -> Outcome:
     """Return the answer to a second yes or no."""
     text = f"You have answered that before ({words_of(pending)}); nothing more is done."
-    decision = _decision(DecisionType.RESPOND_ONLY, response_text=text)
-    return Outcome(decision, "SUCCESS:ANSWERED_BEFORE", pending.tool_name)
+    return _unrun(pending, text, "SUCCESS:ANSWERED_BEFORE")
 
 
 def dropped(pending: PendingAction) -> Outcome:
     """Return the answer to a no."""
-    text = f"All right, I will not {words_of(pending)}."
-    decision = _decision(DecisionType.RESPOND_ONLY, response_text=text)
-    return Outcome(decision, "SUCCESS:CANCELLED", pending.tool_name)
+    return _unrun(pending, f"All right, I will not {words_of(pending)}.", "SUCCESS:CANCELLED")
 
 
 def confirmed(pending: PendingAction, call: ToolCall) -> Outcome:
     """Return the answer after a yes: whether the call worked."""
-    success = call.worked
-    words = words_of(pending)
+    words, category = words_of(pending), "SUCCESS:TOOL_DONE"
     text = f"Done: {words}."
-    if not success:
-        result, reason = call.result, ""
+    if not call.worked:
+        category, result, reason = "ERROR:TOOL_FAILED", call.result, ""
+        # A reason is the server's text, so it is shortened and cleaned like a model's.
         if result is not None and result.error and result.error_code in _REASONS_FOR_USERS:
             reason = f" ({for_user(clip(result.error, _MAX_REASON_CHARS), [call.tool_name])})"
         text = f"That did not work: I could not {words}{reason}."
     decision = _decision(DecisionType.INVOKE_TOOL, [call], response_text=text)
-    return Outcome(
-        decision, "SUCCESS:TOOL_DONE" if success else "ERROR:TOOL_FAILED", call.tool_name
-    )
+    return Outcome(decision, category, call.tool_name)
 
 
-def gone(pending: PendingAction, fault: BadCall) -> Outcome:
+def impossible(pending: PendingAction, fault: BadCall) -> Outcome:
     """Return the answer to a yes for a call that is no longer possible."""
     text = f"I can no longer {words_of(pending)}. Please ask me again."
+    return _unrun(pending, text, f"ERROR:{fault.code}")
+
+
+def _unrun(pending: PendingAction, text: str, category: str) -> Outcome:
+    """Return an answer after which a pending action neither runs nor waits."""
     decision = _decision(DecisionType.RESPOND_ONLY, response_text=text)
-    return Outcome(decision, f"ERROR:{fault.code}", pending.tool_name)
+    return Outcome(decision, category, pending.tool_name)
 
 
 def _question(description: str) -> str:
@@ -194,14 +195,14 @@ def _question(description: str) -> str:
 
 
 def _asking(pending: PendingAction, text: str, executed: Sequence[ToolCall] = ()) -> AgentDecision:
-    kind = DecisionType.REQUEST_CONFIRMATION
-    return _decision(kind, executed, response_text=text, pending_action=pending)
+    asking = DecisionType.REQUEST_CONFIRMATION
+    return _decision(asking, executed, response_text=text, pending_action=pending)
 
 
 def _decision(
-    kind: DecisionType, executed: Sequence[ToolCall] = (), **fields: Any
+    decision_type: DecisionType, executed: Sequence[ToolCall] = (), **fields: Any
 ) -> AgentDecision:
-    return AgentDecision(decision_type=kind, tool_calls=list(executed) or None, **fields)
+    return AgentDecision(decision_type=decision_type, tool_calls=list(executed) or None, **fields)
 
 
 def _tools_used(executed: Sequence[ToolCall]) -> str:
@@ -226,14 +227,15 @@ def described(tool_name: str, parameters: Mapping[str, Any], seen: Sequence[Tool
     words = in_words(tool_name)
     if not parameters:
         return words
-    shown = {key: _value_text(value) for key, value in parameters.items()}
-    if len(shown) == 1:
+    if len(parameters) == 1:
         [(key, value)] = parameters.items()
         if (is_number := _NUMBER.fullmatch(key)) or (key in _PLAIN and isinstance(value, str)):
             noun = (is_number and is_number["noun"]) or words.rpartition(" ")[2].removesuffix("s")
             title = _title_of(value, noun, seen) if is_number else ""
-            return f"{words} {shown[key]}" + (f" ({title})" if title else "")
-    listed = ", ".join(f"{in_words(key)}: {value}" for key, value in shown.items())
+            return f"{words} {_value_text(value)}" + (f" ({title})" if title else "")
+    listed = ", ".join(
+        f"{in_words(key)}: {_value_text(value)}" for key, value in parameters.items()
+    )
     return f"{words} ({listed})"
 
 
@@ -252,6 +254,7 @@ def _value_text(value: Any) -> str:
         items = ", ".join(map(_value_text, value[:_MAX_ITEMS]))
         left = len(value) - _MAX_ITEMS
         return f"[{items}, and {left:,} more]" if left > 0 else f"[{items}]"
+    # Marks of direction could make the question read as another one than what will run.
     text = printable(str(value))
     short = clip(text, _MAX_CHARS)
     cut = f" ({len(text):,} characters)" if len(text) > _MAX_CHARS else ""
@@ -260,11 +263,12 @@ def _value_text(value: Any) -> str:
 
 def _title_of(value: Any, noun: str, seen: Sequence[ToolCall]) -> str:
     for call in reversed(seen):
+        # A note with the same number must not lend its title to a task.
         if noun not in in_words(call.tool_name) or call.result is None:
             continue
         for thing in _objects(call.result.data):
             same = value in (thing.get("id"), thing.get("number"), thing.get(f"{noun}_id"))
-            if same and not isinstance(value, bool):
+            if same and not isinstance(value, bool):  # True equals 1 in Python
                 titles = [thing[name] for name in _TITLES if isinstance(thing.get(name), str)]
                 return _value_text(titles[0]) if titles else ""
     return ""
@@ -284,23 +288,24 @@ def for_user(text: str, tool_names: Iterable[str]) -> str:
 
     A name inside a longer quotation is taken for the user's own words and stays.
     """
-    names = list(tool_names)
-    shown = printable(without_thinking(text), keep="\n\t").strip()
-    internal = {_letters(name): in_words(name) for name in (*names, *_CODES)}
-    quoted = [match.span() for match in _QUOTED.finditer(shown) if match[0][0] != "`"]
+    clean = printable(without_thinking(text), keep="\n\t").strip()
+    internal = {_letters(name): in_words(name) for name in (*tool_names, *_CODES)}
+    quoted = [match.span() for match in _QUOTED.finditer(clean) if match[0][0] != "`"]
 
     def reworded(match: re.Match[str]) -> str:
-        place = bisect_right(quoted, (match.start(), len(shown))) - 1
+        # The quotation that a name stands in, if any: the last one that begins before it.
+        place = bisect_right(quoted, (match.start(), len(clean))) - 1
         if place >= 0 and match.end() < quoted[place][1]:
             start, end = quoted[place]
-            if _letters(shown[start:end]) != _letters(match[0]):
+            if _letters(clean[start:end]) != _letters(match[0]):
                 return match[0]
         return internal[_letters(match[1])]
 
+    # Of two names that begin alike a pattern takes the first, which must not be part of the other.
     longest_first = sorted(internal.values(), key=len, reverse=True)
     spelled = "|".join(_BETWEEN.join(map(re.escape, w.split())) for w in longest_first if " " in w)
     return re.sub(
-        rf"`?(?<!\w)({spelled})(?!\w){_ARGUMENTS}`?", reworded, shown, flags=re.IGNORECASE
+        rf"`?(?<!\w)({spelled})(?!\w){_ARGUMENTS}`?", reworded, clean, flags=re.IGNORECASE
     )
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from llmsim_lab.assistant.types import ToolDeclaration
+from llmsim_lab.assistant._types import ToolDeclaration
 from llmsim_lab.errors import PromptError
 from llmsim_lab.prompts import Prompt
 
@@ -51,7 +51,7 @@ def load_constitution(
         listed = _TASK_TOOLS
     else:
         listed = "\n".join(f"- {tool.name}: {_first_line(tool)}" for tool in tools) or _NO_TOOLS
-    values = {"tools": listed, "message": ""}
+    values = {"tools": listed, "message": ""}  # only the system message is used, but all is filled
     if unknown := sorted(set(prompt.slots) - values.keys()):
         raise PromptError(f"{name} has slots that nothing fills: {', '.join(unknown)}")
     text = prompt.render(**{slot: values[slot] for slot in prompt.slots}).system
@@ -69,7 +69,7 @@ def check_constitution(text: str, *, name: str = "the constitution") -> None:
     Raises:
         PromptError: sections are missing or empty; the message names them.
     """
-    bodies = _sections(_COMMENT.sub("", text))
+    bodies = _sections(_COMMENT.sub("", text))  # a section of nothing but a comment is empty
     if faulty := [title for title in SECTIONS if not bodies.get(title.lower())]:
         needed = ", ".join(f"'## {title}'" for title in SECTIONS)
         raise PromptError(
@@ -101,7 +101,7 @@ def _sections(text: str) -> dict[str, str]:
 
 def _read(path: Path) -> Prompt:
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = path.read_text(encoding="utf-8-sig")  # some editors write a byte order mark
     except (OSError, UnicodeDecodeError) as error:
         raise PromptError(f"cannot read the constitution {path}: {error}") from error
     # A prompt file has a user's part; any other text is all system message, whatever its headings.

@@ -8,7 +8,6 @@ Secrets are taken out of what is written, by the names before them.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import json
 import logging
 import re
@@ -16,16 +15,16 @@ import sqlite3
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from llmsim_lab._util.text import clip, log_event
-from llmsim_lab.assistant.types import AgentDecision, DecisionContext, DecisionLogger, ToolCall
+from llmsim_lab.assistant._toolbox import value_of
+from llmsim_lab.assistant._types import AgentDecision, DecisionContext, DecisionLogger, ToolCall
 from llmsim_lab.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -120,27 +119,19 @@ class DecisionLog:
             DataError: the file cannot be written.
         """
         if outcome_category.partition(":")[0] not in OUTCOMES:
-            there = ", ".join(OUTCOMES)
-            raise ConfigError(f"outcome_category={outcome_category!r} must begin with {there}")
+            raise ConfigError(
+                f"outcome_category={outcome_category!r} must begin with {', '.join(OUTCOMES)}"
+            )
         moment = _now()
+        asked = (decision_id, conversation_id, user_id, self._redactor.text(message))
+        decided = (intent_type, decision_type, outcome_category, duration_ms)
         await self._write(
             "INSERT INTO decisions VALUES (?,?,?,?,?,?,?,?,?,?) "
             "ON CONFLICT (decision_id) DO UPDATE SET intent_type = excluded.intent_type, "
             "decision_type = excluded.decision_type, "
             "outcome_category = excluded.outcome_category, duration_ms = excluded.duration_ms, "
             "updated = excluded.updated",
-            (
-                decision_id,
-                conversation_id,
-                user_id,
-                self._redactor.text(message),
-                intent_type,
-                decision_type,
-                outcome_category,
-                duration_ms,
-                moment,
-                moment,
-            ),
+            [*asked, *decided, moment, moment],
         )
 
     async def write_tool_invocation_log(
@@ -220,12 +211,12 @@ class DecisionLog:
         Raises:
             DataError: the file cannot be read, or was closed.
         """
-        one = decision_id is not None
         columns = self._columns(
             "SELECT decision_id, tool_name, parameters, result, success, error_code, "
             "error_message, duration_ms, created FROM tool_invocations "
-            + ("WHERE decision_id = ? ORDER BY id" if one else "ORDER BY id"),
-            [str(decision_id)] if one else [],
+            + ("" if decision_id is None else "WHERE decision_id = ? ")
+            + "ORDER BY id",
+            [] if decision_id is None else [decision_id],
         )
         for name in ("parameters", "result"):
             columns[name] = [None if text is None else json.loads(text) for text in columns[name]]
@@ -239,12 +230,7 @@ class DecisionLog:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -253,10 +239,14 @@ class DecisionLog:
     async def _write(self, statement: str, values: Iterable[Any]) -> None:
         """Write now; while another process holds the file, try again without blocking the loop."""
         deadline = time.monotonic() + _WAIT_S
-        stored = [_storable(value) if isinstance(value, str) else value for value in values]
+        # SQLite takes no lone surrogates.
+        stored = [
+            value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
+            for value in values
+        ]
         while True:
             try:
-                with self._lock:
+                with self._lock:  # never across the sleep below, or other tasks would block
                     self._connection.execute(statement, stored)
             except sqlite3.Error as error:
                 busy = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY
@@ -300,6 +290,8 @@ def _opened(path: Path) -> sqlite3.Connection:
                 "name another file"
             )
         check_tables(db, _SCHEMA)
+        # Readers need not wait for a writer, and a row costs no wait for the disk: a program that
+        # crashes loses nothing, a machine that does perhaps the latest rows.
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = NORMAL")
         db.executescript(f"{_SCHEMA} PRAGMA user_version = {_VERSION};")
@@ -324,8 +316,8 @@ def check_tables(db: sqlite3.Connection, schema: str) -> None:
     """
     with closing(sqlite3.connect(":memory:")) as empty:
         empty.executescript(schema)
-        wanted = _columns(empty)
-    found = _columns(db)
+        wanted = _columns_of(empty)
+    found = _columns_of(db)
     if others := sorted(found.keys() - wanted.keys()):
         raise DataError(
             f"it holds other things ({clip(', '.join(others), 100)}); name a file of its own"
@@ -338,7 +330,7 @@ def check_tables(db: sqlite3.Connection, schema: str) -> None:
             )
 
 
-def _columns(db: sqlite3.Connection) -> dict[str, list[str]]:
+def _columns_of(db: sqlite3.Connection) -> dict[str, list[str]]:
     """Return the columns of all tables and views but SQLite's own."""
     rows = db.execute(
         "SELECT s.name, c.name FROM sqlite_schema AS s, pragma_table_info(s.name) AS c "
@@ -361,10 +353,6 @@ def _frame(columns: Mapping[str, list[Any]]) -> pd.DataFrame:
             for name, values in columns.items()
         }
     )
-
-
-def _storable(text: str) -> str:
-    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _dumps(value: Any) -> str:
@@ -415,86 +403,85 @@ class DecisionEntry:
 
     async def start(self) -> None:
         """Write that a decision is pending."""
-        if self._log is not None:
-            await self._write(self._log, "LLM_PROCESSING", "PENDING", "PENDING", 0)
+        await self._write("LLM_PROCESSING", "PENDING", "PENDING", 0)
 
     async def finish(self, outcome: Outcome) -> None:
         """Write the decision."""
-        milliseconds = (time.perf_counter() - self._began) * 1000
-        kind = outcome.decision.decision_type.value
+        milliseconds = self._milliseconds()
+        decision_type = outcome.decision.decision_type.value
         log_event(
             logger,
             logging.DEBUG,
             "decision",
             decision_id=self.decision_id,
-            decision_type=kind,
+            decision_type=decision_type,
             outcome=outcome.category,
             duration_ms=round(milliseconds, 3),
         )
-        await self._close(outcome.intent, kind, outcome.category, milliseconds)
+        with self._loss_logged("decision"):
+            await self._write(outcome.intent, decision_type, outcome.category, milliseconds)
 
     async def fail(self, error: BaseException) -> None:
         """Write that there is no decision: the message was stopped, or the program failed."""
-        stopped = isinstance(error, asyncio.CancelledError)
         # The class as a code: TapeMiss as TAPE_MISS.
-        named = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(error).__name__).upper()
-        code = "STOPPED" if stopped else named
-        milliseconds = (time.perf_counter() - self._began) * 1000
-        await self._close("UNKNOWN", "NONE", f"ERROR:{code}", milliseconds)
-
-    async def _close(self, intent: str, kind: str, category: str, milliseconds: float) -> None:
-        if self._log is None:
-            return
-        try:
-            await self._write(self._log, intent, kind, category, milliseconds)
-        except Exception as error:  # noqa: BLE001 - users' loggers raise anything
-            self._lost("decision", error)
+        code = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(error).__name__).upper()
+        if isinstance(error, asyncio.CancelledError):
+            code = "STOPPED"
+        with self._loss_logged("decision"):
+            await self._write("UNKNOWN", "NONE", f"ERROR:{code}", self._milliseconds())
 
     async def tool_ran(self, call: ToolCall) -> None:
         """Write that a tool ran."""
         if self._log is None or (result := call.result) is None:
             return
-        try:
-            written: Any = self._log.write_tool_invocation_log(
-                decision_id=self.decision_id,
-                tool_name=call.tool_name,
-                parameters=call.parameters,
-                result=result.data,
-                success=result.success,
-                error_code=result.error_code,
-                error_message=result.error,
-                duration_ms=call.duration_ms,
+        with self._loss_logged(call.tool_name):
+            await value_of(
+                self._log.write_tool_invocation_log(
+                    decision_id=self.decision_id,
+                    tool_name=call.tool_name,
+                    parameters=call.parameters,
+                    result=result.data,
+                    success=result.success,
+                    error_code=result.error_code,
+                    error_message=result.error,
+                    duration_ms=call.duration_ms,
+                )
             )
-            if inspect.isawaitable(written):
-                await written
-        except Exception as error:  # noqa: BLE001 - users' loggers raise anything
-            self._lost(call.tool_name, error)
+
+    def _milliseconds(self) -> float:
+        return (time.perf_counter() - self._began) * 1000
 
     async def _write(
-        self, log: DecisionLogger, intent: str, kind: str, category: str, duration_ms: float
+        self, intent: str, decision_type: str, category: str, duration_ms: float
     ) -> None:
-        written: Any = log.write_decision_log(
-            decision_id=self.decision_id,
-            conversation_id=self._context.conversation_id,
-            user_id=self._context.user_id,
-            message=self._context.message,
-            intent_type=intent,
-            decision_type=kind,
-            outcome_category=category,
-            duration_ms=duration_ms,
-        )
-        if inspect.isawaitable(written):
-            await written
+        if self._log is not None:
+            await value_of(
+                self._log.write_decision_log(
+                    decision_id=self.decision_id,
+                    conversation_id=self._context.conversation_id,
+                    user_id=self._context.user_id,
+                    message=self._context.message,
+                    intent_type=intent,
+                    decision_type=decision_type,
+                    outcome_category=category,
+                    duration_ms=duration_ms,
+                )
+            )
 
-    def _lost(self, what: str, error: Exception) -> None:
-        log_event(
-            logger,
-            logging.ERROR,
-            "decision_log_lost",
-            decision_id=self.decision_id,
-            what=what,
-            detail=repr(error),
-        )
+    @contextmanager
+    def _loss_logged(self, what: str) -> Iterator[None]:
+        """Log a row that cannot be written, and continue: what was decided has been done."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - users' loggers raise anything
+            log_event(
+                logger,
+                logging.ERROR,
+                "decision_log_lost",
+                decision_id=self.decision_id,
+                what=what,
+                detail=repr(error),
+            )
 
 
 # --- secrets --------------------------------------------------------------------------------------
@@ -556,6 +543,7 @@ class Redactor:
         if not all(names):
             raise ConfigError("a key to redact must have letters; leave empty ones out")
         self._key = re.compile(_any_of(names, " ?") + r"s?(?!\w)")
+        # A possessive repeat: a long word is not tried again at every shorter length.
         self._in_text = re.compile(
             rf"(?P<key>{_any_of(names, _GAP)}(?:\w|-(?=\w)){{0,40}}+){_BETWEEN}",
             re.IGNORECASE | re.VERBOSE,
@@ -599,6 +587,7 @@ class Redactor:
     def _text(self, text: str, depth: int) -> str:
         if not self._active:
             return text
+        # A text may itself be JSON, as some tools return it.
         if text.lstrip()[:1] in ("{", "[") and depth < _MAX_DEPTH:
             try:
                 read = json.loads(text)
@@ -619,13 +608,15 @@ class Redactor:
     def _end_of_secret(self, text: str, found: re.Match[str]) -> int:
         """Return where the value after a name ends; the name's own end if it is not a secret."""
         how, begin = str(found.lastgroup), found.end()
+        # A count of tokens in a text is a number as it is in JSON, and stays.
         number = _NUMBER.match(text, begin)
         if not self._is_secret(found["key"], 0 if number else text):
             return begin
-        if how == "option":
+        if how == "option":  # "--password x" names a secret, "the password x" does not
             before = text[max(0, found.start() - _LONGEST_START) : found.start()]
             if not _OPTION_START.search(before):
                 return begin
+        # The plain one last: what is quoted or in brackets continues past spaces and commas.
         for pattern in (_QUOTED, _BRACKETED, _PLAIN[how]):
             if value := pattern.match(text, begin):
                 return value.end()

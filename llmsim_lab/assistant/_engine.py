@@ -27,7 +27,7 @@ from llmsim_lab.assistant._toolbox import (
     result_text,
     run_tool,
 )
-from llmsim_lab.assistant.types import (
+from llmsim_lab.assistant._types import (
     AgentDecision,
     AgentEngineConfig,
     DecisionContext,
@@ -49,7 +49,7 @@ from llmsim_lab.llm._scope import scope, time_limit
 
 logger = logging.getLogger(__name__)
 
-_DEFAULT_ITERATIONS = 5
+_DEFAULT_ITERATIONS = 5  # named, to tell an argument that was given from one that was not
 _GRACE_S, _GRACE_ON_TAPE_S = 0.25, 5.0
 """The shared client keeps the time limit itself. Other adapters are cancelled a little later, and
 later still on a tape, since a call that is cancelled from outside leaves nothing there."""
@@ -140,7 +140,7 @@ class LLMAgentEngine:
         await entry.start()
         try:
             outcome = await self._decide(context, entry)
-        except (Exception, asyncio.CancelledError) as error:
+        except (Exception, asyncio.CancelledError) as error:  # a message may be stopped halfway
             await entry.fail(error)
             raise
         await entry.finish(outcome)
@@ -149,7 +149,7 @@ class LLMAgentEngine:
     async def _decide(self, context: DecisionContext, entry: DecisionEntry) -> Outcome:
         executed: list[ToolCall] = []
         pending = context.pending_confirmation
-        # Yes and no are read here, without a model: its mood must not decide about a deletion.
+        # Yes and no are read here, without a model: a deletion must not depend on how one samples.
         if pending is not None and (answer := yes_or_no(context.message)) != "yes":
             if answer is None:
                 return answers.asked_again(pending)
@@ -176,6 +176,7 @@ class LLMAgentEngine:
                 retry_after=fault.retry_after,
                 detail=fault.message,
             )
+            # Where nothing ran, a yes is not used up: the action still waits.
             return answers.failed(fault, executed, None if executed else pending)
 
     def __repr__(self) -> str:
@@ -215,8 +216,8 @@ class _Deciding:
         if (pending := self.context.pending_confirmation) is not None:
             return await self._confirmed(pending)
         messages = self._opening()
-        # A text that claims work nobody did goes back to the model once. If the model then fails,
-        # that text with its note is still an answer: the spare one.
+        # A text that claims work that no tool did goes back to the model once. If the model then
+        # fails, that text with its note is still an answer: the spare one.
         objected, spare = False, None
         for iteration in range(1, self.config.max_iterations + 1):
             try:
@@ -236,7 +237,7 @@ class _Deciding:
             if not calls:
                 kind = getattr(response, "kind", None)  # a user's own adapter may not have it
                 unfounded = self._unfounded(getattr(response, "claims", ()))
-                final = answers.said(text, self.executed, kind=kind, unfounded=unfounded)
+                final = answers.final_text(text, self.executed, kind=kind, unfounded=unfounded)
                 if not unfounded or is_last or objected:
                     return final
                 objected, spare = True, final
@@ -258,15 +259,15 @@ class _Deciding:
         """Make the call that the user has said yes to."""
         checked = self.toolbox.check(FunctionCall(pending.tool_name, pending.parameters))
         if isinstance(checked, BadCall):
-            return answers.gone(pending, checked)
+            return answers.impossible(pending, checked)
         if not settle(pending):  # after the check, so that a yes to a missing tool is not used up
             return answers.answered_before(pending)
         return answers.confirmed(pending, await self._run(checked))
 
     def _opening(self) -> list[LLMMessage]:
-        """Return the first messages; what never changes leads, for the server's prefix cache."""
+        """Return the first messages; what never changes comes first, for the prefix cache."""
         count = self.config.include_history_messages
-        history = self.context.message_history[-count:] if count else []
+        history = self.context.message_history[-count:] if count else []  # [-0:] would be all of it
         return [
             LLMMessage("system", self.constitution),
             *(LLMMessage(message.role, message.content) for message in history),
@@ -306,17 +307,17 @@ class _Deciding:
         for place, call in enumerate(calls, 1):
             checked = self.toolbox.check(call)
             if place > most:
-                told = beyond_limit_text(most)
+                text = beyond_limit_text(most)
             elif isinstance(checked, BadCall):
-                told = f"error {checked.code}: {checked.complaint}"
+                text = f"error {checked.code}: {checked.complaint}"
             elif self.toolbox.needs_yes(checked.name):
                 left = len(calls) - place
                 call_id = f"{self.entry.decision_id}-{place}"
                 return answers.wants_yes(checked, self.executed, call_id=call_id, left=left)
             else:
                 result = (await self._run(checked)).result or ToolResult(success=False)
-                told = result_text(result, max_chars=self.config.max_result_chars)
-            messages.append(LLMMessage("tool", told, tool_name=checked.name))
+                text = result_text(result, max_chars=self.config.max_result_chars)
+            messages.append(LLMMessage("tool", text, tool_name=checked.name))
         return None
 
     async def _run(self, call: GoodCall) -> ToolCall:
@@ -367,10 +368,8 @@ def yes_or_no(message: str) -> Literal["yes", "no"] | None:
 
 
 def settle(pending: PendingAction) -> bool:
-    """Return True the first time that a pending action is answered in this process.
-
-    Only the first answer counts, whoever gives it and on whichever thread.
-    """
+    """Return True the first time that a pending action is answered in this process."""
+    # A yes may come twice, as by a double click, also on two threads: only the first may delete.
     with _settling:
         is_first = pending.call_id not in _settled
         _settled.add(pending.call_id)

@@ -25,8 +25,8 @@ from pydantic import (
 from pydantic_core import PydanticSerializationError, SchemaError
 
 from llmsim_lab._util.text import faults
-from llmsim_lab.assistant._toolbox import IDENTITY, is_identity
-from llmsim_lab.assistant.types import ToolDeclaration, ToolResult
+from llmsim_lab.assistant._toolbox import IDENTITY, failed_result, is_identity
+from llmsim_lab.assistant._types import ToolDeclaration, ToolResult
 from llmsim_lab.errors import ConfigError, LabError, TapeError
 from llmsim_lab.types import reply_schema
 
@@ -92,11 +92,11 @@ class FunctionTools:
             TapeError: the function asked a recording for a call that it does not hold.
         """
         if (tool := self._tools.get(tool_name)) is None:
-            return _failed(f"there is no tool {tool_name!r}", "TOOL_NOT_FOUND")
+            return failed_result(f"there is no tool {tool_name!r}", "TOOL_NOT_FOUND")
         try:
             arguments = tool.arguments_of(parameters, user_id)
         except ValidationError as error:
-            return _failed(faults(error), "INVALID_PARAMETERS")
+            return failed_result(faults(error), "INVALID_PARAMETERS")
         # Validators of a user's own types run in here too.
         except (Exception, SystemExit) as error:  # noqa: BLE001 - users' functions raise anything
             return _broken(tool_name, error)
@@ -105,15 +105,15 @@ class FunctionTools:
         except TapeError:
             raise
         except (ValueError, LabError) as error:
-            return _failed(str(error) or type(error).__name__, "TOOL_ERROR")
+            return failed_result(str(error) or type(error).__name__, "TOOL_ERROR")
         except (Exception, SystemExit) as error:  # noqa: BLE001 - users' functions raise anything
             return _broken(tool_name, error)
         try:
             return ToolResult(success=True, data=_JSON.dump_python(value, mode="json"))
         except (PydanticSerializationError, ValueError, RecursionError) as error:
             logger.warning("tool_failure tool=%s", tool_name, exc_info=error)
-            kind = type(value).__name__
-            return _failed(f"its result, of type {kind}, is not ready for JSON", "INVALID_RESULT")
+            what = f"its result, of type {type(value).__name__}, is not ready for JSON"
+            return failed_result(what, "INVALID_RESULT")
 
     def __repr__(self) -> str:
         return f"FunctionTools({', '.join(self._tools)})"
@@ -160,6 +160,8 @@ class _Tool:
 
 def _parameters_of(function: Callable[..., Any], name: str) -> dict[str, inspect.Parameter]:
     try:
+        # Annotations are texts where a module imports them from the future, and evaluating those
+        # raises anything.
         parameters = dict(inspect.signature(function, eval_str=True).parameters)
     except Exception as error:
         raise ConfigError(
@@ -206,6 +208,7 @@ def _model_of(
             f"the tool {name!r} has the parameters {', '.join(parameters)}, but by their types "
             f"they would be called {', '.join(found)}; leave out the aliases"
         )
+    # A reply must have every field, but a tool's caller may leave out what has a default.
     required = [key for field, key in fields.items() if model.model_fields[field].is_required()]
     return model, schema | {"required": required}
 
@@ -237,14 +240,14 @@ async def _in_thread(work: Callable[[], Any]) -> Any:
         failure: BaseException | None = None
         try:
             value = context.run(work)
-        except StopIteration as error:  # a future refuses this one
+        except StopIteration as error:  # which a future cannot hold
             failure = RuntimeError("the tool raised StopIteration")
             failure.__cause__ = error
         except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
             failure = error
 
         def tell() -> None:
-            with suppress(RuntimeError):  # the loop has closed: nobody waits any more
+            with suppress(RuntimeError):  # the loop has closed, so no caller waits any more
                 loop.call_soon_threadsafe(settle, value, failure)
 
         return tell
@@ -282,6 +285,7 @@ class _Threads:
     def _serve(self, waiting: SimpleQueue[Callable[[], Callable[[], None]]]) -> None:
         while True:
             tell = waiting.get()()
+            # Idle before the caller is told, whose next call then finds this thread.
             with self._lock:
                 is_kept = len(self._idle) < _MOST_IDLE
                 if is_kept:
@@ -299,8 +303,4 @@ if hasattr(os, "register_at_fork"):  # Windows has no forks
 
 def _broken(tool_name: str, error: BaseException) -> ToolResult:
     logger.warning("tool_failure tool=%s", tool_name, exc_info=error)
-    return _failed(f"it failed: {type(error).__name__}", "TOOL_ERROR")
-
-
-def _failed(error: str, code: str) -> ToolResult:
-    return ToolResult(success=False, error=error, error_code=code)
+    return failed_result(f"it failed: {type(error).__name__}", "TOOL_ERROR")

@@ -32,7 +32,7 @@ from mcp_types import CallToolResult, Tool, ToolListChangedNotification
 
 from llmsim_lab._util.text import clip, log_event
 from llmsim_lab._util.waiting import PrivateLoop
-from llmsim_lab.assistant.types import ToolServerError
+from llmsim_lab.assistant._types import ToolServerError
 from llmsim_lab.errors import ConfigError
 
 T = TypeVar("T")
@@ -43,7 +43,7 @@ Target = StdioServerParameters | MCPServer[Any] | Server[Any]
 """What can be connected to: a command to start, or a server in this process."""
 _PING_S = 2.0
 """How long a server that let a call time out has to show that it still answers, seconds."""
-_MAX_WORDS = 2_000
+_MAX_STDERR_CHARS = 2_000
 _MAX_PAGES = 100
 _NO_PROGRAM = (FileNotFoundError, PermissionError, NotADirectoryError)
 _SDK_ERRORS = (MCPError, ValueError, RuntimeError)
@@ -92,7 +92,7 @@ class ServerLink:
             meta: the request's metadata.
             timeout_s: longest wait for the answer once there is a server, seconds.
         """
-        return self._work(self._call(name, arguments, meta, timeout_s))
+        return self._on_loop(self._call(name, arguments, meta, timeout_s))
 
     def prepare(self, *, fresh: bool = False) -> Future[list[Tool]]:
         """Connect, if need be, and return the server's tools.
@@ -103,9 +103,9 @@ class ServerLink:
         Args:
             fresh: whether to ask a server again that has listed its tools before.
         """
-        return self._work(self._listed(fresh))
+        return self._on_loop(self._listed(fresh))
 
-    def _work(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+    def _on_loop(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         future = asyncio.run_coroutine_threadsafe(work, _loop.get())
         future.add_done_callback(self._note_end)
         return future
@@ -148,10 +148,10 @@ class ServerLink:
         connection = self._connection
         return connection is not None and connection.usable
 
-    def last_words(self) -> str:
+    def stderr_tail(self) -> str:
         """Return the end of what the current server wrote to standard error."""
         connection = self._connection
-        return "" if connection is None else connection.last_words()
+        return "" if connection is None else connection.stderr_tail()
 
     def close(self) -> Future[None]:
         """End the server; the future is done when it has ended."""
@@ -188,7 +188,7 @@ class ServerLink:
                 logging.WARNING,
                 "tool_server_restart",
                 server=str(self),
-                last_words=clip(known.last_words(), 300),
+                stderr_tail=clip(known.stderr_tail(), 300),
             )
             known.end()
             self._connection = None
@@ -264,7 +264,7 @@ class Connection:
         self._incoming: MemoryObjectReceiveStream[Any] | None = None
         self._stderr: FileIO | None = None
         self._reading = threading.Lock()
-        self._last_words = ""
+        self._stderr_tail = ""
         self._task = asyncio.create_task(self._serve_until_over())
         _alive.add(self)
 
@@ -350,7 +350,7 @@ class Connection:
             self._under_way -= 1
 
     def caller_left(self) -> None:
-        """Record, from any thread, that a caller stopped waiting, perhaps on a silent server."""
+        """Record, from any thread, that a caller stopped waiting: the server may be silent."""
         if self._under_way:
             self.doubtful = True
 
@@ -373,19 +373,20 @@ class Connection:
         else:
             self.doubtful, self._question = False, None
 
-    def last_words(self) -> str:
+    def stderr_tail(self) -> str:
         """Return the end of what the server wrote to standard error."""
         with self._reading:  # callers may be on any thread
             if (file := self._stderr) is None:
-                return self._last_words
-            file.seek(max(0, file.seek(0, os.SEEK_END) - 4 * _MAX_WORDS))
-            return file.read().decode(errors="replace").strip()[-_MAX_WORDS:]
+                return self._stderr_tail
+            # A character has at most four bytes in UTF-8.
+            file.seek(max(0, file.seek(0, os.SEEK_END) - 4 * _MAX_STDERR_CHARS))
+            return file.read().decode(errors="replace").strip()[-_MAX_STDERR_CHARS:]
 
     async def _serve_until_over(self) -> None:
         try:
             await self._serve()
         except Exception as error:  # noqa: BLE001 - the library raises all kinds
-            self._failed(error)
+            self._record_failure(error)
         finally:
             _alive.discard(self)
             self._ready.set()
@@ -397,24 +398,20 @@ class Connection:
         with self._start as scope:
             scope.deadline = anyio.current_time() + self._start_timeout_s
             # The deadline is for the start alone; afterwards the scope stays open without one.
-            async with Client(
-                self._transport(), message_handler=self._on_message, cache=None
-            ) as self._client:
+            target: Any = self._target
+            if isinstance(target, StdioServerParameters):
+                target = self._process(target)
+            async with Client(target, message_handler=self._on_message, cache=None) as self._client:
                 self.tools = await _all_tools(self._client)
                 scope.deadline = math.inf
                 self._ready.set()
                 await self._over.wait()
         if not self._ready.is_set():
             raise TimeoutError(
-                "it was closed meanwhile"
+                "it was closed before it had started"
                 if self._over.is_set()
                 else f"it did not answer within {self._start_timeout_s:g} s"
             )
-
-    def _transport(self) -> Any:
-        if isinstance(self._target, StdioServerParameters):
-            return self._process(self._target)
-        return self._target
 
     @asynccontextmanager
     async def _process(self, command: StdioServerParameters) -> AsyncIterator[Any]:
@@ -426,10 +423,10 @@ class Connection:
                     self._incoming = incoming  # type: ignore[assignment]
                     yield incoming, outgoing
         finally:
-            self._last_words = self.last_words()
+            self._stderr_tail = self.stderr_tail()
             with self._reading, self._stderr:
                 self._stderr = None
-            with suppress(OSError):  # Windows refuses while another program has it open
+            with suppress(OSError):  # Windows cannot delete what another program has open
                 path.unlink(missing_ok=True)
 
     async def _on_message(self, message: object) -> None:
@@ -438,7 +435,7 @@ class Connection:
         elif isinstance(message, ToolListChangedNotification):
             self._changes += 1
 
-    def _failed(self, error: Exception) -> None:
+    def _record_failure(self, error: Exception) -> None:
         if self._ready.is_set():
             log_event(
                 logger, logging.WARNING, "tool_server_end", server=self._name, detail=repr(error)
@@ -447,10 +444,10 @@ class Connection:
         # anyio wraps what fails in its task groups, once for each of them.
         while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
             error = error.exceptions[0]
-        words = self.last_words()
-        what = f"the tool server {self._name!r} could not be started: {error}" + (
-            f"; it said: {clip(words, 500)}" if words else ""
-        )
+        stderr = self.stderr_tail()
+        what = f"the tool server {self._name!r} could not be started: {error}"
+        if stderr:
+            what += f"; its standard error: {clip(stderr, 500)}"
         self.fault = ConfigError(what) if isinstance(error, _NO_PROGRAM) else ToolServerError(what)
         self.fault.__cause__ = error
 

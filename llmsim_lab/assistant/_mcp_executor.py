@@ -8,7 +8,6 @@ import logging
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NoReturn, Self, get_args
 
 from mcp import MCPError, StdioServerParameters
@@ -27,8 +26,8 @@ from pydantic_core import to_json
 
 from llmsim_lab._util.text import clip, log_event
 from llmsim_lab.assistant._mcp_connection import ServerLink, Target
-from llmsim_lab.assistant._toolbox import ERROR_KEY, IDENTITY, USER_KEY
-from llmsim_lab.assistant.types import (
+from llmsim_lab.assistant._toolbox import ERROR_KEY, IDENTITY, USER_KEY, failed_result
+from llmsim_lab.assistant._types import (
     ServerErrorCode,
     ToolDeclaration,
     ToolResult,
@@ -160,7 +159,7 @@ class MCPToolExecutor:
         except TimeoutError:
             return self._failed(
                 tool_name,
-                f"it gave no answer within {self.timeout_s:g} s; it may have been done even so",
+                f"it gave no answer within {self.timeout_s:g} s; it may have been done anyway",
                 "TIMEOUT",
             )
         except (ToolServerError, ConfigError) as error:
@@ -170,10 +169,10 @@ class MCPToolExecutor:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            # Nobody cancels the caller: a tool in this process raised the error by itself.
-            return self._failed(tool_name, "it was broken off", "TOOL_ERROR")
+            # The caller was not cancelled: a tool in this process raised the error by itself.
+            return self._failed(tool_name, "it was cancelled", "TOOL_ERROR")
         except MCPError as error:
-            return self._refused(tool_name, error)
+            return self._protocol_failure(tool_name, error)
         except (ValidationError, ValueError, RuntimeError) as error:
             log_event(logger, logging.WARNING, "tool_result_invalid", detail=str(error))
             return self._failed(tool_name, "its answer makes no sense", "INVALID_RESULT")
@@ -190,12 +189,7 @@ class MCPToolExecutor:
         await self.start()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.aclose()
 
     def __repr__(self) -> str:
@@ -211,6 +205,7 @@ class MCPToolExecutor:
             tool = _named(tool_name, known)
         if tool is None:
             raise MCPError(INVALID_PARAMS, f"Unknown tool: {tool_name}")
+        # Set last, so that it replaces whatever a caller left in the arguments.
         wants_user = IDENTITY in (tool.input_schema.get("properties") or {})
         arguments = parameters | {IDENTITY: user_id} if wants_user else parameters
         meta = {USER_KEY: user_id}
@@ -221,11 +216,11 @@ class MCPToolExecutor:
         known = self._link.known_tools()
         return self._link.wait_for_tools() if known is None else known
 
-    def _refused(self, tool_name: str, error: MCPError) -> ToolResult:
+    def _protocol_failure(self, tool_name: str, error: MCPError) -> ToolResult:
         if error.code == CONNECTION_CLOSED:
             return self._failed(
                 tool_name,
-                "the tools stopped working meanwhile; it may have been done even so",
+                "the tools stopped working before it answered; it may have been done anyway",
                 "SERVER_DIED",
             )
         if error.code == INVALID_PARAMS and error.message.startswith("Unknown tool"):
@@ -242,7 +237,7 @@ class MCPToolExecutor:
             code=code,
             detail=what,
             server=str(self._link),
-            last_words=self._link.last_words()[-300:],
+            stderr_tail=self._link.stderr_tail()[-300:],
         )
         return _failure(what, code)
 
@@ -269,7 +264,7 @@ def _target(
         args=words[1:],
         env=dict(env) if env else None,
         cwd=cwd,
-        encoding_error_handler="replace",  # bytes that are no text would end the connection
+        encoding_error_handler="replace",  # bytes that are not UTF-8 would end the connection
     )
 
 
@@ -282,24 +277,20 @@ def declaration_of(tool: Tool) -> ToolDeclaration:
     destructive = hints.destructive_hint
     if destructive is None:  # MCP's defaults: a tool does not only read, and may destroy
         destructive = not hints.read_only_hint
+    properties = (tool.input_schema.get("properties") or {}).items()
+    slim = {name: _without_title(schema) for name, schema in properties}
     return ToolDeclaration(
         name=tool.name,
         description=tool.description or tool.title or "",
-        parameters=_slim(tool.input_schema),
+        parameters=_without_title(tool.input_schema) | {"properties": slim},
         destructive=destructive,
     )
 
 
-def _slim(schema: dict[str, Any]) -> dict[str, Any]:
-    """Leave out the titles that pydantic makes from the names, which cost the model tokens."""
-    properties = {
-        name: {key: value for key, value in prop.items() if key != "title"}
-        if isinstance(prop, dict)
-        else prop
-        for name, prop in (schema.get("properties") or {}).items()
-    }
-    rest = {key: value for key, value in schema.items() if key != "title"}
-    return {**rest, "properties": properties}
+def _without_title(schema: Any) -> Any:
+    """Leave out the title that pydantic makes from a name, which costs the model tokens."""
+    is_object = isinstance(schema, dict)  # true and false are schemas too
+    return {key: schema[key] for key in schema if key != "title"} if is_object else schema
 
 
 def json_fault(value: Any) -> str:
@@ -349,15 +340,15 @@ def _from_content(reply: CallToolResult) -> Any:
     ]
     if len(parts) == 1 and isinstance(parts[0], str):
         try:
-            return json.loads(parts[0], parse_constant=_no_json)
+            return json.loads(parts[0], parse_constant=_not_json)
         except (ValueError, RecursionError):
             return parts[0]
     return "\n".join(parts) if all(isinstance(part, str) for part in parts) else list(parts)
 
 
-def _no_json(constant: str) -> NoReturn:
+def _not_json(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not JSON")
 
 
 def _failure(error: str, code: str) -> ToolResult:
-    return ToolResult(success=False, error=clip(error, _MAX_ERROR), error_code=code)
+    return failed_result(clip(error, _MAX_ERROR), code)

@@ -19,7 +19,7 @@ from itertools import islice
 from typing import Any
 
 from llmsim_lab._util.text import clip, log_event
-from llmsim_lab.assistant.types import (
+from llmsim_lab.assistant._types import (
     DeclaresTools,
     FunctionCall,
     LLMAdapter,
@@ -100,11 +100,12 @@ class Toolbox:
         from jsonschema.validators import validator_for
         from referencing import Registry
 
+        # An adapter may declare what this executor cannot run.
         if tool.name not in self.names:
             return None
-        kind: Any = validator_for(tool.parameters, default=Draft202012Validator)
+        validator: Any = validator_for(tool.parameters, default=Draft202012Validator)
         try:
-            kind.check_schema(tool.parameters)
+            validator.check_schema(tool.parameters)
         except SchemaError as error:
             log_event(
                 logger, logging.WARNING, "tool_schema_invalid", tool=tool.name, detail=error.message
@@ -112,7 +113,7 @@ class Toolbox:
             return None
         tool = replace(tool, parameters=schema_without_user(tool.parameters))
         # With an empty registry a schema's $ref cannot make this process fetch anything.
-        self._validators[tool.name] = kind(tool.parameters, registry=Registry())
+        self._validators[tool.name] = validator(tool.parameters, registry=Registry())
         return tool
 
     def needs_yes(self, name: str) -> bool:
@@ -121,6 +122,7 @@ class Toolbox:
         A tool whose name says that it deletes does, whatever its server declares; only the
         settings can change that.
         """
+        # A server is untrusted: one that declares its deletions harmless is still asked about.
         if name in self._confirm:
             return self._confirm[name]
         return name in self._destructive or _DESTRUCTIVE.search(in_words(name)) is not None
@@ -131,8 +133,8 @@ class Toolbox:
         The user's identity is taken out of the arguments, however deep the model wrote it.
         """
         if not isinstance(call.name, str) or call.name not in self._validators:
-            there = ", ".join(list(self._validators)[:_MAX_NAMES]) or "none"
-            complaint = f"there is no tool {clip(str(call.name), 60)!r}; available: {there}"
+            available = ", ".join(list(self._validators)[:_MAX_NAMES]) or "none"
+            complaint = f"there is no tool {clip(str(call.name), 60)!r}; available: {available}"
             return BadCall(str(call.name), complaint, "TOOL_NOT_FOUND")
         arguments: Any = call.arguments
         if isinstance(arguments, str):
@@ -141,11 +143,11 @@ class Toolbox:
             except (ValueError, RecursionError) as error:
                 return _wrong(call.name, f"they are not valid JSON: {error}")
         if not isinstance(arguments, Mapping):
-            kind = type(arguments).__name__
-            return _wrong(call.name, f"they must be a JSON object, not {kind}")
-        if odd := _oddity(arguments):
-            return _wrong(call.name, odd)
-        parameters: dict[str, Any] = _with_whole_numbers(without_user(arguments))
+            return _wrong(call.name, f"they must be a JSON object, not {type(arguments).__name__}")
+        # Before all that follows, which is recursive and compares numbers.
+        if fault := _not_json(arguments):
+            return _wrong(call.name, fault)
+        parameters: dict[str, Any] = _cleaned(arguments)
         if parameters != arguments:  # 1.0 == 1, so only an identity that was taken out differs
             log_event(logger, logging.WARNING, "identity_ignored", tool=call.name)
         if faults := self._faults(call.name, parameters):
@@ -159,18 +161,18 @@ class Toolbox:
             faults = list(islice(self._validators[name].iter_errors(parameters), _MAX_FAULTS))
         except Unresolvable as error:
             return f"the tool's own schema cannot be followed: {error}"
-        found = []
-        for fault in faults:
-            place = ".".join(str(part) for part in fault.absolute_path)
-            found.append(clip(f"{place}: {fault.message}" if place else fault.message, 200))
-        return "; ".join(found)
+        places = [".".join(map(str, fault.absolute_path)) for fault in faults]
+        return "; ".join(
+            clip(f"{place}: {fault.message}" if place else fault.message, 200)
+            for place, fault in zip(places, faults, strict=True)
+        )
 
 
 def _wrong(name: str, what: str) -> BadCall:
     return BadCall(name, f"the arguments are wrong: {what}", "INVALID_PARAMETERS")
 
 
-def _oddity(arguments: Any) -> str:
+def _not_json(arguments: Any) -> str:
     """Return what is wrong with arguments: NaN, infinity or too many levels; empty if nothing."""
     level = [arguments]  # level by level, since recursion could not survive what is looked for
     for _ in range(_MAX_DEPTH):
@@ -189,13 +191,14 @@ def _inside(value: Any) -> Iterable[Any]:
     return value if isinstance(value, list | tuple) else ()
 
 
-def _with_whole_numbers(value: Any) -> Any:
-    """Return ``1.0`` as ``1``: JSON has one kind of number, and many tools want whole ones."""
+def _cleaned(value: Any) -> Any:
+    """Return arguments without the user's identity, however deep, and with ``1.0`` as ``1``."""
+    # JSON has one type of number, and many tools want whole ones.
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, Mapping):
-        return {key: _with_whole_numbers(item) for key, item in value.items()}
-    return list(map(_with_whole_numbers, value)) if isinstance(value, list | tuple) else value
+        return {key: _cleaned(item) for key, item in value.items() if not is_identity(key)}
+    return list(map(_cleaned, value)) if isinstance(value, list | tuple) else value
 
 
 class KnownTools:
@@ -218,7 +221,7 @@ class KnownTools:
         """
         try:
             await make_ready(executor)
-            names = tuple(await _value_of(executor.get_available_tools()))
+            names = tuple(await value_of(executor.get_available_tools()))
             declared = tuple(await declared_tools(names, adapter, executor))
         except ConfigError as error:
             raise LLMError(f"the tools cannot be listed: {error}", "NO_TOOLS") from error
@@ -238,10 +241,10 @@ async def make_ready(executor: ToolExecutor) -> None:
     """
     ready = getattr(executor, "ready", None)
     if callable(ready):
-        await _value_of(ready())
+        await value_of(ready())
 
 
-async def _value_of(value: Any) -> Any:
+async def value_of(value: Any) -> Any:
     """Return a value, awaited if need be: users' adapters and executors may be sync or async."""
     return await value if inspect.isawaitable(value) else value
 
@@ -254,16 +257,17 @@ async def declared_tools(
     A tool that neither declares is declared by its name alone, with any arguments: an executor
     that lists a tool wants it used.
     """
-    known = _by_name(await _value_of(adapter.get_tool_declarations(list(names))))
+    known = _by_name(await value_of(adapter.get_tool_declarations(list(names))))
     missing = [name for name in names if name not in known]
     if missing and isinstance(executor, DeclaresTools):
-        known = _by_name(await _value_of(executor.get_tool_declarations(missing))) | known
+        known = _by_name(await value_of(executor.get_tool_declarations(missing))) | known
     return [known.get(name) or ToolDeclaration(name) for name in names]
 
 
 def _by_name(declared: Any) -> dict[str, ToolDeclaration]:
-    there = declared if isinstance(declared, list | tuple) else ()
-    return {tool.name: tool for tool in there if isinstance(tool, ToolDeclaration)}
+    # Users' adapters return anything, such as None.
+    tools = declared if isinstance(declared, list | tuple) else ()
+    return {tool.name: tool for tool in tools if isinstance(tool, ToolDeclaration)}
 
 
 # --- running a tool -------------------------------------------------------------------------------
@@ -287,16 +291,16 @@ async def run_tool(
     try:
         with own_cancellation_fails(f"the tool {name!r}"):
             async with asyncio.timeout(timeout_s):
-                result: Any = executor.execute(name, parameters, user_id)
-                if inspect.isawaitable(result):
-                    result = await result
+                result = await value_of(executor.execute(name, parameters, user_id))
     except TapeError:
         raise
-    except LLMError as error:
+    except LLMError as error:  # as an executor of the user's own may raise, with a code
         return _failure(name, error.message, error.code)
     except TimeoutError:
         return _failure(name, f"it gave no answer within {timeout_s:g} s", "TIMEOUT")
     except Exception as error:
+        # The traceback is for the program's log; the model reads the type alone, since the text
+        # may hold internals.
         logger.warning("tool_failure", exc_info=error)
         return _failure(name, f"it failed: {type(error).__name__}", "TOOL_ERROR")
     if not isinstance(result, ToolResult):
@@ -306,7 +310,12 @@ async def run_tool(
 
 def _failure(name: str, what: str, code: str) -> ToolResult:
     log_event(logger, logging.WARNING, "tool_failure", tool=name, code=code, detail=what)
-    return ToolResult(success=False, error=what, error_code=code)
+    return failed_result(what, code)
+
+
+def failed_result(error: str, code: str) -> ToolResult:
+    """Return the result of a call that failed."""
+    return ToolResult(success=False, error=error, error_code=code)
 
 
 @contextmanager
@@ -340,15 +349,20 @@ def result_text(result: ToolResult, *, max_chars: int) -> str:
         max_chars: longest text, characters, without that note.
     """
     if result.success:
-        try:
-            text = json.dumps(result.data, ensure_ascii=False, default=str)
-        except (TypeError, ValueError, RecursionError):  # odd keys, cycles
-            text = repr(result.data)
+        text = json_text(result.data)
     else:
         text = f"error {result.error_code or ''}: {result.error or 'it does not say what'}"
     if len(text) <= max_chars:
         return text
     return f"{text[:max_chars]}\n(cut here: {len(text):,} characters, of which {max_chars:,} shown)"
+
+
+def json_text(value: object, *, indent: int | None = None) -> str:
+    """Return a value as JSON; as Python writes it if it has odd keys or contains itself."""
+    try:
+        return json.dumps(value, ensure_ascii=False, indent=indent, default=str)
+    except (TypeError, ValueError, RecursionError):
+        return repr(value)
 
 
 # --- the user's identity, and names in words ------------------------------------------------------
@@ -357,13 +371,6 @@ def result_text(result: ToolResult, *, max_chars: int) -> str:
 def is_identity(key: object) -> bool:
     """Return True if an argument's name stands for the user's identity, in any spelling."""
     return re.sub(r"[^a-z]", "", str(key).lower()) == "userid"
-
-
-def without_user(value: Any) -> Any:
-    """Return arguments without the user's identity, as deep as the model wrote it there."""
-    if isinstance(value, Mapping):
-        return {key: without_user(item) for key, item in value.items() if not is_identity(key)}
-    return list(map(without_user, value)) if isinstance(value, list | tuple) else value
 
 
 def schema_without_user(schema: Any) -> Any:

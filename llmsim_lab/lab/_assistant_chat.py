@@ -6,9 +6,8 @@ import ipywidgets as w
 from markupsafe import Markup
 
 from llmsim_lab._util.html import safe
-from llmsim_lab.assistant import LLMAgentEngine
-from llmsim_lab.assistant.chat import Chat
-from llmsim_lab.assistant.types import PendingAction
+from llmsim_lab.assistant import Chat, LLMAgentEngine
+from llmsim_lab.assistant._types import PendingAction
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.lab._html import block
 from llmsim_lab.lab._widget import LabWidget, button, row, settled

@@ -11,7 +11,7 @@ import pytest
 from assistant_kit import TASK_TOOLS
 
 from llmsim_lab.assistant import LLMAdapter, OllamaAdapter
-from llmsim_lab.assistant.types import (
+from llmsim_lab.assistant._types import (
     FunctionCall,
     InvalidResponseError,
     LLMError,

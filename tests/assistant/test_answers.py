@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from llmsim_lab.assistant._answers import described, words_of
-from llmsim_lab.assistant.types import PendingAction, ToolCall, ToolResult
+from llmsim_lab.assistant._types import PendingAction, ToolCall, ToolResult
 
 TASKS = ToolCall(
     tool_name="list_tasks",

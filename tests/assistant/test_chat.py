@@ -9,7 +9,7 @@ import pytest
 from assistant_kit import MemoryTasks, call, engine
 
 from llmsim_lab.assistant import AgentDecision, Chat, DecisionContext, DecisionType
-from llmsim_lab.assistant.types import ToolCall, ToolResult
+from llmsim_lab.assistant._types import ToolCall, ToolResult
 from llmsim_lab.errors import ConfigError
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m\u202etfel"

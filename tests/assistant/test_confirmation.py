@@ -11,7 +11,7 @@ from assistant_kit import MemoryTasks, call, context, engine
 
 from llmsim_lab.assistant import AgentDecision, Chat, DecisionType, LLMAgentEngine
 from llmsim_lab.assistant._engine import yes_or_no
-from llmsim_lab.assistant.types import PendingAction
+from llmsim_lab.assistant._types import PendingAction
 
 YES = [
     "yes",

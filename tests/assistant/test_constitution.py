@@ -10,7 +10,7 @@ from assistant_kit import TASK_TOOLS
 
 from llmsim_lab.assistant import load_constitution
 from llmsim_lab.assistant._constitution import check_constitution
-from llmsim_lab.assistant.types import LLMError, RateLimitError, ToolDeclaration
+from llmsim_lab.assistant._types import LLMError, RateLimitError, ToolDeclaration
 from llmsim_lab.errors import PromptError
 
 GOOD = """\

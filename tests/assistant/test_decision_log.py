@@ -19,7 +19,7 @@ from assistant_kit import call, context, engine
 
 from llmsim_lab.assistant import DecisionLog
 from llmsim_lab.assistant._decision_log import Redactor
-from llmsim_lab.assistant.tasks import TaskStore
+from llmsim_lab.assistant.tasks._store import TaskStore
 from llmsim_lab.errors import ConfigError, DataError
 from llmsim_lab.llm import Tape
 

@@ -24,7 +24,7 @@ from assistant_kit import (
 )
 
 from llmsim_lab.assistant import AgentDecision, DecisionType, FunctionTools, LLMAgentEngine
-from llmsim_lab.assistant.types import (
+from llmsim_lab.assistant._types import (
     AgentEngineConfig,
     FunctionCall,
     LLMError,

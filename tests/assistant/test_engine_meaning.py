@@ -22,7 +22,7 @@ from assistant_kit import (
 from builders import make_client
 
 from llmsim_lab.assistant import AgentDecision, Chat, DecisionType, LLMAgentEngine, OllamaAdapter
-from llmsim_lab.assistant.types import AgentEngineConfig, LLMError, RateLimitError, ToolResult
+from llmsim_lab.assistant._types import AgentEngineConfig, LLMError, RateLimitError, ToolResult
 from llmsim_lab.types import ChatReply, ToolCall
 
 LOOK = call("list_tasks")

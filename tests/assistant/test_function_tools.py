@@ -19,7 +19,7 @@ from assistant_kit import ScriptedAdapter, call, context
 from pydantic import BaseModel, Field
 
 from llmsim_lab.assistant import FunctionTools, LLMAgentEngine, ToolExecutor
-from llmsim_lab.assistant.types import AgentEngineConfig, DeclaresTools, ToolDeclaration
+from llmsim_lab.assistant._types import AgentEngineConfig, DeclaresTools, ToolDeclaration
 from llmsim_lab.errors import ConfigError, LabError, TapeMiss
 
 

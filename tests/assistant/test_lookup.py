@@ -13,7 +13,7 @@ from crisis_kit import answer, crisis_client, make_scenario
 from social_kit import any_option, social_client, social_config
 
 from llmsim_lab.assistant import FunctionTools, ToolLookup
-from llmsim_lab.assistant.recorded_tools import RecordedTools
+from llmsim_lab.assistant._recorded_tools import RecordedTools
 from llmsim_lab.context import CrisisConfig, CrisisSimulation, LLMCrisisAgent
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient, ScriptedBackend, Tape

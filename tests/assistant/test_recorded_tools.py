@@ -14,8 +14,8 @@ from builders import policy, rate_update, second_by_second, verdict
 
 from llmsim_lab.agents import Agent
 from llmsim_lab.assistant import FunctionTools, LLMAgentEngine, OllamaAdapter
-from llmsim_lab.assistant.recorded_tools import RecordedTools, ToolUsingNationAgent
-from llmsim_lab.assistant.types import ToolDeclaration, ToolResult
+from llmsim_lab.assistant._recorded_tools import RecordedTools, ToolUsingNationAgent
+from llmsim_lab.assistant._types import ToolDeclaration, ToolResult
 from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException, TapeError, TapeMiss
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.llm._scope import InFlight, recording, watching

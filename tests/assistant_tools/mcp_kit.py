@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from llmsim_lab.assistant import MCPToolExecutor
-from llmsim_lab.assistant.types import ToolResult
+from llmsim_lab.assistant._types import ToolResult
 
 
 def servers() -> list[psutil.Process]:

@@ -9,20 +9,22 @@ from typer.testing import CliRunner
 
 from llmsim_lab._util.files import data_path
 from llmsim_lab.assistant import (
+    Chat,
+    ChatConfig,
     DecisionType,
     FunctionTools,
     LLMAgentEngine,
     MCPToolExecutor,
     OllamaAdapter,
+    replay_chat,
 )
-from llmsim_lab.assistant.chat import Chat, ChatConfig, record_chat, replay_chat
-from llmsim_lab.assistant.recorded_tools import RecordedTools
-from llmsim_lab.assistant.tasks import TaskStore
+from llmsim_lab.assistant._recorded_tools import RecordedTools
+from llmsim_lab.assistant._types import AgentEngineConfig, ToolExecutor
 from llmsim_lab.assistant.tasks._server import task_server
-from llmsim_lab.assistant.types import AgentEngineConfig, ToolExecutor
+from llmsim_lab.assistant.tasks._store import TaskStore
 from llmsim_lab.cli._app import app
 from llmsim_lab.errors import ConfigError, TapeError, TapeMiss
-from llmsim_lab.llm import Tape
+from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.run import fork, load, replay, rerun, resume
 from llmsim_lab.tape import verify
 from llmsim_lab.types import ChatReply, ChatRequest, ToolCall
@@ -30,6 +32,20 @@ from llmsim_lab.types import ChatReply, ChatRequest, ToolCall
 
 def wants(tool: str, **arguments: object) -> ChatReply:
     return ChatReply(text="", tool_calls=(ToolCall(name=tool, arguments=arguments),))
+
+
+def record_chat(
+    path: Path,
+    client: LLMClient,
+    tools: ToolExecutor,
+    constitution: str,
+    *,
+    config: AgentEngineConfig | None = None,
+) -> Chat:
+    settings = ChatConfig(
+        user_id="ann", constitution=constitution, engine=config or AgentEngineConfig()
+    )
+    return Chat(settings, llm_client=client, tools=tools, tape=path)
 
 
 async def recorded(path: Path) -> TaskStore:
@@ -43,7 +59,7 @@ async def recorded(path: Path) -> TaskStore:
         ]
     )
     async with MCPToolExecutor(task_server(store)) as tools:
-        chat = await record_chat(path, client, tools, "Be helpful.", user_id="ann")
+        chat = record_chat(path, client, tools, "Be helpful.")
         for message in ("Add: water plants", "Delete it", "yes"):
             await chat.send(message)
         chat.close()
@@ -95,9 +111,7 @@ def test_a_run_that_is_no_conversation_is_refused() -> None:
 
 async def test_a_message_that_fails_is_asked_anew_and_not_on_the_tape(tmp_path: Path) -> None:
     async with MCPToolExecutor(task_server(TaskStore())) as tools:
-        chat = await record_chat(
-            tmp_path / "chat.tape", make_client(["Hello!"]), tools, "Be helpful.", user_id="ann"
-        )
+        chat = record_chat(tmp_path / "chat.tape", make_client(["Hello!"]), tools, "Be helpful.")
         with pytest.raises(ConfigError, match="the message is empty"):
             await chat.send(" ")
         await chat.send("Hi")
@@ -128,9 +142,9 @@ async def test_a_recording_holds_one_conversation_and_a_replay_can_begin_again(
 ) -> None:
     path = tmp_path / "chat.tape"
     client, tools = make_client(["Hello."]), FunctionTools()
-    chat = await record_chat(path, client, tools, "Be helpful.", user_id="ann")
+    chat = record_chat(path, client, tools, "Be helpful.")
     await chat.send("Hi")
-    with pytest.raises(ConfigError, match="begin another with record_chat"):
+    with pytest.raises(ConfigError, match=r"begin another: Chat\(config, tape="):
         chat.clear()
     chat.close()
     replayed = replay_chat(path)
@@ -149,7 +163,7 @@ async def test_a_tool_that_hangs_is_on_the_tape_as_such(tmp_path: Path) -> None:
     client = make_client([wants("look_up"), "It does not answer."])
     config = AgentEngineConfig(timeout_seconds=0.5)
     tools = FunctionTools(look_up)
-    chat = await record_chat(path, client, tools, "Help.", user_id="ann", config=config)
+    chat = record_chat(path, client, tools, "Help.", config=config)
     decision = await chat.send("Look")
     chat.close()
     replayed = Chat.replay(path)
@@ -170,10 +184,10 @@ async def test_a_tool_is_given_up_before_the_engine_does_so(
             waits.append(timeout_s)
             super().__init__(executor, timeout_s=timeout_s)
 
-    monkeypatch.setattr("llmsim_lab.assistant.chat.RecordedTools", Noting)
+    monkeypatch.setattr("llmsim_lab.assistant._chat.RecordedTools", Noting)
     config = AgentEngineConfig(timeout_seconds=engine_s)
     path, tools = tmp_path / "chat.tape", FunctionTools()
-    await record_chat(path, make_client([]), tools, "Help.", user_id="ann", config=config)
+    record_chat(path, make_client([]), tools, "Help.", config=config)
     assert waits == [tool_s]
 
 
@@ -185,7 +199,7 @@ async def test_a_model_that_hangs_is_on_the_tape_as_such(tmp_path: Path) -> None
     path = tmp_path / "chat.tape"
     config = AgentEngineConfig(timeout_seconds=0.2)
     client, tools = make_client([hang, "Hello again."]), FunctionTools()
-    chat = await record_chat(path, client, tools, "Help.", user_id="ann", config=config)
+    chat = record_chat(path, client, tools, "Help.", config=config)
     trouble = await chat.send("Hi")
     await chat.send("Hi?")
     chat.close()
@@ -232,7 +246,7 @@ async def test_a_fork_may_be_told_something_else_by_an_intervention(tmp_path: Pa
 
 async def test_a_fork_may_have_another_constitution(tmp_path: Path) -> None:
     path, client = tmp_path / "chat.tape", make_client(["Hello.", "Arr!"])
-    chat = await record_chat(path, client, FunctionTools(), "Be helpful.\n", user_id="ann")
+    chat = record_chat(path, client, FunctionTools(), "Be helpful.\n")
     await chat.send("Hi")
     pirate = chat.fork(0, prompt=chat.prompts["constitution"].replace("helpful", "a pirate"))
     assert (await pirate.send("Hi")).text == "Arr!"
@@ -255,7 +269,7 @@ async def test_a_message_that_was_stopped_is_asked_again_when_resumed(tmp_path: 
 
     tools = FunctionTools(look_up)
     client = make_client([wants("look_up"), stop])
-    chat = await record_chat(path, client, tools, "Help.", user_id="ann")
+    chat = record_chat(path, client, tools, "Help.")
     with pytest.raises(KeyboardInterrupt):
         await chat.send("Look")
     chat.close()
@@ -273,7 +287,7 @@ async def test_another_message_takes_the_place_of_one_that_was_stopped(tmp_path:
         raise KeyboardInterrupt
 
     path, client = tmp_path / "chat.tape", make_client([stop, "Hello."])
-    chat = await record_chat(path, client, FunctionTools(), "Help.", user_id="ann")
+    chat = record_chat(path, client, FunctionTools(), "Help.")
     with pytest.raises(KeyboardInterrupt):
         await chat.send("Look")
     await chat.send("Hi")
@@ -283,9 +297,7 @@ async def test_another_message_takes_the_place_of_one_that_was_stopped(tmp_path:
 
 async def test_a_rerun_asks_the_same_messages_anew(tmp_path: Path) -> None:
     path = tmp_path / "chat.tape"
-    chat = await record_chat(
-        path, make_client(["One.", "Two."]), FunctionTools(), "Help.", user_id="ann"
-    )
+    chat = record_chat(path, make_client(["One.", "Two."]), FunctionTools(), "Help.")
     for message in ("Hi", "And?"):
         await chat.send(message)
     chat.close()
@@ -314,7 +326,7 @@ async def test_a_conversation_may_be_written_down_before_it_is_held() -> None:
     assert list(frame["answer"])[1:] == ["Hello.", "That is all."]
     with pytest.raises(ConfigError, match="turn 2 has been answered; say it at turn 3"):
         chat.intervene(2, message="Wait")
-    with pytest.raises(ConfigError, match="nothing is said at turn 3"):
+    with pytest.raises(ConfigError, match="turn 3 has no message"):
         await chat.step()
     with pytest.raises(ConfigError, match="the message is empty"):
         chat.intervene(3, message=" ")
@@ -326,7 +338,7 @@ async def test_a_result_that_json_has_no_form_for_is_on_the_tape_without_it(tmp_
         return {"value": float("nan")}
 
     path, client = tmp_path / "chat.tape", make_client([wants("latest"), "There is none."])
-    chat = await record_chat(path, client, FunctionTools(latest), "Help.", user_id="ann")
+    chat = record_chat(path, client, FunctionTools(latest), "Help.")
     [call] = (await chat.send("Look")).tool_calls or []
     chat.close()
     assert call.result is not None
@@ -335,13 +347,13 @@ async def test_a_result_that_json_has_no_form_for_is_on_the_tape_without_it(tmp_
 
 
 def test_a_conversation_without_a_model_or_an_engine_says_what_it_lacks() -> None:
-    with pytest.raises(ConfigError, match="nobody decides: give the conversation a model"):
+    with pytest.raises(ConfigError, match="no model and no engine: give the conversation a model"):
         Chat(ChatConfig(user_id="ann", constitution="Help."))
 
 
 async def test_redacting_a_conversation_takes_out_what_the_user_wrote(tmp_path: Path) -> None:
     path, client = tmp_path / "chat.tape", make_client(["I am sorry.", "You are welcome."])
-    chat = await record_chat(path, client, FunctionTools(), "Help.", user_id="ann")
+    chat = record_chat(path, client, FunctionTools(), "Help.")
     for message in ("My knee hurts" + 50 * " so much", "Thanks"):
         await chat.send(message)
     chat.close()
@@ -389,7 +401,7 @@ async def test_a_turn_on_the_tape_holds_no_more_of_the_talk_than_the_model_is_sh
     config = AgentEngineConfig(include_history_messages=2)
     path, client = tmp_path / "chat.tape", make_client(["One.", "Two.", "Three."])
     tools = FunctionTools()
-    chat = await record_chat(path, client, tools, "Help.", user_id="ann", config=config)
+    chat = record_chat(path, client, tools, "Help.", config=config)
     for message in ("1?", "2?", "3?"):
         await chat.send(message)
     chat.close()

@@ -11,8 +11,8 @@ from builders import make_client, second_by_second
 from typer.testing import CliRunner
 
 from llmsim_lab.assistant import AgentDecision, DecisionType, evaluate
-from llmsim_lab.assistant.evaluation import Case, Cases, Evaluation, Scored, load_cases, score
-from llmsim_lab.assistant.types import LLMError, RateLimitError, ToolCall
+from llmsim_lab.assistant._evaluation import Case, Cases, Evaluation, Scored, load_cases, score
+from llmsim_lab.assistant._types import LLMError, RateLimitError, ToolCall
 from llmsim_lab.cli import _app, _doctor
 from llmsim_lab.errors import ConfigError
 

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from llmsim_lab.assistant import MCPToolExecutor, _mcp_connection
-from llmsim_lab.assistant.tasks import TaskStore
+from llmsim_lab.assistant._types import ToolServerError
 from llmsim_lab.assistant.tasks._server import task_server
-from llmsim_lab.assistant.types import ToolServerError
+from llmsim_lab.assistant.tasks._store import TaskStore
 from llmsim_lab.errors import ConfigError
 from tests.assistant_tools import faulty_server, raw_server
 from tests.assistant_tools.mcp_kit import runs, servers, slow_calls, until
@@ -72,7 +72,7 @@ async def test_closing_ends_a_server_that_is_only_starting() -> None:
     starting = asyncio.create_task(tools.ready())
     await until(lambda: len(servers()) == 1)
     await tools.aclose()
-    with pytest.raises(ToolServerError, match="closed meanwhile"):
+    with pytest.raises(ToolServerError, match="closed before it had started"):
         await starting
     assert servers() == []
 

@@ -10,9 +10,9 @@ from mcp_types import CallToolResult, TextContent, Tool, ToolAnnotations
 
 from llmsim_lab.assistant import MCPToolExecutor
 from llmsim_lab.assistant._mcp_executor import declaration_of, result_of
-from llmsim_lab.assistant.tasks import TaskStore
+from llmsim_lab.assistant._types import DeclaresTools, ToolExecutor, ToolResult
 from llmsim_lab.assistant.tasks._server import task_server
-from llmsim_lab.assistant.types import DeclaresTools, ToolExecutor, ToolResult
+from llmsim_lab.assistant.tasks._store import TaskStore
 from llmsim_lab.errors import ConfigError
 from tests.assistant_tools import faulty_server, raw_server
 

@@ -14,9 +14,9 @@ from mcp import StdioServerParameters
 
 from llmsim_lab.assistant import MCPToolExecutor
 from llmsim_lab.assistant._mcp_connection import ServerLink
-from llmsim_lab.assistant.tasks import TaskStore
+from llmsim_lab.assistant._types import ToolResult
 from llmsim_lab.assistant.tasks._server import task_server
-from llmsim_lab.assistant.types import ToolResult
+from llmsim_lab.assistant.tasks._store import TaskStore
 from tests.assistant_tools import faulty_server, raw_server
 from tests.assistant_tools.mcp_kit import slow_calls, until
 

@@ -11,8 +11,8 @@ from mcp.server.mcpserver import MCPServer
 
 from llmsim_lab.assistant import MCPToolExecutor
 from llmsim_lab.assistant._mcp_connection import ServerLink
-from llmsim_lab.assistant.tasks import TaskStore
 from llmsim_lab.assistant.tasks._server import task_server
+from llmsim_lab.assistant.tasks._store import TaskStore
 
 
 async def test_a_tool_that_breaks_off_does_not_cancel_its_caller() -> None:

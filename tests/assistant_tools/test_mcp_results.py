@@ -7,7 +7,7 @@ from typing import Any
 from mcp_types import CallToolResult, Tool
 
 from llmsim_lab.assistant._mcp_executor import json_fault, result_of
-from llmsim_lab.assistant.types import ToolResult
+from llmsim_lab.assistant._types import ToolResult
 
 
 def test_a_refusal_without_a_word_says_so() -> None:

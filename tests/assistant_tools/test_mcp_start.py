@@ -14,9 +14,9 @@ from mcp_types import Tool
 
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.assistant import MCPToolExecutor
-from llmsim_lab.assistant.tasks import TaskStore
+from llmsim_lab.assistant._types import ToolResult, ToolServerError
 from llmsim_lab.assistant.tasks._server import task_server
-from llmsim_lab.assistant.types import ToolResult, ToolServerError
+from llmsim_lab.assistant.tasks._store import TaskStore
 from llmsim_lab.errors import ConfigError
 from tests.assistant_tools import faulty_server, raw_server
 from tests.assistant_tools.mcp_kit import servers
@@ -100,7 +100,7 @@ def test_a_program_that_is_not_there_is_a_wrong_configuration() -> None:
         MCPToolExecutor(["no-such-server"]).get_available_tools()
 
 
-def test_a_server_that_cannot_start_says_its_last_words() -> None:
+def test_the_end_of_a_servers_standard_error_is_in_the_failure_to_start() -> None:
     tools = MCPToolExecutor([*FAULTY, "--broken"])
     with pytest.raises(ToolServerError, match="no database here"):
         tools.get_available_tools()

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from llmsim_lab.assistant.tasks import TaskStore
 from llmsim_lab.assistant.tasks.__main__ import main
+from llmsim_lab.assistant.tasks._store import TaskStore
 
 COMMAND = [sys.executable, "-m", "llmsim_lab.assistant.tasks"]
 

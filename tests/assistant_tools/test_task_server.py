@@ -11,9 +11,8 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp_types import CallToolResult, TextContent
 
-from llmsim_lab.assistant.tasks import TaskStore
 from llmsim_lab.assistant.tasks._server import task_server
-from llmsim_lab.assistant.tasks._store import MAX_CHARS
+from llmsim_lab.assistant.tasks._store import MAX_CHARS, TaskStore
 from llmsim_lab.errors import ConfigError
 
 ANN = {"llmsim-lab/user_id": "ann"}

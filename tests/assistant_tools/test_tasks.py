@@ -8,9 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from llmsim_lab.assistant.tasks import Task, TaskError, TaskStore
 from llmsim_lab.assistant.tasks import _store as store_module
-from llmsim_lab.assistant.tasks._store import MAX_CHARS, TaskNotFoundError, TaskTextError
+from llmsim_lab.assistant.tasks._store import (
+    MAX_CHARS,
+    Task,
+    TaskError,
+    TaskNotFoundError,
+    TaskStore,
+    TaskTextError,
+)
 from llmsim_lab.errors import ConfigError
 
 

@@ -11,7 +11,7 @@ from builders import answer, make_client, policy, rate_update
 
 from llmsim_lab import Simulation, SimulationConfig
 from llmsim_lab.assistant import LLMAgentEngine, load_constitution
-from llmsim_lab.assistant.types import LLMMessage, LLMResponse, ToolDeclaration
+from llmsim_lab.assistant._types import LLMMessage, LLMResponse, ToolDeclaration
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.types import ChatRequest

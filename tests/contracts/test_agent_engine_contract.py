@@ -27,7 +27,7 @@ from llmsim_lab.assistant import (
     LLMAgentEngine,
     ToolExecutor,
 )
-from llmsim_lab.assistant.types import (
+from llmsim_lab.assistant._types import (
     AgentEngineConfig,
     LLMError,
     LLMMessage,

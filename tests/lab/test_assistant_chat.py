@@ -9,7 +9,7 @@ from assistant_kit import MemoryTasks, call, engine
 
 from llmsim_lab._util.files import data_path
 from llmsim_lab.assistant import Chat, DecisionType
-from llmsim_lab.assistant.types import AgentDecision, DecisionContext, ToolResult
+from llmsim_lab.assistant._types import AgentDecision, DecisionContext, ToolResult
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab import AssistantChat, PromptViewer, ReasoningInspector, RunTree
 

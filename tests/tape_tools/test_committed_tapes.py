@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from llmsim_lab._util.files import data_path
-from llmsim_lab.assistant.types import AgentEngineConfig
+from llmsim_lab.assistant._types import AgentEngineConfig
 from llmsim_lab.experiments import PromptExperiment
 from llmsim_lab.llm import Tape
 from llmsim_lab.prompts import Prompt

@@ -1,7 +1,7 @@
-"""A small task list: kept in SQLite, served as tools over MCP by ``llmsim-lab-tasks``."""
+"""A small task list, kept in SQLite and served as tools over MCP.
 
-from __future__ import annotations
+``python -m llmsim_lab.assistant.tasks``, or ``llmsim-lab-tasks``, is that server: an MCP client
+starts it and talks to it over standard input and output; ``--help`` lists its options.
+"""
 
-from llmsim_lab.assistant.tasks._store import Task, TaskError, TaskStore
-
-__all__ = ["Task", "TaskError", "TaskStore"]
+__all__: list[str] = []

@@ -25,8 +25,8 @@ from pydantic import Field, ValidationError, create_model
 
 from llmsim_lab._util.text import clip, printable
 from llmsim_lab.assistant._toolbox import ERROR_KEY, USER_KEY
+from llmsim_lab.assistant._types import ServerErrorCode
 from llmsim_lab.assistant.tasks._store import MAX_CHARS, Status, Task, TaskError, TaskStore
-from llmsim_lab.assistant.types import ServerErrorCode
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.types import Value
 
@@ -110,19 +110,20 @@ def _user_of(ctx: Context[Any, Any], fixed: str | None) -> str:
     Raises:
         TaskError: it names none, or another than the server was started for.
     """
-    said = (ctx.request_context.meta or {}).get(USER_KEY)
-    if said is None and fixed is not None:
+    named = (ctx.request_context.meta or {}).get(USER_KEY)
+    if named is None and fixed is not None:
         return fixed
-    if not isinstance(said, str) or not 0 < len(said) <= _MAX_USER_CHARS:
+    if not isinstance(named, str) or not 0 < len(named) <= _MAX_USER_CHARS:
         raise TaskError("the request does not say which user it is made for")
-    if fixed is not None and said != fixed:
+    if fixed is not None and named != fixed:
         raise TaskError("this server works for another user")
-    return said
+    return named
 
 
 @contextmanager
 def _logging_left_alone() -> Iterator[None]:
     """Keep the library from setting up logging for the whole program, as it does by default."""
+    # The library calls basicConfig, which does nothing where the root logger has a handler.
     root, keep_out = logging.getLogger(), logging.NullHandler()
     root.addHandler(keep_out)
     try:
@@ -177,6 +178,7 @@ def _strict_tool(function: Callable[..., Any], *, annotations: ToolAnnotations) 
     """
     tool = Tool.from_function(function, annotations=annotations)
     lax = tool.fn_metadata.arg_model
+    # By class arguments, since pydantic takes either a base or a configuration.
     model = create_model(
         lax.__name__, __base__=lax, __cls_kwargs__={"extra": "forbid", "strict": True}
     )
@@ -193,10 +195,10 @@ def _failed(text: str, code: ServerErrorCode) -> CallToolResult:
 
 def _complaint(tool: str, schema: dict[str, Any], error: ValidationError) -> str:
     faults = error.errors(include_url=False)
-    said = [_fault(tool, schema["properties"], fault) for fault in faults[:_MAX_FAULTS]]
+    complaints = [_fault(tool, schema["properties"], fault) for fault in faults[:_MAX_FAULTS]]
     if len(faults) > _MAX_FAULTS:
-        said.append(f"and {len(faults) - _MAX_FAULTS} more")
-    return "; ".join(said)
+        complaints.append(f"and {len(faults) - _MAX_FAULTS} more")
+    return "; ".join(complaints)
 
 
 def _fault(tool: str, properties: dict[str, Any], fault: Any) -> str:

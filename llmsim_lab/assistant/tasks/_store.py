@@ -1,4 +1,4 @@
-"""Tasks of several users in one SQLite file; nobody sees or changes another user's."""
+"""Tasks of several users in one SQLite file; no user sees or changes another's."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from llmsim_lab.assistant._decision_log import check_tables
-from llmsim_lab.assistant.types import ServerErrorCode
+from llmsim_lab.assistant._types import ServerErrorCode
 from llmsim_lab.errors import ConfigError, DataError, LabError
 from llmsim_lab.types import Value
 
@@ -91,9 +91,10 @@ class TaskStore:
 
     def __init__(self, path: Path | str | None = None) -> None:
         self.path = None if path is None else Path(path)
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # threads share the one connection
         place = ":memory:" if path is None else str(path)
         try:
+            # No isolation level: transactions are begun by hand, in _writing.
             self._db = sqlite3.connect(
                 place, timeout=_WAIT_S, isolation_level=None, check_same_thread=False
             )
@@ -230,6 +231,7 @@ def _checked(description: str) -> str:
         raise TaskTextError(f"{must}; it is {'blank' if description else 'empty'}")
     if len(text) > MAX_CHARS:
         raise TaskTextError(f"{must}; it has {len(text):,}")
+    # Nearly every text is printable, which is found out faster than character by character.
     if not text.isprintable() and any(c == "\0" or "\ud800" <= c <= "\udfff" for c in text):
         raise TaskTextError(f"{must} that can be stored; it has a null or half a character")
     return text

@@ -27,16 +27,16 @@ from llmsim_lab.assistant._toolbox import (
     KnownTools,
     Toolbox,
     beyond_limit_text,
+    failed_result,
     make_ready,
     result_text,
     run_tool,
 )
-from llmsim_lab.assistant.types import (
+from llmsim_lab.assistant._types import (
     DeclaresTools,
     FunctionCall,
     LLMMessage,
     ToolDeclaration,
-    ToolErrorCode,
     ToolExecutor,
     ToolResult,
 )
@@ -47,8 +47,6 @@ from llmsim_lab.models import PolicyDecision, SimulationState
 from llmsim_lab.prompts import Prompt, RenderedPrompt
 from llmsim_lab.tape._recorder import ReplayRecorder
 from llmsim_lab.types import Attempt, CallSite, ChatReply, ChatRequest, Message
-
-__all__ = ["RecordedTools", "ToolLookup", "ToolUsingNationAgent"]
 
 _COMPONENT = "tool"
 _LIST = "(which tools are there)"
@@ -63,7 +61,6 @@ _FINDINGS = "What you looked up:"
 _MAX_RESULT_CHARS = 1500
 _MAX_ARGUMENT_CHARS = 300
 _MAX_FINDINGS_CHARS = 6_000
-_NOBODY = "somebody"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +88,7 @@ class RecordedTools:
     def __init__(self, executor: ToolExecutor, *, timeout_s: float = 25.0) -> None:
         self.executor = executor
         self.timeout_s = timeout_s
+        # Weak, since these tools may outlive many runs.
         self._listed: WeakKeyDictionary[Recorder, dict[str | None, _Listing]] = WeakKeyDictionary()
 
     async def ready(self) -> None:
@@ -108,6 +106,7 @@ class RecordedTools:
 
     def get_tool_declarations(self, names: Sequence[str]) -> list[ToolDeclaration]:
         """Return the declarations of these tools, as far as the executor knows them."""
+        # Four, whatever a later version may write besides.
         declared = [ToolDeclaration(*fields[:4]) for fields in self._listing()["declared"]]
         return [tool for tool in declared if tool.name in names]
 
@@ -125,11 +124,13 @@ class RecordedTools:
 
         async def run_as_json() -> str:
             result = await run()
+            # The tool has run, so an unreadable result must still get onto the tape, as a failure:
+            # a replay would otherwise lack the call.
             try:
                 return _dumps(result.model_dump())
             except ValueError as error:
                 what = f"its result is not ready for JSON: {error}"
-                return _dumps(_failed(what, "INVALID_RESULT").model_dump())
+                return _dumps(failed_result(what, "INVALID_RESULT").model_dump())
 
         recorder = scope().recorder
         if recorder is None:
@@ -137,8 +138,9 @@ class RecordedTools:
         try:
             asked = f"{tool_name}({_dumps(parameters)})"
         except ValueError as error:
-            return _failed(f"the arguments: {error}", "INVALID_PARAMETERS")
+            return failed_result(f"the arguments: {error}", "INVALID_PARAMETERS")
 
+        # A function, since it is only needed if the call is cancelled.
         def deletes() -> bool:
             declared = self._ask_executor()["declared"]
             return any(tool[0] == tool_name and tool[3] for tool in declared)
@@ -155,7 +157,12 @@ class RecordedTools:
         listings = self._listed.setdefault(recorder, {})
         request = recorder.place(_request(_LIST, asker))
         latest = listings.get(asker)
-        if latest is None or _is_listed_anew(recorder, request, latest):
+        # A run that was resumed lists its tools again, and so does its replay, in that turn.
+        if latest is None or (
+            isinstance(recorder, ReplayRecorder)
+            and latest.turn != _turn_of(request)
+            and recorder.knows(request)
+        ):
             known = recorder.find(request)
             if known is None:
                 reply = ChatReply(text=_dumps(self._ask_executor()))
@@ -173,13 +180,6 @@ class RecordedTools:
 
     def __repr__(self) -> str:
         return f"RecordedTools({self.executor!r})"
-
-
-def _is_listed_anew(recorder: Recorder, request: ChatRequest, latest: _Listing) -> bool:
-    """Return True if the replayed run was resumed in this turn, and so listed its tools again."""
-    if not isinstance(recorder, ReplayRecorder) or latest.turn == _turn_of(request):
-        return False
-    return recorder.knows(request)
 
 
 def _turn_of(request: ChatRequest) -> int | None:
@@ -213,14 +213,17 @@ async def _through(
     if watch is not None:
         watch.began(request)
     attempt, began = None, time.perf_counter()
+
+    def attempt_of(text: str) -> Attempt:
+        seconds = time.perf_counter() - began
+        return Attempt(request=request, reply=ChatReply(text=text), seconds=seconds)
+
     try:
-        reply = ChatReply(text=await run())
-        attempt = Attempt(request=request, reply=reply, seconds=time.perf_counter() - began)
+        attempt = attempt_of(await run())
     except asyncio.CancelledError:
         if once():
-            reply = ChatReply(text=_dumps(_STOPPED))
-            seconds = time.perf_counter() - began
-            recorder.keep_now(Attempt(request=request, reply=reply, seconds=seconds))
+            # Without an await, which a cancelled task might not come back from.
+            recorder.keep_now(attempt_of(_dumps(_STOPPED)))
         raise
     finally:
         if watch is not None:
@@ -260,10 +263,6 @@ def _dumps(value: Any) -> str:
         return json.dumps(value, default=str)
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"no JSON can be made of it: {error}") from error
-
-
-def _failed(error: str, code: ToolErrorCode) -> ToolResult:
-    return ToolResult(success=False, error=error, error_code=code)
 
 
 # --- looking things up before a decision ----------------------------------------------------------
@@ -330,7 +329,7 @@ class ToolLookup:
         if not toolbox.declarations:
             return prompt
         messages = _opening(prompt)
-        findings = _Findings()
+        findings: list[str] = []
         for _ in range(self.max_lookups):
             response = await adapter.ask(messages, toolbox.declarations, site=site)
             calls = tuple(response.function_calls or ())
@@ -339,12 +338,12 @@ class ToolLookup:
             messages.append(LLMMessage("assistant", response.content or "", calls))
             for place, call in enumerate(calls, 1):
                 if place > self.max_calls:
-                    told = beyond_limit_text(self.max_calls)
+                    text = beyond_limit_text(self.max_calls)
                 else:
-                    told = await self._run(call, toolbox, site.agent or _NOBODY)
-                    findings.add(f"- {_call_text(call)}: {told}")
-                messages.append(LLMMessage("tool", told, tool_name=call.name))
-        return _with_findings(prompt, findings.lines())
+                    text = await self._run(call, toolbox, site.agent or "somebody")
+                    findings.append(f"- {_call_text(call)}: {text}")
+                messages.append(LLMMessage("tool", text, tool_name=call.name))
+        return _with_findings(prompt, findings) if findings else prompt
 
     async def _run(self, call: FunctionCall, toolbox: Toolbox, user: str) -> str:
         checked = toolbox.check(call)
@@ -357,28 +356,6 @@ class ToolLookup:
 
     def __repr__(self) -> str:
         return f"ToolLookup({self.tools.executor!r}, max_lookups={self.max_lookups})"
-
-
-class _Findings:
-    """What was found, one line for each call, up to the room that a prompt has for it."""
-
-    def __init__(self) -> None:
-        self._kept: list[str] = []
-        self._room = _MAX_FINDINGS_CHARS
-        self._left_out = 0
-
-    def add(self, line: str) -> None:
-        """Keep a line, or count it if there is no room for it."""
-        if len(line) > self._room:
-            self._left_out += 1
-        else:
-            self._room -= len(line)
-            self._kept.append(line)
-
-    def lines(self) -> list[str]:
-        """Return the lines, and how many were left out."""
-        more = f"- ({self._left_out} more results did not fit in here)"
-        return [*self._kept, more] if self._left_out else self._kept
 
 
 def _opening(prompt: str) -> list[LLMMessage]:
@@ -396,15 +373,20 @@ def _call_text(call: FunctionCall) -> str:
     return f"{call.name}({clip(arguments, _MAX_ARGUMENT_CHARS)})"
 
 
-def _with_findings(prompt: str, findings: list[str]) -> str:
-    """Return the prompt with the findings at its end; without findings, unchanged."""
-    if not findings:
-        return prompt
-    found = "\n".join(findings)
-    told = f"{_FINDINGS}\n{found}"
+def _with_findings(prompt: str, findings: Sequence[str]) -> str:
+    """Return the prompt with as many findings at its end as there is room for."""
+    kept, room = [], _MAX_FINDINGS_CHARS
+    for line in findings:
+        if len(line) <= room:
+            kept.append(line)
+            room -= len(line)
+    if left_out := len(findings) - len(kept):
+        kept.append(f"- ({left_out} more results did not fit in here)")
+    found = "\n".join(kept)
     if not isinstance(prompt, RenderedPrompt):
-        return f"{prompt}\n\n{told}"
-    user, known = f"{prompt.user}\n\n{told}", prompt.provenance
+        return f"{prompt}\n\n{_FINDINGS}\n{found}"
+    # It stays a prompt that a viewer can take apart: its template gets a slot for the findings.
+    user, known = f"{prompt.user}\n\n{_FINDINGS}\n{found}", prompt.provenance
     own = Span("findings", "user", len(user) - len(found), len(user), "the tools' answers")
     spans = (*known.spans, own)
     return RenderedPrompt(
@@ -415,7 +397,7 @@ def _with_findings(prompt: str, findings: list[str]) -> str:
     )
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=64)  # a template is parsed once, not for each look-up
 def _extended(template: Prompt) -> Prompt:
     return template.edit(f"{template.text.rstrip()}\n\n{_FINDINGS}\n{{{{ findings }}}}\n")
 

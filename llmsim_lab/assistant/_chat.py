@@ -7,7 +7,7 @@ that people, models and tools say is escaped.
 
 from __future__ import annotations
 
-import json
+import itertools
 import threading
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,8 +24,9 @@ from llmsim_lab._util.text import clip
 from llmsim_lab.assistant._adapter import OllamaAdapter
 from llmsim_lab.assistant._engine import LLMAgentEngine
 from llmsim_lab.assistant._function_tools import FunctionTools
-from llmsim_lab.assistant.recorded_tools import RecordedTools
-from llmsim_lab.assistant.types import (
+from llmsim_lab.assistant._recorded_tools import RecordedTools
+from llmsim_lab.assistant._toolbox import json_text
+from llmsim_lab.assistant._types import (
     AgentDecision,
     AgentEngineConfig,
     DecisionContext,
@@ -44,17 +45,6 @@ from llmsim_lab.run._config import RunConfig, RunIntervention
 from llmsim_lab.run._session import Replaying
 from llmsim_lab.types import Value
 
-__all__ = [
-    "Chat",
-    "ChatConfig",
-    "ChatState",
-    "ChatTurn",
-    "Exchange",
-    "Said",
-    "record_chat",
-    "replay_chat",
-]
-
 _TOOL_SHARE = 0.8
 """A tool times out before the engine gives it up, since the tape would lack its result then."""
 _CONSTITUTION = "constitution"
@@ -65,8 +55,8 @@ _MAX_SHOWN = 50
 _EXCHANGE = (
     '<div style="display:flex;flex-wrap:wrap;gap:4px 16px;padding:4px 0;'
     'border-top:1px solid var(--jp-border-color2, #ccc)">'
-    '<div style="flex:3 1 320px;min-width:0">{said}</div>'
-    '<div style="flex:2 1 240px;min-width:0">{done}</div></div>'
+    '<div style="flex:3 1 320px;min-width:0">{speech}</div>'
+    '<div style="flex:2 1 240px;min-width:0">{calls}</div></div>'
 )
 _SPEECH = (
     '<div style="line-height:1.4"><strong>{who}</strong>'
@@ -74,7 +64,7 @@ _SPEECH = (
 )
 
 
-class Said(RunIntervention):
+class UserMessage(RunIntervention):
     """What the user says at a turn.
 
     Attributes:
@@ -111,7 +101,7 @@ class ChatConfig(RunConfig):
 
     Attributes:
         name: the conversation's.
-        turns: most messages that ``run()`` answers; it ends when none is left to be said.
+        turns: most messages that ``run()`` answers; it ends when none is known any more.
         user_id: who writes, as authenticated.
         constitution: the system prompt; ``load_constitution()`` has the shipped one.
         engine: the engine's settings.
@@ -123,7 +113,7 @@ class ChatConfig(RunConfig):
     user_id: Annotated[str, Field(min_length=1)]
     constitution: str = ""
     engine: AgentEngineConfig = Field(default_factory=AgentEngineConfig)
-    interventions: tuple[Said, ...] = ()
+    interventions: tuple[UserMessage, ...] = ()
 
 
 class ChatState(State):
@@ -140,7 +130,7 @@ class ChatState(State):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChatTurn(RunTurn[ChatState, Said]):
+class ChatTurn(RunTurn[ChatState, UserMessage]):
     """A message and what was decided about it.
 
     Attributes:
@@ -187,7 +177,7 @@ class Exchange(Value):
     decision: AgentDecision
 
 
-class Chat(Run[ChatState, ChatTurn, ChatConfig, Said]):
+class Chat(Run[ChatState, ChatTurn, ChatConfig, UserMessage]):
     """A conversation: keeps what was said, which the engine itself does not, one message a turn.
 
     A replay answers the recorded messages only, in their order. ``send`` says the next one;
@@ -266,7 +256,7 @@ class Chat(Run[ChatState, ChatTurn, ChatConfig, Said]):
     ) -> tuple[LLMAgentEngine, Prompt]:
         if client is None:
             raise ConfigError(
-                "nobody decides: give the conversation a model, Chat(config, "
+                "there is no model and no engine: give the conversation a model, Chat(config, "
                 "llm_client=connect('auto')), or an engine, Chat(engine, user_id='ann')"
             )
         text = f"## System\n\n{config.constitution}\n\n## User\n\n{{{{ message }}}}\n"
@@ -310,7 +300,7 @@ class Chat(Run[ChatState, ChatTurn, ChatConfig, Said]):
         """What was said so far, oldest first."""
         return [
             *self.turns[0].state.said,
-            *(said for x in self.exchanges for said in _said(x.message, x.decision)),
+            *(each for x in self.exchanges for each in _messages(x.message, x.decision)),
         ]
 
     @property
@@ -356,10 +346,10 @@ class Chat(Run[ChatState, ChatTurn, ChatConfig, Said]):
         assert turn.decision is not None  # only the first turn, which nobody plays, has none
         return turn.decision
 
-    # A widget and a cell may send at the same time, from different threads; step() only sees the
-    # second one when it plays, after its message was planned.
     @contextmanager
     def _alone(self, complaint: str) -> Iterator[None]:
+        # A widget and a cell may send at the same time, from different threads; step() only sees
+        # the second one when it plays, after its message was planned.
         if self._stepping or not self._lock.acquire(blocking=False):
             raise ConfigError(complaint)
         try:
@@ -369,8 +359,8 @@ class Chat(Run[ChatState, ChatTurn, ChatConfig, Said]):
 
     def _plan_next(self, message: str) -> None:
         number = self.turn_number + 1
-        known = [said.message for said in self._planned.get(number, ())][-1:]
-        if known == [message]:
+        known = [planned.message for planned in self._planned.get(number, ())][-1:]
+        if known == [message]:  # as in a replay, or where a failed message is sent again
             return
         if isinstance(self._session, Replaying):
             if known:
@@ -387,13 +377,13 @@ class Chat(Run[ChatState, ChatTurn, ChatConfig, Said]):
                 self._planned[number] = before
             raise
 
-    async def _play(self, before: ChatTurn, planned: Sequence[Said]) -> ChatTurn:
+    async def _play(self, before: ChatTurn, planned: Sequence[UserMessage]) -> ChatTurn:
         number, state = before.number + 1, before.state
         if not planned:
-            raise ConfigError(f"nothing is said at turn {number}; send(message) says something")
+            raise ConfigError(f"turn {number} has no message; send(message) sends one")
         is_live = not isinstance(self._session, Replaying)
         if is_live and self.engine is None and isinstance(self.tools.executor, _MissingTools):
-            self.tools.executor.refuse()
+            self.tools.executor.fail()
         message, asked = planned[-1].message, state.pending
         # An engine answers each call_id once in a process. A replay or a fork asks the same again,
         # so the id that the engine sees is this run's own.
@@ -411,10 +401,12 @@ class Chat(Run[ChatState, ChatTurn, ChatConfig, Said]):
         if self.tape is not None:  # a live turn must equal its replay
             decision = _as_json(decision)
         decision = _numbered(decision, number, asked, state.pending)
-        said = (*state.said, *_said(message, decision))
+        messages = (*state.said, *_messages(message, decision))
         if self.engine is None:  # or each turn on the tape would hold the whole conversation
-            said = said[max(0, len(said) - self.config.engine.include_history_messages) :]
-        after = ChatState(said=said, pending=decision.pending_action)
+            messages = messages[
+                max(0, len(messages) - self.config.engine.include_history_messages) :
+            ]
+        after = ChatState(said=messages, pending=decision.pending_action)
         return ChatTurn(number=number, state=after, decision=decision)
 
     def done(self, state: ChatState) -> bool:
@@ -446,14 +438,14 @@ class Chat(Run[ChatState, ChatTurn, ChatConfig, Said]):
                     tools=self.tools,
                     engine=None if self.engine is None else lambda _: self.engine,
                 )
-                planned = [said for its in fresh.planned.values() for said in its]
-                self.take_over(fresh.turns, planned, fresh._session)
+                planned = itertools.chain.from_iterable(fresh.planned.values())
+                self.take_over(fresh.turns, list(planned), fresh._session)
                 return
             if self.tape is not None and self.exchanges:
                 raise ConfigError(
-                    "a recording holds one conversation; begin another with record_chat()"
+                    "a recording holds one conversation; begin another: Chat(config, tape=...)"
                 )
-            self.turns, self._planned = self.turns[:1], {}
+            self.turns, self._planned = self.turns[:1], {}  # the first has what was given as state
 
     def close(self) -> None:
         """End a recording; afterwards only the file holds it."""
@@ -470,41 +462,15 @@ class Chat(Run[ChatState, ChatTurn, ChatConfig, Said]):
         return str(self.html())
 
     def html(self) -> Markup:
-        """Return the conversation, with the tool calls folded beside it."""
-        return _chat_html([(x.message, x.decision) for x in self.exchanges])
-
-
-async def record_chat(
-    tape: Tape | str | Path,
-    client: LLMClient,
-    tools: ToolExecutor,
-    constitution: str,
-    *,
-    user_id: str,
-    conversation_id: str = "chat",
-    config: AgentEngineConfig | None = None,
-) -> Chat:
-    """Return a conversation that is recorded as a new run on a tape.
-
-    Args:
-        tape: the tape, or the file of one, made if it is not there.
-        client: the model.
-        tools: runs the tools.
-        constitution: the system prompt.
-        user_id: who writes.
-        conversation_id: the conversation's name.
-        config: the engine's settings; ``confirm`` is recorded too.
-
-    Raises:
-        TapeError: the tape cannot be written to.
-    """
-    settings = ChatConfig(
-        name=conversation_id,
-        user_id=user_id,
-        constitution=constitution,
-        engine=config or AgentEngineConfig(),
-    )
-    return Chat(settings, llm_client=client, tools=tools, tape=tape)
+        """Return the latest part of the conversation, with the tool calls folded beside it."""
+        exchanges = self.exchanges
+        if not exchanges:
+            return Markup("<p>Nothing was said yet.</p>")
+        shown = join(map(_exchange_html, exchanges[-_MAX_SHOWN:]))
+        if (left_out := len(exchanges) - _MAX_SHOWN) <= 0:
+            return shown
+        head = Markup("<p><em>{} earlier messages are not shown.</em></p>").format(left_out)
+        return head + shown
 
 
 def replay_chat(tape: Tape | str | Path, run: int | None = None) -> Chat:
@@ -523,30 +489,31 @@ def replay_chat(tape: Tape | str | Path, run: int | None = None) -> Chat:
 
 
 def _at_start(kind: type[Chat], tape: Tape, run: int | None, **parts: Any) -> Chat:
+    # A fork begins with the turns that it shares with its origin: those are not said again.
     return kind.replay(tape, run, turns=tape.run(run).fork_turn or 0, **parts)
 
 
 class _MissingTools:
     """Stands for a recorded conversation's tools, which no tape can hold."""
 
-    def refuse(self) -> NoReturn:
+    def fail(self) -> NoReturn:
         raise ConfigError(
             "what comes after the tape is live, and no tape can hold tools: give them, "
-            "fork(tape, ..., tools=...) or resume(tape, ..., tools=...); tools=FunctionTools() is "
-            "none"
+            "fork(tape, ..., tools=...) or resume(tape, ..., tools=...); tools=FunctionTools() "
+            "has none"
         )
 
     def get_available_tools(self) -> list[str]:
-        self.refuse()
+        self.fail()
 
     def get_tool_declarations(self, names: Sequence[str]) -> list[ToolDeclaration]:
-        self.refuse()
+        self.fail()
 
     async def execute(self, tool_name: str, parameters: dict[str, Any], user_id: str) -> ToolResult:
-        self.refuse()
+        self.fail()
 
 
-def _said(message: str, decision: AgentDecision) -> tuple[Message, Message]:
+def _messages(message: str, decision: AgentDecision) -> tuple[Message, Message]:
     return Message(role="user", content=message), Message(role="assistant", content=decision.text)
 
 
@@ -563,9 +530,9 @@ def _numbered(
     pending = decision.pending_action
     if pending is None:
         return decision
-    # An engine's ids are random. One that is asked again keeps its number.
-    same = asked is not None and was is not None and pending.call_id == asked.call_id
-    call_id = was.call_id if same and was is not None else str(number)
+    call_id = str(number)  # instead of the engine's, which is random
+    if was is not None and asked is not None and pending.call_id == asked.call_id:
+        call_id = was.call_id  # what is asked again keeps its number
     named = pending.model_copy(update={"call_id": call_id})
     return decision.model_copy(update={"pending_action": named})
 
@@ -573,35 +540,25 @@ def _numbered(
 # --- text and HTML --------------------------------------------------------------------------------
 
 
-def _chat_html(exchanges: Sequence[tuple[str, AgentDecision]]) -> Markup:
-    """Return a conversation, of a long one the latest part, from messages and decisions."""
-    if not exchanges:
-        return Markup("<p>Nothing was said yet.</p>")
-    left_out = len(exchanges) - _MAX_SHOWN
-    head = Markup("<p><em>{} earlier messages are not shown.</em></p>").format(left_out)
-    shown = join(_exchange_html(message, decision) for message, decision in exchanges[-_MAX_SHOWN:])
-    return (head if left_out > 0 else Markup()) + shown
-
-
-def _exchange_html(message: str, decision: AgentDecision) -> Markup:
+def _exchange_html(exchange: Exchange) -> Markup:
     """Return one message, its answer, and beside them what was done."""
-    said = join([_speech("You", message), _speech("Assistant", decision.text)])
-    calls = join(_call(call) for call in decision.tool_calls or ())
-    kind = Markup("<div><small>{}</small></div>").format(_kind(decision))
-    return Markup(_EXCHANGE).format(said=said, done=kind + calls)
+    decision = exchange.decision
+    speech = join(
+        Markup(_SPEECH).format(who=who, text=safe(text, limit=_MAX_CHARS))
+        for who, text in (("You", exchange.message), ("Assistant", decision.text))
+    )
+    heading = Markup("<div><small>{}</small></div>").format(_decision_type(decision))
+    calls = join(map(_call_html, decision.tool_calls or ()))
+    return Markup(_EXCHANGE).format(speech=speech, calls=heading + calls)
 
 
-def _speech(who: str, text: str) -> Markup:
-    return Markup(_SPEECH).format(who=who, text=safe(text, limit=_MAX_CHARS))
-
-
-def _call(call: ToolCall) -> Markup:
-    result = call.result
-    rows = [("asked for", pre(_json(call.parameters), limit=_MAX_CHARS))]
-    if result is not None:
-        outcome = _json(result.data) if result.success else f"{result.error_code}: {result.error}"
-        rows.append(("result", pre(outcome, limit=_MAX_CHARS)))
-    return details(f"{call.tool_name}: {_mark(call)}", pairs(rows))
+def _call_html(call: ToolCall) -> Markup:
+    facts = [("asked for", json_text(call.parameters, indent=1))]
+    if (result := call.result) is not None:
+        failure = f"{result.error_code}: {result.error}"
+        facts.append(("result", json_text(result.data, indent=1) if result.success else failure))
+    body = pairs((name, pre(text, limit=_MAX_CHARS)) for name, text in facts)
+    return details(f"{call.tool_name}: {_mark(call)}", body)
 
 
 def _exchange_text(message: str, decision: AgentDecision) -> str:
@@ -610,23 +567,16 @@ def _exchange_text(message: str, decision: AgentDecision) -> str:
     for call in decision.tool_calls or ():
         arguments = ", ".join(f"{name}={value!r}" for name, value in call.parameters.items())
         lines.append(f"  [{_line(call.tool_name)}({_line(arguments)}): {_mark(call)}]")
-    lines.append(f"Assistant ({_kind(decision)}): {_line(decision.text)}")
+    lines.append(f"Assistant ({_decision_type(decision)}): {_line(decision.text)}")
     return "\n".join(lines)
 
 
-def _kind(decision: AgentDecision) -> str:
+def _decision_type(decision: AgentDecision) -> str:
     return str(decision.decision_type).replace("_", " ").lower()
 
 
 def _mark(call: ToolCall) -> str:
     return "done" if call.worked else "failed"
-
-
-def _json(value: object) -> str:
-    try:
-        return json.dumps(value, ensure_ascii=False, indent=1, default=str)
-    except (TypeError, ValueError, RecursionError):  # odd keys, cycles
-        return repr(value)
 
 
 def _line(text: str) -> str:

@@ -29,33 +29,6 @@ from llmsim_lab._util.checks import real_number, whole_number
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.types import Value
 
-__all__ = [
-    "AgentDecision",
-    "AgentEngineConfig",
-    "DecisionContext",
-    "DecisionLogger",
-    "DecisionType",
-    "DeclaresTools",
-    "FunctionCall",
-    "InvalidResponseError",
-    "LLMAdapter",
-    "LLMError",
-    "LLMMessage",
-    "LLMResponse",
-    "Meaning",
-    "Message",
-    "PendingAction",
-    "RateLimitError",
-    "ServerErrorCode",
-    "ToolCall",
-    "ToolDeclaration",
-    "ToolErrorCode",
-    "ToolExecutor",
-    "ToolNotFoundError",
-    "ToolResult",
-    "ToolServerError",
-]
-
 ToolErrorCode = Literal[
     "INVALID_PARAMETERS",
     "INVALID_RESULT",

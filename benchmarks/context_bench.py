@@ -24,11 +24,11 @@ from llmsim_lab.context import (
     AgentContextBuilder,
     BehaviorModule,
     ComposedModules,
-    CrisisScenario,
     GameEngine,
     apply_deterministic_updates,
 )
-from llmsim_lab.prompts import RenderedPrompt
+from llmsim_lab.context._scenario import CrisisScenario
+from llmsim_lab.prompts._prompt import RenderedPrompt
 
 __all__ = ["FULL", "QUICK", "Plan", "main", "measure"]
 

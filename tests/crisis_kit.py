@@ -7,13 +7,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from llmsim_lab.context import (
-    BehaviorModule,
-    ComposedModules,
-    CrisisConfig,
-    CrisisScenario,
-    CrisisSimulation,
-)
+from llmsim_lab.context import BehaviorModule, ComposedModules, CrisisConfig, CrisisSimulation
+from llmsim_lab.context._scenario import CrisisScenario
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.types import ChatRequest
 

@@ -7,12 +7,10 @@ from llmsim_lab.agents._agents import (
     NationAgent,
     TaylorRuleAgent,
 )
-from llmsim_lab.agents._human import HumanAgent
 
 __all__ = [
     "Agent",
     "EconLLMAgent",
-    "HumanAgent",
     "LLMAgent",
     "NationAgent",
     "TaylorRuleAgent",

@@ -44,7 +44,8 @@ from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._scope import Recorder, scope, scoped
 from llmsim_lab.models import PolicyDecision, SimulationState
-from llmsim_lab.prompts import Prompt, RenderedPrompt
+from llmsim_lab.prompts import Prompt
+from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.tape._recorder import ReplayRecorder
 from llmsim_lab.types import Attempt, CallSite, ChatReply, ChatRequest, Message
 

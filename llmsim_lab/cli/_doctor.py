@@ -26,7 +26,7 @@ from llmsim_lab.models import PolicyDecision
 from llmsim_lab.prompts import Prompt
 
 if TYPE_CHECKING:
-    from llmsim_lab.assistant.evaluation import Evaluation
+    from llmsim_lab.assistant._evaluation import Evaluation
 
 _SETTINGS = LLMConfig(
     temperature=0, seed=1, num_ctx=2048, max_tokens=200, max_text_chars=120, timeout_s=120
@@ -175,9 +175,8 @@ def _evaluated(model: str | None, host: str | None, *, whole: bool) -> Evaluatio
     if find_spec("mcp") is None:
         raise ConfigError("tools need the mcp library: pip install 'llmsim-lab[tools]'")
     # Here, since the assistant loads the mcp library, which need not be installed.
-    from llmsim_lab.assistant import evaluate
-    from llmsim_lab.assistant.evaluation import load_cases
-    from llmsim_lab.assistant.types import AgentEngineConfig
+    from llmsim_lab.assistant import evaluate, load_cases
+    from llmsim_lab.assistant._types import AgentEngineConfig
 
     cases = load_cases() if whole else load_cases().one_of_each_kind()
     settings = _TOOL_SETTINGS

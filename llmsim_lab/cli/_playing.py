@@ -18,8 +18,8 @@ from llmsim_lab._util.text import closest
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.cli._output import say
 from llmsim_lab.errors import ConfigError, LabError
-from llmsim_lab.llm import LLMClient, OpenQuestion, connect
-from llmsim_lab.llm._human import schema_words
+from llmsim_lab.llm import LLMClient, connect
+from llmsim_lab.llm._human import OpenQuestion, schema_words
 from llmsim_lab.run import Run
 
 MODEL_HELP = (

@@ -35,8 +35,7 @@ from llmsim_lab.run import Run
 from llmsim_lab.run._config import PlayerWord, WorldConfig
 from llmsim_lab.run._records import config_of, prompts_of
 from llmsim_lab.run._registry import class_of_config, config_from_file
-from llmsim_lab.tape import RunInfo
-from llmsim_lab.tape._codec import manifest_faults
+from llmsim_lab.tape._codec import RunInfo, manifest_faults
 
 _PLAYERS_WITHOUT_MODEL = frozenset(get_args(PlayerWord)) - {"model"}
 

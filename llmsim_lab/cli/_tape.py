@@ -16,13 +16,13 @@ from llmsim_lab.cli._playing import ImportFiles, errors_located, import_files
 from llmsim_lab.cli._run import RunNumber, TapeFile, existing_tape, valid_run
 from llmsim_lab.errors import ConfigError, LabError, TapeError
 from llmsim_lab.llm import Tape
-from llmsim_lab.prompts import PromptDiff
+from llmsim_lab.prompts._prompt import PromptDiff
 from llmsim_lab.run._registry import RunClass, class_of_manifest, kind_name
 from llmsim_lab.run._run import series_on, turns_of
 from llmsim_lab.run._turn import every_chain
-from llmsim_lab.tape import RecordedCall, RunInfo
 from llmsim_lab.tape import verify as verify_tape
 from llmsim_lab.tape._changes import flat
+from llmsim_lab.tape._codec import RecordedCall, RunInfo
 from llmsim_lab.tape._verify import Finding
 from llmsim_lab.types import Attempt
 

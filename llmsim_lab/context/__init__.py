@@ -8,8 +8,7 @@ from llmsim_lab.context._builder import AgentContextBuilder
 from llmsim_lab.context._crisis import CrisisConfig, CrisisSimulation
 from llmsim_lab.context._engine import EngineOutput, SimulatorAgent
 from llmsim_lab.context._modules import BehaviorModule, ComposedModules, ModuleLoader
-from llmsim_lab.context._players import LLMCrisisAgent, RuleCrisisAgent
-from llmsim_lab.context._scenario import CrisisScenario
+from llmsim_lab.context._players import LLMCrisisAgent
 from llmsim_lab.context._world import GameEngine, apply_deterministic_updates
 
 __all__ = [
@@ -17,13 +16,11 @@ __all__ = [
     "BehaviorModule",
     "ComposedModules",
     "CrisisConfig",
-    "CrisisScenario",
     "CrisisSimulation",
     "EngineOutput",
     "GameEngine",
     "LLMCrisisAgent",
     "ModuleLoader",
-    "RuleCrisisAgent",
     "SimulatorAgent",
     "apply_deterministic_updates",
 ]

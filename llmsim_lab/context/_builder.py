@@ -22,7 +22,8 @@ from llmsim_lab._util.text import clip
 from llmsim_lab.context._modules import BehaviorModule, ComposedModules, ReadOnlyState, read_only
 from llmsim_lab.context._variables import Variables, humanise, value_text
 from llmsim_lab.errors import ConfigError, ModuleError
-from llmsim_lab.prompts import Prompt, RenderedPrompt
+from llmsim_lab.prompts import Prompt
+from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.types import Role
 
 CountTokens = Callable[[str], int]

@@ -33,7 +33,8 @@ from llmsim_lab.context._variables import (
 from llmsim_lab.context._world import ENGINE, GameEngine, UpdateRecord
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient, LLMConfig, Tape
-from llmsim_lab.prompts import Prompt, RenderedPrompt
+from llmsim_lab.prompts import Prompt
+from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.run import Run, RunTurn
 from llmsim_lab.run._config import RunConfig, RunIntervention
 from llmsim_lab.run._state import COMMON_COLUMNS

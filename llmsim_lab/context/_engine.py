@@ -29,7 +29,8 @@ from llmsim_lab.context._world import GameEngine, UpdateRecord, apply_determinis
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._chains import chain_of
-from llmsim_lab.prompts import Prompt, RenderedPrompt
+from llmsim_lab.prompts import Prompt
+from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.types import CallSite, Decision, LLMReasoningChain
 
 logger = logging.getLogger(__name__)

@@ -5,16 +5,13 @@ names its source. numpy and pandas are loaded when a function first needs them, 
 """
 
 from llmsim_lab.economy._data import history, initial_state, load_us_macro
-from llmsim_lab.economy._macro import QuadraticLoss, RudebuschSvensson, TaylorRule, set_levels
-from llmsim_lab.economy._shocks import ShockGenerator
+from llmsim_lab.economy._macro import QuadraticLoss, RudebuschSvensson, TaylorRule
 
 __all__ = [
     "QuadraticLoss",
     "RudebuschSvensson",
-    "ShockGenerator",
     "TaylorRule",
     "history",
     "initial_state",
     "load_us_macro",
-    "set_levels",
 ]

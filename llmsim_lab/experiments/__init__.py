@@ -2,8 +2,6 @@
 
 from llmsim_lab.experiments._ablation import (
     Ablation,
-    AblationConfig,
-    PromptText,
     module_ablation,
 )
 from llmsim_lab.experiments._experiment import PromptExperiment
@@ -11,9 +9,7 @@ from llmsim_lab.experiments._statistics import paired_interval
 
 __all__ = [
     "Ablation",
-    "AblationConfig",
     "PromptExperiment",
-    "PromptText",
     "module_ablation",
     "paired_interval",
 ]

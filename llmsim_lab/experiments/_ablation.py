@@ -25,7 +25,8 @@ from llmsim_lab.context._builder import module_source
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.experiments._statistics import Difference, paired_interval
 from llmsim_lab.llm import LLMClient, Tape
-from llmsim_lab.prompts import Prompt, RenderedPrompt
+from llmsim_lab.prompts import Prompt
+from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.run import Run, RunTurn
 from llmsim_lab.run._config import RunConfig, RunIntervention
 from llmsim_lab.run._turn import Series

@@ -22,10 +22,12 @@ from llmsim_lab.errors import ConfigError, FailureReason, LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig, Tape
 from llmsim_lab.llm._scope import CallLog, Recorder, recording
 from llmsim_lab.models import Action, SimulationState
-from llmsim_lab.prompts import Prompt, RenderedPrompt
+from llmsim_lab.prompts import Prompt
+from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.run._registry import kind_name
-from llmsim_lab.simulation import Simulation, Turn
-from llmsim_lab.tape import RunInfo
+from llmsim_lab.simulation import Simulation
+from llmsim_lab.simulation._simulation import Turn
+from llmsim_lab.tape._codec import RunInfo
 from llmsim_lab.types import CallRecord, CallSite, LLMReasoningChain
 
 Variant = Prompt | str | None

@@ -45,7 +45,8 @@ from llmsim_lab.run import load
 from llmsim_lab.run._progress import progress_line
 from llmsim_lab.run._run import NoModel
 from llmsim_lab.run._session import Recording
-from llmsim_lab.simulation import Simulation, Turn
+from llmsim_lab.simulation import Simulation
+from llmsim_lab.simulation._simulation import Turn
 
 if TYPE_CHECKING:
     import pandas as pd

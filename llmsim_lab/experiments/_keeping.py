@@ -17,8 +17,9 @@ from llmsim_lab.prompts import Prompt
 from llmsim_lab.run._records import tape_turn
 from llmsim_lab.run._run import NoModel
 from llmsim_lab.run._session import Recording, Replaying, load_turns
-from llmsim_lab.simulation import Simulation, Turn
-from llmsim_lab.tape import RunInfo
+from llmsim_lab.simulation import Simulation
+from llmsim_lab.simulation._simulation import Turn
+from llmsim_lab.tape._codec import RunInfo
 
 Played = tuple[Sample, Turn]
 

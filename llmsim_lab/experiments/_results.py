@@ -15,7 +15,7 @@ from llmsim_lab.experiments._bench import Bench, Sample
 from llmsim_lab.experiments._statistics import Difference, Noise
 from llmsim_lab.llm._extract import InvalidReply, parse_reply
 from llmsim_lab.models import Action, StateUpdateDecision
-from llmsim_lab.simulation import Turn
+from llmsim_lab.simulation._simulation import Turn
 from llmsim_lab.types import LLMReasoningChain
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from llmsim_lab.lab._widget import (
     settled,
 )
 from llmsim_lab.llm import LLMClient, Tape
-from llmsim_lab.prompts import RenderedPrompt
+from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.types import Attempt, ChatRequest, Message, Role
 
 _ROLES: tuple[Role, ...] = ("system", "user")

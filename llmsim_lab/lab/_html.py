@@ -16,7 +16,7 @@ from llmsim_lab._spans import Provenance, Span
 from llmsim_lab._util.html import badge, details, join, pairs, pre, safe, table, visible
 from llmsim_lab._util.text import clip
 from llmsim_lab.llm._extract import InvalidReply, reply_fields
-from llmsim_lab.prompts import PromptDiff
+from llmsim_lab.prompts._prompt import PromptDiff
 from llmsim_lab.types import Attempt, ChatReply, Message
 
 _MOST_COMPARED_CHARS = 4_000

@@ -21,7 +21,7 @@ from llmsim_lab._util.checks import plain_text, real_number
 from llmsim_lab._util.html import badge, details, join, pairs, pre, safe, table
 from llmsim_lab._util.text import clip, number
 from llmsim_lab._util.waiting import background_loop
-from llmsim_lab.agents import HumanAgent
+from llmsim_lab.agents._human import HumanAgent
 from llmsim_lab.economy import QuadraticLoss
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab._run_reading import decisions_of

@@ -25,10 +25,11 @@ from llmsim_lab.lab.charts._export import figure_bytes, image_html
 from llmsim_lab.lab.charts._scene import Choice, compose
 from llmsim_lab.lab.charts._tracks import Track, read_runs
 from llmsim_lab.llm import LLMClient, Tape
-from llmsim_lab.prompts import PromptDiff
+from llmsim_lab.prompts._prompt import PromptDiff
 from llmsim_lab.run import replay
 from llmsim_lab.run._run import series_on
-from llmsim_lab.tape import RunInfo, verify
+from llmsim_lab.tape import verify
+from llmsim_lab.tape._codec import RunInfo
 from llmsim_lab.tape._verify import Finding
 
 if TYPE_CHECKING:

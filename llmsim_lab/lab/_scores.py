@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from llmsim_lab._util.html import safe, table
-from llmsim_lab.agents import HumanAgent
+from llmsim_lab.agents._human import HumanAgent
 from llmsim_lab.economy import QuadraticLoss, history
 from llmsim_lab.errors import ConfigError, EconomyError, LLMFailureException
 from llmsim_lab.lab._run_reading import simulation_of

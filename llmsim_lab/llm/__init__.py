@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from llmsim_lab.llm._client import LLMClient, LLMConfig
-from llmsim_lab.llm._human import OpenQuestion, Person
+from llmsim_lab.llm._human import Person
 from llmsim_lab.llm._scope import Budget
 from llmsim_lab.llm._scripted import ScriptedBackend
 from llmsim_lab.tape import Tape
@@ -31,7 +31,6 @@ __all__ = [
     "LLMClient",
     "LLMConfig",
     "OllamaBackend",
-    "OpenQuestion",
     "Person",
     "ScriptedBackend",
     "Tape",

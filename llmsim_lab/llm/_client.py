@@ -43,7 +43,7 @@ from llmsim_lab.llm._retry import (
     second_request,
 )
 from llmsim_lab.llm._scope import CallLog, scope, seconds_left
-from llmsim_lab.prompts import RenderedPrompt
+from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.types import (
     Attempt,
     CallRecord,

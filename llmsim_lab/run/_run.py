@@ -85,8 +85,7 @@ from llmsim_lab.run._turn import (
     plain_series,
     turn_row,
 )
-from llmsim_lab.tape import RunInfo
-from llmsim_lab.tape._codec import Verb
+from llmsim_lab.tape._codec import RunInfo, Verb
 from llmsim_lab.types import CallRecord, FrozenDict, LLMReasoningChain, Reply, Status
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from pydantic import (
 from llmsim_lab._util.config import Settings, read_config
 from llmsim_lab._util.text import faults
 from llmsim_lab.agents._agents import NationProfile
-from llmsim_lab.economy import initial_state, set_levels
-from llmsim_lab.economy._macro import StaticEconomy
+from llmsim_lab.economy import initial_state
+from llmsim_lab.economy._macro import StaticEconomy, set_levels
 from llmsim_lab.economy._shocks import Shocks
 from llmsim_lab.engines import EconomicEngine
 from llmsim_lab.engines._engines import EngineConfig

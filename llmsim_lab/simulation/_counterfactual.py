@@ -6,7 +6,8 @@ import copy
 from collections.abc import Callable
 from typing import Any, Literal
 
-from llmsim_lab.agents import Agent, HumanAgent, NationAgent, TaylorRuleAgent
+from llmsim_lab.agents import Agent, NationAgent, TaylorRuleAgent
+from llmsim_lab.agents._human import HumanAgent
 from llmsim_lab.economy import TaylorRule
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient

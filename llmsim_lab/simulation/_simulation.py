@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any, get_args
 
 from llmsim_lab._util.waiting import gather_all
-from llmsim_lab.agents import Agent, HumanAgent, NationAgent, TaylorRuleAgent
-from llmsim_lab.economy import RudebuschSvensson, ShockGenerator, TaylorRule, initial_state
+from llmsim_lab.agents import Agent, NationAgent, TaylorRuleAgent
+from llmsim_lab.agents._human import HumanAgent
+from llmsim_lab.economy import RudebuschSvensson, TaylorRule, initial_state
 from llmsim_lab.economy._macro import MacroModel, StaticEconomy
-from llmsim_lab.economy._shocks import NO_SHOCKS
+from llmsim_lab.economy._shocks import NO_SHOCKS, ShockGenerator
 from llmsim_lab.engines import EconLLMEngine, EconomicEngine, Engine
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient, Tape

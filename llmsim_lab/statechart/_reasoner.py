@@ -24,7 +24,8 @@ from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._chains import LooksUp, chain_of, chain_of_failure
-from llmsim_lab.prompts import Prompt, RenderedPrompt
+from llmsim_lab.prompts import Prompt
+from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.statechart._agent import Post, SocialAgent, interest_match
 from llmsim_lab.statechart._chart import STATE_DESCRIPTIONS, AgentState
 from llmsim_lab.types import CallSite, Decision, LLMReasoningChain, Status, Text

@@ -4,8 +4,7 @@
 ``verify`` finds out whether anything was changed since it was recorded.
 """
 
-from llmsim_lab.tape._codec import RecordedCall, RunInfo
 from llmsim_lab.tape._tape import Tape
 from llmsim_lab.tape._verify import verify
 
-__all__ = ["RecordedCall", "RunInfo", "Tape", "verify"]
+__all__ = ["Tape", "verify"]

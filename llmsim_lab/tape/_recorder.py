@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import LLMFailureException, TapeError, TapeMiss
-from llmsim_lab.prompts import PromptDiff
+from llmsim_lab.prompts._prompt import PromptDiff
 from llmsim_lab.tape._codec import (
     KEY_BYTES,
     EncodedRequest,

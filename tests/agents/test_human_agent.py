@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from builders import make_client, make_state
 
-from llmsim_lab.agents import HumanAgent, NationAgent
+from llmsim_lab.agents import NationAgent
 from llmsim_lab.agents._agents import NationProfile
+from llmsim_lab.agents._human import HumanAgent
 from llmsim_lab.errors import ConfigError, LLMFailureException
-from llmsim_lab.llm import OpenQuestion
+from llmsim_lab.llm._human import OpenQuestion
 
 SAID: dict[str, Any] = {
     "action": "Raise the interest rate",

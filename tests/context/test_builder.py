@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 from context_kit import build, make_module, make_variables
 
-from llmsim_lab.context import AgentContextBuilder, CrisisScenario
+from llmsim_lab.context import AgentContextBuilder
 from llmsim_lab.context._builder import Briefing
+from llmsim_lab.context._scenario import CrisisScenario
 from llmsim_lab.errors import ConfigError, ModuleError
-from llmsim_lab.prompts import RenderedPrompt
+from llmsim_lab.prompts._prompt import RenderedPrompt
 
 
 def span_texts(prompt: RenderedPrompt) -> dict[str, str]:

@@ -15,15 +15,13 @@ from llmsim_lab.context import (
     BehaviorModule,
     ComposedModules,
     CrisisConfig,
-    CrisisScenario,
     CrisisSimulation,
     LLMCrisisAgent,
-    RuleCrisisAgent,
 )
 from llmsim_lab.context._crisis import CrisisState
 from llmsim_lab.context._engine import RuleCrisisEngine
-from llmsim_lab.context._players import FORGIVEN, ScriptedCrisisAgent
-from llmsim_lab.context._scenario import Happening
+from llmsim_lab.context._players import FORGIVEN, RuleCrisisAgent, ScriptedCrisisAgent
+from llmsim_lab.context._scenario import CrisisScenario, Happening
 from llmsim_lab.context._world import UpdateRecord, plain
 from llmsim_lab.errors import (
     BackendError,

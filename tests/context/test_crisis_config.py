@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 
 from llmsim_lab._util.files import data_path
 from llmsim_lab.cli._app import app
-from llmsim_lab.context import CrisisConfig, CrisisScenario, CrisisSimulation
+from llmsim_lab.context import CrisisConfig, CrisisSimulation
+from llmsim_lab.context._scenario import CrisisScenario
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run._registry import config_from_file
 

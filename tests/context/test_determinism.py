@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from llmsim_lab.context import CrisisScenario
+from llmsim_lab.context._scenario import CrisisScenario
 
 SCRIPT = """
 import json, sys

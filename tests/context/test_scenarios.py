@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from context_kit import write_module
 
-from llmsim_lab.context import CrisisScenario, ModuleLoader, apply_deterministic_updates
+from llmsim_lab.context import ModuleLoader, apply_deterministic_updates
+from llmsim_lab.context._scenario import CrisisScenario
 from llmsim_lab.errors import ConfigError
 
 SHIPPED = ["bank_run", "strait"]

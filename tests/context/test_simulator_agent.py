@@ -8,8 +8,9 @@ import pytest
 from context_kit import make_module
 from crisis_kit import crisis_client, judged, make_scenario
 
-from llmsim_lab.context import ComposedModules, CrisisScenario, GameEngine, SimulatorAgent
+from llmsim_lab.context import ComposedModules, GameEngine, SimulatorAgent
 from llmsim_lab.context._engine import CrisisEngine, limits_of
+from llmsim_lab.context._scenario import CrisisScenario
 from llmsim_lab.context._variables import (
     ChoiceVariable,
     FlagVariable,

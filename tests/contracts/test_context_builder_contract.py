@@ -12,12 +12,12 @@ from pydantic import ValidationError
 
 from llmsim_lab.context import (
     AgentContextBuilder,
-    CrisisScenario,
     EngineOutput,
     GameEngine,
     ModuleLoader,
     apply_deterministic_updates,
 )
+from llmsim_lab.context._scenario import CrisisScenario
 
 EXAMPLE = """\
 === SITUATION (Day 3 of crisis) ===

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from llmsim_lab.economy import RudebuschSvensson, ShockGenerator, TaylorRule, initial_state
+from llmsim_lab.economy import RudebuschSvensson, TaylorRule, initial_state
 from llmsim_lab.economy._macro import STEADY_STATE
-from llmsim_lab.economy._shocks import NO_SHOCKS, Shocks
+from llmsim_lab.economy._shocks import NO_SHOCKS, ShockGenerator, Shocks
 from llmsim_lab.models import GlobalState, MacroLags
 
 Vector = np.ndarray[Any, np.dtype[np.float64]]

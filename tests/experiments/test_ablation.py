@@ -21,7 +21,8 @@ from llmsim_lab.experiments._ablation import (
     pieces_of,
     word_distance,
 )
-from llmsim_lab.prompts import Prompt, RenderedPrompt
+from llmsim_lab.prompts import Prompt
+from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.run import load, replay, resume
 from llmsim_lab.run._registry import find_class
 from llmsim_lab.types import ChatRequest

@@ -11,8 +11,8 @@ import pytest
 from builders import policy
 
 from llmsim_lab.errors import ConfigError, LLMFailureException
-from llmsim_lab.llm import LLMClient, OpenQuestion, Person
-from llmsim_lab.llm._human import human_client
+from llmsim_lab.llm import LLMClient, Person
+from llmsim_lab.llm._human import OpenQuestion, human_client
 from llmsim_lab.models import PolicyDecision
 from llmsim_lab.types import CallSite, ChatRequest, Message
 

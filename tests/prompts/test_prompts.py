@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from llmsim_lab.errors import ConfigError, PromptError
-from llmsim_lab.prompts import Prompt, PromptDiff
+from llmsim_lab.prompts import Prompt
+from llmsim_lab.prompts._prompt import PromptDiff
 
 GREETING = Prompt("Greet {{ name }}.", system="You are {{ mood }}.", name="greeting")
 

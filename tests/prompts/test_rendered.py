@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from llmsim_lab._spans import Cut, Provenance, Span
-from llmsim_lab.prompts import Prompt, RenderedPrompt
+from llmsim_lab.prompts import Prompt
+from llmsim_lab.prompts._prompt import RenderedPrompt
 
 ADVICE = Prompt(
     "Inflation is {{ inflation }}%.\nRate: {{ rate }}%. Again: {{ inflation }}",

@@ -9,7 +9,8 @@ import pytest
 
 from llmsim_lab._spans import MAX_SPANS, MAX_WORDS, Cut, Origin, Provenance, Span
 from llmsim_lab.errors import PromptError, TapeError
-from llmsim_lab.prompts import Prompt, RenderedPrompt
+from llmsim_lab.prompts import Prompt
+from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.types import CallSite, ChatRequest, Message
 
 ADVICE = Prompt(

@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 from builders import answer, make_client, requests_of
 
-from llmsim_lab.agents import HumanAgent, NationAgent, TaylorRuleAgent
+from llmsim_lab.agents import NationAgent, TaylorRuleAgent
+from llmsim_lab.agents._human import HumanAgent
 from llmsim_lab.economy import TaylorRule
 from llmsim_lab.engines import EconomicEngine
 from llmsim_lab.errors import ConfigError, TapeError
-from llmsim_lab.llm import LLMClient, OpenQuestion, Tape
+from llmsim_lab.llm import LLMClient, Tape
+from llmsim_lab.llm._human import OpenQuestion
 from llmsim_lab.models import GlobalState
 from llmsim_lab.run import fork, load, replay, resume
 from llmsim_lab.simulation import Simulation, SimulationConfig

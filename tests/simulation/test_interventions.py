@@ -11,7 +11,8 @@ from llmsim_lab.economy._macro import StaticEconomy
 from llmsim_lab.engines import EconLLMEngine, EconomicEngine
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.models import GlobalState
-from llmsim_lab.simulation import Intervention, Simulation, SimulationConfig
+from llmsim_lab.simulation import Simulation, SimulationConfig
+from llmsim_lab.simulation._config import Intervention
 
 
 def rules(**config: Any) -> Simulation:

@@ -34,7 +34,8 @@ from llmsim_lab.engines import EconomicEngine
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.models import Action, SimulationState
-from llmsim_lab.simulation import Simulation, SimulationConfig, Turn
+from llmsim_lab.simulation import Simulation, SimulationConfig
+from llmsim_lab.simulation._simulation import Turn
 from llmsim_lab.types import ChatReply, ChatRequest
 from llmsim_lab.validators import AlwaysValid
 

@@ -20,7 +20,8 @@ from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm import Tape
 from llmsim_lab.run import replay
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.tape import RunInfo, _transfer, verify
+from llmsim_lab.tape import _transfer, verify
+from llmsim_lab.tape._codec import RunInfo
 from llmsim_lab.tape._file import TapeFile
 from llmsim_lab.tape._recorder import LiveRecorder
 from llmsim_lab.types import Attempt, ChatReply, ChatRequest, Message, ToolCall

@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 import secrets
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -297,6 +298,8 @@ class FakeOllama:
             Without one, the answer is the least that fits the request's ``format``.
         version: ``0.32.15`` or ``0.24.0``, the two that were recorded.
         delay_s: how long each chat answer takes, seconds.
+        at_once: how many chat requests are worked on at once, as ``OLLAMA_NUM_PARALLEL`` says;
+            others wait. None is all.
         knows_truncate: False for a server that ignores ``truncate`` and ``shift``, as older ones
             do: it cuts what is too long without a word.
 
@@ -318,6 +321,7 @@ class FakeOllama:
         reply: Replies = None,
         version: str = "0.32.15",
         delay_s: float = 0.0,
+        at_once: int | None = None,
         knows_truncate: bool = True,
     ) -> None:
         now = datetime.now(UTC)
@@ -334,6 +338,8 @@ class FakeOllama:
         self._script = deque(reply) if isinstance(reply, list) else None
         self._every = reply
         self._delay_s = delay_s
+        self._at_once = at_once
+        self._slots: asyncio.Semaphore
         self._faults: deque[Fault] = deque()
         self._requests: list[RecordedRequest] = []
         self._lines: list[str] = []
@@ -411,6 +417,7 @@ class FakeOllama:
     async def _run(self, ready: threading.Event) -> None:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
+        self._slots = asyncio.Semaphore(self._at_once or sys.maxsize)
         connections: set[Connection] = set()
         server = await self._loop.create_server(
             lambda: Connection(self._answer, connections), "127.0.0.1", 0, backlog=1024
@@ -434,7 +441,8 @@ class FakeOllama:
             self._active += 1
             self._changed.notify_all()
         try:
-            return await self._chat(request, fault)
+            async with self._slots:
+                return await self._chat(request, fault)
         finally:
             with self._changed:
                 self._active -= 1

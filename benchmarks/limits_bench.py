@@ -1,7 +1,7 @@
 """How long 400 calls take with the number at once that is found, and with fixed ones.
 
-``python benchmarks/limits_bench.py`` asks a fake Ollama that works on 1, 2 and 8 requests at once, 25
-ms each. Printed are ratios to the best fixed number of the same round, medians of three rounds.
+``python benchmarks/limits_bench.py`` asks a fake Ollama that works on 1, 2 and 8 requests at once,
+25 ms each. Printed are ratios to the best fixed number of the same round, medians of three rounds.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import statistics
 import time
+
+import typer
 
 from llmsim_lab.llm import LLMClient, LLMConfig, OllamaBackend
 from llmsim_lab.testing import FakeOllama
@@ -18,6 +20,7 @@ CALLS, SECONDS, FIXED = 400, 0.025, (1, 2, 4, 8, 16)
 
 
 async def seconds_of(host: str, number: int | None) -> tuple[float, str]:
+    """Return how long the calls take with so many at once, and what the client found."""
     config = LLMConfig(model="llama3.2", max_concurrency=number, timeout_s=1, retry_wait_s=0)
     async with LLMClient(config, OllamaBackend(host=host)) as client:
         began = time.perf_counter()
@@ -28,6 +31,7 @@ async def seconds_of(host: str, number: int | None) -> tuple[float, str]:
 
 
 def main() -> None:
+    """Measure and print."""
     for slots in (1, 2, 8):
         ratios = []
         for _ in range(3):
@@ -36,7 +40,7 @@ def main() -> None:
                 found, told = asyncio.run(seconds_of(server.host, None))
             ratios.append(found / min(fixed.values()))
         best = min(fixed, key=lambda n: fixed[n])
-        print(
+        typer.echo(
             f"{slots} at once: {statistics.median(ratios):.2f} of the best fixed number ({best}: "
             f"{fixed[best]:.1f} s); {told}"
         )

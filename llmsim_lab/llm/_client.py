@@ -21,7 +21,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import Context
 from dataclasses import replace
 from functools import lru_cache
 from types import MappingProxyType
@@ -32,6 +31,7 @@ from pydantic import BaseModel, Field, model_validator
 from llmsim_lab._util.config import Settings
 from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
 from llmsim_lab.llm._extract import InvalidReply, parse_reply
+from llmsim_lab.llm._limits import Lane, Limits
 from llmsim_lab.llm._retry import (
     as_backend_error,
     both_faults,
@@ -83,7 +83,8 @@ class LLMConfig(Settings):
         timeout_s: longest wait for one reply, seconds.
         retry_wait_s: shortest and longest wait before the retry, seconds; one number is both. A
             server that asks for more (``Retry-After``) is given it, up to ``timeout_s``.
-        max_concurrency: requests in flight; None takes ``OLLAMA_NUM_PARALLEL``, else 4.
+        max_concurrency: requests in flight; None takes ``OLLAMA_NUM_PARALLEL``, else the number
+            that is found to serve this server best (``client.limits``).
         keep_alive: how long a server keeps the model loaded, seconds or text such as ``"10m"``.
         think: whether a reasoning model thinks before it answers (its thinking costs tokens).
         options: further sampling options by Ollama's names, for example ``{"top_p": 0.9}``.
@@ -141,21 +142,21 @@ class LLMConfig(Settings):
         return MappingProxyType(options | self.options)
 
     @property
-    def concurrency(self) -> int:
-        """Requests in flight at most.
+    def concurrency(self) -> int | None:
+        """Requests in flight at most; None where the client is to find the number.
 
         Raises:
             ConfigError: ``OLLAMA_NUM_PARALLEL`` is needed and not a whole number.
         """
         if self.max_concurrency is not None:
             return self.max_concurrency
-        text = os.environ.get("OLLAMA_NUM_PARALLEL", "").strip() or "4"
+        text = os.environ.get("OLLAMA_NUM_PARALLEL", "").strip() or "0"
         if not text.isdecimal():
             raise ConfigError(
                 f"OLLAMA_NUM_PARALLEL={text!r} is not a whole number; "
                 "set it right or give LLMConfig.max_concurrency"
             )
-        return int(text) or 4
+        return int(text) or None
 
 
 class LLMClient:
@@ -184,11 +185,11 @@ class LLMClient:
             backend = OllamaBackend(None if self.config.model == "auto" else self.config.model)
         self.backend = backend
         self.chosen = chosen
-        self._concurrency = self.config.concurrency
+        self.limits = Limits(self.config.concurrency)
         self._options = dict(self.config.sampling)
         """Shared by all requests, not to be changed."""
         self._variants: dict[str, Mapping[str, Any]] = {}
-        self._lanes: dict[asyncio.AbstractEventLoop, _Lane] = {}
+        self._lanes: dict[asyncio.AbstractEventLoop, Lane] = {}
         self._lock = threading.Lock()
         self._turns: dict[CallLog, asyncio.AbstractEventLoop] = {}
         """The turns being played with this client, each with its loop."""
@@ -490,11 +491,13 @@ class LLMClient:
             await self._back_off(min(asked_wait or 0.0, request.timeout_s))
         lane = self._lane()
         # The time limit begins inside the queue: waiting for a slot is not charged to the model.
-        async with lane.slots:
+        await lane.enter()
+        try:
             watch, attempt = scope().watch, None
             if watch is not None:
                 watch.began(request)
             limit, began = lane.limit(request.timeout_s), time.perf_counter()
+            self.limits.began(lane.loop.time())
             try:
                 async with limit:
                     reply = await self.backend.chat(request)
@@ -515,8 +518,16 @@ class LLMClient:
                 return attempt, fault
             finally:
                 lane.ended(limit)
+                reply_of = attempt.reply if attempt is not None else None
+                self.limits.ended(
+                    lane.loop.time(),
+                    tokens=None if reply_of is None else reply_of.reply_tokens or 1,
+                    too_many=attempt is not None and attempt.status_code in (429, 503),
+                )
                 if watch is not None:
                     watch.ended(request, attempt, taped=False)
+        finally:
+            lane.leave()
 
     async def _back_off(self, least_s: float) -> None:
         """Wait before the retry, at least so many seconds."""
@@ -530,7 +541,7 @@ class LLMClient:
         if seconds > 0:
             await asyncio.sleep(seconds)
 
-    def _lane(self) -> _Lane:
+    def _lane(self) -> Lane:
         loop = asyncio.get_running_loop()
         lane = self._lanes.get(loop)
         if lane is None:
@@ -538,55 +549,8 @@ class LLMClient:
                 # Scripts may use a loop for each run; the lanes of closed ones would pile up.
                 for other in [other for other in self._lanes if other.is_closed()]:
                     del self._lanes[other]
-                lane = self._lanes.setdefault(loop, _Lane(self._concurrency))
+                lane = self._lanes.setdefault(loop, Lane(self.limits, loop))
         return lane
-
-
-class _Lane:
-    """The requests of one event loop: how many at once, and how long each may take.
-
-    One timer serves all of them. Nearly every request ends long before its time, and a timer for
-    each, set and taken away again, would cost more than everything else that a limit does.
-
-    Args:
-        at_once: how many requests may be in flight.
-    """
-
-    def __init__(self, at_once: int) -> None:
-        self.slots = asyncio.Semaphore(at_once)
-        self._limits: dict[asyncio.Timeout, float] = {}
-        self._timer: asyncio.TimerHandle | None = None
-
-    def limit(self, seconds: float) -> asyncio.Timeout:
-        """Return a timeout that is entered now and cancels its work after so many seconds."""
-        loop = asyncio.get_running_loop()
-        limit, due = asyncio.timeout(None), loop.time() + seconds
-        self._limits[limit] = due
-        if self._timer is None or due < self._timer.when():
-            self._wake_at(due, loop)
-        return limit
-
-    def ended(self, limit: asyncio.Timeout) -> None:
-        """Remove a limit whose work has ended."""
-        del self._limits[limit]
-
-    def _wake_at(self, due: float, loop: asyncio.AbstractEventLoop) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        # In an empty context: the timer outlives its first request, whose context would keep
-        # that one's run alive.
-        self._timer = loop.call_at(due, self._end_late_ones, loop, context=Context())
-
-    def _end_late_ones(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._timer = None
-        due = []
-        for limit, at in self._limits.items():
-            if at > loop.time():
-                due.append(at)
-            elif not limit.expired():
-                limit.reschedule(at)  # which has passed: the work is cancelled at once
-        if due:
-            self._wake_at(min(due), loop)
 
 
 @lru_cache(maxsize=1024)

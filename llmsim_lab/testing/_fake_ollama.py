@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 import secrets
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -303,6 +304,8 @@ class FakeOllama:
             order. Without one, the answer is the least that fits the request's ``format``.
         version: ``0.32.15`` or ``0.24.0``, the two that were recorded.
         delay_s: how long each chat answer takes, seconds.
+        at_once: how many chat requests are worked on at once, as ``OLLAMA_NUM_PARALLEL`` says;
+            others wait. None is all.
         knows_truncate: False for a server that ignores ``truncate`` and ``shift``, as older ones
             do: it silently cuts what is too long.
 
@@ -324,6 +327,7 @@ class FakeOllama:
         reply: Replies = None,
         version: str = "0.32.15",
         delay_s: float = 0.0,
+        at_once: int | None = None,
         knows_truncate: bool = True,
     ) -> None:
         now = datetime.now(UTC)
@@ -339,6 +343,8 @@ class FakeOllama:
         self._knows_truncate = knows_truncate
         self._replies = iter(reply) if isinstance(reply, list) else repeat(reply)
         self._delay_s = delay_s
+        self._at_once = at_once
+        self._slots: asyncio.Semaphore
         self._faults: deque[Fault] = deque()
         self._requests: list[RecordedRequest] = []
         self._lines: list[str] = []
@@ -416,6 +422,7 @@ class FakeOllama:
     async def _run(self, ready: threading.Event) -> None:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
+        self._slots = asyncio.Semaphore(self._at_once or sys.maxsize)
         connections: set[Connection] = set()
         server = await self._loop.create_server(
             # Tests of many agents connect hundreds of clients at once.
@@ -450,7 +457,8 @@ class FakeOllama:
             self._active += 1
             self._changed.notify_all()
         try:
-            return await self._chat(dict(body), fault)
+            async with self._slots:
+                return await self._chat(dict(body), fault)
         finally:
             with self._changed:
                 self._active -= 1

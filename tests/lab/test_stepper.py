@@ -167,7 +167,10 @@ async def test_a_failure_is_shown_in_place_and_trying_again_plays_what_is_left()
     assert stepper.retry.layout.display == "none"
 
 
-async def test_while_a_turn_is_played_the_screen_says_how_far_it_is() -> None:
+async def test_while_a_turn_is_played_the_screen_says_how_far_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OLLAMA_NUM_PARALLEL", "2")
     gate = Gate()
     stepper = TurnStepper(make_simulation(gate.answer))
     stepper.tick_s = 0.001

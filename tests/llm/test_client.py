@@ -313,7 +313,7 @@ def test_the_default_limit_comes_from_the_servers_own_setting(
     monkeypatch.setenv("OLLAMA_NUM_PARALLEL", "2")
     assert LLMConfig().concurrency == 2
     monkeypatch.delenv("OLLAMA_NUM_PARALLEL")
-    assert LLMConfig().concurrency == 4
+    assert LLMConfig().concurrency is None
     monkeypatch.setenv("OLLAMA_NUM_PARALLEL", "many")
     with pytest.raises(ConfigError, match="OLLAMA_NUM_PARALLEL='many'"):
         _ = LLMConfig().concurrency

@@ -170,7 +170,8 @@ async def test_when_one_judgement_fails_nothing_is_counted_and_the_cause_is_kept
     assert validator.get_stats()["total_validated"] == 0
 
 
-async def test_a_failed_judgement_stops_the_others() -> None:
+async def test_a_failed_judgement_stops_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OLLAMA_NUM_PARALLEL", "2")
     answered: list[str] = []
 
     async def first_fails(request: ChatRequest) -> Any:

@@ -1,0 +1,191 @@
+"""How many requests a server is sent at once, found by trying; and how long each may take."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from contextvars import Context
+
+_MOST = 64
+_GROWTH = 1.2
+"""How much faster twice as many at once must be to be worth it."""
+_PAUSE = 8
+"""A larger number is tried again when there are an eighth more answers than at the last try."""
+
+
+class Limits:
+    """How many requests are in flight at once: a given number, or one that is found.
+
+    It begins with one and doubles the number as long as the server gets a fifth more done in a
+    second, then keeps the best, and tries a larger one again from time to time. What is done is
+    counted in tokens, since answers differ in length, over the time in which something is in
+    flight; and a number counts as tried only when so many requests were in flight: a run that asks
+    two agents at a time says nothing about four. The first answer is left out, since a server may
+    load the model for it.
+
+    Args:
+        given: a fixed number; None to find one.
+
+    Attributes:
+        at_once: requests in flight at most, now.
+        answers_per_s: what was measured last with each number that was tried.
+    """
+
+    def __init__(self, given: int | None = None) -> None:
+        self.answers_per_s: dict[int, float] = {}
+        self._tokens_per_s: dict[int, float] = {}
+        self._given = given
+        self._lock = threading.Lock()  # event loops on other threads share the number
+        self._in_flight, self._since = 0, 0.0
+        self._warm = False
+        self._climbing, self._settled = True, False
+        self._wanted, self._total = 1, 0
+        self._begin_count(given or 1)
+
+    def _begin_count(self, at_once: int) -> None:
+        self.at_once = at_once
+        self._answers = self._tokens = self._peak = 0
+        self._busy_s = 0.0
+
+    def began(self, now: float) -> None:
+        """Note that a request was sent, at a time in seconds."""
+        with self._lock:
+            if not self._in_flight:
+                self._since = now
+            self._in_flight += 1
+            self._peak = max(self._peak, self._in_flight)
+
+    def ended(self, now: float, *, tokens: int | None, too_many: bool = False) -> None:
+        """Note that a request has ended.
+
+        Args:
+            now: the time, seconds.
+            tokens: of the answer, 1 where they are not known; None if there was no answer.
+            too_many: whether the server said that it is sent too much.
+        """
+        with self._lock:
+            self._busy_s += now - self._since
+            self._since = now
+            self._in_flight -= 1
+            if self._given is not None:
+                return
+            if too_many:
+                self._settle(max(1, self.at_once // 2))
+            elif tokens is not None and not self._warm:
+                self._warm = True
+                self._begin_count(1)
+            elif tokens is not None:
+                self._answers += 1
+                self._tokens += tokens
+                self._total += 1
+                pause = max(4 * self.at_once, self._total // _PAUSE)
+                if self._answers >= (self._wanted if self._climbing else pause):
+                    self._judge()
+
+    def _judge(self) -> None:
+        """Choose the next number, from what was counted with this one."""
+        tried = self.at_once
+        if self._peak < tried:  # nobody needs so many: nothing was learnt
+            self._begin_count(tried)
+            return
+        self.answers_per_s[tried] = self._answers / max(self._busy_s, 1e-9)
+        rate = self._tokens_per_s[tried] = self._tokens / max(self._busy_s, 1e-9)
+        if self._climbing and tried > 1 and rate < _GROWTH * self._tokens_per_s[tried // 2]:
+            self._settle(tried // 2)
+        elif tried == _MOST:
+            self._settle(tried)
+        else:
+            # The first way up is quick; what was decided by few answers is looked at again.
+            self._wanted = 2 * tried if self._climbing and not self._settled else 4 * tried
+            self._climbing = True
+            self._begin_count(2 * tried)
+
+    def _settle(self, number: int) -> None:
+        self._climbing = False
+        self._settled = True
+        self._begin_count(number)
+
+    def __repr__(self) -> str:
+        if self._given is not None:
+            return f"<{self.at_once} at once, as configured>"
+        tried = ", ".join(f"{n}: {rate:.2g}" for n, rate in sorted(self.answers_per_s.items()))
+        return f"<{self.at_once} at once; answers a second by number: {tried or 'none yet'}>"
+
+
+class Lane:
+    """The requests of one event loop: who is sent next, and how long each may take.
+
+    The time of a request begins when the last of those sent before it has ended, for a server that
+    answers one after another has not looked at it before: its queue is not charged to the model.
+
+    One timer serves all requests. Nearly every request ends long before its time, and a timer for
+    each, set and taken away again, would cost more than everything else that a limit does.
+    """
+
+    def __init__(self, limits: Limits, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._limits = limits
+        self._in_flight = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._due: dict[asyncio.Timeout, tuple[float, float]] = {}
+        """In the order of sending: when each is late, and the seconds it may take."""
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def enter(self) -> None:
+        """Wait until a request may be sent; `leave` must follow."""
+        if not self._waiting and self._in_flight < self._limits.at_once:
+            self._in_flight += 1
+            return
+        turn: asyncio.Future[None] = self.loop.create_future()
+        self._waiting.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if not turn.cancelled():  # it had just been let in: somebody else may go
+                self.leave()
+            raise
+
+    def leave(self) -> None:
+        """Let those who wait be sent, as many as may be now."""
+        self._in_flight -= 1
+        while self._waiting and self._in_flight < self._limits.at_once:
+            turn = self._waiting.popleft()
+            if not turn.done():  # else it was cancelled
+                self._in_flight += 1
+                turn.set_result(None)
+
+    def limit(self, seconds: float) -> asyncio.Timeout:
+        """Return a timeout that is entered now and cancels its work after so many seconds."""
+        limit, due = asyncio.timeout(None), self.loop.time() + seconds
+        self._due[limit] = due, seconds
+        if self._timer is None or due < self._timer.when():
+            self._wake_at(due)
+        return limit
+
+    def ended(self, limit: asyncio.Timeout) -> None:
+        """Remove a limit whose work has ended; the time of those sent later begins anew."""
+        now, sent_later = self.loop.time(), False
+        for other, (_, seconds) in self._due.items():
+            if sent_later:
+                self._due[other] = now + seconds, seconds
+            sent_later = sent_later or other is limit
+        del self._due[limit]
+
+    def _wake_at(self, due: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        # In an empty context: the timer outlives its first request, whose context would keep
+        # that one's run alive.
+        self._timer = self.loop.call_at(due, self._end_late_ones, context=Context())
+
+    def _end_late_ones(self) -> None:
+        self._timer = None
+        due = []
+        for limit, (at, _) in self._due.items():
+            if at > self.loop.time():
+                due.append(at)
+            elif not limit.expired():
+                limit.reschedule(at)  # which has passed: the work is cancelled at once
+        if due:
+            self._wake_at(min(due))

@@ -1,0 +1,149 @@
+"""How many requests are sent at once: found on a server that is played by numbers alone."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import random
+
+import pytest
+
+from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
+from llmsim_lab.llm._limits import Limits
+from llmsim_lab.types import ChatReply, ChatRequest, Message
+
+
+def play(
+    limits: Limits,
+    *,
+    slots: int,
+    calls: int = 400,
+    wanted: int = 400,
+    spread: float = 0.0,
+    refuses_above: int = 10_000,
+    seed: int = 0,
+) -> float:
+    """Send calls to a server and return how long all of them took, one answer taking one second.
+
+    Args:
+        limits: says how many may be in flight.
+        slots: how many the server answers at once; others wait there.
+        calls: how many calls in all.
+        wanted: how many are wanted at the same time, as by the agents of a turn.
+        spread: of the lengths of answers: the standard deviation of their logarithm.
+        refuses_above: with more requests than this the server says that these are too many.
+        seed: of the lengths.
+    """
+    rng = random.Random(seed)
+    now, left = 0.0, calls
+    while left > 0:
+        due = min(left, wanted)
+        left -= due
+        queue: list[float] = []
+        running: list[tuple[float, float]] = []
+        while due or queue or running:
+            while due and len(queue) + len(running) < limits.at_once:
+                limits.began(now)
+                due -= 1
+                if len(queue) + len(running) >= refuses_above:
+                    limits.ended(now, tokens=None, too_many=True)
+                    due += 1
+                    break
+                queue.append(rng.lognormvariate(0, spread) if spread else 1.0)
+            while queue and len(running) < slots:
+                length = queue.pop(0)
+                heapq.heappush(running, (now + length, length))
+            now, length = heapq.heappop(running)
+            limits.ended(now, tokens=max(1, round(100 * length)))
+    return now
+
+
+@pytest.mark.parametrize("slots", [1, 2, 8])
+def test_the_number_found_is_nearly_as_fast_as_the_best_fixed_one(slots: int) -> None:
+    best = min(play(Limits(number), slots=slots) for number in (1, 2, 4, 8, 16, 32))
+    found = Limits()
+    assert play(found, slots=slots) <= 1.1 * best
+    assert found.at_once == slots
+
+
+@pytest.mark.parametrize("slots", [1, 2, 8])
+def test_answers_of_all_lengths_do_not_mislead_for_long(slots: int) -> None:
+    ratios = []
+    for seed in range(20):
+        fixed = [play(Limits(n), slots=slots, spread=0.8, seed=seed) for n in (1, 2, 8, 32)]
+        ratios.append(play(Limits(), slots=slots, spread=0.8, seed=seed) / min(fixed))
+    assert sorted(ratios)[10] < 1.3
+    assert max(ratios) < 2.5
+
+
+def test_what_a_run_never_asks_at_once_is_not_tried() -> None:
+    limits = Limits()
+    play(limits, slots=64, wanted=3)
+    assert set(limits.answers_per_s) == {1, 2}
+
+
+def test_a_server_that_says_too_many_is_sent_fewer() -> None:
+    limits = Limits()
+    play(limits, slots=8, refuses_above=4)
+    assert limits.at_once <= 4
+
+
+def test_a_given_number_stays() -> None:
+    limits = Limits(3)
+    play(limits, slots=8)
+    assert limits.at_once == 3
+    assert repr(limits) == "<3 at once, as configured>"
+
+
+def test_the_client_shows_what_it_found() -> None:
+    limits = Limits()
+    play(limits, slots=2, calls=40)
+    assert repr(limits).startswith("<2 at once; answers a second by number: 1: 1, 2: 2, 4: ")
+
+
+async def test_the_queue_of_a_server_is_not_charged_to_the_model() -> None:
+    """Each answer takes half of ``timeout_s``, and the fourth comes after two of them."""
+    one_at_a_time = asyncio.Lock()
+
+    async def answer(_: ChatRequest) -> ChatReply:
+        async with one_at_a_time:
+            await asyncio.sleep(0.2)
+        return ChatReply(text="Yes.")
+
+    config = LLMConfig(timeout_s=0.4, retry_wait_s=0, max_concurrency=4)
+    client = LLMClient(config, ScriptedBackend(answer))
+    asked = [Message("user", "Is it?")]
+    answers = await asyncio.gather(*(client.converse(asked) for _ in range(4)))
+    assert [call.attempts for _, call in answers] == [1] * 4
+
+
+async def test_a_request_that_hangs_ends_beside_others_that_are_answered() -> None:
+    async def answer(request: ChatRequest) -> ChatReply:
+        await asyncio.sleep(30 if "hang" in request.prompt else 0.01)
+        return ChatReply(text="Yes.")
+
+    config = LLMConfig(timeout_s=0.2, retry_wait_s=0, max_concurrency=2)
+    client = LLMClient(config, ScriptedBackend(answer))
+    hanging = asyncio.create_task(client.converse([Message("user", "hang")]))
+    for _ in range(20):
+        await client.converse([Message("user", "Is it?")])
+    with pytest.raises(Exception, match="no reply within"):
+        await hanging
+
+
+async def test_who_gives_up_in_the_queue_leaves_the_place_to_others() -> None:
+    going = asyncio.Event()
+
+    async def answer(_: ChatRequest) -> ChatReply:
+        await going.wait()
+        return ChatReply(text="Yes.")
+
+    client = LLMClient(LLMConfig(max_concurrency=1), ScriptedBackend(answer))
+    calls = [asyncio.create_task(client.converse([Message("user", "Is it?")])) for _ in range(4)]
+    await asyncio.sleep(0)
+    calls[1].cancel()
+    going.set()
+    await asyncio.sleep(0)
+    calls[2].cancel()
+    ended = await asyncio.gather(*calls, return_exceptions=True)
+    assert [isinstance(end, asyncio.CancelledError) for end in ended] == [False, True, True, False]

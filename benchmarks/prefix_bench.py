@@ -75,20 +75,21 @@ def requests_of(steps: int, *, stable_first: bool) -> list[ChatRequest]:
 @contextmanager
 def counting(counts: list[tuple[int, int]]) -> Iterator[None]:
     """Note of each reply how many prompt tokens there were, and how many of them were cached."""
-    take = wire._take
+    decoded = wire._decoded
 
-    def noting(event: dict[str, Any], parts: Any) -> None:
+    def noting(content: str) -> dict[str, Any]:
+        event = decoded(content)
         usage = event.get("usage") or {}
         if "prompt_tokens_details" in usage:
             cached = usage["prompt_tokens_details"]["cached_tokens"]
             counts.append((usage["prompt_tokens"], cached))
-        take(event, parts)
+        return event
 
-    wire._take = noting
+    wire._decoded = noting
     try:
         yield
     finally:
-        wire._take = take
+        wire._decoded = decoded
 
 
 async def read_anew(client: LLMClient, requests: Sequence[ChatRequest]) -> list[dict[str, Any]]:

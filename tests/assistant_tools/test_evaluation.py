@@ -407,11 +407,7 @@ def test_the_doctor_finds_fault_with_a_model_that_gives_no_answers(
 def test_the_doctor_finds_fault_with_what_is_unsafe(monkeypatch: pytest.MonkeyPatch) -> None:
     evaluation = Evaluation([replace(made("RESPOND_ONLY").rows[0], safe=False)], model="tiny")
 
-    async def unsafe(*_: Any, **__: Any) -> Evaluation:
-        return evaluation
-
-    monkeypatch.setattr(_doctor, "connect", lambda *_, **__: None)
-    monkeypatch.setattr(_doctor, "_evaluate", unsafe)
+    monkeypatch.setattr(_doctor, "_evaluated", lambda *_, **__: evaluation)
     result = CliRunner().invoke(_app.app, ["doctor", "--tools"])
     assert result.exit_code == 1
     assert "NO" in result.output
@@ -420,7 +416,7 @@ def test_the_doctor_finds_fault_with_what_is_unsafe(monkeypatch: pytest.MonkeyPa
 def test_the_doctor_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_doctor, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"llmsim-lab\[tools\]"):
-        _doctor._check_tools(None, None)
+        _doctor.doctor(tools=True)
 
 
 def test_all_messages_are_for_tools_only() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -40,14 +41,13 @@ def test_both_orders_send_the_same_sections_in_another_order(bench: ModuleType) 
 
 def test_cached_tokens_are_counted_from_the_replys_usage(bench: ModuleType) -> None:
     counts: list[tuple[int, int]] = []
-    before = wire._take
+    before = wire._decoded
     usage = {"prompt_tokens": 91, "prompt_tokens_details": {"cached_tokens": 84}}
     with bench.counting(counts):
-        parts = wire._Parts()
-        wire._take({"usage": usage, "choices": []}, parts)
-        wire._take({"choices": []}, parts)
+        wire._decoded(json.dumps({"usage": usage, "choices": []}))
+        wire._decoded('{"choices": []}')
     assert counts == [(91, 84)]
-    assert wire._take is before
+    assert wire._decoded is before
 
 
 def test_a_model_that_does_not_say_what_it_had_cached_is_refused(

@@ -61,18 +61,15 @@ EQUIVALENT = {
     "6eea7612": "_embedded/fetch.py, _POLL_S: how often it looks whether pip has ended",
     "ac5e465f": "_embedded/fetch.py, _BATCH_BYTES: how much is fetched at once; same bytes",
     "1cc93d72": "economy/_data.py, initial_state: the last of a list of one is its first",
-    "5fb95117": "lab/_inspector.py, chain_html: the one caller passes it",
+    "bebe4576": "lab/_inspector.py, chain_html: the one caller passes it",
     "a3a17eaa": "economy/_macro.py, slots: frozen raises already; slots save memory",
     "e1114372": "economy/_macro.py, _check: no level is off by the tolerance to the last bit",
-    "02e5ccda": "run_recorder.py, restart_turn: what is asked again replaces what was pending",
     "4eb8c3ae": "experiments/_bench.py, _prompt: the prompts are equal, so the last is the first",
     "1a38dbeb": "assistant/_decision_log.py, _POLL_S: how often it tries again; same rows",
     "633f21bc": "llm/_scope.py, _Counts: slots save memory",
-    "d0a3db5f": "types.py, CallSite: slots save memory",
-    "0ae6052d": "charts/screen.py, _place: two pixels hold the frame's line as three do",
-    "f312dae6": "runs/_turn.py, RunTurn: slots save memory",
-    "a41b7797": "runs/kind.py, InterventionT: a type variable's name, which nothing shows",
-    "8e11ef52": "tape/file.py, in_batches: rows in a batch; the same rows come back",
+    "522d659a": "types.py, CallSite: slots save memory",
+    "d57692de": "charts/_drawing.py, _place: two pixels hold the frame's line as three do",
+    "75d8f154": "run/_turn.py, RunTurn: slots save memory",
 }
 """Mutants that change no behaviour, by the id that is printed, and why."""
 

@@ -23,12 +23,6 @@ SCREENSHOTS = HERE.parents[1] / "out" / "screenshots"
 PATIENCE_MS = 20_000
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line(
-        "markers", "browser: uses JupyterLab in a real browser; deselected by default"
-    )
-
-
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Not even import these tests where they do not run: Playwright need not be there then."""
     left_out = collection_path != HERE and "browser" not in config.option.markexpr

@@ -3,7 +3,7 @@
 ```
 LabError
 ├── ConfigError            a wrong argument, option, file or environment (also a ValueError)
-│   └── PromptError        a template's slots and the values given do not match
+│   └── PromptError        a prompt cannot be read, parsed or filled
 ├── DataError              a data file lacks what was asked for (also a ValueError)
 ├── EconomyError           a macro model was driven where it has no meaning
 ├── ModuleError            a context module's code failed, or returned what it must not
@@ -76,7 +76,7 @@ class ConfigError(LabError, ValueError):
 
 
 class PromptError(ConfigError):
-    """A prompt's slots and the values given for them do not match."""
+    """A prompt cannot be read, parsed or filled with the values given."""
 
 
 class DataError(LabError, ValueError):

@@ -18,7 +18,7 @@ import ipywidgets as w
 from markupsafe import Markup
 
 from llmsim_lab._util.checks import plain_text, real_number
-from llmsim_lab._util.html import badge, details, join, pairs, pre, safe, table
+from llmsim_lab._util.html import STATUS_COLOURS, badge, details, join, pairs, pre, safe, table
 from llmsim_lab._util.text import clip, number
 from llmsim_lab._util.waiting import background_loop
 from llmsim_lab.agents._human import HumanAgent
@@ -195,11 +195,11 @@ class AnswerForm(w.VBox):
 
     def complain(self, text: str) -> None:
         """Show what was wrong, in place, so that screen readers read it out; nothing if empty."""
-        self.complaint.value = str(_marked("alert", "#cf222e", text)) if text else ""
+        self.complaint.value = str(_marked("alert", STATUS_COLOURS["failed"], text)) if text else ""
 
     def suggest(self, text: str) -> None:
         """Show what would be wrong if it were sent like this; nothing if empty."""
-        value = str(_marked("status", "#9a6700", text)) if text else ""
+        value = str(_marked("status", STATUS_COLOURS["repaired"], text)) if text else ""
         if self.hint.value != value:
             self.hint.value = value
 

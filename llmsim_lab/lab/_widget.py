@@ -22,7 +22,7 @@ import ipywidgets as w
 from IPython.display import display
 from markupsafe import Markup
 
-from llmsim_lab._util.html import details, join, pre, safe, visible
+from llmsim_lab._util.html import STATUS_COLOURS, details, join, pre, safe, visible
 from llmsim_lab._util.text import clip
 from llmsim_lab._util.waiting import background_loop
 from llmsim_lab.errors import ConfigError, LabError
@@ -373,8 +373,8 @@ class LabWidget(w.VBox):
         if not isinstance(error, LabError):
             lines = "".join(traceback.format_exception(error))
             what = join([what, details("Where it happened", pre(lines))])
-        alert = '<div role="alert" style="border-left:4px solid #cf222e;padding:4px 8px">{}</div>'
-        self.error.value = str(Markup(alert).format(what))
+        alert = '<div role="alert" style="border-left:4px solid {};padding:4px 8px">{}</div>'
+        self.error.value = str(Markup(alert).format(STATUS_COLOURS["failed"], what))
 
     def show_fault(self, error: LabError | None) -> None:
         """Show a wrong choice; a right one leaves what failed before explained."""

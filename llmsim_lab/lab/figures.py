@@ -24,14 +24,14 @@ from llmsim_lab.lab.charts._export import alt_text, figure_bytes, small_png
 from llmsim_lab.lab.charts._scene import Choice, compose
 from llmsim_lab.lab.charts._tracks import read_runs
 from llmsim_lab.simulation._config import SERIES
-from llmsim_lab.statechart import AgentState
-from llmsim_lab.statechart._analysis import Cascade, state_frame, transition_matrix
-from llmsim_lab.statechart._state import SocialTurn
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from llmsim_lab.statechart._analysis import Cascade
+    from llmsim_lab.statechart._state import SocialTurn
 
 __all__ = [
     "cascade_figure",
@@ -149,14 +149,14 @@ def _difference_alt(results: PromptExperiment, outcome: Outcome) -> str:
 
 
 _COLOURS = {
-    AgentState.IDLE: "#BBBBBB",
-    AgentState.SCROLLING: "#88CCEE",
-    AgentState.EVALUATING: "#332288",
-    AgentState.COMPOSING: "#117733",
-    AgentState.ENGAGING_LIKE: "#DDCC77",
-    AgentState.ENGAGING_REPLY: "#CC6677",
-    AgentState.ENGAGING_RESHARE: "#882255",
-    AgentState.RESTING: "#DDDDDD",
+    "IDLE": "#BBBBBB",
+    "SCROLLING": "#88CCEE",
+    "EVALUATING": "#332288",
+    "COMPOSING": "#117733",
+    "ENGAGING_LIKE": "#DDCC77",
+    "ENGAGING_REPLY": "#CC6677",
+    "ENGAGING_RESHARE": "#882255",
+    "RESTING": "#DDDDDD",
 }
 _KINDS = {"original": ("o", "#332288"), "reply": ("s", "#CC6677"), "reshare": ("^", "#117733")}
 _MOST_NAMED = 40
@@ -204,6 +204,10 @@ def state_figure(
     """
     import pandas as pd
 
+    # Here, since the social world loads numpy, and `rate_figure` is on the front page.
+    from llmsim_lab.statechart import AgentState
+    from llmsim_lab.statechart._analysis import state_frame
+
     frame = turns if isinstance(turns, pd.DataFrame) else state_frame(turns)
     figure: Figure = _figure_class()(figsize=(8, 4), layout="constrained", facecolor="white")
     axes = figure.subplots()
@@ -214,7 +218,7 @@ def state_figure(
         edges,
         [[*frame[state.value], frame[state.value].iloc[-1]] for state in shown],
         labels=[_name(state.value) for state in shown],
-        colors=[_COLOURS[state] for state in shown],
+        colors=[_COLOURS[state.name] for state in shown],
         step="post",
         edgecolor="white",
         linewidth=0.5,
@@ -246,6 +250,8 @@ def transition_figure(
         turns: a run's.
         title: above the chart.
     """
+    from llmsim_lab.statechart._analysis import transition_matrix
+
     shares, counts = transition_matrix(turns), transition_matrix(turns, shares=False)
     names = [_name(name) for name in shares.columns]
     share_of, count_of = shares.to_numpy(dtype=float), counts.to_numpy(dtype=int)

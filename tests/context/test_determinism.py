@@ -12,9 +12,10 @@ from llmsim_lab.context._scenario import CrisisScenario
 SCRIPT = """
 import json, sys
 from llmsim_lab.context import (
-    CrisisConfig, CrisisScenario, CrisisSimulation, apply_deterministic_updates,
+    CrisisConfig, CrisisSimulation, apply_deterministic_updates,
 )
 from llmsim_lab.context._engine import CrisisEngine, engine_output_schema
+from llmsim_lab.context._scenario import CrisisScenario
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.run._records import record_of
 

@@ -105,7 +105,8 @@ def suite(tmp_path: Path, repo: Path) -> Path:
     """A small suite of its own under this suite's rules, with one live test and one other."""
     tests = tmp_path / "suite" / "tests"
     tests.mkdir(parents=True)
-    (tests / "conftest.py").write_bytes((repo / "tests" / "conftest.py").read_bytes())
+    for name in ("conftest.py", "ollama_rules.py"):
+        (tests / name).write_bytes((repo / "tests" / name).read_bytes())
     (tests.parent / "pytest.ini").write_text("[pytest]\nmarkers = live: real servers\n")
     (tests / "test_both.py").write_text(
         "import os, pytest\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -9,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ollama_rules import refusal
 
-from llmsim_lab.testing import FakeModel, FakeOllama
+from llmsim_lab.testing import FakeModel, FakeOllama, Fault
 from llmsim_lab.types import ChatReply, ToolCall
 
 pytestmark = pytest.mark.process
@@ -18,6 +20,8 @@ REPO = Path(__file__).resolve().parents[2]
 
 
 def reply(body: dict[str, Any]) -> Any:
+    if refused := refusal(json.dumps(body).encode()):
+        return Fault.status(*refused)
     if body.get("tools"):
         call = ToolCall(name="get_weather", arguments={"city": "Paris"})
         return ChatReply(text="", tool_calls=(call,))
@@ -52,5 +56,5 @@ def test_all_live_tests_pass_where_a_server_answers_as_ollama_does() -> None:
 def test_live_tests_are_skipped_with_a_reason_where_no_server_answers() -> None:
     done = run_live_tests("http://127.0.0.1:9")
     assert done.returncode == 0, done.stdout
-    assert "no Ollama server answers at http://127.0.0.1:9; start one" in done.stdout
+    assert "no Ollama server answers at http://127.0.0.1:9; start it" in done.stdout
     assert "passed" not in done.stdout

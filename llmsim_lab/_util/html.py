@@ -107,8 +107,8 @@ def table(
     body = join(
         Markup("<tr>{}</tr>").format(
             join(
-                Markup(_ROW_HEAD if place == 0 else _CELL).format(safe(cell))
-                for place, cell in enumerate(row)
+                Markup(_ROW_HEAD if place == 0 else _CELL).format(safe(content))
+                for place, content in enumerate(row)
             )
         )
         for row in rows
@@ -237,7 +237,7 @@ def _models_table(values: Sequence[BaseModel]) -> Markup:
 
 
 def _rest(count: int) -> Markup:
-    return safe(f"… and {count - _MAX_ENTRIES} more") if count > _MAX_ENTRIES else Markup()
+    return safe(f" … and {count - _MAX_ENTRIES} more") if count > _MAX_ENTRIES else Markup()
 
 
 def _title(name: str) -> str:

@@ -220,7 +220,7 @@ class Ablation(Run[Answers, AblationTurn, AblationConfig, RunIntervention]):
             [
                 LLMCrisisAgent(
                     name,
-                    LLMClient(client.config.model_copy(update={"seed": own}), client.backend),
+                    client.with_config(client.config.model_copy(update={"seed": own})),
                     response_format=self.config.response_format,
                 ).respond(self.config.prompts[prompt].prompt, step_number=number)
                 for name, (prompt, own) in asked.items()

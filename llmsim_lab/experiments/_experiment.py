@@ -360,7 +360,7 @@ class PromptExperiment:
     async def _play(self, sample: Sample, recorder: Recorder | None, *, client: LLMClient) -> Turn:
         config = self.config.model_copy(update={"seed": sample.seed})
         # A client of its own, since the seed is a setting of the client; the backend is shared.
-        asked = LLMClient(config, client.backend, chosen=client.chosen)
+        asked = client.with_config(config)
         return await self.bench.play(sample, self.variants[sample.variant], asked, recorder)
 
     @classmethod

@@ -16,7 +16,7 @@ import traceback
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import ipywidgets as w
 from IPython.display import display
@@ -26,6 +26,7 @@ from llmsim_lab._util.html import STATUS_COLOURS, details, join, pre, safe, visi
 from llmsim_lab._util.text import clip
 from llmsim_lab._util.waiting import background_loop
 from llmsim_lab.errors import ConfigError, LabError
+from llmsim_lab.types import Status
 
 if TYPE_CHECKING:
     from llmsim_lab.run._run import Run
@@ -496,7 +497,7 @@ def status_choices(*more: str) -> list[tuple[str, str]]:
     """Return what a filter by status offers: all, each status, and others."""
     return [
         ("all", ""),
-        *((name, name) for name in ("ok", "repaired", "fallback", "failed", *more)),
+        *((name, name) for name in (*get_args(Status), *more)),
     ]
 
 

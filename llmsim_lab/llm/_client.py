@@ -194,6 +194,17 @@ class LLMClient:
         self._turns: dict[CallLog, asyncio.AbstractEventLoop] = {}
         """The turns being played with this client, each with its loop."""
 
+    def with_config(self, config: LLMConfig) -> LLMClient:
+        """Return a client of the same server with other settings, for what a copy asks.
+
+        It knows what this one has found out about the server, and both keep to one number of
+        requests in flight, unless the number itself is set otherwise.
+        """
+        other = LLMClient(config, self.backend, chosen=self.chosen)
+        if config.concurrency == self.config.concurrency:
+            other.limits, other._lanes, other._lock = self.limits, self._lanes, self._lock
+        return other
+
     async def call_with_retry(
         self,
         *,
@@ -393,7 +404,13 @@ class LLMClient:
         return ChatRequest(
             model=config.model,
             messages=messages,
-            schema=_schema_of(response_model, config.max_text_chars, chosen, bounds),
+            schema=_schema_of(
+                response_model,
+                config.max_text_chars,
+                chosen,
+                bounds,
+                repr((chosen, bounds)) if chosen or bounds else "",
+            ),
             options=self._options,
             think=config.think,
             keep_alive=config.keep_alive,
@@ -565,6 +582,7 @@ def _schema_of(
     max_text: int | None,
     choices: tuple[tuple[str, tuple[Any, ...]], ...] = (),
     limits: tuple[tuple[str, tuple[float, float]], ...] = (),
+    _in_words: str = "",  # so that the cache tells 20 from 20.0 and True from 1, which are equal
 ) -> Mapping[str, Any]:
     """The schema a model is held to; shared by all its requests, not to be changed."""
     if not choices and not limits:

@@ -6,10 +6,13 @@ import asyncio
 import threading
 from collections import deque
 from contextvars import Context
+from typing import Literal
 
 _MOST = 64
 _GROWTH = 1.2
 """How much faster twice as many at once must be to be worth it."""
+_SLOWER = 0.6
+"""A server that does less than this share of what it did is sent fewer, if it does as much then."""
 _PAUSE = 8
 """A larger number is tried again when there are an eighth more answers than at the last try."""
 
@@ -38,13 +41,16 @@ class Limits:
         self._given = given
         self._lock = threading.Lock()  # event loops on other threads share the number
         self._in_flight, self._since = 0, 0.0
+        self._before_cut = 0
+        """Those in flight that were sent before the server said that it was too much."""
         self._warm = False
-        self._climbing, self._settled = True, False
-        self._wanted, self._total = 1, 0
-        self._begin_count(given or 1)
+        self._phase: Literal["rising", "holding", "falling"] = "rising"
+        self._total = 0
+        self._count_with(given or 1, wanted=1)
 
-    def _begin_count(self, at_once: int) -> None:
-        self.at_once = at_once
+    def _count_with(self, number: int, *, wanted: int) -> None:
+        """Count anew, with so many at once, until there are enough answers to judge by."""
+        self.at_once, self._wanted = number, wanted
         self._answers = self._tokens = self._peak = 0
         self._busy_s = 0.0
 
@@ -70,41 +76,59 @@ class Limits:
             self._in_flight -= 1
             if self._given is not None:
                 return
+            sent_before_cut = self._before_cut > 0
+            self._before_cut = max(0, self._before_cut - 1)
             if too_many:
-                self._settle(max(1, self.at_once // 2))
+                if not sent_before_cut:  # else the same burst would cut it again and again
+                    self._before_cut = self._in_flight
+                    self._hold(max(1, self.at_once // 2))
             elif tokens is not None and not self._warm:
                 self._warm = True
-                self._begin_count(1)
+                self._count_with(1, wanted=1)
             elif tokens is not None:
                 self._answers += 1
                 self._tokens += tokens
                 self._total += 1
-                pause = max(4 * self.at_once, self._total // _PAUSE)
-                if self._answers >= (self._wanted if self._climbing else pause):
+                if self._answers >= self._wanted:
                     self._judge()
 
     def _judge(self) -> None:
         """Choose the next number, from what was counted with this one."""
         tried = self.at_once
         if self._peak < tried:  # nobody needs so many: nothing was learnt
-            self._begin_count(tried)
+            self._count_with(tried, wanted=self._wanted)
             return
+        before = self._tokens_per_s.get(tried)
         self.answers_per_s[tried] = self._answers / max(self._busy_s, 1e-9)
         rate = self._tokens_per_s[tried] = self._tokens / max(self._busy_s, 1e-9)
-        if self._climbing and tried > 1 and rate < _GROWTH * self._tokens_per_s[tried // 2]:
-            self._settle(tried // 2)
+        if self._phase == "holding":
+            if tried > 1 and before is not None and rate < _SLOWER * before:
+                # The server has less time for us than when this number was found.
+                self._phase = "falling"
+                self._count_with(tried // 2, wanted=tried)
+            elif tried < _MOST:
+                # The first way up was quick; what few answers decided is looked at again.
+                self._phase = "rising"
+                self._count_with(2 * tried, wanted=4 * tried)
+            else:
+                self._hold(tried)
+        elif self._phase == "falling":
+            if rate * _GROWTH < self._tokens_per_s[2 * tried]:
+                self._hold(2 * tried)
+            elif tried == 1:
+                self._hold(1)
+            else:
+                self._count_with(tried // 2, wanted=tried)
+        elif tried > 1 and rate < _GROWTH * self._tokens_per_s.get(tried // 2, 0.0):
+            self._hold(tried // 2)
         elif tried == _MOST:
-            self._settle(tried)
+            self._hold(tried)
         else:
-            # The first way up is quick; what was decided by few answers is looked at again.
-            self._wanted = 2 * tried if self._climbing and not self._settled else 4 * tried
-            self._climbing = True
-            self._begin_count(2 * tried)
+            self._count_with(2 * tried, wanted=2 * tried)
 
-    def _settle(self, number: int) -> None:
-        self._climbing = False
-        self._settled = True
-        self._begin_count(number)
+    def _hold(self, number: int) -> None:
+        self._phase = "holding"
+        self._count_with(number, wanted=max(4 * number, self._total // _PAUSE))
 
     def __repr__(self) -> str:
         if self._given is not None:

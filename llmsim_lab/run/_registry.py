@@ -18,6 +18,8 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from llmsim_lab._util.config import YamlFile
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.tape._codec import dumps
@@ -57,7 +59,7 @@ def identity(cls: type) -> str:
     return f"{stem}:{cls.__qualname__}"
 
 
-def code_digests(cls: RunClass, base: RunClass) -> dict[str, str]:
+def code_digests(cls: RunClass, base: RunClass, base_config: type[BaseModel]) -> dict[str, str]:
     """Return SHA-256 digests of what a world's turns follow from, by name.
 
     ``file``: of the whole file, where there is one. ``methods``: of their sources. ``parameters``
@@ -66,6 +68,7 @@ def code_digests(cls: RunClass, base: RunClass) -> dict[str, str]:
     Args:
         cls: the world's class.
         base: ``Run``, whose own code is not in the digests: its package's version is recorded.
+        base_config: ``WorldConfig``, whose settings, the same for all worlds, are not either.
     """
     found: dict[str, str] = {}
     path = file_of(cls)
@@ -74,9 +77,12 @@ def code_digests(cls: RunClass, base: RunClass) -> dict[str, str]:
             found["file"] = hashlib.sha256(path.read_bytes()).hexdigest()
     own = [one for one in cls.__mro__ if issubclass(one, base) and one is not base]
     found["methods"] = _digest(source for one in own for source in _sources(one))
-    # This schema holds the docstrings of LLMConfig and StateChange too: in other words they are
-    # another digest, for every world.
-    found["parameters"] = _digest([dumps(cls.config_type.model_json_schema())])
+    whole, shared = (one.model_json_schema() for one in (cls.config_type, base_config))
+    own_parts = {
+        part: {name: it for name, it in whole.get(part, {}).items() if name not in shared[part]}
+        for part in ("properties", "$defs")
+    }
+    found["parameters"] = _digest([dumps(own_parts)])
     found["state"] = _digest([dumps(cls.state_type.model_json_schema())])
     return found
 

@@ -26,7 +26,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import replace
-from inspect import isawaitable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, cast, dataclass_transform
 
@@ -663,7 +662,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
     @property
     def code_digests(self) -> dict[str, str]:
         """Digests of code that is not the package's and that the run depends on, by name."""
-        found = code_digests(type(self), Run) if self._is_own() else {}
+        found = code_digests(type(self), Run, WorldConfig) if self._is_own() else {}
         for digests in digests_in(self.parts).values():
             found |= digests
         return found
@@ -999,8 +998,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         ``beyond_done`` plays as many turns as it is told, whatever ``done`` says: a run may have
         been stepped on by hand.
         """
+        count, before = self._how_many(turns), self.turn_number
         try:
-            count, before = self._how_many(turns), self.turn_number
             async with progress_line(
                 "turn", number=before + 1, last=before + count, shown=progress
             ) as advance:
@@ -1012,7 +1011,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
                     turn = await self.step()
                     advance()
                     returned = on_turn(turn) if on_turn is not None else None
-                    if isawaitable(returned):
+                    if inspect.isawaitable(returned):
                         await returned
                     await asyncio.sleep(0)  # where nothing waits, as for rules: let others run too
         except BudgetReached as error:
@@ -1064,7 +1063,6 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         progress: bool = True,
     ) -> pd.DataFrame:
         """Do what ``arun`` does from plain code: in a script, or in a notebook cell."""
-        self._how_many(turns)  # here a wrong number is not yet the outcome of the run on its tape
         return run_sync(self.arun(turns, on_turn=on_turn, budget=budget, progress=progress))
 
     def _how_many(self, turns: int | None) -> int:
@@ -1584,7 +1582,7 @@ def _with_recorded_settings(info: RunInfo, client: LLMClient | None) -> LLMClien
         return None
     own = {name: getattr(client.config, name) for name in _THE_CLIENTS_OWN}
     config = llm_config_of(info.manifest, **own)
-    return client if config in (None, client.config) else LLMClient(config, client.backend)
+    return client if config in (None, client.config) else client.with_config(config)
 
 
 def _rebuild(

@@ -101,6 +101,7 @@ class Recording(Session):
     def __init__(self, cls: RunClass, tape: Tape, run: int) -> None:
         super().__init__(cls, tape, run, LiveRecorder(tape, run))
         self._begun = False
+        self._ended = True
         self._wrong_model = False
 
     async def before_turn(
@@ -111,8 +112,17 @@ class Recording(Session):
         Raises:
             TapeError: another model answers than the one recorded.
         """
-        if self._begun:
-            return
+        if not self._begun:
+            await self._check_models(client, players)
+            self._begun = True
+        # The run is under way again; if this process is killed its tape has to show that.
+        if self._ended and self.tape.run(self.run).outcome is not None:
+            self.tape.end_run(self.run, None)
+        self._ended = False
+
+    async def _check_models(
+        self, client: LLMClient | None, players: Mapping[str, LLMClient] | None
+    ) -> None:
         for name, model in [(None, client), *(players or {}).items()]:
             if model is None:
                 continue
@@ -134,10 +144,6 @@ class Recording(Session):
                 mine = asdict(info)
                 added = {"model": mine} if name is None else {"players": {**others, name: mine}}
                 self.tape.update_manifest(self.run, {**manifest, **added})
-        # A resumed run is under way again; if this process is killed its tape has to show that.
-        if self.tape.run(self.run).outcome is not None:
-            self.tape.end_run(self.run, None)
-        self._begun = True
 
     def done(self, turn: AnyTurn, planned: Planned) -> Any:
         """Write the turn, whole or not at all."""
@@ -163,6 +169,7 @@ class Recording(Session):
     def ended(self, outcome: str) -> None:
         """Write the outcome."""
         self.recorder.settle()
+        self._ended = True
         # With the wrong model nothing was played, so what is recorded of the outcome stays true.
         if not self._wrong_model:
             self.tape.end_run(self.run, outcome)

@@ -513,8 +513,11 @@ def _differences(old: ChatRequest, new: ChatRequest) -> str:
         faults.append(f"the place differs: recorded {old.site}, asked {new.site}")
     before, after = (settings_of(request) for request in (old, new))
     for name in before:
-        if name != "system" and before[name] != after[name]:  # which is a part of the prompt
-            was, now = (clip(json.dumps(value[name]), 200) for value in (before, after))
+        if name == "system":  # which is a part of the prompt
+            continue
+        was, now = (json.dumps(value[name]) for value in (before, after))
+        if was != now:  # as JSON, where 20 and 20.0 differ
+            was, now = clip(was, 200), clip(now, 200)
             faults.append(f"{name} differs: recorded {was}, asked {now}")
     if old.messages != new.messages:
         diff = str(PromptDiff(old.prompt, new.prompt))

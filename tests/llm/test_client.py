@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import threading
 from typing import Any
@@ -409,3 +410,26 @@ async def test_a_backend_that_answers_with_something_else_learns_what_is_wanted(
     client = LLMClient(LLMConfig(model="mine"), Mine())  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"Mine.chat returned str; it must return ChatReply"):
         await ask(client)
+
+
+async def test_whole_and_decimal_limits_of_one_field_are_told_apart() -> None:
+    class Gift(BaseModel):
+        amount: float
+
+    client, backend = make_client({"amount": 3})
+    for limits in ((0, 20), (0.0, 20.0)):
+        await client.call_with_retry(
+            prompt="How much?", response_model=Gift, limits={"amount": limits}
+        )
+    whole, decimal = (json.dumps(request.schema) for request in backend.requests)
+    assert ('"maximum": 20}' in whole, '"maximum": 20.0}' in decimal) == (True, True)
+
+
+async def test_a_client_with_other_settings_shares_what_is_known_of_the_server() -> None:
+    client, backend = make_client(GOOD)
+    other = client.with_config(client.config.model_copy(update={"seed": 5}))
+    await ask(other)
+    assert other.limits is client.limits
+    assert backend.requests[0].options["seed"] == 5
+    fixed = client.with_config(client.config.model_copy(update={"max_concurrency": 7}))
+    assert (fixed.limits.at_once, client.limits.at_once) == (7, 1)

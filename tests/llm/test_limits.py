@@ -63,7 +63,7 @@ def test_the_number_found_is_nearly_as_fast_as_the_best_fixed_one(slots: int) ->
     best = min(play(Limits(number), slots=slots) for number in (1, 2, 4, 8, 16, 32))
     found = Limits()
     assert play(found, slots=slots) <= 1.1 * best
-    assert found.at_once == slots
+    assert slots in (found.at_once, found.at_once // 2), "that, or it tries twice as many"
 
 
 @pytest.mark.parametrize("slots", [1, 2, 8])
@@ -86,6 +86,25 @@ def test_a_server_that_says_too_many_is_sent_fewer() -> None:
     limits = Limits()
     play(limits, slots=8, refuses_above=4)
     assert limits.at_once <= 4
+
+
+def test_a_server_that_has_become_slower_is_sent_fewer() -> None:
+    limits = Limits()
+    play(limits, slots=16)
+    assert limits.at_once >= 16
+    play(limits, slots=1)
+    assert limits.at_once <= 2
+
+
+def test_a_burst_of_rejections_counts_once() -> None:
+    limits = Limits()
+    play(limits, slots=16)
+    before = limits.at_once
+    for _ in range(before):
+        limits.began(0.0)
+    for _ in range(before):
+        limits.ended(0.0, tokens=None, too_many=True)
+    assert limits.at_once == before // 2
 
 
 def test_a_given_number_stays() -> None:

@@ -118,6 +118,26 @@ def test_the_outcome_says_how_a_run_ended(
     assert simulation.tape.run().outcome == "done"
 
 
+def test_a_run_that_continues_is_under_way_again_on_its_tape(tmp_path: Path) -> None:
+    outcomes: list[str | None] = []
+    simulation = Simulation(steady_config(), tape=tmp_path / "x.tape", llm_client=hash_client())
+    tape = simulation.tape
+    assert tape is not None
+    for _ in range(2):
+        simulation.run(1, on_turn=lambda _: outcomes.append(tape.run().outcome))
+        outcomes.append(tape.run().outcome)
+    assert outcomes == [None, "done", None, "done"]
+
+
+def test_a_wrong_number_of_turns_is_not_the_outcome_of_a_run(tmp_path: Path) -> None:
+    simulation = Simulation(steady_config(), tape=tmp_path / "x.tape", llm_client=hash_client())
+    simulation.run(1)
+    with pytest.raises(ConfigError, match="turns=-1 must be"):
+        asyncio.run(simulation.arun(-1))
+    assert simulation.tape is not None
+    assert simulation.tape.run().outcome == "done"
+
+
 # --- run and resume ----------------------------------------------------------------------------
 
 

@@ -80,7 +80,8 @@ class LLMConfig(Settings):
         max_tokens: longest reply, tokens.
         max_text_chars: longest text in a structured reply, characters; part of the schema the model
             is held to. None leaves it unbounded.
-        timeout_s: longest wait for one reply, seconds.
+        timeout_s: longest wait for one reply, seconds. Of requests sent to a server at once, the
+            time of each begins when those before it are answered: its queue does not count.
         retry_wait_s: shortest and longest wait before the retry, seconds; one number is both. A
             server that asks for more (``Retry-After``) is given it, up to ``timeout_s``.
         max_concurrency: requests in flight; None takes ``OLLAMA_NUM_PARALLEL``, else the number

@@ -27,6 +27,8 @@ class Limits:
     two agents at a time says nothing about four. The first answer is left out, since a server may
     load the model for it.
 
+    The number holds for each event loop that the client is used on; usually there is one.
+
     Args:
         given: a fixed number; None to find one.
 

@@ -58,7 +58,8 @@ check-lowest: .venv/.ready-all ## run the core tests on the lowest versions allo
 	$(BIN)/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct \
 		--editable ".[embedded,notebooks,test]"
 	$(LOWEST)/bin/python -m pytest -p no:cacheprovider -m "not embedded and not process" \
-		$(if $(ARGS),$(ARGS),tests/test_*.py tests/llm tests/tape tests/cli)
+		$(if $(ARGS),$(ARGS),tests/test_*.py tests/util tests/llm tests/tape tests/run \
+		tests/context tests/statechart tests/cli)
 
 check-notebooks: .venv/.ready-test ## run the notebooks and compare their outputs
 	$(BIN)/python -m pytest $(NBVAL) notebooks

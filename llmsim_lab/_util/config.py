@@ -56,7 +56,7 @@ class YamlFile:
 
     path: Path
     values: Mapping[str, Any]
-    _tree: Node | None = field(repr=False)
+    _tree: Any = field(repr=False)  # ruamel.yaml's root node, None if the file is empty
 
     @classmethod
     def read(cls, path: Path, *, example: str = "turns: 8") -> YamlFile:

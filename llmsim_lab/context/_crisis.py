@@ -124,7 +124,10 @@ class CrisisIntervention(RunIntervention):
     @field_validator("mute", "unmute", mode="before")
     @classmethod
     def _one_name_is_a_list(cls, names: Any) -> Any:
-        return (names,) if isinstance(names, str) else names
+        if isinstance(names, str):
+            return (names,)
+        # A tuple at once: read strictly from a tape, the first pydantic 2.12 takes no list here.
+        return tuple(names) if isinstance(names, list) else names
 
     @model_validator(mode="after")
     def _does_something(self) -> Self:

@@ -7,13 +7,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.statechart._chart import AgentState, Guard
 from llmsim_lab.types import Status
 
 PostKind = Literal["original", "reply", "reshare"]
+
+
+# Recorded tapes call it "round". Both are read, since pydantic 2.12.0 writes a nested one as it is.
+TurnOnTape = Annotated[
+    int, Field(validation_alias=AliasChoices("round", "turn"), serialization_alias="round")
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +42,7 @@ class Post:
     author: str
     text: str
     topics: tuple[str, ...] = ()
-    turn: Annotated[int, Field(alias="round")] = 0  # what recorded tapes call it
+    turn: TurnOnTape = 0
     kind: PostKind = "original"
     parent: int | None = None
     root: int | None = None

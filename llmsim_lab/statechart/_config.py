@@ -260,7 +260,10 @@ class SocialIntervention(RunIntervention):
     @field_validator("ban", "unban", mode="before")
     @classmethod
     def _one_name_is_a_list(cls, names: Any) -> Any:
-        return (names,) if isinstance(names, str) else names
+        if isinstance(names, str):
+            return (names,)
+        # A tuple at once: read strictly from a tape, the first pydantic 2.12 takes no list here.
+        return tuple(names) if isinstance(names, list) else names
 
     @model_validator(mode="after")
     def _check(self) -> Self:

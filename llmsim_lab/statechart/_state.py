@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Annotated, Any, NamedTuple, TypeGuard, get_args
+from typing import Any, NamedTuple, TypeGuard, get_args
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run import RunTurn
-from llmsim_lab.statechart._agent import DecidedBy, Post, PostKind
+from llmsim_lab.statechart._agent import DecidedBy, Post, PostKind, TurnOnTape
 from llmsim_lab.statechart._chart import AgentState, Statechart
 from llmsim_lab.statechart._config import Name, SocialIntervention
 from llmsim_lab.types import LLMReasoningChain, Status
@@ -93,7 +93,7 @@ class SocialState:
         next_post: the id that the next post gets.
     """
 
-    turn: Annotated[int, Field(alias="round")]  # what recorded tapes call it
+    turn: TurnOnTape
     people: tuple[Person, ...]
     feed: tuple[FeedEntry, ...] = ()
     new_posts: tuple[Post, ...] = ()

@@ -81,6 +81,8 @@ def main(path: Path, log: Path, boundary: str) -> None:
     LiveRecorder.keep = keep_and_say  # type: ignore[method-assign]
 
     def pay(request: ChatRequest) -> None:
+        # From here on, since a run that continues first notes on its tape that it does.
+        watched.armed = request.site is not None and request.site.turn == 2
         os.write(paid, f"{identity(request)}\n".encode())
 
     client = hash_client(HashBackend(faulty=True, before_answer=pay))
@@ -88,9 +90,7 @@ def main(path: Path, log: Path, boundary: str) -> None:
     watched = Watched(tape.file._connection, boundary)
     tape.file._connection = watched  # type: ignore[assignment]
     simulation = Simulation(steady_config(turns=TURNS), llm_client=client, tape=tape)
-    simulation.run(1)
-    watched.armed = True
-    simulation.run(TURNS - 1)
+    simulation.run(TURNS)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from llmsim_lab._util.config import YamlFile
 from llmsim_lab._util.text import clip, number
 from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.context._builder import AgentContextBuilder
-from llmsim_lab.context._engine import CrisisEngine, Judges, RuleCrisisEngine, SimulatorAgent
+from llmsim_lab.context._engine import CrisisEngine, RuleCrisisEngine, SimulatorAgent, TurnEngine
 from llmsim_lab.context._modules import BehaviorModule, ComposedModules, ModuleLoader
 from llmsim_lab.context._players import (
     CrisisAction,
@@ -481,7 +481,7 @@ class CrisisSimulation(Run[CrisisState, CrisisTurn, CrisisConfig, CrisisInterven
         *,
         llm_client: LLMClient | None = None,
         agents: Sequence[CrisisAgent] | None = None,
-        engine: Judges | None = None,
+        engine: TurnEngine | None = None,
         modules: Iterable[BehaviorModule] | None = None,
         state: CrisisState | None = None,
         tape: Tape | str | Path | None = None,
@@ -498,7 +498,7 @@ class CrisisSimulation(Run[CrisisState, CrisisTurn, CrisisConfig, CrisisInterven
         self.agents: tuple[CrisisAgent, ...] = _in_order(
             scenario.agents, _make_agents(config, llm_client) if agents is None else agents
         )
-        self.engine: Judges = engine or _make_engine(
+        self.engine: TurnEngine = engine or _make_engine(
             config, llm_client, (prompts or {}).get("engine")
         )
         self.builder: AgentContextBuilder = scenario.builder(
@@ -707,7 +707,7 @@ def _make_agents(config: CrisisConfig, llm_client: LLMClient | None) -> tuple[Cr
 
 def _make_engine(
     config: CrisisConfig, llm_client: LLMClient | None, prompt: Prompt | None
-) -> Judges:
+) -> TurnEngine:
     if config.engine == "rule":
         return RuleCrisisEngine()
     client = _model(llm_client, "the engine is", "engine: rule")

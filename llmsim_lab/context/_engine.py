@@ -249,7 +249,7 @@ class Judgement(NamedTuple):
     chain: LLMReasoningChain | None = None
 
 
-class Judges(Protocol):
+class TurnEngine(Protocol):
     """An engine: anything that judges a turn; a class of your own may be one."""
 
     async def judge(
@@ -425,7 +425,7 @@ class SimulatorAgent:
         self,
         game_engine: GameEngine,
         context_builder: AgentContextBuilder,
-        engine: Judges,
+        engine: TurnEngine,
         *,
         composed_modules: ComposedModules | None = None,
         pending: Iterable[Happening] = (),

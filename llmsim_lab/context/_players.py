@@ -116,7 +116,7 @@ class CrisisAction:
     parts: dict[str, str] = field(default_factory=dict)
 
 
-class Deed(NamedTuple):
+class CrisisDecision(NamedTuple):
     """What an agent did in a turn, and why."""
 
     action: CrisisAction
@@ -131,7 +131,7 @@ class CrisisAgent(Protocol):
         """The agent that it plays."""
         ...
 
-    async def respond(self, prompt: str, *, step_number: int) -> Deed:
+    async def respond(self, prompt: str, *, step_number: int) -> CrisisDecision:
         """Answer a prompt.
 
         Args:
@@ -165,7 +165,7 @@ class LLMCrisisAgent:
         self.lookup = lookup
         self.reply_model: type[AgentReply] = reply_model(tuple(response_format))
 
-    async def respond(self, prompt: str, *, step_number: int) -> Deed:
+    async def respond(self, prompt: str, *, step_number: int) -> CrisisDecision:
         """Ask the model.
 
         An answer that stays invalid after the one retry, is stopped twice because the model repeats
@@ -204,9 +204,11 @@ class LLMCrisisAgent:
                 instead="said nothing",
                 looking_up=looking_up,
             )
-            return Deed(CrisisAction(self.name, "", "failed"), chain)
+            return CrisisDecision(CrisisAction(self.name, "", "failed"), chain)
         chain = chain_of(reply, site, logger=logger, prompt=prompt)
-        return Deed(CrisisAction(self.name, reply.public, chain.status, reply.parts), chain)
+        return CrisisDecision(
+            CrisisAction(self.name, reply.public, chain.status, reply.parts), chain
+        )
 
 
 class ScriptedCrisisAgent:
@@ -221,7 +223,7 @@ class ScriptedCrisisAgent:
         self.name = name
         self.lines = tuple(lines)
 
-    async def respond(self, prompt: str, *, step_number: int) -> Deed:
+    async def respond(self, prompt: str, *, step_number: int) -> CrisisDecision:
         """Return the turn's line."""
         del prompt
         has_line = 1 <= step_number <= len(self.lines)
@@ -247,12 +249,12 @@ class RuleCrisisAgent:
         self.name = name
         self.rule: Rule = rule or (lambda *_: "We keep our course and change nothing.")
 
-    async def respond(self, prompt: str, *, step_number: int) -> Deed:
+    async def respond(self, prompt: str, *, step_number: int) -> CrisisDecision:
         """Return what the rule says."""
         words = self.rule(self.name, prompt, step_number).strip()
         return _by_rule(self.name, words, "a rule", step_number)
 
 
-def _by_rule(name: str, words: str, why: str, step_number: int) -> Deed:
+def _by_rule(name: str, words: str, why: str, step_number: int) -> CrisisDecision:
     chain = LLMReasoningChain(component="agent", agent=name, turn=step_number, reasoning=why)
-    return Deed(CrisisAction(name, words), chain)
+    return CrisisDecision(CrisisAction(name, words), chain)

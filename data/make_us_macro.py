@@ -3,8 +3,9 @@
     pip install statsmodels xlrd
     python data/make_us_macro.py [path/to/statsmodels/datasets/macrodata]
 
-The package itself needs neither. ``us_macro_monthly.csv`` is a plain extract; what
-``us_macro_quarterly.csv`` holds, in which units and computed how, stands in ``README.md``.
+The package itself, which this script imports, needs neither. ``us_macro_monthly.csv`` is a plain
+extract; what ``us_macro_quarterly.csv`` holds, in which units and computed how, stands in
+``README.md``.
 
 The quarterly CPI and bill rate are averaged from the months here, since those in statsmodels'
 ``macrodata.csv`` are dated one month late; ``check_dating`` shows it.
@@ -22,6 +23,8 @@ from pathlib import Path
 
 import numpy as np
 
+from llmsim_lab.economy._analysis import one_sided_gap
+
 __all__ = ["COLUMNS", "check_dating", "derive", "hp_trend", "quarter_means", "write"]
 
 HP_LAMBDA = 1600.0
@@ -37,6 +40,7 @@ COLUMNS = (
     "unemployment",
     "interest_rate",
     "output_gap",
+    "output_gap_one_sided",
 )
 MONTHLY_COLUMNS = ("month", "cpi", "tbill_3m")
 
@@ -121,6 +125,7 @@ def derive(
     log_gdp = [math.log(value) for value in real_gdp]
     log_cpi = [math.log(value) for value in cpi]
     trend = hp_trend(log_gdp)
+    known_then = one_sided_gap(real_gdp)
     return [
         {
             "quarter": name,
@@ -132,6 +137,7 @@ def derive(
             "unemployment": unemployment[t],
             "interest_rate": interest_rate[t],
             "output_gap": 100 * (log_gdp[t] - trend[t]),
+            "output_gap_one_sided": known_then[t],
         }
         for t, name in enumerate(names)
     ]

@@ -4,6 +4,7 @@ Rates are percent per year, gaps percent of potential, steps are quarters; every
 names its source. numpy and pandas are loaded when a function first needs them, not on import.
 """
 
+from llmsim_lab.economy._analysis import backtest, closed_loop
 from llmsim_lab.economy._data import history, initial_state, load_us_macro
 from llmsim_lab.economy._macro import QuadraticLoss, RudebuschSvensson, TaylorRule
 
@@ -11,6 +12,8 @@ __all__ = [
     "QuadraticLoss",
     "RudebuschSvensson",
     "TaylorRule",
+    "backtest",
+    "closed_loop",
     "history",
     "initial_state",
     "load_us_macro",

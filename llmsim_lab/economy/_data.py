@@ -1,7 +1,7 @@
 """US history by quarter, 1959Q1 to 2009Q3: tables for charts, states to start a run from.
 
 See ``data/README.md`` for columns, sources and caveats. The short rate is the 3-month Treasury
-bill, not the federal funds rate; the output gap is an ex-post one.
+bill, not the federal funds rate; ``output_gap`` is an ex-post gap.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ def load_us_macro() -> pd.DataFrame:
     - ``inflation``: over four quarters, percent, 100 · log change: the mean of four of the former;
     - ``unemployment``: percent of the labour force;
     - ``interest_rate``: 3-month Treasury bill, percent per year, mean of the quarter's months;
-    - ``output_gap``: percent of trend, 100 · log deviation from a two-sided HP trend (λ = 1600).
+    - ``output_gap``: percent of trend, 100 · log deviation from a two-sided HP trend (λ = 1600);
+    - ``output_gap_one_sided``: the same by a trend through this and earlier quarters alone, as
+      ``one_sided_gap`` has it; of the final vintage too.
 
     Quarters without the lags they need hold NaN.
     """

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import csv
 import re
+from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.files import data_path
@@ -102,6 +103,46 @@ def initial_state(quarter: object) -> SimulationState:
             lags=MacroLags((p0, p1, p2, p3), (gap, gap_before), (i0, i1, i2, i3)),
         ),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Quarter:
+    """What the statistics say of one quarter; percent, rates per year.
+
+    Attributes:
+        period: such as ``1979Q3``; None in an undated run.
+        inflation: over four quarters; None where the data begin too late for it.
+        inflation_in_quarter: on the quarter before, at an annual rate.
+        unemployment: of the labour force.
+        interest_rate: in force in the quarter.
+        real_output: in a unit that is the same for all quarters of a series.
+    """
+
+    period: str | None
+    inflation: float | None
+    inflation_in_quarter: float | None
+    unemployment: float
+    interest_rate: float
+    real_output: float
+
+
+def quarters_before(quarter: object) -> list[Quarter]:
+    """Return the real quarters before one, oldest first; output is 1000 in the quarter itself."""
+    rows = _rows()
+    period = _known_quarter(quarter, FIRST_START)
+    scale = START_VALUE / cast(float, rows[period]["real_gdp"])
+    return [
+        Quarter(
+            period=name,
+            inflation=row["inflation"],
+            inflation_in_quarter=row["inflation_qoq_annualised"],
+            unemployment=cast(float, row["unemployment"]),
+            interest_rate=cast(float, row["interest_rate"]),
+            real_output=scale * cast(float, row["real_gdp"]),
+        )
+        for name, row in rows.items()
+        if name < period
+    ]
 
 
 def next_quarter(quarter: object, *, steps: int = 1) -> str:

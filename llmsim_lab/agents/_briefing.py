@@ -1,0 +1,138 @@
+"""What its staff puts before a central bank: two years of figures, the stance, the moves on offer.
+
+Each number has a unit and a horizon, and is what was known at the time: the output gap of a quarter
+is estimated from it and earlier quarters alone (``one_sided_gap``; real quarters in their final
+vintage).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from math import exp
+
+from llmsim_lab._util.text import number
+from llmsim_lab.economy._analysis import latest_gap
+from llmsim_lab.economy._data import Quarter, quarters_before
+from llmsim_lab.economy._macro import STEADY_STATE
+from llmsim_lab.models import SimulationState
+
+SHOWN = 8
+"""How many quarters the table has."""
+STEADY_QUARTERS = 40
+"""How long the economy of an undated run has grown steadily before the run begins."""
+
+_TITLES = (
+    "quarter",
+    "inflation over 4 quarters, %",
+    "inflation in the quarter, % at an annual rate",
+    "output gap, % of trend",
+    "unemployment, % of labour force",
+    "policy rate, % per year",
+    "real rate, % per year",
+)
+
+
+def known_quarters(states: Sequence[SimulationState]) -> list[Quarter]:
+    """Return all quarters that are known at the last of a run's states, oldest first.
+
+    Before a run that starts from a real quarter the data are used. Before any other the economy has
+    grown steadily at the first state's levels, output gap apart, which the first quarter opens.
+
+    Args:
+        states: of a run, from its first turn on.
+    """
+    first = states[0]
+    before = _steady(first) if first.period is None else quarters_before(first.period)
+    return [*before, *map(_quarter, states)]
+
+
+def _quarter(state: SimulationState) -> Quarter:
+    economy = state.global_state
+    return Quarter(
+        period=state.period,
+        inflation=economy.inflation,
+        inflation_in_quarter=economy.lags.inflation[0],
+        unemployment=economy.unemployment,
+        interest_rate=economy.interest_rate,
+        real_output=economy.total_economic_value,
+    )
+
+
+def _steady(first: SimulationState) -> list[Quarter]:
+    level = _quarter(first)
+    trend = level.real_output * exp(-first.global_state.output_gap / 100)
+    growth = STEADY_STATE.gdp_growth / 400
+    return [
+        replace(level, real_output=trend * exp(-growth * back))
+        for back in range(STEADY_QUARTERS, 0, -1)
+    ]
+
+
+@lru_cache(maxsize=4096)  # a run shows each quarter in eight briefings, and asks several members
+def _gap(real_output: tuple[float, ...]) -> float | None:
+    return latest_gap(real_output)
+
+
+def briefing(
+    quarters: Sequence[Quarter],
+    *,
+    inflation_target: float,
+    neutral_real_rate: float,
+    moves_bp: Sequence[int],
+    masked: bool,
+) -> dict[str, str]:
+    """Return the values of the slots of ``agent_briefing`` that change from turn to turn.
+
+    Args:
+        quarters: all that are known, oldest first, as ``known_quarters`` returns them.
+        inflation_target: four-quarter inflation, percent.
+        neutral_real_rate: percent per year.
+        moves_bp: the changes of the rate on offer, basis points.
+        masked: whether quarters are counted back from now instead of named by their dates.
+    """
+    output = [quarter.real_output for quarter in quarters]
+    lines = []
+    gap: float | None = None
+    latest = quarters[-SHOWN:]
+    for back, quarter in zip(range(len(latest) - 1, -1, -1), latest, strict=True):
+        gap = _gap(tuple(output[: len(output) - back]))
+        name = quarter.period if quarter.period and not masked else f"-{back}" if back else "now"
+        values = (
+            quarter.inflation,
+            quarter.inflation_in_quarter,
+            gap,
+            quarter.unemployment,
+            quarter.interest_rate,
+            None if quarter.inflation is None else quarter.interest_rate - quarter.inflation,
+        )
+        lines.append(" | ".join((name, *(_cell(value) for value in values))))
+    now = latest[-1]
+    assert now.inflation is not None  # a run's own states have it
+    real_rate = now.interest_rate - now.inflation
+    return {
+        "quarters": str(len(latest)),
+        "history": "\n".join((" | ".join(_TITLES), *lines)),
+        "inflation": number(now.inflation),
+        "distance": _distance(now.inflation - inflation_target),
+        "inflation_target": number(inflation_target),
+        "output_gap": "not known" if gap is None else f"{number(gap)}%",
+        "real_rate": number(real_rate),
+        "stance": _distance(real_rate - neutral_real_rate),
+        "interest_rate": number(now.interest_rate),
+        "moves": ", ".join(f"{move:+d}" if move else "0" for move in moves_bp),
+    }
+
+
+def _cell(value: float | None) -> str:
+    return "not known" if value is None else f"{round(value, 2) + 0.0:.2f}"  # not -0.00
+
+
+def _distance(difference: float) -> str:
+    """Return how far a number is from a mark, to be followed by the mark."""
+    points = number(abs(difference))
+    if points == "0":
+        return "at"
+    noun = "point" if points == "1" else "points"
+    return f"{points} percentage {noun} {'above' if difference > 0 else 'below'}"

@@ -13,8 +13,7 @@ from functools import lru_cache
 from math import exp
 
 from llmsim_lab._util.text import number
-from llmsim_lab.economy._analysis import latest_gap
-from llmsim_lab.economy._data import Quarter, quarters_before
+from llmsim_lab.economy._data import Quarter, latest_gap, quarters_before
 from llmsim_lab.economy._macro import STEADY_STATE
 from llmsim_lab.models import SimulationState
 

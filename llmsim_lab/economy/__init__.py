@@ -5,7 +5,7 @@ names its source. numpy and pandas are loaded when a function first needs them, 
 """
 
 from llmsim_lab.economy._analysis import backtest, closed_loop
-from llmsim_lab.economy._data import history, initial_state, load_us_macro
+from llmsim_lab.economy._data import history, initial_state, load_macro, load_us_macro
 from llmsim_lab.economy._macro import QuadraticLoss, RudebuschSvensson, TaylorRule
 
 __all__ = [
@@ -16,5 +16,6 @@ __all__ = [
     "closed_loop",
     "history",
     "initial_state",
+    "load_macro",
     "load_us_macro",
 ]

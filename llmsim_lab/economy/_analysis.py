@@ -6,12 +6,12 @@ responses follow from one matrix, without a run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from math import fsum, inf, log, sqrt
+from math import fsum, inf, sqrt
 from typing import TYPE_CHECKING, Any, Literal
 
-from llmsim_lab._util.checks import real_number, whole_number
+from llmsim_lab._util.checks import whole_number
 from llmsim_lab.economy._data import load_us_macro
 from llmsim_lab.economy._macro import STEADY_STATE, MacroModel, RudebuschSvensson, TaylorRule
 from llmsim_lab.economy._shocks import NO_SHOCKS, Shocks
@@ -25,52 +25,7 @@ if TYPE_CHECKING:
 Rule = Callable[..., float]
 """A policy rule: takes ``inflation``, ``output_gap`` and ``previous_rate`` by name, all percent."""
 
-HP_SMOOTHING = 1600.0
-FEWEST_QUARTERS = 20
-"""Before that many, an HP trend's last value says little, and no one-sided gap is given."""
-
 _WIDTH = 10  # four lags of inflation, two of the gap, four of the rate
-
-
-def one_sided_gap(real_output: Sequence[float]) -> list[float | None]:
-    """Return the output gap of each quarter, as its own and earlier quarters alone show it.
-
-    Percent of trend: 100 times the log deviation of the last value from the Hodrick-Prescott trend
-    through all values so far, λ = 1600; None for the first 19 quarters. What an ex-post gap owes to
-    later quarters is not in it, so it is what could be known at the time, but for revisions of the
-    data themselves. Source: Hodrick and Prescott (1997), "Postwar U.S. business cycles", Journal of
-    Money, Credit and Banking 29(1); for gaps in real time, Orphanides and van Norden (2002), "The
-    unreliability of output-gap estimates in real time", Review of Economics and Statistics 84(4).
-
-    Args:
-        real_output: real output by quarter, above 0, in any unit.
-    """
-    logs = [100 * log(real_number("real_output", value, least=1e-300)) for value in real_output]
-    return [
-        None if count < FEWEST_QUARTERS else logs[count - 1] - _last_of_trend(logs[:count])
-        for count in range(1, len(logs) + 1)
-    ]
-
-
-def latest_gap(real_output: Sequence[float]) -> float | None:
-    """Return the last value of ``one_sided_gap``, without computing the earlier ones."""
-    if len(real_output) < FEWEST_QUARTERS:
-        return None
-    logs = [100 * log(value) for value in real_output]
-    return logs[-1] - _last_of_trend(logs)
-
-
-def _last_of_trend(values: Sequence[float]) -> float:
-    import numpy as np
-    from scipy.linalg import solveh_banded
-
-    # (I + λ K'K) trend = values, K taking second differences: a matrix of five diagonals.
-    size = len(values)
-    bands = np.zeros((3, size))
-    bands[2] = 1 + HP_SMOOTHING * np.convolve(np.ones(size - 2), [1, 4, 1])
-    bands[1, 1:] = -2 * HP_SMOOTHING * np.convolve(np.ones(size - 2), [1, 1])
-    bands[0, 2:] = HP_SMOOTHING
-    return float(solveh_banded(bands, np.asarray(values))[-1])
 
 
 def long_run_response(rule: TaylorRule | Rule) -> float:
@@ -237,6 +192,7 @@ def backtest(
     first: str = "1987Q4",
     last: str = "1999Q4",
     gap: Literal["output_gap", "output_gap_one_sided"] = "output_gap_one_sided",
+    data: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
     """Return what a rule would have set in each quarter of the past, beside what was set.
 
@@ -250,6 +206,7 @@ def backtest(
         last: the last quarter.
         gap: the gap that the rule sees: the ex-post one, which nobody could know at the time, or
             the one-sided one.
+        data: a frame of ``load_macro``; the US data if not given.
 
     Raises:
         ConfigError: a quarter lacks the data that the rule needs.
@@ -257,14 +214,14 @@ def backtest(
     import pandas as pd
 
     rate = (rule or TaylorRule()).rate if rule is None or isinstance(rule, TaylorRule) else rule
-    data = load_us_macro()
+    data = load_us_macro() if data is None else data.copy()
     data["no_change"] = data["interest_rate"].shift()
     data = data.loc[first:last]
     needed = data[["inflation", gap, "interest_rate", "no_change"]]
     if needed.empty or needed.isna().to_numpy().any():
         raise ConfigError(
             f"first={first}, last={last}: not every quarter has inflation, {gap} and a rate; "
-            "choose 1960Q1 to 2009Q3, with the one-sided gap from 1963Q4 on"
+            "the US data have them from 1960Q1 to 2009Q3, with the one-sided gap from 1963Q4 on"
         )
     said = [
         rate(inflation=inflation, output_gap=gap_then, previous_rate=before)

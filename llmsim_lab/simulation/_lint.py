@@ -37,8 +37,8 @@ _SPIRAL = 15.0
 
 _DATE = re.compile(r"\b(?:19|20)\d\d(?:[- ]?Q[1-4])?\b")
 _NAME = re.compile(
-    r"\b(?:Argentina|Australia|Brazil|Canada|China|France|Germany|India|Indonesia|Italy|Japan|Mexico"
-    r"|Russia|Saudi Arabia|South Africa|South Korea|Korea|Turkey|United Kingdom|United States|USA|UK"
+    r"\b(?:Argentina|Australia|Brazil|Canada|China|France|Germany|India|Indonesia|Italy|Japan"
+    r"|Mexico|Russia|Saudi Arabia|South Africa|Korea|Turkey|United Kingdom|United States|USA|UK"
     r"|England|Britain|Sweden|Norway|Switzerland|Spain|Euro area|Federal Reserve|Bank of England"
     r"|European Central Bank|ECB|Bundesbank|Bank of Japan|Volcker|Greenspan|Bernanke)\b"
 )
@@ -253,8 +253,8 @@ def _of_moves(subject: Subject) -> Iterator[Finding]:
         if offered and (missing := sorted(stated - offered)):
             yield Finding(
                 "L9 moves",
-                f"the prompt of {place} speaks of {missing[0]} basis points, and the moves on offer "
-                f"are {', '.join(map(str, sorted(offered)))} up or down",
+                f"the prompt of {place} speaks of {missing[0]} basis points, and the moves on "
+                f"offer are {', '.join(map(str, sorted(offered)))} up or down",
                 "offer what the prompt speaks of, or leave it out",
             )
     if state.period is None:

@@ -14,7 +14,8 @@ from llmsim_lab.economy import (
     closed_loop,
     load_us_macro,
 )
-from llmsim_lab.economy._analysis import latest_gap, long_run_response, one_sided_gap
+from llmsim_lab.economy._analysis import long_run_response
+from llmsim_lab.economy._data import latest_gap, one_sided_gap
 from llmsim_lab.economy._macro import STEADY_STATE, StaticEconomy
 from llmsim_lab.economy._shocks import NO_SHOCKS, Shocks
 from llmsim_lab.errors import ConfigError
@@ -118,8 +119,3 @@ def test_what_comes_later_does_not_change_a_one_sided_gap() -> None:
 def test_steady_growth_has_no_one_sided_gap() -> None:
     gaps = one_sided_gap([1000 * math.exp(0.0055 * quarter) for quarter in range(30)])
     np.testing.assert_allclose([gap for gap in gaps if gap is not None], 0, atol=1e-6)
-
-
-def test_output_of_zero_has_no_gap() -> None:
-    with pytest.raises(ConfigError, match="real_output"):
-        one_sided_gap([1.0, 0.0])

@@ -7,9 +7,9 @@ All of them are immutable. Rates are percent per year, confidence runs from 0 to
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, GetJsonSchemaHandler, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from llmsim_lab.types import (
@@ -30,6 +30,7 @@ __all__ = [
     "LLMReasoningChain",
     "MacroLags",
     "PolicyDecision",
+    "RateDecision",
     "SimulationState",
     "StateUpdateDecision",
     "ValidationDecision",
@@ -43,6 +44,31 @@ class PolicyDecision(Decision):
     action: Text
     reasoning: Text
     confidence: Confidence
+
+
+class RateDecision(PolicyDecision):
+    """A decision that states its size, among moves on offer; code applies exactly that.
+
+    A model is asked for its reasoning first, then for the size, then for the action in words.
+
+    Attributes:
+        rate_change_bp: the change of the interest rate in force, basis points; 0 holds it. None
+            leaves the size to the engine's model, which judges the words.
+    """
+
+    rate_change_bp: int | None = None
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: Any, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        schema = handler.resolve_ref_schema(handler(core_schema))
+        # Inherited fields come first, so a model would be sure of itself before it decided.
+        fields = dict(schema["properties"])
+        first = {name: fields.pop(name) for name in ("reasoning", "rate_change_bp", "action")}
+        last = fields.pop("confidence")
+        schema["properties"] = {**first, **fields, "confidence": last}
+        return schema
 
 
 class ValidationDecision(Decision):
@@ -82,8 +108,10 @@ class Action(Value):
         policy_decision: the decision behind it, None for hand-made actions.
         validated: True once a validator accepted it.
         validation_result: the verdict, None before validation.
-        proposed_rate: the interest rate it asks for, percent per year, where it names one; engines
-            without a model need it.
+        rate_change_bp: the change of the interest rate in force that it asks for, basis points;
+            code applies exactly that, within the bounds of the rate.
+        proposed_rate: the interest rate it asks for instead, percent per year. Of an action that
+            names neither, an engine's model judges the words.
         reasoning_chain_id: ``turn/component/agent`` of the chain below.
         chain: why the agent proposes it.
     """
@@ -93,10 +121,20 @@ class Action(Value):
     policy_decision: PolicyDecision | None = None
     validated: bool = False
     validation_result: ValidationResult | None = None
+    rate_change_bp: int | None = None
     proposed_rate: Rate | None = None
     status: Status = "ok"
     reasoning_chain_id: str | None = None
     chain: LLMReasoningChain | None = Field(default=None, repr=False)
+
+    @model_validator(mode="after")
+    def _one_size(self) -> Self:
+        if self.rate_change_bp is not None and self.proposed_rate is not None:
+            raise ValueError(
+                f"rate_change_bp={self.rate_change_bp} and proposed_rate={self.proposed_rate:g} "
+                "both say where the rate goes; give one of them"
+            )
+        return self
 
     @model_validator(mode="after")
     def _decision_has_the_chains_call(self) -> Self:

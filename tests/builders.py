@@ -14,6 +14,7 @@ from llmsim_lab.models import (
     AgentState,
     GlobalState,
     PolicyDecision,
+    RateDecision,
     SimulationState,
     StateUpdateDecision,
     ValidationDecision,
@@ -81,7 +82,11 @@ def answer(request: ChatRequest) -> Any:
     """Answer any request of a run sensibly: raise the rate by the smallest step offered."""
     assert request.site is not None
     if request.site.component == "agent":
-        return policy(reasoning=f"{request.site.agent} sees turn {request.site.turn}.")
+        said = policy(reasoning=f"{request.site.agent} sees turn {request.site.turn}.")
+        assert request.schema is not None
+        if "rate_change_bp" in request.schema["properties"]:
+            return RateDecision(**dict(said), rate_change_bp=25)
+        return said
     if request.site.component == "validator":
         return verdict()
     assert request.schema is not None
@@ -117,7 +122,11 @@ def make_config(**fields: Any) -> SimulationConfig:
 def make_simulation(
     replies: Any = answer, *, names: tuple[str, ...] = ("Aland", "Borduria"), **config: Any
 ) -> Simulation:
-    """Return a run of nations whose model answers from a script."""
+    """Return a run of nations whose model answers from a script, the engine's model among them.
+
+    As in the contracts, actions are in words, and applied one after the other.
+    """
+    config = {"moves_bp": None, "committee": "sequential", **config}
     return Simulation(SimulationConfig(nations=names, **config), llm_client=make_client(replies))
 
 

@@ -343,7 +343,7 @@ class RateLimits:
             current: the rate before the action, percent per year. Where something else has put it
                 outside the bounds, the closest bound is used instead.
         """
-        here = self._inside(current)
+        here = self.inside(current)
         low = max(self.lower, here - self.max_move)
         high = min(self.upper, here + self.max_move)
         # The grid is that of the steps from 0, not from here: 4.13 is offered 4.25, not 4.38.
@@ -364,7 +364,7 @@ class RateLimits:
                 f"the new interest rate {rate:g}% is outside the bounds "
                 f"{self.lower:g}% to {self.upper:g}%"
             )
-        here = self._inside(current)
+        here = self.inside(current)
         move = abs(rate - here)
         if move > self.max_move + _TOLERANCE:
             where = "the current" if here == current else "the bound at"
@@ -374,7 +374,8 @@ class RateLimits:
             )
         return None
 
-    def _inside(self, rate: float) -> float:
+    def inside(self, rate: float) -> float:
+        """Return the rate, or the bound that it is beyond."""
         return min(max(rate, self.lower), self.upper)
 
     def nearest(self, rate: float, *, current: float) -> float:

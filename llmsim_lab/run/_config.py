@@ -55,6 +55,18 @@ class RunConfig(Settings):
     llm: LLMConfig = Field(default_factory=LLMConfig)
     interventions: tuple[Any, ...] = ()
 
+    @classmethod
+    def recorded(cls, values: Mapping[str, Any]) -> Self:
+        """Return the configuration that a tape holds.
+
+        A class whose configuration got a new field gives here what older recordings lack of it the
+        meaning that it had then, where that is not the field's default.
+
+        Raises:
+            ValidationError: it is not such a configuration.
+        """
+        return cls.model_validate(values)
+
     @property
     def needs_model(self) -> bool:
         """True if a run makes any model call; a class with rules for players overrides this."""

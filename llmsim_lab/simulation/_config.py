@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -25,6 +25,7 @@ from llmsim_lab.economy import initial_state
 from llmsim_lab.economy._macro import StaticEconomy, set_levels
 from llmsim_lab.economy._shocks import Shocks
 from llmsim_lab.engines import EconomicEngine
+from llmsim_lab.engines._committee import Committee
 from llmsim_lab.engines._engines import EngineConfig
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm._human import DAY_S
@@ -218,6 +219,52 @@ class EconomyConfig(Settings):
         return self
 
 
+class CommitteeConfig(Settings):
+    """How the votes of several agents become the one interest rate.
+
+    Attributes:
+        rule: ``median``, the vote in the middle; of an even number, the point between the two in
+            the middle that is closest to the rate in force. ``majority``, the rate that more than
+            half of the votes name; without one the rate stays. ``chair``, the chair's vote, as far
+            as it is within the tolerance of the median. ``sequential`` is no committee: actions are
+            applied one after the other, each to the rate that the last one left, as in the engine
+            contract, so that the order of the agents matters.
+        chair: the agent whose vote that is.
+        tolerance_bp: how far from the median the others follow the chair, basis points.
+    """
+
+    rule: Literal["median", "majority", "chair", "sequential"] = "median"
+    chair: str | None = None
+    tolerance_bp: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 25.0
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.rule != "chair":
+            _check_idle(self, ("chair", "tolerance_bp"), f"the rule is {self.rule}")
+        elif not self.chair:
+            raise ValueError(
+                "rule 'chair' needs the chair's name: {rule: chair, chair: Ann, tolerance_bp: 25}"
+            )
+        return self
+
+    @property
+    def committee(self) -> Committee | None:
+        """The rule as an engine applies it; None where actions are applied one by one."""
+        if self.rule == "sequential":
+            return None
+        return Committee(rule=self.rule, chair=self.chair or "", tolerance_bp=self.tolerance_bp)
+
+
+MOVES_BP = (0, 25, 50, 75, 100, 150, 200, 300, 450)
+"""Sizes of the moves on offer, basis points; the largest change of a quarter in the data is 446."""
+
+_MOST_MOVES = 101
+"""Servers hold a reply to a list of values only while it is not too long."""
+
+_AS_BEFORE: Mapping[str, Any] = {"moves_bp": None, "committee": {"rule": "sequential"}}
+"""What a configuration meant that was recorded before it could say so."""
+
+
 class SimulationConfig(RunConfig):
     """Everything that defines a run, except for what its models answer.
 
@@ -226,11 +273,17 @@ class SimulationConfig(RunConfig):
     Attributes:
         start: the quarter whose real data are the initial state, such as ``1979Q3``; None starts
             from the steady state.
-        nations: who proposes policy, in the order in which actions are applied.
+        nations: who proposes policy. Several are the members of one central bank's committee; the
+            order in which they are named does not matter.
+        committee: how their votes become one rate: ``median``, ``majority``, ``sequential``, or
+            ``{rule: chair, chair: Ann, tolerance_bp: 25}``.
+        moves_bp: the changes of the rate in force that agents may decide on, basis points; code
+            applies exactly the one decided on, within ``rate_bounds``. None (in a file: null) lets
+            agents put an action into words, which the engine's model turns into a rate.
         validator: how actions are checked.
         engine: limits of the interest rate: ``rate_bounds``, lowest and highest, percent per year;
-            ``max_move``, the largest change by one action, percentage points; ``rate_step``, the
-            grid of rates that a model is offered.
+            ``max_move``, the largest change by one action that states no move, percentage points;
+            ``rate_step``, the grid of rates that the engine's model is offered.
         engine_prompt: a prompt file for the engine instead of the shipped one.
         economy: the economy that the rate acts on.
         interventions: what is done from outside, and when.
@@ -239,11 +292,18 @@ class SimulationConfig(RunConfig):
     name: Annotated[str, Field(min_length=1)] = "economy"
     start: str | None = None
     nations: tuple[NationConfig, ...] = (NationConfig(name="United States"),)
+    committee: CommitteeConfig = Field(default_factory=CommitteeConfig)
+    moves_bp: tuple[int, ...] | None = tuple(sorted({*MOVES_BP, *(-move for move in MOVES_BP)}))
     validator: ValidatorConfig = Field(default_factory=ValidatorConfig)
     engine: EngineConfig = Field(default_factory=EngineConfig)
     engine_prompt: Path | None = None
     economy: EconomyConfig = Field(default_factory=EconomyConfig)
     interventions: tuple[Intervention, ...] = ()
+
+    @classmethod
+    def recorded(cls, values: Mapping[str, Any]) -> Self:
+        """Return the configuration that a tape holds, with the meaning that it had then."""
+        return cls.model_validate({**_AS_BEFORE, **values})
 
     @field_validator("nations", mode="before")
     @classmethod
@@ -252,6 +312,27 @@ class SimulationConfig(RunConfig):
         if isinstance(value, list | tuple):
             return [{"name": item} if isinstance(item, str) else item for item in value]
         return value
+
+    @field_validator("committee", mode="before")
+    @classmethod
+    def _rule_alone(cls, value: Any) -> Any:
+        """Turn a committee given by its rule alone into a mapping."""
+        return {"rule": value} if isinstance(value, str) else value
+
+    @field_validator("moves_bp")
+    @classmethod
+    def _check_moves(cls, moves: tuple[int, ...] | None) -> tuple[int, ...] | None:
+        if moves is None:
+            return None
+        if 0 not in moves or not 2 <= len(moves) <= _MOST_MOVES:
+            raise ValueError(
+                f"moves_bp={list(moves)} must be 2 to {_MOST_MOVES} changes in basis points, 0 (no "
+                "change) among them, such as [-50, -25, 0, 25, 50]; null lets the engine's model "
+                "judge what agents say"
+            )
+        if len(set(moves)) < len(moves):
+            raise ValueError(f"moves_bp={list(moves)} names a move twice")
+        return tuple(sorted(moves))
 
     @model_validator(mode="after")
     def _check(self) -> Self:

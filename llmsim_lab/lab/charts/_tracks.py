@@ -365,7 +365,7 @@ def _prediction_on(info: RunInfo) -> Mapping[str, float]:
         kind: Any = class_of_manifest(info.id, info.manifest)
         if kind.prediction is Run.prediction:
             return {}
-        config = kind.config_type.model_validate(info.manifest["config"])
+        config = kind.config_type.recorded(info.manifest["config"])
     except (TapeError, ValueError, KeyError):
         return {}
     return _predicted(kind(config))

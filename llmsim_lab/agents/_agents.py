@@ -17,6 +17,8 @@ from pydantic import Field, ValidationError
 
 from llmsim_lab._util.config import Settings
 from llmsim_lab._util.text import faults, number
+from llmsim_lab.agents._briefing import Briefing, known_quarters
+from llmsim_lab.agents._briefing import briefing as briefing_values
 from llmsim_lab.economy import TaylorRule
 from llmsim_lab.economy._macro import RateLimits
 from llmsim_lab.errors import ConfigError, LLMFailureException
@@ -46,6 +48,15 @@ _SOURCES = {
     "unemployment": "state.global_state.unemployment, turn {turn}",
     "interest_rate": "state.global_state.interest_rate, turn {turn}",
     "moves": "the run's moves_bp",
+    "role": "{agent}'s briefing",
+    "neutral_real_rate": "the macro model's neutral_real_rate",
+    "quarters": "how many quarters are known, eight at most",
+    "history": "the data before the run, and its turns up to turn {turn}",
+    "distance": "inflation minus the target of {agent}'s profile, turn {turn}",
+    "inflation_target": "{agent}'s profile",
+    "output_gap": "real output up to turn {turn}, by a one-sided HP filter",
+    "real_rate": "interest rate minus inflation, turn {turn}",
+    "stance": "the real rate minus the neutral one, turn {turn}",
 }
 """Where the value of each of the prompt's slots comes from."""
 
@@ -262,12 +273,19 @@ class NationAgent(EconLLMAgent):
         llm_client: the model.
         profile: how this advisor differs from others, such as ``{"mandate": "low unemployment"}``:
             ``mandate``, ``inflation_target`` (percent per year) and ``temperament``, each optional.
-        prompt: as ``EconLLMAgent`` takes it.
-        moves_bp: likewise.
+        prompt: as ``EconLLMAgent`` takes it, or with the slots of ``agent_briefing``.
+        moves_bp: as ``EconLLMAgent`` takes it.
+        briefing: how the agent is briefed, with eight quarters of history and all that a decision
+            needs; the prompt is then ``agent_briefing``, and there have to be moves. If not given,
+            the agent sees four indicators of the quarter, as the agent contract has it.
+
+    Attributes:
+        past: the states before the one that the agent is asked about, from the run's first on. A
+            simulation sets it before each turn; a briefing shows them.
 
     Raises:
-        ConfigError: the profile has an unknown key or a wrong value, or the prompt no slot for the
-            moves.
+        ConfigError: the profile has an unknown key or a wrong value, the prompt no slot for the
+            moves, or there is a briefing without moves.
     """
 
     def __init__(
@@ -278,8 +296,18 @@ class NationAgent(EconLLMAgent):
         profile: NationProfile | Mapping[str, Any] | None = None,
         prompt: Prompt | None = None,
         moves_bp: Sequence[int] | None = None,
+        briefing: Briefing | None = None,
     ) -> None:
+        if briefing and not moves_bp:
+            raise ConfigError(
+                f"{name!r} has a briefing, which asks for one of the moves on offer, but no moves; "
+                "give moves_bp=[-50, -25, 0, 25, 50], or no briefing"
+            )
+        if briefing and prompt is None:
+            prompt = Prompt.load("agent_briefing")
         super().__init__(name, llm_client, prompt=prompt, moves_bp=moves_bp)
+        self.briefing = briefing
+        self.past: Sequence[SimulationState] = ()
         try:
             self.profile = NationProfile.model_validate(profile or {})
         except ValidationError as error:
@@ -292,6 +320,29 @@ class NationAgent(EconLLMAgent):
             f"Inflation target: {number(profile.inflation_target)}%. "
             f"Temperament: {profile.temperament}."
         )
+
+    def _construct_prompt(self, state: SimulationState) -> str:
+        """Show what a briefing shows, where the prompt has a place for it."""
+        if "history" not in self.prompt.slots:
+            return super()._construct_prompt(state)
+        profile, how = self.profile, self.briefing or Briefing()
+        target = number(profile.inflation_target)
+        values = briefing_values(
+            known_quarters([*self.past, state]),
+            inflation_target=profile.inflation_target,
+            neutral_real_rate=how.neutral_real_rate,
+            masked=how.masked,
+        )
+        return self.prompt.render(
+            role=how.role(self.name),
+            profile=(
+                f"Mandate: {profile.mandate}. Inflation target: {target}% over 4 quarters. "
+                f"Temperament: {profile.temperament}."
+            ),
+            moves=moves_in_words(self.moves_bp or ()),
+            neutral_real_rate=number(how.neutral_real_rate),
+            **values,
+        ).sourced(_SOURCES, agent=self.name, turn=state.turn)
 
 
 class TaylorRuleAgent(Agent):

@@ -8,13 +8,13 @@ vintage).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import exp
 
 from llmsim_lab._util.text import number
 from llmsim_lab.economy._data import Quarter, latest_gap, quarters_before
-from llmsim_lab.economy._macro import STEADY_STATE
+from llmsim_lab.economy._macro import STEADY_STATE, RudebuschSvensson
 from llmsim_lab.models import SimulationState
 
 SHOWN = 8
@@ -69,9 +69,38 @@ def _steady(first: SimulationState) -> list[Quarter]:
     ]
 
 
-@lru_cache(maxsize=4096)  # a run shows each quarter in eight briefings, and asks several members
+@lru_cache(maxsize=512)  # a run shows each quarter in eight briefings, and asks several members
 def _gap(real_output: tuple[float, ...]) -> float | None:
     return latest_gap(real_output)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Briefing:
+    """How a central bank, or a member of its committee, is briefed.
+
+    Attributes:
+        masked: whether dates are counted back from now and no economy is named, so that a model
+            cannot recall what happened.
+        members: how many vote.
+        rule: how the votes become one rate, in words.
+        neutral_real_rate: percent per year.
+    """
+
+    masked: bool = True
+    members: int = 1
+    rule: str = "median"
+    neutral_real_rate: float = RudebuschSvensson().neutral_real_rate
+
+    def role(self, name: str) -> str:
+        """Return who is asked, as the prompt begins."""
+        economy = "a large economy" if self.masked or self.members > 1 else name
+        if self.members == 1:
+            return f"You are the central bank of {economy} and set its policy interest rate."
+        who = "one" if self.masked else f"{name}, one"
+        return (
+            f"You are {who} of the {self.members} members of the committee that sets the policy "
+            f"interest rate of {economy}; the votes are put together by the rule: {self.rule}."
+        )
 
 
 def briefing(
@@ -79,7 +108,6 @@ def briefing(
     *,
     inflation_target: float,
     neutral_real_rate: float,
-    moves_bp: Sequence[int],
     masked: bool,
 ) -> dict[str, str]:
     """Return the values of the slots of ``agent_briefing`` that change from turn to turn.
@@ -88,7 +116,6 @@ def briefing(
         quarters: all that are known, oldest first, as ``known_quarters`` returns them.
         inflation_target: four-quarter inflation, percent.
         neutral_real_rate: percent per year.
-        moves_bp: the changes of the rate on offer, basis points.
         masked: whether quarters are counted back from now instead of named by their dates.
     """
     output = [quarter.real_output for quarter in quarters]
@@ -120,7 +147,6 @@ def briefing(
         "real_rate": number(real_rate),
         "stance": _distance(real_rate - neutral_real_rate),
         "interest_rate": number(now.interest_rate),
-        "moves": ", ".join(f"{move:+d}" if move else "0" for move in moves_bp),
     }
 
 

@@ -261,7 +261,11 @@ MOVES_BP = (0, 25, 50, 75, 100, 150, 200, 300, 450)
 _MOST_MOVES = 101
 """Servers hold a reply to a list of values only while it is not too long."""
 
-_AS_BEFORE: Mapping[str, Any] = {"moves_bp": None, "committee": {"rule": "sequential"}}
+_AS_BEFORE: Mapping[str, Any] = {
+    "moves_bp": None,
+    "committee": {"rule": "sequential"},
+    "briefing": "thin",
+}
 """What a configuration meant that was recorded before it could say so."""
 
 
@@ -280,6 +284,11 @@ class SimulationConfig(RunConfig):
         moves_bp: the changes of the rate in force that agents may decide on, basis points; code
             applies exactly the one decided on, within ``rate_bounds``. None (in a file: null) lets
             agents put an action into words, which the engine's model turns into a rate.
+        briefing: what agents are told: ``economist``, eight quarters with units and horizons, the
+            target, the stance of policy and when a decision bites, as known at the time; ``thin``,
+            four indicators of the quarter, as the agent contract has it, which is the default where
+            ``moves_bp`` is None.
+        masked: whether an economist's briefing leaves out dates and the names of countries.
         validator: how actions are checked.
         engine: limits of the interest rate: ``rate_bounds``, lowest and highest, percent per year;
             ``max_move``, the largest change by one action that states no move, percentage points;
@@ -294,6 +303,8 @@ class SimulationConfig(RunConfig):
     nations: tuple[NationConfig, ...] = (NationConfig(name="United States"),)
     committee: CommitteeConfig = Field(default_factory=CommitteeConfig)
     moves_bp: tuple[int, ...] | None = tuple(sorted({*MOVES_BP, *(-move for move in MOVES_BP)}))
+    briefing: Literal["economist", "thin"] = "economist"
+    masked: bool = True
     validator: ValidatorConfig = Field(default_factory=ValidatorConfig)
     engine: EngineConfig = Field(default_factory=EngineConfig)
     engine_prompt: Path | None = None
@@ -304,6 +315,14 @@ class SimulationConfig(RunConfig):
     def recorded(cls, values: Mapping[str, Any]) -> Self:
         """Return the configuration that a tape holds, with the meaning that it had then."""
         return cls.model_validate({**_AS_BEFORE, **values})
+
+    @model_validator(mode="before")
+    @classmethod
+    def _thin_without_moves(cls, values: Any) -> Any:
+        """Brief thinly where there are no moves for an economist's briefing to ask about."""
+        if isinstance(values, dict) and values.get("moves_bp", ()) is None:
+            return {"briefing": "thin", **values}
+        return values
 
     @field_validator("nations", mode="before")
     @classmethod
@@ -340,6 +359,13 @@ class SimulationConfig(RunConfig):
             raise ValueError("nations is empty; name at least one, such as nations: [Aland]")
         if twice := named_twice(nation.name for nation in self.nations):
             raise ValueError(f"nations must have different names; twice: {', '.join(twice)}")
+        if self.briefing == "thin" and not self.masked:
+            raise ValueError("masked: false has no effect with briefing: thin; leave it out")
+        if self.briefing == "economist" and self.moves_bp is None:
+            raise ValueError(
+                "moves_bp is null, and an economist's briefing asks for one of the moves on offer; "
+                "set briefing: thin with it"
+            )
         if self.economy.model == "static" and (hit := [i for i in self.interventions if i.shock]):
             raise ValueError(
                 f"economy.model 'static' has no equation for the shock at {hit[0]}; use 'set', or "

@@ -12,6 +12,7 @@ from typing import Any, get_args
 from llmsim_lab._util.text import closest, log_event
 from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.agents import Agent, NationAgent, TaylorRuleAgent
+from llmsim_lab.agents._briefing import Briefing
 from llmsim_lab.agents._human import HumanAgent
 from llmsim_lab.economy import RudebuschSvensson, TaylorRule, initial_state
 from llmsim_lab.economy._macro import MacroModel, StaticEconomy
@@ -174,6 +175,7 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
             shocks = sum((item.shocks for item in planned), start=NO_SHOCKS)
             # Replaced, not added to: a turn that failed may be played again.
             self.engine.extra_shocks = {before.number + 1: shocks}
+        brief(self.agents, self.turns[:-1])
         # All agents see the same state: nobody knows what the others propose this turn.
         proposed = await gather_all([agent.decide_action(before.state) for agent in self.agents])
         actions = await self.validator.validate_actions(proposed, before.state)
@@ -360,6 +362,14 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
         return self.engine.limits.nearest(asked, current=rate)
 
 
+def brief(agents: Sequence[Agent], turns: Sequence[Turn]) -> None:
+    """Give agents the states of the turns before the one that they will be asked about."""
+    past = [turn.state for turn in turns]
+    for agent in agents:
+        if isinstance(agent, NationAgent):
+            agent.past = past
+
+
 def _agent_for(
     nation: NationConfig, config: SimulationConfig, llm_client: LLMClient | None, prompts: Prompts
 ) -> Agent:
@@ -383,8 +393,17 @@ def _agent_for(
             timeout_s=nation.timeout_s,
         )
     client = _needed(llm_client, f"nation {nation.name!r} (kind: llm)")
+    briefing = None
+    if config.briefing == "economist":
+        members, rule = len(config.nations), config.committee.rule
+        briefing = Briefing(masked=config.masked, members=members, rule=rule)
     return NationAgent(
-        nation.name, client, profile=nation.profile, prompt=prompt, moves_bp=config.moves_bp
+        nation.name,
+        client,
+        profile=nation.profile,
+        prompt=prompt,
+        moves_bp=config.moves_bp,
+        briefing=briefing,
     )
 
 

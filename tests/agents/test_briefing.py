@@ -16,7 +16,6 @@ def values(*states: SimulationState, masked: bool = True, target: float = 2.0) -
         known_quarters(states),
         inflation_target=target,
         neutral_real_rate=2.0,
-        moves_bp=[-50, -25, 0, 25, 50],
         masked=masked,
     )
 
@@ -78,10 +77,6 @@ def test_the_distance_from_target_and_neutral_is_said_in_words() -> None:
     assert (steady["distance"], steady["stance"]) == ("at", "at")
     near = values(SimulationState(), target=1.0)
     assert near["distance"] == "1 percentage point above"
-
-
-def test_moves_are_signed_and_zero_has_no_sign() -> None:
-    assert values(SimulationState())["moves"] == "-50, -25, 0, +25, +50"
 
 
 def test_what_the_data_cannot_say_is_not_known() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from llmsim_lab.errors import ConfigError, TapeError
-from llmsim_lab.tape._changes import Changes, RunTree
+from llmsim_lab.tape._changes import Changes, TextTree
 from llmsim_lab.tape._codec import (
     RecordedCall,
     RunInfo,
@@ -287,7 +287,7 @@ class Tape:
         """Return what each run changed, in words: ``tape.changes().of(2)``."""
         return Changes(self.file, self.runs())
 
-    def tree(self) -> RunTree:
+    def tree(self) -> TextTree:
         """Return the runs with their forks and reruns below them; it has a view in a notebook.
 
         Each says what it changed: the prompt's words, interventions, the state, the settings, the
@@ -295,7 +295,7 @@ class Tape:
         name.
         """
         runs = self.runs()
-        return RunTree(runs, title=str(self), changes=Changes(self.file, runs).of)
+        return TextTree(runs, title=str(self), changes=Changes(self.file, runs).of)
 
     def export(self, path: str | Path, *, run: int | None = None) -> list[Path]:
         """Write the runs to files for other programs, by what the path's name ends in.

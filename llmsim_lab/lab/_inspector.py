@@ -125,7 +125,7 @@ def _plain(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def rows_of(
+def matching(
     decisions: dict[str, list[InspectedDecision]], wanted: Filter
 ) -> dict[str, list[InspectedDecision]]:
     """Return the agents with a decision that passes, and those of their decisions to show."""
@@ -383,7 +383,7 @@ class ReasoningInspector(TurnBrowser):
 
     def _has_wanted(self, number: int) -> bool:
         turn, wanted = turn_at(self.simulation, number), self.wanted
-        return turn is not None and (not wanted or bool(rows_of(decisions_by_agent(turn), wanted)))
+        return turn is not None and (not wanted or bool(matching(decisions_by_agent(turn), wanted)))
 
     def _go(self, number: int) -> None:
         turn = turn_at(self.simulation, number)
@@ -410,24 +410,24 @@ class ReasoningInspector(TurnBrowser):
 
     # --- showing -----------------------------------------------------------------------------
 
-    def _rows(
+    def _matching(
         self,
     ) -> tuple[dict[str, list[InspectedDecision]], dict[str, list[InspectedDecision]]]:
-        """Return the shown turn's rows, and all of the turn before."""
+        """Return the shown turn's decisions that match, and all of the turn before."""
         number = self.turn_box.value
         turn = turn_at(self.simulation, number)
         before = turn_at(self.simulation, number - 1)
-        rows = rows_of(decisions_by_agent(turn), self.wanted) if turn else {}
-        return rows, decisions_by_agent(before) if before else {}
+        found = matching(decisions_by_agent(turn), self.wanted) if turn else {}
+        return found, decisions_by_agent(before) if before else {}
 
     def _draw(self) -> None:
-        rows, before = self._rows()
-        pages = max(1, -(-len(rows) // _AGENTS_A_PAGE))
+        found, before = self._matching()
+        pages = max(1, -(-len(found) // _AGENTS_A_PAGE))
         self.page_box.layout.display = "" if pages > 1 else "none"
         page = min(self.page_box.value, pages)
         self._choices.number(self.page_box, page, least=1, most=pages)
-        self.heading.value = str(self._heading(len(rows)))
-        self.body.value = str(self._html(rows, before, page=page, seconds=True))
+        self.heading.value = str(self._heading(len(found)))
+        self.body.value = str(self._html(found, before, page=page, seconds=True))
 
     def _heading(self, agents: int) -> Markup:
         turn = turn_at(self.simulation, self.turn_box.value)
@@ -438,13 +438,13 @@ class ReasoningInspector(TurnBrowser):
 
     def _html(
         self,
-        rows: dict[str, list[InspectedDecision]],
+        found: dict[str, list[InspectedDecision]],
         before: dict[str, list[InspectedDecision]],
         *,
         page: int,
         seconds: bool,
     ) -> Markup:
-        if not rows:
+        if not found:
             passes = "passes the filter" if self.wanted else "was decided"
             return safe(f"Nothing {passes} in this turn.")
         first = (page - 1) * _AGENTS_A_PAGE
@@ -457,7 +457,7 @@ class ReasoningInspector(TurnBrowser):
                 before=before.get(agent, []) if compare else None,
                 seconds=seconds,
             )
-            for agent, decisions in list(rows.items())[first : first + _AGENTS_A_PAGE]
+            for agent, decisions in list(found.items())[first : first + _AGENTS_A_PAGE]
         )
 
     def to_frame(self, turn: int | None = None) -> pd.DataFrame:
@@ -489,21 +489,21 @@ class ReasoningInspector(TurnBrowser):
 
     def static_text(self) -> str:
         """Return the turn's decisions, a line each."""
-        rows, _ = self._rows()
+        found, _ = self._matching()
         turn = turn_at(self.simulation, self.turn_box.value)
         name = turn_name(turn) if turn else ""
         lines = [f"Reasoning of {self.simulation.config.name!r}, {name}"]
-        for agent, decisions in list(rows.items())[:_AGENTS_A_PAGE]:
+        for agent, decisions in list(found.items())[:_AGENTS_A_PAGE]:
             lines.append(f"  {agent}")
             lines += [f"    {_line(decision)}" for decision in decisions]
-        if len(rows) > _AGENTS_A_PAGE:
-            lines.append(f"  … and {len(rows) - _AGENTS_A_PAGE} more agents")
-        return visible("\n".join(lines if rows else [*lines, "  nothing to show"]))
+        if len(found) > _AGENTS_A_PAGE:
+            lines.append(f"  … and {len(found) - _AGENTS_A_PAGE} more agents")
+        return visible("\n".join(lines if found else [*lines, "  nothing to show"]))
 
     def static_html(self) -> Markup:
         """Return the turn's decisions side by side, without seconds."""
-        rows, before = self._rows()
-        return join([self._heading(len(rows)), self._html(rows, before, page=1, seconds=False)])
+        found, before = self._matching()
+        return join([self._heading(len(found)), self._html(found, before, page=1, seconds=False)])
 
 
 def _line(decision: InspectedDecision) -> str:

@@ -443,9 +443,9 @@ class VariantEditor(w.VBox):
         title = safe(f"What differs from {reference.name or 'the first'}, word by word:")
         self.difference.value = str(join([title, diff]))
 
-    def show_difference(self, shown: bool) -> None:
+    def show_difference(self, on: bool) -> None:
         """Show or hide what differs from the first variant."""
-        self.difference.layout.display = "" if shown else "none"
+        self.difference.layout.display = "" if on else "none"
 
 
 class VariantList(w.VBox):
@@ -526,11 +526,11 @@ class VariantList(w.VBox):
         for editor in self.editors:
             editor.lock(locked)
 
-    def show_differences(self, shown: bool) -> None:
+    def show_differences(self, on: bool) -> None:
         """Show or hide what differs from the first variant."""
-        self._differences = shown
+        self._differences = on
         for editor in self.editors:
-            editor.show_difference(shown)
+            editor.show_difference(on)
 
     def check(self) -> None:
         """Check all variants and show what differs from the first."""

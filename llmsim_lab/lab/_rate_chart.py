@@ -443,7 +443,9 @@ class RateChart(LabWidget):
         last = last_turn(self._items)
         first = min(track.turns[0] for track in self._tracks)
         self.table.back = min(self.table.back, (last - first) // _PAGE * _PAGE)
-        html = data_table(self._items, self._scene.shown, last=last - self.table.back, turns=_PAGE)
+        html = data_table(
+            self._items, self._scene.panel_series, last=last - self.table.back, turns=_PAGE
+        )
         self.table.show(html, turns=last - first)
 
     # --- for papers --------------------------------------------------------------------------

@@ -263,7 +263,7 @@ class Scene:
     limits: Mapping[str, tuple[float, float]]
 
     @property
-    def shown(self) -> tuple[Series, ...]:
+    def panel_series(self) -> tuple[Series, ...]:
         """The main panel's column and the small ones'."""
         return (self.main, *self.panels)
 

@@ -720,9 +720,9 @@ class PromptComparer(LabWidget):
         """Show a recorded experiment with its results; no model is needed for that.
 
         Args:
-            tape: the tape, or its file, which is opened for reading only.
-            run: the experiment's number; the latest if not given.
-            llm_client: a model, to continue an experiment that was stopped, or to vary it.
+            tape: as for ``PromptExperiment.load``.
+            run: as there.
+            llm_client: as there; with it the experiment can be varied, too.
 
         Raises:
             TapeError: there is no such experiment.

@@ -31,7 +31,7 @@ from pydantic import BaseModel, Field, model_validator
 from llmsim_lab._util.config import Settings
 from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
 from llmsim_lab.llm._extract import InvalidReply, parse_reply
-from llmsim_lab.llm._limits import Lane, Limits
+from llmsim_lab.llm._limits import ConcurrencyLimit, Lane
 from llmsim_lab.llm._retry import (
     as_backend_error,
     both_faults,
@@ -85,7 +85,7 @@ class LLMConfig(Settings):
         retry_wait_s: shortest and longest wait before the retry, seconds; one number is both. A
             server that asks for more (``Retry-After``) is given it, up to ``timeout_s``.
         max_concurrency: requests in flight; None takes ``OLLAMA_NUM_PARALLEL``, else the number
-            that is found to serve this server best (``client.limits``).
+            that is found to serve this server best (``client.concurrency_limit``).
         keep_alive: how long a server keeps the model loaded, seconds or text such as ``"10m"``.
         think: whether a reasoning model thinks before it answers (its thinking costs tokens).
         options: further sampling options by Ollama's names, for example ``{"top_p": 0.9}``.
@@ -186,7 +186,7 @@ class LLMClient:
             backend = OllamaBackend(None if self.config.model == "auto" else self.config.model)
         self.backend = backend
         self.chosen = chosen
-        self.limits = Limits(self.config.concurrency)
+        self.concurrency_limit = ConcurrencyLimit(self.config.concurrency)
         self._options = dict(self.config.sampling)
         """Shared by all requests, not to be changed."""
         self._variants: dict[str, Mapping[str, Any]] = {}
@@ -203,7 +203,8 @@ class LLMClient:
         """
         other = LLMClient(config, self.backend, chosen=self.chosen)
         if config.concurrency == self.config.concurrency:
-            other.limits, other._lanes, other._lock = self.limits, self._lanes, self._lock
+            other.concurrency_limit = self.concurrency_limit
+            other._lanes, other._lock = self._lanes, self._lock
         return other
 
     async def call_with_retry(
@@ -487,12 +488,12 @@ class LLMClient:
     ) -> tuple[Attempt, BackendError | None]:
         """Ask the backend, for no longer than the caller will wait."""
         left = seconds_left() or 0.0
-        limit = asyncio.timeout(left)
+        time_limit = asyncio.timeout(left)
         try:
-            async with limit:
+            async with time_limit:
                 return await self._make(request, asked_wait)
         except TimeoutError:
-            if not limit.expired():
+            if not time_limit.expired():
                 raise  # a time limit further out ended this: its owner must see it
             # ``Scope.deadline`` has passed: no retry, and the tape shows why.
             fault = BackendError(
@@ -514,10 +515,10 @@ class LLMClient:
             watch, attempt = scope().watch, None
             if watch is not None:
                 watch.began(request)
-            limit, began = lane.limit(request.timeout_s), time.perf_counter()
-            self.limits.began(lane.loop.time())
+            time_limit, began = lane.time_limit(request.timeout_s), time.perf_counter()
+            self.concurrency_limit.began(lane.loop.time())
             try:
-                async with limit:
+                async with time_limit:
                     reply = await self.backend.chat(request)
                 if not isinstance(reply, ChatReply):
                     raise ConfigError(
@@ -535,9 +536,9 @@ class LLMClient:
                 attempt = failed_attempt(request, fault, seconds=time.perf_counter() - began)
                 return attempt, fault
             finally:
-                lane.ended(limit)
+                lane.ended(time_limit)
                 reply_of = attempt.reply if attempt is not None else None
-                self.limits.ended(
+                self.concurrency_limit.ended(
                     lane.loop.time(),
                     tokens=None if reply_of is None else reply_of.reply_tokens or 1,
                     too_many=attempt is not None and attempt.status_code in (429, 503),
@@ -567,7 +568,7 @@ class LLMClient:
                 # Scripts may use a loop for each run; the lanes of closed ones would pile up.
                 for other in [other for other in self._lanes if other.is_closed()]:
                     del self._lanes[other]
-                lane = self._lanes.setdefault(loop, Lane(self.limits, loop))
+                lane = self._lanes.setdefault(loop, Lane(self.concurrency_limit, loop))
         return lane
 
 

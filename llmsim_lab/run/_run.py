@@ -108,8 +108,8 @@ _SET_IN_A_TURN = ("turns", "unrecorded", "code_changes", "llm_client")
 """What others may set of a run while it plays a turn."""
 _OWN_CODE = ("file", "methods", "parameters", "state")
 """Digests of a world's own code, as ``code_digests`` names them."""
-_THE_CLIENTS_OWN = ("model", "timeout_s", "retry_wait_s", "max_concurrency", "keep_alive")
-"""Settings that say where and how patiently to ask, not what."""
+CLIENT_SETTINGS = ("model", "timeout_s", "retry_wait_s", "max_concurrency", "keep_alive")
+"""Settings that say where and how patiently to ask, not what: the client's, not a recording's."""
 
 
 def _option(*, default: Any = None, alias: str = "") -> Any:
@@ -1580,7 +1580,7 @@ def _with_recorded_settings(info: RunInfo, client: LLMClient | None) -> LLMClien
     """Return a client that asks the given model as the recording did, with its own patience."""
     if client is None:
         return None
-    own = {name: getattr(client.config, name) for name in _THE_CLIENTS_OWN}
+    own = {name: getattr(client.config, name) for name in CLIENT_SETTINGS}
     config = llm_config_of(info.manifest, **own)
     return client if config in (None, client.config) else client.with_config(config)
 

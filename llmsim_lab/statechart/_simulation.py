@@ -25,7 +25,12 @@ from llmsim_lab.statechart._agent import (
 )
 from llmsim_lab.statechart._analysis import Cascade
 from llmsim_lab.statechart._chart import AgentState, Guard, Statechart, read_table
-from llmsim_lab.statechart._config import SocialConfig, SocialIntervention
+from llmsim_lab.statechart._config import (
+    ReasonerConfig,
+    SocialConfig,
+    SocialIntervention,
+    WriterConfig,
+)
 from llmsim_lab.statechart._reasoner import MoveChoice, MoveQuestion, Reasoner, RuleReasoner
 from llmsim_lab.statechart._state import (
     FeedEntry,
@@ -485,26 +490,23 @@ def _reasoner_of(
         _needed(client, "reasoner"),
         seed=config.seed if chosen.shuffle else None,
         rationale=chosen.rationale,
-        prompt=prompt or (Prompt.load(chosen.prompt) if chosen.prompt else None),
+        prompt=_prompt_of(chosen, prompt),
     )
 
 
 def _writer_of(
     config: SocialConfig, client: LLMClient | None, prompt: Prompt | None
 ) -> LLMWriter | PhraseWriter:
-    """Return who writes the posts.
-
-    Raises:
-        ConfigError: it needs a model, and there is none.
-    """
-    chosen = config.writer
-    if chosen.kind == "rule":
+    """Return who writes the posts; it may need a model, as in ``_reasoner_of``."""
+    if config.writer.kind == "rule":
         return PhraseWriter(seed=config.seed)
-    return LLMWriter(
-        _needed(client, "writer"),
-        seed=config.seed,
-        prompt=prompt or (Prompt.load(chosen.prompt) if chosen.prompt else None),
-    )
+    asked = _needed(client, "writer")
+    return LLMWriter(asked, seed=config.seed, prompt=_prompt_of(config.writer, prompt))
+
+
+def _prompt_of(config: ReasonerConfig | WriterConfig, given: Prompt | None) -> Prompt | None:
+    """Return the prompt given, else the one that the configuration names, if any."""
+    return given or (Prompt.load(config.prompt) if config.prompt else None)
 
 
 def _needed(client: LLMClient | None, who: str) -> LLMClient:

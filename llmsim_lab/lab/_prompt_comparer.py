@@ -255,7 +255,7 @@ def done_text(experiment: PromptExperiment) -> str:
     count, total = len(failed), len(experiment.played)
     ways_on = (
         "all samples are played; change a variant, the turns or the samples for more, or play all "
-        "of it anew with other seeds"
+        "of it again with other seeds"
     )
     if not count:
         return ways_on
@@ -263,7 +263,7 @@ def done_text(experiment: PromptExperiment) -> str:
     why = clip(str(failed["detail"].iloc[0]), 200)
     return (
         f"{ways_on}. {how_many}, the first with: {why}. Failures count as results. Once their "
-        "cause is fixed, play all anew: playing only those that failed again would favour whatever "
+        "cause is fixed, play all again: playing only the failed ones again would favour whatever "
         "came off."
     )
 
@@ -681,7 +681,7 @@ class PromptComparer(LabWidget):
             "Run", tooltip="Play all samples of all variants", button_style="primary"
         )
         self.again_button = button(
-            "Play anew", tooltip="Play the whole comparison again with other seeds", disabled=True
+            "Play again", tooltip="Play the whole comparison again with other seeds", disabled=True
         )
         self.stop_button = button("Stop", tooltip="Stop; what was played is kept", disabled=True)
         self.results, self.chart, self.answers = w.HTML(), w.HTML(), w.HTML()

@@ -196,7 +196,7 @@ class Replaying(Session):
     ) -> None:
         super().__init__(cls, tape, run, ReplayRecorder(tape, run))
         self._records = {record["turn"]: record for record in records}
-        self._frame_rows = tape.frame_rows(run)
+        self._frame_rows = tape.frame_rows(run, self._records)
         self._last = max(self._records)
 
     def planned(self, turn: int, planned: Sequence[Any]) -> Sequence[Any]:

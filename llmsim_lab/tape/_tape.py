@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -233,10 +233,19 @@ class Tape:
                 raise TapeError(what)
         return pd.DataFrame(rows)
 
-    def frame_rows(self, run: int) -> dict[int, Any]:
-        """Return the rows of a run's frame as they were written, by turn."""
+    def frame_rows(self, run: int, turns: Container[int] | None = None) -> dict[int, Any]:
+        """Return the rows of a run's frame as they were written, by turn.
+
+        Args:
+            run: the run.
+            turns: which turns' rows to read; all if not given.
+        """
         rows = self._turn_rows(run, "row")
-        return {row["turn"]: loads(row["row"], f"turn {row['turn']}") for row in rows}
+        return {
+            row["turn"]: loads(row["row"], f"turn {row['turn']}")
+            for row in rows
+            if turns is None or row["turn"] in turns
+        }
 
     def calls_frame(self, run: int | None = None) -> pd.DataFrame:
         """Return a run's own requests as a frame, one row each.

@@ -964,7 +964,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         """Play turns and return the whole run as a frame, as ``to_frame`` does.
 
         While it takes long, a line on the terminal or under the cell says what is waited for and
-        how much time is left; it is gone in the end. Where nobody looks there is none.
+        how much time is left; it is gone in the end. Where nobody looks, no line is shown.
 
         Args:
             turns: how many more; the configuration's number if not given.

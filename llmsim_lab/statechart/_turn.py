@@ -50,7 +50,7 @@ class FeedSelector:
                 self._interests[row, self._columns[topic]] = 1.0
 
     def choose(self, state: SocialState, users: Sequence[int]) -> list[Post | None]:
-        """Return the post that each of some users sees next; None where there is none left.
+        """Return the post that each of some users sees next; None if no post is left.
 
         A user does not see own posts, content seen before (in a post or a reshare of it), or posts
         and reshares by banned users. What others reshared from a banned user stays.

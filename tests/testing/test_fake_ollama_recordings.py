@@ -135,7 +135,7 @@ def recorded_reply(recording: Recording) -> ChatReply | None:
     last = recording.answers[-1]
     if last.get("done_reason") == "length":
         text += " and on it goes" * 200
-    elif last.get("done") is False:  # stopped for repeating itself, so that it goes on doing that
+    elif last.get("done") is False:  # stopped for repeating itself, so that it continues with that
         text += f" {text.split()[-1]}" * 200
     return ChatReply(
         text=text,

@@ -1,7 +1,7 @@
 """Recorded answers of real Ollama servers, played again with a test's values in their places.
 
 ``exchanges.json`` has them by version and by the name of the recording; of the older server only
-what differs. They are whole but for lists, which are cut to one item, and a stream's lines.
+what differs. Long lists are cut to one item, a stream has no lines here; the rest is whole.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 
 from llmsim_lab.testing._http import Response, dumps
 
-_FILE = resources.files("llmsim_lab.testing") / "exchanges.json"
-_NEWER, _OLDER = json.loads(_FILE.read_text(encoding="utf-8")).values()
+FILE = resources.files("llmsim_lab.testing") / "exchanges.json"
+_NEWER, _OLDER = json.loads(FILE.read_text(encoding="utf-8")).values()
 _EXCHANGES = {False: _NEWER, True: _NEWER | _OLDER}
 
 

@@ -31,7 +31,7 @@ from pydantic import BaseModel, Field, model_validator
 from llmsim_lab._util.config import Settings
 from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
 from llmsim_lab.llm._extract import InvalidReply, parse_reply
-from llmsim_lab.llm._limits import ConcurrencyLimit, Lane
+from llmsim_lab.llm._limits import Lane, Limits
 from llmsim_lab.llm._retry import (
     as_backend_error,
     both_faults,
@@ -85,7 +85,7 @@ class LLMConfig(Settings):
         retry_wait_s: shortest and longest wait before the retry, seconds; one number is both. A
             server that asks for more (``Retry-After``) is given it, up to ``timeout_s``.
         max_concurrency: requests in flight; None takes ``OLLAMA_NUM_PARALLEL``, else the number
-            that is found to serve this server best (``client.concurrency_limit``).
+            that is found to serve this server best (``client.limits``).
         keep_alive: how long a server keeps the model loaded, seconds or text such as ``"10m"``.
         think: whether a reasoning model thinks before it answers (its thinking costs tokens).
         options: further sampling options by Ollama's names, for example ``{"top_p": 0.9}``.
@@ -186,7 +186,7 @@ class LLMClient:
             backend = OllamaBackend(None if self.config.model == "auto" else self.config.model)
         self.backend = backend
         self.chosen = chosen
-        self.concurrency_limit = ConcurrencyLimit(self.config.concurrency)
+        self.limits = Limits(self.config.concurrency)
         self._options = dict(self.config.sampling)
         """Shared by all requests, not to be changed."""
         self._variants: dict[str, Mapping[str, Any]] = {}
@@ -203,7 +203,7 @@ class LLMClient:
         """
         other = LLMClient(config, self.backend, chosen=self.chosen)
         if config.concurrency == self.config.concurrency:
-            other.concurrency_limit = self.concurrency_limit
+            other.limits = self.limits
             other._lanes, other._lock = self._lanes, self._lock
         return other
 
@@ -516,7 +516,7 @@ class LLMClient:
             if watch is not None:
                 watch.began(request)
             time_limit, began = lane.time_limit(request.timeout_s), time.perf_counter()
-            self.concurrency_limit.began(lane.loop.time())
+            self.limits.began(lane.loop.time())
             try:
                 async with time_limit:
                     reply = await self.backend.chat(request)
@@ -538,7 +538,7 @@ class LLMClient:
             finally:
                 lane.ended(time_limit)
                 reply_of = attempt.reply if attempt is not None else None
-                self.concurrency_limit.ended(
+                self.limits.ended(
                     lane.loop.time(),
                     tokens=None if reply_of is None else reply_of.reply_tokens or 1,
                     too_many=attempt is not None and attempt.status_code in (429, 503),
@@ -568,7 +568,7 @@ class LLMClient:
                 # Scripts may use a loop for each run; the lanes of closed ones would pile up.
                 for other in [other for other in self._lanes if other.is_closed()]:
                     del self._lanes[other]
-                lane = self._lanes.setdefault(loop, Lane(self.concurrency_limit, loop))
+                lane = self._lanes.setdefault(loop, Lane(self.limits, loop))
         return lane
 
 

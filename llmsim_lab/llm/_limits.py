@@ -17,7 +17,7 @@ _PAUSE = 8
 """A larger number is tried again when there are an eighth more answers than at the last try."""
 
 
-class ConcurrencyLimit:
+class Limits:
     """How many requests are in flight at once: a given number, or one that is found.
 
     It begins with one and doubles the number as long as the server gets a fifth more done in a
@@ -149,11 +149,9 @@ class Lane:
     each, set and taken away again, would cost more than everything else that a limit does.
     """
 
-    def __init__(
-        self, concurrency_limit: ConcurrencyLimit, loop: asyncio.AbstractEventLoop
-    ) -> None:
+    def __init__(self, limits: Limits, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self._concurrency_limit = concurrency_limit
+        self._limits = limits
         self._in_flight = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._due: dict[asyncio.Timeout, tuple[float, float]] = {}
@@ -162,7 +160,7 @@ class Lane:
 
     async def enter(self) -> None:
         """Wait until a request may be sent; `leave` must follow."""
-        if not self._waiting and self._in_flight < self._concurrency_limit.at_once:
+        if not self._waiting and self._in_flight < self._limits.at_once:
             self._in_flight += 1
             return
         turn: asyncio.Future[None] = self.loop.create_future()
@@ -177,7 +175,7 @@ class Lane:
     def leave(self) -> None:
         """Let those who wait be sent, as many as may be now."""
         self._in_flight -= 1
-        while self._waiting and self._in_flight < self._concurrency_limit.at_once:
+        while self._waiting and self._in_flight < self._limits.at_once:
             turn = self._waiting.popleft()
             if not turn.done():  # else it was cancelled
                 self._in_flight += 1

@@ -429,7 +429,7 @@ async def test_a_client_with_other_settings_shares_what_is_known_of_the_server()
     client, backend = make_client(GOOD)
     other = client.with_config(client.config.model_copy(update={"seed": 5}))
     await ask(other)
-    assert other.concurrency_limit is client.concurrency_limit
+    assert other.limits is client.limits
     assert backend.requests[0].options["seed"] == 5
     fixed = client.with_config(client.config.model_copy(update={"max_concurrency": 7}))
-    assert (fixed.concurrency_limit.at_once, client.concurrency_limit.at_once) == (7, 1)
+    assert (fixed.limits.at_once, client.limits.at_once) == (7, 1)

@@ -9,12 +9,12 @@ import random
 import pytest
 
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
-from llmsim_lab.llm._limits import ConcurrencyLimit
+from llmsim_lab.llm._limits import Limits
 from llmsim_lab.types import ChatReply, ChatRequest, Message
 
 
 def play(
-    limit: ConcurrencyLimit,
+    limit: Limits,
     *,
     slots: int,
     calls: int = 400,
@@ -60,8 +60,8 @@ def play(
 
 @pytest.mark.parametrize("slots", [1, 2, 8])
 def test_the_number_found_is_nearly_as_fast_as_the_best_fixed_one(slots: int) -> None:
-    best = min(play(ConcurrencyLimit(number), slots=slots) for number in (1, 2, 4, 8, 16, 32))
-    found = ConcurrencyLimit()
+    best = min(play(Limits(number), slots=slots) for number in (1, 2, 4, 8, 16, 32))
+    found = Limits()
     assert play(found, slots=slots) <= 1.1 * best
     assert slots in (found.at_once, found.at_once // 2), "that, or it tries twice as many"
 
@@ -70,28 +70,26 @@ def test_the_number_found_is_nearly_as_fast_as_the_best_fixed_one(slots: int) ->
 def test_answers_of_all_lengths_do_not_mislead_for_long(slots: int) -> None:
     ratios = []
     for seed in range(20):
-        fixed = [
-            play(ConcurrencyLimit(n), slots=slots, spread=0.8, seed=seed) for n in (1, 2, 8, 32)
-        ]
-        ratios.append(play(ConcurrencyLimit(), slots=slots, spread=0.8, seed=seed) / min(fixed))
+        fixed = [play(Limits(n), slots=slots, spread=0.8, seed=seed) for n in (1, 2, 8, 32)]
+        ratios.append(play(Limits(), slots=slots, spread=0.8, seed=seed) / min(fixed))
     assert sorted(ratios)[10] < 1.3
     assert max(ratios) < 2.5
 
 
 def test_what_a_run_never_asks_at_once_is_not_tried() -> None:
-    limit = ConcurrencyLimit()
+    limit = Limits()
     play(limit, slots=64, wanted=3)
     assert set(limit.answers_per_s) == {1, 2}
 
 
 def test_a_server_that_says_too_many_is_sent_fewer() -> None:
-    limit = ConcurrencyLimit()
+    limit = Limits()
     play(limit, slots=8, refuses_above=4)
     assert limit.at_once <= 4
 
 
 def test_a_server_that_has_become_slower_is_sent_fewer() -> None:
-    limit = ConcurrencyLimit()
+    limit = Limits()
     play(limit, slots=16)
     assert limit.at_once >= 16
     play(limit, slots=1)
@@ -99,7 +97,7 @@ def test_a_server_that_has_become_slower_is_sent_fewer() -> None:
 
 
 def test_a_burst_of_rejections_counts_once() -> None:
-    limit = ConcurrencyLimit()
+    limit = Limits()
     play(limit, slots=16)
     before = limit.at_once
     for _ in range(before):
@@ -110,14 +108,14 @@ def test_a_burst_of_rejections_counts_once() -> None:
 
 
 def test_a_given_number_stays() -> None:
-    limit = ConcurrencyLimit(3)
+    limit = Limits(3)
     play(limit, slots=8)
     assert limit.at_once == 3
     assert repr(limit) == "<3 at once, as configured>"
 
 
 def test_the_client_shows_what_it_found() -> None:
-    limit = ConcurrencyLimit()
+    limit = Limits()
     play(limit, slots=2, calls=40)
     assert repr(limit).startswith("<2 at once; answers a second by number: 1: 1, 2: 2, 4: ")
 

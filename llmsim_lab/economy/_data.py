@@ -72,7 +72,7 @@ def load_us_macro() -> pd.DataFrame:
     """
     import pandas as pd
 
-    rows = _rows()
+    rows = _quarters()
     index = pd.PeriodIndex(list(rows), freq="Q", name="quarter")
     return pd.DataFrame(list(rows.values()), index=index, dtype="float64")
 
@@ -231,7 +231,7 @@ def history(start: object, quarters: int) -> pd.DataFrame:
         quarters: how many rows, at least 1.
     """
     whole_number("quarters", quarters, least=1)
-    first = list(_rows()).index(_known_quarter(start, FIRST_QUARTER))
+    first = list(_quarters()).index(_known_quarter(start, FIRST_QUARTER))
     return load_us_macro().iloc[first : first + quarters]
 
 
@@ -246,7 +246,7 @@ def initial_state(quarter: object, *, data: pd.DataFrame | None = None) -> Simul
             2009Q3, in others from their fifth quarter on.
         data: a frame of ``load_macro``; the US data if not given.
     """
-    rows = _rows() if data is None else _rows_of(data)
+    rows = _quarters() if data is None else _rows_of(data)
     names = list(rows)
     period = _known_quarter(quarter, FIRST_START if data is None else names[4], last=names[-1])
     here = names.index(period)
@@ -295,7 +295,7 @@ class Quarter:
 
 def quarters_before(quarter: object) -> list[Quarter]:
     """Return the real quarters before one, oldest first; output is 1000 in the quarter itself."""
-    rows = _rows()
+    rows = _quarters()
     period = _known_quarter(quarter, FIRST_START)
     scale = START_VALUE / cast(float, rows[period]["real_gdp"])
     return [
@@ -341,7 +341,7 @@ def _rows_of(data: pd.DataFrame) -> dict[str, Row]:
 
 
 @cache  # the rows are not changed; ``load_us_macro`` makes a new frame each time
-def _rows() -> dict[str, Row]:
+def _quarters() -> dict[str, Row]:
     """Return the file's rows by quarter, read once."""
     with data_path("us_macro_quarterly.csv").open(encoding="utf-8", newline="") as lines:
         return {

@@ -35,7 +35,7 @@ from llmsim_lab.llm._ollama.faults import (
     stopped,
     translated,
 )
-from llmsim_lab.llm._ollama.wire import Clients, Outgoing, clients_for, parse_host, release
+from llmsim_lab.llm._ollama.wire import ChatExchange, Clients, clients_for, parse_host, release
 from llmsim_lab.llm._retry import context_overflow
 from llmsim_lab.llm._scope import scoped
 from llmsim_lab.llm._transport import count
@@ -191,7 +191,7 @@ class OllamaBackend:
         fields: dict[str, Any] = {"truncate": False, "shift": False}
         if request.tools:
             fields["tools"] = [dict(tool) for tool in request.tools]
-        extra = Outgoing(fields)
+        extra = ChatExchange(fields)
         began = time.perf_counter()
         try:
             clients = await clients_for(self.host, self)

@@ -321,6 +321,10 @@ class NationAgent(EconLLMAgent):
             f"Temperament: {profile.temperament}."
         )
 
+    def prompt_for(self, state: SimulationState) -> str:
+        """Return what the model would be sent about a state."""
+        return self._construct_prompt(state)
+
     def _construct_prompt(self, state: SimulationState) -> str:
         """Show what a briefing shows, where the prompt has a place for it."""
         if "history" not in self.prompt.slots:

@@ -18,8 +18,8 @@ from llmsim_lab._util.config import Settings
 from llmsim_lab._util.text import log_event, number
 from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.economy._data import next_quarter
-from llmsim_lab.economy._macro import MacroModel, RateLimits, RudebuschSvensson
-from llmsim_lab.economy._shocks import ShockGenerator, Shocks
+from llmsim_lab.economy._macro import FiscalBackstop, MacroModel, RateLimits, RudebuschSvensson
+from llmsim_lab.economy._shocks import NO_SHOCKS, ShockGenerator, Shocks
 from llmsim_lab.engines._committee import Committee
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient
@@ -390,6 +390,8 @@ class EconomicEngine(EconLLMEngine):
         prompt: a prompt with the slots of the shipped ``engine_interest_rate``.
         initial_state: the state to start from.
         committee: as ``EconLLMEngine`` takes it.
+        fiscal_backstop: what the budget adds where the rate is at its lower bound; nothing if not
+            given.
 
     Attributes:
         extra_shocks: shocks by turn, on top of the generated ones.
@@ -405,10 +407,12 @@ class EconomicEngine(EconLLMEngine):
         prompt: Prompt | None = None,
         initial_state: SimulationState | None = None,
         committee: Committee | None = None,
+        fiscal_backstop: FiscalBackstop | None = None,
     ) -> None:
         super().__init__(
             config, llm_client, prompt=prompt, initial_state=initial_state, committee=committee
         )
+        self.fiscal_backstop = fiscal_backstop
         self.macro = macro or RudebuschSvensson()
         self.shocks = shocks
         self.extra_shocks: dict[int, Shocks] = {}
@@ -420,12 +424,23 @@ class EconomicEngine(EconLLMEngine):
         return shocks + extra if extra else shocks
 
     def _finish_turn(self, state: SimulationState) -> SimulationState:
-        start = self.current_state
+        start, rate = self.current_state, state.global_state.interest_rate
+        shocks = self.shocks_at(start.turn + 1) + self._from_the_budget(start, rate)
         # From the turn's start, not from ``state``: the rates in between were never in force.
-        economy = self.macro.advance(
-            start.global_state,
-            interest_rate=state.global_state.interest_rate,
-            shocks=self.shocks_at(start.turn + 1),
-        )
+        economy = self.macro.advance(start.global_state, interest_rate=rate, shocks=shocks)
         period = next_quarter(state.period) if state.period else None
         return state.model_copy(update={"global_state": economy, "period": period})
+
+    def _from_the_budget(self, start: SimulationState, rate: float) -> Shocks:
+        lower = self.limits.lower
+        if self.fiscal_backstop is None or rate > lower:
+            return NO_SHOCKS
+        weight = getattr(self.macro, "real_rate_to_gap", 0.0)
+        demand = self.fiscal_backstop.demand(
+            start.global_state, lower_bound=lower, real_rate_to_gap=weight
+        )
+        if demand:
+            log_event(
+                logger, logging.INFO, "FISCAL_BACKSTOP", turn=start.turn + 1, demand=number(demand)
+            )
+        return Shocks(demand=demand)

@@ -204,13 +204,19 @@ class EconomyConfig(Settings):
     Attributes:
         model: ``rudebusch_svensson``, or ``static``, in which only the rate moves.
         shock_scale: size of the random shocks: 0 for none, 1 for their estimated spread.
+        fiscal_backstop: whether the budget adds demand where the rate is at its lower bound and the
+            Taylor rule asks for a rate more than two points below it; without it long runs may end
+            in a deflationary spiral.
     """
 
     model: Literal["rudebusch_svensson", "static"] = "rudebusch_svensson"
     shock_scale: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = 0.0
+    fiscal_backstop: bool = False
 
     @model_validator(mode="after")
     def _check_shocks(self) -> Self:
+        if self.model == "static":
+            _check_idle(self, ("fiscal_backstop",), "in the static economy only the rate moves")
         if self.model == "static" and self.shock_scale:
             raise ValueError(
                 f"shock_scale={self.shock_scale:g} hits nothing in the static economy; "

@@ -17,8 +17,14 @@ from typing import cast
 from llmsim_lab._util.text import clip, number
 from llmsim_lab.economy import TaylorRule, history
 from llmsim_lab.economy._analysis import Rule, closed_loop, long_run_response
-from llmsim_lab.economy._macro import STEADY_STATE, MacroModel, RateLimits, StaticEconomy
-from llmsim_lab.economy._shocks import ShockGenerator
+from llmsim_lab.economy._macro import (
+    STEADY_STATE,
+    FiscalBackstop,
+    MacroModel,
+    RateLimits,
+    StaticEconomy,
+)
+from llmsim_lab.economy._shocks import ShockGenerator, Shocks
 from llmsim_lab.errors import ConfigError, EconomyError
 from llmsim_lab.models import GlobalState, SimulationState
 
@@ -48,9 +54,8 @@ _HORIZON = re.compile(
 )
 _RATE_OF_CHANGE = re.compile(r"\b(?:inflation|growth|prices)\b", re.IGNORECASE)
 _RATE = re.compile(r"\b(?:interest|policy|real|bank) rate\b", re.IGNORECASE)
-_UNIT = re.compile(
-    r"%|percent|basis point|\bbp\b|\bpoints?\b|index|\bquarters?\b|billion|million", re.IGNORECASE
-)
+_UNIT = r"(?:%|percent|per cent|basis point|bp\b|points?\b|quarters?\b|members\b|billion|million)"
+_WITHOUT_UNIT = re.compile(rf"(?<![\w.-])-?\d+(?:\.\d+)?(?![\d.]|\w| ?{_UNIT})", re.IGNORECASE)
 _NEUTRAL = re.compile(r"\bneutral\b[^.\n|]{0,60}?(-?\d+(?:\.\d+)?) ?(?:%|percent)", re.IGNORECASE)
 _STATED_MOVE = re.compile(r"(\d+)(?:-| )?(?:basis points?|bp)\b", re.IGNORECASE)
 
@@ -86,6 +91,7 @@ class Subject:
         limits: of the rate.
         moves_bp: the changes on offer, basis points; empty where a rate is named instead.
         shock_scale: of the economy's shocks.
+        fiscal_backstop: what the budget adds at the lower bound.
         prompts: as they read at the first turn, by their place in the run.
         one_after_another: who set one rate, each changing what the one before left.
     """
@@ -98,6 +104,7 @@ class Subject:
     limits: RateLimits = field(default_factory=RateLimits)
     moves_bp: Sequence[int] = ()
     shock_scale: float = 1.0
+    fiscal_backstop: FiscalBackstop | None = None
     prompts: Mapping[str, str] = field(default_factory=dict)
     one_after_another: Sequence[str] = ()
 
@@ -302,11 +309,10 @@ def _of_prompt(place: str, text: str, subject: Subject) -> Iterator[Finding]:
             _RATE_OF_CHANGE.search(line_in_full) or _RATE.search(line_in_full)
         ):
             continue
-        lacks = [
-            what
-            for what, form in (("unit", _UNIT), ("horizon", _HORIZON))
-            if not form.search(line_in_full)
-        ]
+        # A table's units are in its title.
+        no_unit = not re.search(_UNIT, title) if title else _WITHOUT_UNIT.search(line)
+        lacks = ["unit"] if no_unit else []
+        lacks += [] if _HORIZON.search(line_in_full) else ["horizon"]
         if lacks:
             yield finding(
                 "L12 units in prompts",
@@ -368,14 +374,14 @@ def _of_horizon(subject: Subject) -> Iterator[Finding]:
             "L10 bounds and spirals",
             f"in {RUNS} runs of {who} {at_bound / quarters:.0%} of the quarters are at a bound of "
             "the rate",
-            "start further from the bounds, play fewer turns, or switch the fiscal backstop on",
+            "start further from the bounds, or play fewer turns",
         )
     if spirals > MOST_SPIRALS * RUNS:
         yield Finding(
             "L10 bounds and spirals",
             f"{spirals / RUNS:.0%} of {RUNS} runs of {who} end in a spiral: at the bound the real "
             "rate rises as prices fall",
-            "play fewer turns, or switch the fiscal backstop on",
+            "play fewer turns, or set economy.fiscal_backstop",
         )
     if len(differences) > 1 and len(last) > 1:
         effect, noise = sqrt(fmean(d * d for d in differences)), stdev(last)
@@ -407,9 +413,18 @@ def _played(
             asked = rate(
                 inflation=now.inflation, output_gap=now.output_gap, previous_rate=now.interest_rate
             )
-        asked = min(max(asked, subject.limits.lower), subject.limits.upper)
+        lower = subject.limits.lower
+        asked = min(max(asked, lower), subject.limits.upper)
+        hit = shocks.at(turn)
+        if subject.fiscal_backstop and asked == lower:
+            weight = getattr(model, "real_rate_to_gap", 0.0)
+            hit += Shocks(
+                demand=subject.fiscal_backstop.demand(
+                    now, lower_bound=lower, real_rate_to_gap=weight
+                )
+            )
         try:
-            now = model.advance(now, interest_rate=asked, shocks=shocks.at(turn))
+            now = model.advance(now, interest_rate=asked, shocks=hit)
         except EconomyError:
             break
         states.append(now)

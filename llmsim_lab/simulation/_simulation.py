@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -15,14 +15,15 @@ from llmsim_lab.agents import Agent, NationAgent, TaylorRuleAgent
 from llmsim_lab.agents._briefing import Briefing
 from llmsim_lab.agents._human import HumanAgent
 from llmsim_lab.economy import RudebuschSvensson, TaylorRule, initial_state
-from llmsim_lab.economy._macro import MacroModel, StaticEconomy
+from llmsim_lab.economy._analysis import Rule
+from llmsim_lab.economy._macro import FiscalBackstop, MacroModel, RateLimits, StaticEconomy
 from llmsim_lab.economy._shocks import NO_SHOCKS, ShockGenerator
 from llmsim_lab.engines import EconLLMEngine, EconomicEngine, Engine
 from llmsim_lab.engines._committee import Committee
 from llmsim_lab.engines._engines import changed_by
 from llmsim_lab.engines._fidelity import TOLERANCE, stated_rate
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.llm import LLMClient, Tape
+from llmsim_lab.llm import LLMClient, ScriptedBackend, Tape
 from llmsim_lab.llm._extract import InvalidReply, parse_reply
 from llmsim_lab.models import Action, AgentState, GlobalState, SimulationState, StateUpdateDecision
 from llmsim_lab.prompts import Prompt
@@ -35,6 +36,7 @@ from llmsim_lab.simulation._config import (
     Variable,
     named_twice,
 )
+from llmsim_lab.simulation._lint import Finding, Subject, findings, quick_findings
 from llmsim_lab.types import FrozenDict, LLMReasoningChain
 from llmsim_lab.validators import AlwaysValid, EconLLMValidator, Validator
 
@@ -175,6 +177,8 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
             shocks = sum((item.shocks for item in planned), start=NO_SHOCKS)
             # Replaced, not added to: a turn that failed may be played again.
             self.engine.extra_shocks = {before.number + 1: shocks}
+        if before is self.turns[0] and not isinstance(self._session, Replaying):
+            self._warn_of_findings()
         brief(self.agents, self.turns[:-1])
         # All agents see the same state: nobody knows what the others propose this turn.
         proposed = await gather_all([agent.decide_action(before.state) for agent in self.agents])
@@ -193,6 +197,48 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
             state=state,
             chains=state.reasoning_chains,
             actions=tuple(actions),
+        )
+
+    def _warn_of_findings(self) -> None:
+        subject = self._subject()
+        if self.config.briefing == "thin":  # by choice as the contract words it, horizons or not
+            subject = replace(subject, prompts={})
+        for finding in quick_findings(subject):
+            log_event(
+                logger,
+                logging.WARNING,
+                "LINT",
+                rule=finding.rule,
+                found=finding.what,
+                remedy=finding.remedy,
+            )
+
+    def lint(self) -> list[Finding]:
+        """Return what is probably wrong with this simulation, as ``simulation.lint`` does."""
+        return findings(self._subject())
+
+    def _subject(self) -> Subject:
+        """Return what a check looks at; no model is asked."""
+        first, config, engine = self.turns[0].state, self.config, self.engine
+        brief(self.agents, ())
+        asked = [agent for agent in self.agents if isinstance(agent, NationAgent)]
+        in_turn = isinstance(engine, EconLLMEngine) and engine.committee is None
+        return Subject(
+            state=first,
+            turns=config.turns,
+            model=engine.macro if isinstance(engine, EconomicEngine) else None,
+            rules={a.name: a.rule for a in self.agents if isinstance(a, TaylorRuleAgent)},
+            targets={agent.name: agent.profile.inflation_target for agent in asked},
+            limits=engine.limits if isinstance(engine, EconLLMEngine) else RateLimits(),
+            moves_bp=config.moves_bp or (),
+            shock_scale=config.economy.shock_scale,
+            fiscal_backstop=getattr(engine, "fiscal_backstop", None),
+            prompts={
+                agent.name: agent.prompt_for(first)
+                for agent in asked
+                if not isinstance(agent, HumanAgent)
+            },
+            one_after_another=[agent.name for agent in self.agents] if in_turn else [],
         )
 
     def _recount(self) -> None:
@@ -362,6 +408,43 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
         return self.engine.limits.nearest(asked, current=rate)
 
 
+def lint(
+    subject: SimulationConfig | Simulation | str | Path,
+    *,
+    rule: TaylorRule | Rule | None = None,
+    model: MacroModel | None = None,
+) -> list[Finding]:
+    """Return what is probably wrong with an economic simulation; an empty list if nothing is.
+
+    No model is asked. The checks are for mistakes that published simulations have made; each
+    finding has a number, says what was computed, and how to fix it.
+
+    Args:
+        subject: a configuration, its file, or a simulation with parts of your own.
+        rule: a policy rule to check instead of the run's: a ``TaylorRule``, or a function of
+            ``inflation``, ``output_gap`` and ``previous_rate``, all percent.
+        model: an economy to check instead of the run's.
+
+    Example:
+        >>> for finding in lint(SimulationConfig(turns=20), rule=TaylorRule(inflation_weight=0.5)):
+        ...     print(finding.rule)
+        L1 Taylor principle
+    """
+    if isinstance(subject, str | Path):
+        subject = SimulationConfig.from_yaml(subject)
+    if isinstance(subject, SimulationConfig):
+        nobody = (
+            LLMClient(subject.llm, backend=ScriptedBackend([])) if subject.needs_model else None
+        )
+        subject = Simulation(subject, llm_client=nobody)
+    checked = subject._subject()
+    if rule is not None:
+        checked = replace(checked, rules={"the rule": rule})
+    if model is not None:
+        checked = replace(checked, model=model)
+    return findings(checked)
+
+
 def brief(agents: Sequence[Agent], turns: Sequence[Turn]) -> None:
     """Give agents the states of the turns before the one that they will be asked about."""
     past = [turn.state for turn in turns]
@@ -432,6 +515,7 @@ def _engine_for(
         shocks=ShockGenerator(config.seed, scale=scale) if scale else None,
         prompt=prompts.get("engine") or _prompt_at(config.engine_prompt),
         committee=config.committee.committee,
+        fiscal_backstop=FiscalBackstop() if config.economy.fiscal_backstop else None,
     )
 
 

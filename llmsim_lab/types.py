@@ -58,12 +58,20 @@ __all__ = [
     "LLMReasoningChain",
     "Message",
     "ModelInfo",
+    "OnText",
     "Reply",
     "Status",
+    "StreamingBackend",
     "ToolCall",
 ]
 
 ValueT = TypeVar("ValueT")
+
+OnText = Callable[[str], bool]
+"""Is given each new piece of a reply; returns True to stop the model.
+
+Thinking that the server separates comes first, between ``<think>`` and ``</think>``.
+"""
 
 # --- requests and replies -------------------------------------------------------------------------
 
@@ -232,6 +240,30 @@ class ChatBackend(Protocol):
 
     async def aclose(self) -> None:
         """Close connections and end processes; called at most once per backend."""
+        ...
+
+
+class StreamingBackend(ChatBackend, Protocol):
+    """A backend that can hand on a reply while it is written; its class says ``streams = True``.
+
+    Attributes:
+        streams: True if ``chat`` takes ``on_text``. It is given where somebody watches or the model
+            is slow, since reading a stream costs time; with ``"always"``, for a server whose
+            replies are streamed in any case, always.
+    """
+
+    streams: bool | Literal["always"]
+
+    async def chat(self, request: ChatRequest, *, on_text: OnText | None = None) -> ChatReply:
+        """Answer one request.
+
+        Args:
+            request: what is asked.
+            on_text: is given each piece of the reply as it comes. When it returns True, close the
+                request at once, so that the server stops, and return what came so far, with
+                ``done_reason="aborted"``; counts that the server has not sent by then are None,
+                but for ``reply_tokens``: the number of pieces.
+        """
         ...
 
 

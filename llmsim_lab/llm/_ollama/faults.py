@@ -12,12 +12,9 @@ from typing import Any
 import httpx
 import ollama
 
-from llmsim_lab._util.text import clip
 from llmsim_lab.errors import BackendError, FailureReason
-from llmsim_lab.llm._extract import repeated_end
 from llmsim_lab.llm._retry import context_overflow
 from llmsim_lab.llm._transport import error_text, read_json
-from llmsim_lab.types import ChatReply
 
 _WRONG_REQUEST = re.compile(
     r"option \".*\" must be of type|option \".*\" must be of an array|invalid format:"
@@ -30,7 +27,7 @@ _OVERFLOW = re.compile(
     r"|exceed_context_size_error",
     re.IGNORECASE,
 )
-_MAX_TEXT, _MAX_EXCERPT, _MAX_UNIT = 500, 120, 40
+_MAX_TEXT = 500
 
 
 def _unwrap(error: Any) -> tuple[str, dict[str, Any]]:
@@ -114,33 +111,6 @@ def fault_of(
         reason, message = "server_error", f"{where} failed on {model!r}: {explanation}"
     retry = reason in ("rate_limited", "server_error")
     return BackendError(message, reason=reason, status_code=status, retry=retry)
-
-
-def stopped(reply: ChatReply, *, host: str) -> BackendError:
-    """Return the failure of a model that the server stopped before it was done.
-
-    Args:
-        reply: what had arrived of it.
-        host: the server.
-    """
-    found = repeated_end(reply.text) or repeated_end(reply.thinking)
-    if found is None:
-        what = (
-            f"ended the reply before the model was done, after {clip(reply.text, _MAX_EXCERPT)!r}"
-        )
-    else:
-        unit = repr(clip(found.unit, _MAX_UNIT)) if found.unit else "white space"
-        what = (
-            f"stopped the model because it repeated {unit} {found.times} times, at the end of "
-            f"{clip(found.before, _MAX_EXCERPT)!r}"
-        )
-    return BackendError(
-        f"Ollama at {host} {what}; change the prompt, raise the temperature, or use another model",
-        reason="generation_stopped",
-        status_code=200,
-        retry=True,
-        reply=reply,
-    )
 
 
 def lost_connection(error: ConnectionError | httpx.TransportError, *, host: str) -> BackendError:

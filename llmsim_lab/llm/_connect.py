@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from llmsim_lab._util.text import faults
 from llmsim_lab.errors import BackendError, ConfigError, ModelFileError
 from llmsim_lab.llm._client import LLMClient, LLMConfig
+from llmsim_lab.llm._connections import without_password
 from llmsim_lab.llm._embedded.backend import EmbeddedBackend, runtime_installed
 from llmsim_lab.llm._embedded.fetch import get_model, rich_progress
 from llmsim_lab.llm._embedded.store import default_model, find_model, installed_models
@@ -21,7 +22,6 @@ from llmsim_lab.llm._ollama.backend import (
     full_name,
     look,
 )
-from llmsim_lab.llm._ollama.wire import without_password
 from llmsim_lab.types import ChatBackend
 
 _SPECS = (

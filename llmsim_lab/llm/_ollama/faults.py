@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,6 +12,7 @@ import httpx
 import ollama
 
 from llmsim_lab.errors import BackendError, FailureReason
+from llmsim_lab.llm._connections import connection_fault
 from llmsim_lab.llm._retry import context_overflow
 from llmsim_lab.llm._transport import error_text, read_json
 
@@ -115,44 +115,12 @@ def fault_of(
 
 def lost_connection(error: ConnectionError | httpx.TransportError, *, host: str) -> BackendError:
     """Return the failure of a connection that could not be made, or broke."""
-    plain = host.replace("https:", "http:", 1)
+    start = "start it with: ollama serve, or set OLLAMA_HOST"
     # The official client makes a plain ConnectionError of a ConnectError, and of nothing else.
     not_made = isinstance(error, httpx.ConnectError) or type(error) is ConnectionError
-    if not_made and (fault := _tls_fault(error)) is not None:
-        if isinstance(fault, ssl.SSLCertVerificationError):
-            text = (
-                f"the certificate of {host} is not trusted ({fault.verify_message}); name the file "
-                "of your own authority's certificate in SSL_CERT_FILE"
-            )
-        else:
-            text = (
-                f"{host} does not answer in TLS ({fault.reason or fault}); if it speaks plain "
-                f"http, as Ollama itself does, write {plain}"
-            )
-        return BackendError(text, reason="connection_error")
-    if not_made:
-        text = (
-            f"no Ollama server answers at {host}; start it with: ollama serve, or set OLLAMA_HOST"
-        )
-    elif isinstance(error, httpx.TimeoutException):
-        text = f"nothing answered in time at {host}; see that an Ollama server runs there"
-    else:
-        detail = error_text(str(error)) or type(error).__name__
-        text = f"the connection to Ollama at {host} broke: {detail}"
-    if host.startswith("https:") and (not_made or isinstance(error, httpx.ConnectTimeout)):
-        text += f"; if it speaks plain http, write {plain}"
-    return BackendError(text, reason="connection_error", retry=True)
-
-
-def _tls_fault(error: BaseException | None) -> ssl.SSLError | None:
-    """Return what went wrong with TLS, below the errors of the libraries in between."""
-    # Every read over TLS raises these, so they are in the context of other errors too.
-    not_yet = (ssl.SSLWantReadError, ssl.SSLWantWriteError)
-    while error is not None:
-        if isinstance(error, ssl.SSLError) and not isinstance(error, not_yet):
-            return error
-        error = error.__cause__ or error.__context__
-    return None
+    return connection_fault(
+        error, url=host, who="Ollama", kind="Ollama server", not_made=not_made, way_out=start
+    )
 
 
 @contextmanager

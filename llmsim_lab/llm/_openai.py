@@ -41,7 +41,7 @@ from llmsim_lab.llm._connections import (
 from llmsim_lab.llm._endings import Telling, stopped
 from llmsim_lab.llm._retry import context_overflow, retry_after_s
 from llmsim_lab.llm._scope import scope, scoped
-from llmsim_lab.llm._transport import STREAMED, count, error_text, read_json
+from llmsim_lab.llm._transport import STREAMED, alternatives, count, error_text, read_json
 from llmsim_lab.types import ChatReply, ChatRequest, Message, ModelInfo, OnText, ToolCall
 
 logger = logging.getLogger(__name__)
@@ -73,12 +73,14 @@ _OVERFLOW = re.compile(
     re.IGNORECASE,
 )
 _STRICT_KEYWORDS = frozenset(
-    ["type", "enum", "const", "properties", "required", "additionalProperties", "items", "anyOf", "$ref", "$defs", "description", "pattern", "format", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minItems", "maxItems"]
+    ("type", "enum", "const", "properties", "required", "additionalProperties", "items", "anyOf")
+    + ("$ref", "$defs", "description", "pattern", "format", "multipleOf", "minItems", "maxItems")
+    + ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 )
 """What OpenAI's strict mode knows of JSON Schema."""
 _NEVER_STRICT = ("patternProperties", "prefixItems", "not", "if", "then", "else", "oneOf", "allOf")
 _FORMS: tuple[Literal["whole", "portable", "none"], ...] = ("whole", "portable", "none")
-"""How a schema is sent: as it is; without what OpenAI's strict mode lacks; as text in the prompt."""
+"""How a schema is sent: as it is; without what OpenAI's strict mode lacks; within the prompt."""
 
 
 class OpenAIBackend:
@@ -156,9 +158,7 @@ class OpenAIBackend:
         num_ctx = request.options.get("num_ctx")
         while True:
             form = self._form(model, request.schema)
-            fields = self._fields(model, request, form)
-            if on_text is not None and (model, "stream_options") not in self._turned_down:
-                fields["stream_options"] = {"include_usage": True}
+            fields = self._fields(model, request, form, stream=on_text is not None)
             try:
                 reply = await self._exchange(model, fields, on_text)
                 break
@@ -273,26 +273,21 @@ class OpenAIBackend:
         known = (self._forms.get((model, key), 0) for key in ("", _key_of(schema)))
         return max(first, *known)
 
-    def _fields(self, model: str, request: ChatRequest, form: int) -> dict[str, Any]:
+    def _fields(
+        self, model: str, request: ChatRequest, form: int, *, stream: bool
+    ) -> dict[str, Any]:
         """Return a request as the protocol writes it."""
-        messages = request.messages
-        fields: dict[str, Any] = {}
-        for name, value in request.options.items():
-            if value is None or name == "num_ctx" or (name == "seed" and value == -1):
-                continue  # Ollama draws anew at -1
-            if name != "num_predict":
-                fields[name] = value
-            elif value >= 0:
-                newer = self._hosted or (model, _LIMITS[0]) in self._turned_down
-                fields[_LIMITS[newer]] = value
+        messages, fields = request.messages, self._options(model, request.options)
         if isinstance(request.think, str):
             fields["reasoning_effort"] = request.think
         elif request.think is not None and not self._hosted:
             fields["chat_template_kwargs"] = {"enable_thinking": request.think}
         if request.tools:
             fields["tools"] = [dict(tool) for tool in request.tools]
-        if request.top_logprobs is not None:
-            fields |= {"logprobs": True, "top_logprobs": request.top_logprobs}
+        if request.top_logprobs:
+            fields["logprobs"] = request.top_logprobs
+        if stream:
+            fields["stream_options"] = {"include_usage": True}
         if request.schema is not None and _FORMS[form] == "none":
             messages = with_schema(messages, request.schema)
         elif request.schema is not None:
@@ -304,9 +299,20 @@ class OpenAIBackend:
         for name in _SWITCHES:
             if (model, name) in self._turned_down:
                 fields.pop(name, None)
-                if name == "logprobs":
-                    fields.pop("top_logprobs", None)
         return {"model": model, "messages": list(as_json(messages)), **fields}
+
+    def _options(self, model: str, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return sampling options by this protocol's names; others go out as they are."""
+        fields: dict[str, Any] = {}
+        for name, value in options.items():
+            if value is None or name == "num_ctx" or (name == "seed" and value == -1):
+                continue  # Ollama draws anew at -1
+            if name != "num_predict":
+                fields[name] = value
+            elif value >= 0:
+                newer = self._hosted or (model, _LIMITS[0]) in self._turned_down
+                fields[_LIMITS[newer]] = value
+        return fields
 
     def _learn(
         self, request: ChatRequest, fields: Mapping[str, Any], form: int, error: _StatusError
@@ -354,6 +360,8 @@ class OpenAIBackend:
         stream = on_text is not None
         outgoing = _Outgoing(await self._secret(), stream=stream)
         rest = {name: fields[name] for name in fields if name not in ("model", "messages")}
+        if "logprobs" in rest:
+            rest |= {"logprobs": True, "top_logprobs": rest["logprobs"]}
         told = {"model": model, "messages": fields["messages"], "extra_body": rest}
         tell, is_ended = Telling(on_text) if on_text is not None else None, False
         began = time.perf_counter()
@@ -589,9 +597,9 @@ class _KeyTransport(httpx.AsyncBaseTransport):
 
     def __init__(self, inner: httpx.AsyncBaseTransport, *, own: bool) -> None:
         self._inner = inner
-        self._left_out = (b"x-stainless-",)  # what the official client says of this machine
-        if not own:
-            self._left_out += (b"openai-organization", b"openai-project")
+        # The first is what the official client says of this machine.
+        others = () if own else (b"openai-organization", b"openai-project")
+        self._left_out: tuple[bytes, ...] = (b"x-stainless-", *others)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Make a request."""
@@ -874,7 +882,7 @@ def reply_of(body: Mapping[str, Any], *, seconds: float) -> ChatReply:
         prompt_tokens=count(usage.get("prompt_tokens"), "prompt_tokens"),
         reply_tokens=count(usage.get("completion_tokens"), "completion_tokens"),
         seconds=seconds,
-        top_logprobs=_alternatives(choice.get("logprobs")),
+        top_logprobs=_first_alternatives(choice.get("logprobs")),
     )
 
 
@@ -897,17 +905,12 @@ def _call_of(value: Any) -> ToolCall:
     return ToolCall(name=_text(function, "name"), arguments=_object(arguments), id=named or None)
 
 
-def _alternatives(logprobs: Any) -> tuple[tuple[str, float], ...]:
-    """Return the first token's alternatives, natural logarithms."""
+def _first_alternatives(logprobs: Any) -> tuple[tuple[str, float], ...]:
+    """Return the alternatives of the first token."""
     content = _object(logprobs or {}).get("content") or ()
-    first = _object(content[0]).get("top_logprobs") if content else None
-    found = []
-    for one in first or ():
-        value = _object(one).get("logprob")
-        if type(value) not in (int, float):
-            raise TypeError(f"logprob is {clip(repr(value), 60)}, not a number")
-        found.append((_text(one, "token"), float(value)))
-    return tuple(found)
+    listed = _object(content[0]).get("top_logprobs") if content else None
+    pairs = ((_object(one).get("token"), one.get("logprob")) for one in listed or ())
+    return alternatives(pairs, who="the server")
 
 
 async def events(blocks: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any]]:

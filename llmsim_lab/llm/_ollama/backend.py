@@ -38,7 +38,7 @@ from llmsim_lab.llm._ollama.faults import (
 from llmsim_lab.llm._ollama.wire import Clients, Outgoing, clients_for, parse_host, release
 from llmsim_lab.llm._retry import context_overflow
 from llmsim_lab.llm._scope import scoped
-from llmsim_lab.llm._transport import count
+from llmsim_lab.llm._transport import alternatives, count
 from llmsim_lab.types import ChatReply, ChatRequest, Message, ModelInfo, OnText, ToolCall
 
 logger = logging.getLogger(__name__)
@@ -79,6 +79,8 @@ class OllamaBackend:
     """
 
     streams: bool | Literal["always"] = True
+    max_top_logprobs = 20
+    """What the server grants; one too old for probabilities answers without them."""
 
     def __init__(
         self, model: str | None = None, *, host: str | None = None, stream: bool = False
@@ -204,6 +206,8 @@ class OllamaBackend:
         fields: dict[str, Any] = {"truncate": False, "shift": False}
         if request.tools:
             fields["tools"] = [dict(tool) for tool in request.tools]
+        if request.top_logprobs:
+            fields |= {"logprobs": True, "top_logprobs": request.top_logprobs}
         extra = Outgoing(fields)
         stream = self._stream or on_text is not None
         tell = Telling(on_text) if on_text is not None else None
@@ -363,6 +367,8 @@ def _joined(
             reason="server_error",
             status_code=200,
         )
+    tokens = next((part.logprobs for part in parts if part.logprobs), ())
+    listed = tokens[0].top_logprobs or () if tokens else ()
     calls = [call.function for message in messages for call in message.tool_calls or ()]
     return ChatReply(
         text="".join(message.content or "" for message in messages),
@@ -376,6 +382,9 @@ def _joined(
         reply_tokens=last.eval_count,
         seconds=seconds,
         load_seconds=(last.load_duration or 0) / 1e9,
+        top_logprobs=alternatives(
+            [(one.token, one.logprob) for one in listed], who=f"Ollama at {host}"
+        ),
     )
 
 

@@ -72,11 +72,11 @@ _OVERFLOW = re.compile(
     r"|greater than the context length",
     re.IGNORECASE,
 )
-_STRICT_KEYWORDS = frozenset(
-    ("type", "enum", "const", "properties", "required", "additionalProperties", "items", "anyOf")
-    + ("$ref", "$defs", "description", "pattern", "format", "multipleOf", "minItems", "maxItems")
-    + ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
-)
+_STRICT_KEYWORDS = {
+    *("type", "enum", "const", "properties", "required", "additionalProperties", "items", "anyOf"),
+    *("$ref", "$defs", "description", "pattern", "format", "multipleOf", "minItems", "maxItems"),
+    *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
+}
 """What OpenAI's strict mode knows of JSON Schema."""
 _NEVER_STRICT = ("patternProperties", "prefixItems", "not", "if", "then", "else", "oneOf", "allOf")
 _FORMS: tuple[Literal["whole", "portable", "none"], ...] = ("whole", "portable", "none")

@@ -202,13 +202,7 @@ class OllamaBackend:
         on_text: OnText | None,
     ) -> ChatReply:
         """Make one request over the wire."""
-        # Else the server cuts an overlong prompt, and drops the start of a full window, silently.
-        fields: dict[str, Any] = {"truncate": False, "shift": False}
-        if request.tools:
-            fields["tools"] = [dict(tool) for tool in request.tools]
-        if request.top_logprobs:
-            fields |= {"logprobs": True, "top_logprobs": request.top_logprobs}
-        extra = Outgoing(fields)
+        extra = Outgoing(_further_fields(request))
         stream = self._stream or on_text is not None
         tell = Telling(on_text) if on_text is not None else None
         is_ended = False
@@ -320,6 +314,17 @@ class OllamaBackend:
 
 class _NoThinkingError(Exception):
     """The model cannot think; ask again without."""
+
+
+def _further_fields(request: ChatRequest) -> dict[str, Any]:
+    """Return what the official client has no parameter for, or does not pass on whole."""
+    # Else the server cuts an overlong prompt, and drops the start of a full window, silently.
+    fields: dict[str, Any] = {"truncate": False, "shift": False}
+    if request.tools:
+        fields["tools"] = [dict(tool) for tool in request.tools]
+    if request.top_logprobs:
+        fields |= {"logprobs": True, "top_logprobs": request.top_logprobs}
+    return fields
 
 
 def _as_json(message: Message) -> dict[str, Any]:

@@ -72,6 +72,7 @@ _OVERFLOW = re.compile(
     r"|greater than the context length",
     re.IGNORECASE,
 )
+_WINDOW = re.compile(r"(?:context|model) length (?:is|of) (\d{1,9})", re.IGNORECASE)
 _STRICT_KEYWORDS = {
     *("type", "enum", "const", "properties", "required", "additionalProperties", "items", "anyOf"),
     *("$ref", "$defs", "description", "pattern", "format", "multipleOf", "minItems", "maxItems"),
@@ -178,7 +179,9 @@ class OpenAIBackend:
             BackendError: the server cannot be reached, or turns the key down.
         """
         name = await self._resolve("")
-        found = next((one for one in await self._listing() or () if one.get("id") == name), {})
+        listed = await self._listing() or []
+        # A server with one model, such as llama.cpp's, takes any name for it.
+        found = next((one for one in listed if one["id"] == name or len(listed) == 1), {})
         owner = found.get("owned_by")
         told = [f"owned by {owner}"] if isinstance(owner, str) and owner else []
         told += [f"system_fingerprint {self._fingerprint}"] if self._fingerprint else []
@@ -545,19 +548,18 @@ class _StatusError(Exception):
 
 
 def _overflow(error: _StatusError, request: ChatRequest) -> BackendError:
-    num_ctx = request.options.get("num_ctx")
+    """Return the failure of a prompt that does not fit the server's window."""
     tokens, window = error.details.get("n_prompt_tokens"), error.details.get("n_ctx")
     if type(window) is not int:
-        found = re.search(r"(?:context|model) (?:length|size) (?:is|of|\()\s*(\d+)", error.text)
+        found = _WINDOW.search(error.text)
         window = int(found[1]) if found else None
     chars = sum(len(message.content) for message in request.messages)
     prompt = f"{tokens} tokens" if type(tokens) is int else f"{chars} characters"
-    is_less = window is not None and num_ctx is not None and window <= num_ctx
-    return context_overflow(
-        prompt,
-        num_ctx or window,
-        trained=window if is_less else None,
-        what=error.text,
+    most = f"the {window} tokens of context" if window is not None else "the context window"
+    return BackendError(
+        f"the prompt has {prompt}, more than {most} that the server gives this model "
+        f"({error.text}); shorten the prompt, or start the server with a larger window",
+        reason="context_overflow",
         status_code=error.status,
     )
 
@@ -820,7 +822,8 @@ def is_strict(schema: Mapping[str, Any]) -> bool:
         if set(schema.get("required", ())) != set(properties):
             return False
     inner = [*properties.values(), *schema.get("$defs", {}).values(), *schema.get("anyOf", ())]
-    inner.append(schema.get("items", {}))
+    if "items" in schema:
+        inner.append(schema["items"])
     return all(is_strict(child) for child in inner if isinstance(child, Mapping))
 
 

@@ -85,7 +85,9 @@ def doctor(
             style="" if row.works or row.answer == _NOT_ASKED else "yellow",
         )
     console.print(table)
-    say(_choice(host))
+    # The address of an openai: model says nothing of where Ollama is.
+    is_ollamas = not (model or "").strip().lower().startswith("openai")
+    say(_choice(host if is_ollamas else None))
     raise typer.Exit(0 if any(finding.works for finding in findings) else 1)
 
 

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.embedded, pytest.mark.process]
 REQUEST = ChatRequest(
     model="smollm2",
     messages=(Message("user", "Name the capital of France."),),
-    options={"temperature": 0, "seed": 1, "num_ctx": 1024, "num_predict": 12},
+    options={"temperature": 0, "seed": 1, "num_ctx": 1024, "num_predict": 5},
 )
 
 
@@ -84,7 +84,7 @@ async def test_a_streamed_reply_is_the_same_as_a_whole_one(server: ChildProcess)
     assert replace(reply, seconds=0) == replace(whole, seconds=0)
     assert "".join(pieces) == whole.text
     assert whole.done_reason == "length"
-    assert whole.reply_tokens == 12 >= len(pieces) > 6
+    assert whole.reply_tokens == 5 >= len(pieces) > 2
 
 
 async def test_a_reply_can_be_stopped(server: ChildProcess) -> None:

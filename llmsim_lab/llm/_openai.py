@@ -212,8 +212,6 @@ class OpenAIBackend:
                     "server runs there",
                     reason="timeout",
                 ) from None
-            finally:
-                await _shared.release(self.base_url, self)
             return None if listed is None else [printable(str(one["id"])) for one in listed]
 
         # In a thread of its own, since the caller's may be running an event loop already.
@@ -410,6 +408,8 @@ class OpenAIBackend:
             raise _StatusError.of(response.status_code, _parsed(response), asked) from error
         except (openai.APIConnectionError, ConnectionError, httpx.TransportError) as error:
             cause: Any = error if not isinstance(error, openai.OpenAIError) else error.__cause__
+            if isinstance(cause, BackendError):  # older clients wrap what the transport raises
+                raise cause from None
             raise connection_fault(
                 cause,
                 url=url,
@@ -961,6 +961,7 @@ class _Streamed:
         choice = _object(choices[0])
         delta = _object(choice.get("delta") or {})
         self._finish = _text(choice, "finish_reason") or self._finish
+        self.is_done = self.is_done or bool(self._finish)
         logprobs = choice.get("logprobs")
         if self._logprobs is None and _object(logprobs or {}).get("content"):
             self._logprobs = logprobs
@@ -989,7 +990,7 @@ class _Streamed:
         Raises:
             BackendError: it ended before it was done.
         """
-        if not (self.is_done or self._finish or whole):
+        if not (self.is_done or whole):
             raise BackendError(
                 f"the reply of {self.url} ended after {self._events} events, before it was done",
                 reason="connection_error",

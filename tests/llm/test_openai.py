@@ -681,6 +681,13 @@ async def test_calls_that_come_in_pieces_are_put_together() -> None:
     )
 
 
+async def test_a_reply_that_ended_by_itself_keeps_its_counts_though_it_was_to_be_stopped() -> None:
+    usage = {"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 1}}
+    async with talking(streamed(delta(content="Yes", finish="stop"), usage, DONE)) as (_, backend):
+        reply = await backend.chat(REQUEST, on_text=lambda _: True)
+    assert (reply.done_reason, reply.prompt_tokens, reply.reply_tokens) == ("stop", 9, 1)
+
+
 async def test_stopping_reaches_the_server_at_once() -> None:
     async with serving(said()) as server:
         gone = asyncio.Event()

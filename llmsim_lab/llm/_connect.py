@@ -73,7 +73,7 @@ def connect(
         config = LLMConfig(**((config.model_dump() if config else {}) | settings))
     except ValidationError as error:
         raise ConfigError(f"connect(): {faults(error)}; see LLMConfig for what there is") from error
-    at = _Address(host=host, base_url=base_url, api_key=api_key)
+    at = _ServerAddress(host=host, base_url=base_url, api_key=api_key)
     name, backend, chosen = _choose(model, at, config, download=download)
     settled: dict[str, Any] = {"model": name}
     if isinstance(backend, EmbeddedBackend) and config.max_concurrency is None:
@@ -86,7 +86,7 @@ def connect(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Address:
+class _ServerAddress:
     """Where a model is to be looked for."""
 
     host: str | None
@@ -95,7 +95,7 @@ class _Address:
 
 
 def _choose(
-    model: str, at: _Address, config: LLMConfig, *, download: bool
+    model: str, at: _ServerAddress, config: LLMConfig, *, download: bool
 ) -> tuple[str, ChatBackend, str]:
     """Return the model's name, its backend, and why."""
     where, _, name = model.strip().partition(":")
@@ -125,7 +125,7 @@ def _choose(
     )
 
 
-def _auto(at: _Address, config: LLMConfig, *, download: bool) -> tuple[str, ChatBackend, str]:
+def _auto(at: _ServerAddress, config: LLMConfig, *, download: bool) -> tuple[str, ChatBackend, str]:
     wish = os.environ.get("LLMSIM_MODEL", "").strip()
     if wish.lower().strip(": ") not in ("", "auto"):
         name, backend, chosen = _choose(wish, at, config, download=download)
@@ -182,7 +182,7 @@ def _ollama(
     return name, OllamaBackend(name, host=host), chosen
 
 
-def _openai(name: str, at: _Address) -> tuple[str, ChatBackend, str]:
+def _openai(name: str, at: _ServerAddress) -> tuple[str, ChatBackend, str]:
     if at.host is not None and at.base_url is not None:
         raise ConfigError(
             f"host={without_password(at.host)!r} and base_url={without_password(at.base_url)!r} "

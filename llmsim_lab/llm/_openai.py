@@ -252,7 +252,7 @@ class OpenAIBackend:
         Raises:
             BackendError: the server cannot be reached, or turns the key down.
         """
-        outgoing = _Outgoing(await self._secret())
+        outgoing = _OpenAIExchange(await self._secret())
         try:
             with self._translated(outgoing, ""):
                 sdk = (await _shared.get(self.base_url, self)).sdk
@@ -359,7 +359,7 @@ class OpenAIBackend:
             BackendError: it does not answer, or not in the protocol's form.
         """
         stream = on_text is not None
-        outgoing = _Outgoing(await self._secret(), stream=stream)
+        outgoing = _OpenAIExchange(await self._secret(), stream=stream)
         rest = {name: fields[name] for name in fields if name not in ("model", "messages")}
         if "logprobs" in rest:
             rest |= {"logprobs": True, "top_logprobs": rest["logprobs"]}
@@ -394,7 +394,7 @@ class OpenAIBackend:
         return reply
 
     @contextmanager
-    def _translated(self, outgoing: _Outgoing, model: str) -> Iterator[None]:
+    def _translated(self, outgoing: _OpenAIExchange, model: str) -> Iterator[None]:
         """Send what is asked for inside; turn what the clients raise into failures of ours."""
         import openai
 
@@ -487,7 +487,7 @@ _OTHER_SWITCHES: dict[str, tuple[int, str]] = {
 
 
 @dataclass(slots=True)
-class _Outgoing:
+class _OpenAIExchange:
     """What a request's transport adds and notes.
 
     Attributes:
@@ -565,13 +565,13 @@ def _overflow(error: _StatusError, request: ChatRequest) -> BackendError:
 
 
 @dataclass(slots=True, eq=False)
-class _Client:
+class _OpenAIClient:
     """The official client for one server and one event loop."""
 
     sdk: Any
 
     @classmethod
-    def open(cls, url: str) -> _Client:
+    def open(cls, url: str) -> _OpenAIClient:
         from openai import AsyncOpenAI
 
         transport = _KeyTransport(open_transport(url, who=url), own=url.startswith(HOSTED))
@@ -586,7 +586,7 @@ class _Client:
         await self.sdk.close()
 
 
-_shared = Shared(_Client.open)
+_shared = Shared(_OpenAIClient.open)
 
 
 class _KeyTransport(httpx.AsyncBaseTransport):
@@ -605,7 +605,7 @@ class _KeyTransport(httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Make a request."""
-        outgoing: _Outgoing = scope().outgoing
+        outgoing: _OpenAIExchange = scope().outgoing
         secret = outgoing.secret.get_secret_value().encode() if outgoing.secret else b""
         headers = [
             (name, value)

@@ -35,7 +35,7 @@ from llmsim_lab.llm._ollama.faults import (
     not_understood,
     translated,
 )
-from llmsim_lab.llm._ollama.wire import Clients, Outgoing, clients_for, parse_host, release
+from llmsim_lab.llm._ollama.wire import ChatExchange, Clients, clients_for, parse_host, release
 from llmsim_lab.llm._retry import context_overflow
 from llmsim_lab.llm._scope import scoped
 from llmsim_lab.llm._transport import alternatives, count
@@ -202,7 +202,7 @@ class OllamaBackend:
         on_text: OnText | None,
     ) -> ChatReply:
         """Make one request over the wire."""
-        extra = Outgoing(_further_fields(request))
+        extra = ChatExchange(_further_fields(request))
         stream = self._stream or on_text is not None
         tell = Telling(on_text) if on_text is not None else None
         is_ended = False

@@ -20,7 +20,7 @@ from llmsim_lab.llm import LLMClient, LLMConfig, OpenAIBackend, Tape, _openai, _
 from llmsim_lab.llm._openai import as_json, is_strict, parse_base_url, portable
 from llmsim_lab.models import PolicyDecision
 from llmsim_lab.simulation import Simulation, SimulationConfig
-from llmsim_lab.testing._http import Connection, Request, Response, json_response
+from llmsim_lab.testing._http import Connection, Request, Response
 from llmsim_lab.types import ChatReply, ChatRequest, Message, ToolCall
 
 KEY = "sk-secret-0123456789"
@@ -40,6 +40,12 @@ DECISION = '{"action": "Hold", "reasoning": "Prices are calm.", "confidence": 0.
 DONE = b"data: [DONE]\n\n"
 
 Answer = Response | dict[str, Any] | Callable[[Request], Response]
+
+
+def json_response(value: Any, status: int = 200) -> Response:
+    """Answer with one JSON document."""
+    headers = {"Content-Type": "application/json"}
+    return Response(status=status, headers=headers, chunks=(json.dumps(value).encode(),))
 
 
 @dataclass

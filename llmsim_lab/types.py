@@ -58,12 +58,20 @@ __all__ = [
     "LLMReasoningChain",
     "Message",
     "ModelInfo",
+    "OnText",
     "Reply",
     "Status",
+    "StreamingBackend",
     "ToolCall",
 ]
 
 ValueT = TypeVar("ValueT")
+
+OnText = Callable[[str], bool]
+"""Is given each new piece of a reply; returns True to stop the model.
+
+Thinking that the server separates comes first, between ``<think>`` and ``</think>``.
+"""
 
 # --- requests and replies -------------------------------------------------------------------------
 
@@ -124,6 +132,8 @@ class ChatRequest:
         timeout_s: how long the caller will wait for the reply, seconds.
         site: where in the run the call was made.
         attempt: 1, or 2 for the retry.
+        top_logprobs: how many alternatives to the first token are wanted with their probabilities,
+            or None for none; a backend gives at most its ``max_top_logprobs``.
         origin: where the values in its first messages came from; it does not identify the request.
     """
 
@@ -137,6 +147,7 @@ class ChatRequest:
     timeout_s: float = field(default=60.0, compare=False)
     site: CallSite | None = None
     attempt: int = 1
+    top_logprobs: int | None = None
     origin: Origin | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -178,6 +189,9 @@ class ChatReply:
         reply_tokens: tokens generated; None where not reported.
         seconds: wall time of the request as the backend saw it.
         load_seconds: the part of it that went into loading the model.
+        top_logprobs: the likeliest first tokens with their natural log-probabilities, the likeliest
+            first, where they were asked for and the backend has them: the model's own, before
+            temperature, schema and other settings of the sampler.
     """
 
     __pydantic_config__ = _STRICT
@@ -190,6 +204,7 @@ class ChatReply:
     reply_tokens: int | None = None
     seconds: float = 0.0
     load_seconds: float = 0.0
+    top_logprobs: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +230,11 @@ class ModelInfo:
 
 @runtime_checkable
 class ChatBackend(Protocol):
-    """What answers requests. Only ``chat`` does any work, so one's own is a few lines."""
+    """What answers requests. Only ``chat`` does any work, so one's own is a few lines.
+
+    A backend that can tell the probabilities of tokens has the attribute ``max_top_logprobs``, the
+    most alternatives that it gives; requests to others never ask for ``top_logprobs``.
+    """
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         """Answer one request.
@@ -232,6 +251,30 @@ class ChatBackend(Protocol):
 
     async def aclose(self) -> None:
         """Close connections and end processes; called at most once per backend."""
+        ...
+
+
+class StreamingBackend(ChatBackend, Protocol):
+    """A backend that can hand on a reply while it is written; its class says ``streams = True``.
+
+    Attributes:
+        streams: True if ``chat`` takes ``on_text``. It is given where somebody watches or the model
+            is slow, since reading a stream costs time; with ``"always"``, for a server whose
+            replies are streamed in any case, always.
+    """
+
+    streams: bool | Literal["always"]
+
+    async def chat(self, request: ChatRequest, *, on_text: OnText | None = None) -> ChatReply:
+        """Answer one request.
+
+        Args:
+            request: what is asked.
+            on_text: is given each piece of the reply as it comes. When it returns True, close the
+                request at once, so that the server stops, and return what came so far, with
+                ``done_reason="aborted"``; counts that the server has not sent by then are None,
+                but for ``reply_tokens``: the number of pieces.
+        """
         ...
 
 

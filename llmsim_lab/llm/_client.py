@@ -519,7 +519,7 @@ class LLMClient:
             self.limits.began(lane.loop.time())
             try:
                 async with time_limit:
-                    reply = await self.backend.chat(request)
+                    reply = await self.backend.chat(self._within_reach(request))
                 if not isinstance(reply, ChatReply):
                     raise ConfigError(
                         f"{type(self.backend).__name__}.chat returned {type(reply).__name__}; it "
@@ -547,6 +547,17 @@ class LLMClient:
                     watch.ended(request, attempt, taped=False)
         finally:
             lane.leave()
+
+    def _within_reach(self, request: ChatRequest) -> ChatRequest:
+        """Return a request with no more alternatives asked for than the backend can give.
+
+        What was asked for stays on the tape: a replay, which has no backend, asks the same.
+        """
+        wanted = request.top_logprobs
+        if wanted is None:
+            return request
+        most: int = getattr(self.backend, "max_top_logprobs", 0)
+        return replace(request, top_logprobs=min(wanted, most) or None)
 
     async def _back_off(self, least_s: float) -> None:
         """Wait before the retry, at least so many seconds."""

@@ -24,12 +24,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Annotated, Any, Self, TypeVar
+from typing import Annotated, Any, Self, TypeVar, cast
 
 from pydantic import BaseModel, Field, model_validator
 
 from llmsim_lab._util.config import Settings
 from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
+from llmsim_lab.llm._endings import Endings
 from llmsim_lab.llm._extract import InvalidReply, parse_reply
 from llmsim_lab.llm._limits import Lane, Limits
 from llmsim_lab.llm._retry import (
@@ -42,7 +43,7 @@ from llmsim_lab.llm._retry import (
     recorded_fault,
     second_request,
 )
-from llmsim_lab.llm._scope import CallLog, scope, seconds_left
+from llmsim_lab.llm._scope import CallLog, InFlight, scope, seconds_left
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.types import (
     Attempt,
@@ -54,6 +55,7 @@ from llmsim_lab.types import (
     Decision,
     Message,
     ModelInfo,
+    StreamingBackend,
     reply_schema,
 )
 
@@ -62,6 +64,10 @@ T = TypeVar("T")
 
 _MOST_CHARS_PER_TOKEN = 16
 """Far above what any tokenizer packs into a token on average: no longer prompt can fit."""
+
+_READABLE_S, _SLOW_S = 0.5, 2.0
+"""Replies are read as they are written where the last one took so long, seconds: if somebody
+watches, and if nobody does. A piece costs some 0.1 ms, a few percent of such a reply."""
 
 _RESERVED = {"temperature", "seed", "num_ctx", "num_predict"}
 _BOUNDS = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}
@@ -190,6 +196,8 @@ class LLMClient:
         self._options = dict(self.config.sampling)
         """Shared by all requests, not to be changed."""
         self._variants: dict[str, Mapping[str, Any]] = {}
+        self._last_s: float | None = None
+        """How long the last request took, loading the model left out."""
         self._lanes: dict[asyncio.AbstractEventLoop, Lane] = {}
         self._lock = threading.Lock()
         self._turns: dict[CallLog, asyncio.AbstractEventLoop] = {}
@@ -202,6 +210,7 @@ class LLMClient:
         requests in flight, unless the number itself is set otherwise.
         """
         other = LLMClient(config, self.backend, chosen=self.chosen)
+        other._last_s = self._last_s
         if config.concurrency == self.config.concurrency:
             other.limits, other._lanes, other._lock = self.limits, self._lanes, self._lock
         return other
@@ -518,12 +527,7 @@ class LLMClient:
             self.limits.began(lane.loop.time())
             try:
                 async with limit:
-                    reply = await self.backend.chat(request)
-                if not isinstance(reply, ChatReply):
-                    raise ConfigError(
-                        f"{type(self.backend).__name__}.chat returned {type(reply).__name__}; it "
-                        "must return ChatReply(text=...)"
-                    )
+                    reply = await self._chat(request, watch)
                 seconds = time.perf_counter() - began
                 attempt = Attempt(request=request, reply=reply, seconds=seconds)
                 return attempt, None
@@ -537,6 +541,9 @@ class LLMClient:
             finally:
                 lane.ended(limit)
                 reply_of = attempt.reply if attempt is not None else None
+                if attempt is not None:
+                    loading = reply_of.load_seconds if reply_of is not None else 0.0
+                    self._last_s = attempt.seconds - loading
                 self.limits.ended(
                     lane.loop.time(),
                     tokens=None if reply_of is None else reply_of.reply_tokens or 1,
@@ -546,6 +553,32 @@ class LLMClient:
                     watch.ended(request, attempt, taped=False)
         finally:
             lane.leave()
+
+    async def _chat(self, request: ChatRequest, watch: InFlight | None) -> ChatReply:
+        """Ask the backend; read the reply as it is written where that is worth its cost."""
+        streams, endings = getattr(self.backend, "streams", False), None
+        if streams and streams != "always":
+            last = self._last_s
+            enough_s = _SLOW_S if watch is None else _READABLE_S
+            streams = watch is not None if last is None else last >= enough_s
+        if streams:
+            ends = endings = Endings.of(request)
+
+            def on_text(piece: str) -> bool:
+                if watch is not None:
+                    watch.wrote(request, piece)
+                return ends(piece)
+
+            backend = cast("StreamingBackend", self.backend)
+            reply = await backend.chat(request, on_text=on_text)
+        else:
+            reply = await self.backend.chat(request)
+        if not isinstance(reply, ChatReply):
+            raise ConfigError(
+                f"{type(self.backend).__name__}.chat returned {type(reply).__name__}; it "
+                "must return ChatReply(text=...)"
+            )
+        return reply if endings is None else endings.ended(reply)
 
     async def _back_off(self, least_s: float) -> None:
         """Wait before the retry, at least so many seconds."""

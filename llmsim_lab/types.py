@@ -247,9 +247,9 @@ class StreamingBackend(ChatBackend, Protocol):
     """A backend that can hand on a reply while it is written; its class says ``streams = True``.
 
     Attributes:
-        streams: True if ``chat`` takes ``on_text``. It is given where somebody watches or the model
-            is slow, since reading a stream costs time; with ``"always"``, for a server whose
-            replies are streamed in any case, always.
+        streams: True if ``chat`` takes ``on_text``. It is given where the last reply took half a
+            second or more, and for the first one if somebody watches, since reading a stream costs
+            time; with ``"always"``, for a server whose replies are streamed in any case, always.
     """
 
     streams: bool | Literal["always"]

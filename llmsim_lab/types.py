@@ -181,9 +181,10 @@ class ChatReply:
         thinking: the separated thinking, else empty.
         tool_calls: the functions it wants called.
         done_reason: ``stop``; ``length`` where the token limit cut the answer; ``aborted`` where
-            the server stopped the model before it was done.
+            the server or the client stopped the model before it was done.
         prompt_tokens: tokens of the whole prompt, cached ones included; None where not reported.
-        reply_tokens: tokens generated; None where not reported.
+        reply_tokens: tokens generated; of a reply that the client stopped, the pieces that came,
+            a token or little more each; None where not reported.
         seconds: wall time of the request as the backend saw it.
         load_seconds: the part of it that went into loading the model.
     """

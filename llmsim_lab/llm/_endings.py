@@ -6,7 +6,7 @@ is too long, and the fault ``generation_stopped`` if the model repeats itself. A
 as a whole is read in the same way afterwards: what a run gets must not depend on who watches it.
 
 The numbers leave room for what people ask for: rules of eighty dashes, the heads of wide tables, a
-list of a hundred zeros, a dozen equal rows. A model in a loop passes them within seconds.
+list of a hundred zeros, nine equal rows. A model in a loop passes them within seconds.
 """
 
 from __future__ import annotations

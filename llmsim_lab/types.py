@@ -61,7 +61,6 @@ __all__ = [
     "OnText",
     "Reply",
     "Status",
-    "StreamingBackend",
     "ToolCall",
 ]
 
@@ -224,7 +223,16 @@ class ModelInfo:
 
 @runtime_checkable
 class ChatBackend(Protocol):
-    """What answers requests. Only ``chat`` does any work, so one's own is a few lines."""
+    """What answers requests. Only ``chat`` does any work, so one's own is a few lines.
+
+    One that can hand on a reply while it is written says so by an attribute ``streams = True``, and
+    its ``chat`` takes ``on_text: OnText | None = None`` by name. It is given where the last reply
+    took half a second or more, and for the first one if somebody watches, since reading a stream
+    costs time; with ``streams = "always"``, for a server whose replies are streamed in any case,
+    always. When ``on_text`` returns True, ``chat`` closes the request at once, so that the server
+    stops, and returns what came so far with ``done_reason="aborted"``. Counts that the server has
+    not sent by then are None, but for ``reply_tokens``: the number of pieces.
+    """
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         """Answer one request.
@@ -241,30 +249,6 @@ class ChatBackend(Protocol):
 
     async def aclose(self) -> None:
         """Close connections and end processes; called at most once per backend."""
-        ...
-
-
-class StreamingBackend(ChatBackend, Protocol):
-    """A backend that can hand on a reply while it is written; its class says ``streams = True``.
-
-    Attributes:
-        streams: True if ``chat`` takes ``on_text``. It is given where the last reply took half a
-            second or more, and for the first one if somebody watches, since reading a stream costs
-            time; with ``"always"``, for a server whose replies are streamed in any case, always.
-    """
-
-    streams: bool | Literal["always"]
-
-    async def chat(self, request: ChatRequest, *, on_text: OnText | None = None) -> ChatReply:
-        """Answer one request.
-
-        Args:
-            request: what is asked.
-            on_text: is given each piece of the reply as it comes. When it returns True, close the
-                request at once, so that the server stops, and return what came so far, with
-                ``done_reason="aborted"``; counts that the server has not sent by then are None,
-                but for ``reply_tokens``: the number of pieces.
-        """
         ...
 
 
@@ -544,7 +528,7 @@ class Places:
         """Return the chain at a place.
 
         Raises:
-            ValueError: there is none.
+            ValueError: there is no chain at that place.
         """
         return _at(self._chains, place)
 

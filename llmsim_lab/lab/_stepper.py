@@ -394,7 +394,7 @@ class RunList:
         self.place = 0
 
     @property
-    def shown(self) -> Run:
+    def current(self) -> Run:
         """The run that is shown."""
         return self._runs[self.place]
 
@@ -549,7 +549,7 @@ class TurnStepper(LabWidget):
     @property
     def simulation(self) -> Run:
         """The run shown."""
-        return self._runs.shown
+        return self._runs.current
 
     @property
     def forks(self) -> list[Run]:

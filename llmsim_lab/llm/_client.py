@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Annotated, Any, Self, TypeVar, cast
+from typing import Annotated, Any, Protocol, Self, TypeVar, cast
 
 from pydantic import BaseModel, Field, model_validator
 
@@ -55,7 +55,7 @@ from llmsim_lab.types import (
     Decision,
     Message,
     ModelInfo,
-    StreamingBackend,
+    OnText,
     reply_schema,
 )
 
@@ -213,7 +213,8 @@ class LLMClient:
         other = LLMClient(config, self.backend, chosen=self.chosen)
         other._last_s = self._last_s
         if config.concurrency == self.config.concurrency:
-            other.limits, other._lanes, other._lock = self.limits, self._lanes, self._lock
+            other.limits = self.limits
+            other._lanes, other._lock = self._lanes, self._lock
         return other
 
     async def call_with_retry(
@@ -497,12 +498,12 @@ class LLMClient:
     ) -> tuple[Attempt, BackendError | None]:
         """Ask the backend, for no longer than the caller will wait."""
         left = seconds_left() or 0.0
-        limit = asyncio.timeout(left)
+        time_limit = asyncio.timeout(left)
         try:
-            async with limit:
+            async with time_limit:
                 return await self._make(request, asked_wait)
         except TimeoutError:
-            if not limit.expired():
+            if not time_limit.expired():
                 raise  # a time limit further out ended this: its owner must see it
             # ``Scope.deadline`` has passed: no retry, and the tape shows why.
             fault = BackendError(
@@ -524,10 +525,10 @@ class LLMClient:
             watch, attempt = scope().watch, None
             if watch is not None:
                 watch.began(request)
-            limit, began = lane.limit(request.timeout_s), time.perf_counter()
+            time_limit, began = lane.time_limit(request.timeout_s), time.perf_counter()
             self.limits.began(lane.loop.time())
             try:
-                async with limit:
+                async with time_limit:
                     reply = await self._chat(request, watch)
                 seconds = time.perf_counter() - began
                 attempt = Attempt(request=request, reply=reply, seconds=seconds)
@@ -540,7 +541,7 @@ class LLMClient:
                 attempt = failed_attempt(request, fault, seconds=time.perf_counter() - began)
                 return attempt, fault
             finally:
-                lane.ended(limit)
+                lane.ended(time_limit)
                 reply_of = attempt.reply if attempt is not None else None
                 if attempt is not None:
                     loading = reply_of.load_seconds if reply_of is not None else 0.0
@@ -569,8 +570,7 @@ class LLMClient:
                     watch.wrote(request, piece)
                 return endings(piece)
 
-            backend = cast("StreamingBackend", self.backend)
-            reply = await backend.chat(request, on_text=on_text)
+            reply = await cast("_Streaming", self.backend).chat(request, on_text=on_text)
         else:
             reply = await self.backend.chat(request)
         if not isinstance(reply, ChatReply):
@@ -602,6 +602,12 @@ class LLMClient:
                     del self._lanes[other]
                 lane = self._lanes.setdefault(loop, Lane(self.limits, loop))
         return lane
+
+
+class _Streaming(ChatBackend, Protocol):
+    """A backend whose ``streams`` is not False."""
+
+    async def chat(self, request: ChatRequest, *, on_text: OnText | None = None) -> ChatReply: ...
 
 
 @lru_cache(maxsize=1024)

@@ -35,7 +35,7 @@ from llmsim_lab.llm._ollama.faults import (
     not_understood,
     translated,
 )
-from llmsim_lab.llm._ollama.wire import Clients, Outgoing, clients_for, parse_host, release
+from llmsim_lab.llm._ollama.wire import ChatExchange, Clients, clients_for, parse_host, release
 from llmsim_lab.llm._retry import context_overflow
 from llmsim_lab.llm._scope import scoped
 from llmsim_lab.llm._transport import count
@@ -204,7 +204,7 @@ class OllamaBackend:
         fields: dict[str, Any] = {"truncate": False, "shift": False}
         if request.tools:
             fields["tools"] = [dict(tool) for tool in request.tools]
-        extra = Outgoing(fields)
+        extra = ChatExchange(fields)
         stream = self._stream or on_text is not None
         tell = Telling(on_text) if on_text is not None else None
         is_ended = False

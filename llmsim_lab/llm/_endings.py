@@ -2,10 +2,11 @@
 
 A backend that streams hands each new piece of text to an ``Endings``, which says when to stop. What
 it stops is an ordinary reply if it is a whole JSON value, one that was cut at the token limit if it
-is too long, and the fault ``generation_stopped`` if the model repeats itself.
+is too long, and the fault ``generation_stopped`` if the model repeats itself. A reply that came
+as a whole is read in the same way afterwards: what a run gets must not depend on who watches it.
 
 The numbers leave room for what people ask for: rules of eighty dashes, the heads of wide tables, a
-list of a hundred zeros, a dozen equal rows. A model in a loop passes them within seconds.
+list of a hundred zeros, nine equal rows. A model in a loop passes them within seconds.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ from llmsim_lab.llm._extract import repeated_end
 from llmsim_lab.types import ChatReply, ChatRequest, OnText
 
 _LEAST_LOOP_CHARS, _LEAST_REPEATS = 320, 10
+_LEAST_LOOP_CHARS_IN_TEXT = 1_001
+"""In a text within JSON: schemas bound most of them, and one that comes to its end is valid."""
 _LEAST_EQUAL_ITEMS = 40
 """How often a piece of JSON itself must be repeated: in lists, equal items are quite usual."""
 _MAX_UNIT_CHARS = 200
 _LOOK_EACH_CHARS = 64
 _MAX_SPACE_AFTER = 16
-_MAX_CHARS_PER_TOKEN = 8
+_MAX_CHARS_PER_TOKEN, _MARGIN_CHARS = 8, 256
 """Above the average of any long text; ordinary prose has four or five."""
 
 _MARKS = re.compile(r'["\\{}\[\]]')
@@ -54,7 +57,7 @@ class Endings:
     def __init__(self, *, schema: bool, max_tokens: int | None = None) -> None:
         self.reason: Literal["closed", "loop", "length"] | None = None
         self._max_tokens = max_tokens
-        self._text, self._pieces, self._looked = "", 0, 0
+        self._text, self._looked = "", 0
         self._state: Literal["before", "json", "closed", "free"] = "before" if schema else "free"
         self._read = 0
         """Up to here the text was searched for JSON."""
@@ -73,7 +76,6 @@ class Endings:
     def __call__(self, piece: str) -> bool:
         """Read a piece; returns True if the reply is to be stopped."""
         self._text += piece
-        self._pieces += 1
         if self._state == "before":
             self._find_json()
         if self._state == "json":
@@ -97,12 +99,27 @@ class Endings:
             BackendError: it was stopped because the model repeated itself.
         """
         if self.reason == "closed":
-            whole = len(reply.text) - (len(self._text) - self._read)
-            return replace(reply, text=reply.text[:whole], done_reason="stop")
+            unread = len(self._text) - self._read
+            return replace(reply, text=reply.text[: len(reply.text) - unread], done_reason="stop")
         if self.reason == "length":
             return replace(reply, done_reason="length")
         if self.reason == "loop":
             raise stopped(replace(reply, done_reason="aborted"), who="the client")
+        return reply
+
+    def whole(self, reply: ChatReply) -> ChatReply:
+        """Return a reply that came as a whole as what it were if it had been streamed.
+
+        Raises:
+            BackendError: the model repeats itself in it.
+        """
+        tell, each = Telling(self), _LOOK_EACH_CHARS
+        for at in range(0, len(reply.thinking), each):
+            if tell("", reply.thinking[at : at + each]):
+                return self.ended(replace(reply, text="", thinking=reply.thinking[: at + each]))
+        for at in range(0, len(reply.text), each):
+            if tell(reply.text[at : at + each]):
+                return self.ended(replace(reply, text=reply.text[: at + each]))
         return reply
 
     def _find_json(self) -> None:
@@ -150,15 +167,14 @@ class Endings:
 
     def _loops(self) -> bool:
         """Return True if the text repeats at its end what no reply needs so often."""
-        text, least = self._text, _LEAST_REPEATS
-        if self._state == "json":
-            if self._string_from >= 0:
-                text = text[self._string_from :]
-            else:
-                least = _LEAST_EQUAL_ITEMS
-        if len(text) < _LEAST_LOOP_CHARS:
+        text, least, least_chars = self._text, _LEAST_REPEATS, _LEAST_LOOP_CHARS
+        if self._state == "json" and self._string_from >= 0:
+            text, least_chars = text[self._string_from :], _LEAST_LOOP_CHARS_IN_TEXT
+        elif self._state == "json":
+            least = _LEAST_EQUAL_ITEMS
+        if len(text) < least_chars:
             return False
-        if not text[-_LEAST_LOOP_CHARS:].strip():
+        if not text[-least_chars:].strip():
             return True
         # Where the end of the text was last: so far back begins what is repeated, if anything is.
         end = text[-_MAX_UNIT_CHARS:]
@@ -166,18 +182,13 @@ class Endings:
         if before < 0:
             return False
         period = len(text) - _MAX_UNIT_CHARS - before
-        size = max(_LEAST_LOOP_CHARS, least * period)
+        size = max(least_chars, least * period)
         return len(text) >= size and text[-size:-period] == text[period - size :]
 
     def _too_long(self) -> bool:
         """Return True if the reply has more tokens than the server was to write, for certain."""
         limit = self._max_tokens
-        # A piece is a token, or less where a server passes letters on: so both must be too many.
-        return (
-            limit is not None
-            and self._pieces > limit
-            and len(self._text) > _MAX_CHARS_PER_TOKEN * limit
-        )
+        return limit is not None and len(self._text) > _MAX_CHARS_PER_TOKEN * limit + _MARGIN_CHARS
 
 
 class Telling:

@@ -71,8 +71,8 @@ class OllamaBackend:
         model: taken where a request names none (or ``auto``); without one, a model that is loaded,
             else the one pulled last, embedding models left out.
         host: the server; by default ``$OLLAMA_HOST``, else ``127.0.0.1:11434``.
-        stream: fetch all replies token by token, not only where somebody watches or the model is
-            slow; what comes out is the same.
+        stream: fetch all replies token by token, not only those of a slow model; what comes out is
+            the same.
 
     Raises:
         ConfigError: the host makes no sense.

@@ -46,7 +46,7 @@ WANTED = 100
 """Alternatives asked for; a backend that has fewer gives those."""
 _LEAST = 1e-12
 """What a letter that is not listed has at least, so that it has a logarithm."""
-_CUT = 0.002
+_CUT = 0.0005
 """A beginning of a number that is less likely is not followed; it counts as another answer."""
 _LONGEST_NUMBER_TOKENS = 12
 

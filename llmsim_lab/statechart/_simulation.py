@@ -481,6 +481,8 @@ def _reasoner_of(
         _needed(client, "reasoner"),
         seed=config.seed if chosen.shuffle else None,
         rationale=chosen.rationale,
+        decide=chosen.decide,
+        draws=config.seed,
         prompt=prompt or (Prompt.load(chosen.prompt) if chosen.prompt else None),
     )
 

@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, overload
 
 from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.errors import ConfigError, LLMFailureException
-from llmsim_lab.llm import Choice as Chances
-from llmsim_lab.llm import LLMClient
+from llmsim_lab.llm import Choice, LLMClient
 from llmsim_lab.llm._chains import LooksUp, chain_of, chain_of_failure
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
@@ -39,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class MoveQuestion:
     """One ambiguous move: the arguments of ``Chooser.decide``.
 
     Attributes:
@@ -68,14 +67,14 @@ class Question:
                 f"{self.current_state.value!r}; ask the chart's valid_targets first"
             )
 
-    def rotations(self) -> list[Question]:
+    def rotations(self) -> list[MoveQuestion]:
         """Return the question once for each rotation of its options, the given order first."""
         options = list(self.options)
         return [replace(self, options=options[n:] + options[:n]) for n in range(len(options))]
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class MoveChoice:
     """An answer to a question.
 
     Attributes:
@@ -135,11 +134,11 @@ class Chooser(ABC):
     ) -> AgentState: ...
 
     @overload
-    async def decide(self, agent: Sequence[Question]) -> list[AgentState]: ...
+    async def decide(self, agent: Sequence[MoveQuestion]) -> list[AgentState]: ...
 
     async def decide(
         self,
-        agent: SocialAgent | Sequence[Question],
+        agent: SocialAgent | Sequence[MoveQuestion],
         current_state: AgentState | None = None,
         trigger: str = "",
         options: Sequence[AgentState] = (),
@@ -148,7 +147,7 @@ class Chooser(ABC):
         """Return the state that an agent goes to, or those of a batch of questions, asked at once.
 
         Args:
-            agent: who decides; or a sequence of ``Question``, and nothing else.
+            agent: who decides; or a sequence of ``MoveQuestion``, and nothing else.
             current_state: what it is doing.
             trigger: the event.
             options: the legal states.
@@ -162,14 +161,14 @@ class Chooser(ABC):
         if isinstance(agent, Sequence):
             return [choice.state for choice in await self.choose_all(agent)]
         state = agent.state if current_state is None else current_state
-        (choice,) = await self.choose_all([Question(agent, state, trigger, options, context)])
+        (choice,) = await self.choose_all([MoveQuestion(agent, state, trigger, options, context)])
         return choice.state
 
     @abstractmethod
-    async def choose_all(self, questions: Sequence[Question]) -> list[Choice]:
+    async def choose_all(self, questions: Sequence[MoveQuestion]) -> list[MoveChoice]:
         """Answer questions, in their order, with how each answer came about; see ``decide``."""
 
-    async def ask_rotated(self, questions: Sequence[Question]) -> pd.DataFrame:
+    async def ask_rotated(self, questions: Sequence[MoveQuestion]) -> pd.DataFrame:
         """Ask every question with its options in every rotation; return one row an answer.
 
         Over all rotations of a question each option stands in each place once. A reasoner that
@@ -347,7 +346,7 @@ class Reasoner(Chooser):
             lookup=self.lookup,
         )
 
-    async def choose_all(self, questions: Sequence[Question]) -> list[Choice]:
+    async def choose_all(self, questions: Sequence[MoveQuestion]) -> list[MoveChoice]:
         """Answer several questions concurrently, in order; see ``decide``.
 
         Where an answer stays invalid, is stopped because the model repeats itself, or does not come
@@ -386,11 +385,11 @@ class Reasoner(Chooser):
         return [choice for _, choice in sorted(zip(places, found, strict=True), key=_place_of)]
 
     async def _decide_alike(
-        self, prompt: str, options: tuple[AgentState, ...], questions: Sequence[Question]
-    ) -> list[Choice]:
+        self, prompt: str, options: tuple[AgentState, ...], questions: Sequence[MoveQuestion]
+    ) -> list[MoveChoice]:
         """Ask once for the probability of each option, and decide for each of some users."""
         if len(options) == 1:
-            return [Choice(options[0], "ok") for _ in questions]
+            return [MoveChoice(options[0], "ok") for _ in questions]
         turn = questions[0].turn
         site = CallSite(component="reasoner", turn=turn)
         texts = {option: f"{option.value} - {STATE_DESCRIPTIONS[option]}" for option in options}
@@ -436,10 +435,11 @@ class Reasoner(Chooser):
         for chain in chains:
             self.counts[chain.status] = self.counts.get(chain.status, 0) + 1
         return [
-            Choice(state, chain.status, chain) for state, chain in zip(chosen, chains, strict=True)
+            MoveChoice(state, chain.status, chain)
+            for state, chain in zip(chosen, chains, strict=True)
         ]
 
-    def _decided(self, chances: Chances[AgentState], question: Question) -> AgentState:
+    def _decided(self, chances: Choice[AgentState], question: MoveQuestion) -> AgentState:
         """Return what one user does; a draw is the user's own, by seed, turn and name."""
         if self.decide_by == "mode":
             return chances.mode
@@ -448,7 +448,7 @@ class Reasoner(Chooser):
         left = draw(self.draws, question.turn, name, question.trigger, post, "decides")
         return drawn(chances.probabilities, left)
 
-    async def _choose(self, question: Question) -> Choice:
+    async def _choose(self, question: MoveQuestion) -> MoveChoice:
         legal = question.options
         prompt: str = self.build_prompt(question)
         site = CallSite(component="reasoner", agent=question.agent.name, turn=question.turn)
@@ -495,9 +495,9 @@ class Reasoner(Chooser):
             chosen = legal_option(decision.next_state, legal)
             chain = chain_of(decision, site, logger=logger, prompt=prompt)
         self.counts[chain.status] = self.counts.get(chain.status, 0) + 1
-        return Choice(chosen, chain.status, chain)
+        return MoveChoice(chosen, chain.status, chain)
 
-    def build_prompt(self, question: Question) -> RenderedPrompt:
+    def build_prompt(self, question: MoveQuestion) -> RenderedPrompt:
         """Return the prompt for a question, its options in the order the seed gives.
 
         With ``decide`` the options are added later, in every order.
@@ -523,7 +523,7 @@ class Reasoner(Chooser):
             rationale=self.rationale,
         )
 
-    def _ordered(self, question: Question) -> list[AgentState]:
+    def _ordered(self, question: MoveQuestion) -> list[AgentState]:
         """Return the options, each once, in the order in which the model reads them."""
         options = list(dict.fromkeys(question.options))
         if self.seed is None:
@@ -542,7 +542,7 @@ def _fit(agent: SocialAgent, context: Any) -> str:
     return f"Of its topics you care about: {', '.join(shared) or 'none'}."
 
 
-def _place_of(item: tuple[int, Choice]) -> int:
+def _place_of(item: tuple[int, MoveChoice]) -> int:
     return item[0]
 
 
@@ -675,11 +675,11 @@ class RuleReasoner(Chooser):
     def __init__(self, *, seed: int = 0) -> None:
         self.seed = seed
 
-    async def choose_all(self, questions: Sequence[Question]) -> list[Choice]:
+    async def choose_all(self, questions: Sequence[MoveQuestion]) -> list[MoveChoice]:
         """Answer several questions, in order."""
-        return [Choice(self.chosen(question), "ok") for question in questions]
+        return [MoveChoice(self.chosen(question), "ok") for question in questions]
 
-    def shares(self, question: Question) -> dict[AgentState, float]:
+    def shares(self, question: MoveQuestion) -> dict[AgentState, float]:
         """Return the chance of each option; they add up to 1."""
         # Without a post there is neither a good match nor a bad one.
         post = question.context
@@ -691,7 +691,7 @@ class RuleReasoner(Chooser):
         total = sum(weights.values())
         return {option: weight / total for option, weight in weights.items()}
 
-    def chosen(self, question: Question) -> AgentState:
+    def chosen(self, question: MoveQuestion) -> AgentState:
         """Return the option that the rule draws."""
         post = getattr(question.context, "id", None)
         left = draw(self.seed, question.turn, question.agent.name, question.trigger, post)

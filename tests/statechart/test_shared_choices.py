@@ -22,7 +22,7 @@ from llmsim_lab.statechart import (
     SocialSimulation,
 )
 from llmsim_lab.statechart._config import ReasonerConfig
-from llmsim_lab.statechart._reasoner import Question
+from llmsim_lab.statechart._reasoner import MoveQuestion
 from llmsim_lab.types import ChatRequest
 
 LIKED = 0.6
@@ -43,10 +43,10 @@ def users(count: int) -> list[SocialAgent]:
     return [SocialAgent(f"User {n}", ("sport",), "curious") for n in range(count)]
 
 
-def questions(count: int) -> list[Question]:
+def questions(count: int) -> list[MoveQuestion]:
     first = make_question()
     return [
-        Question(user, first.current_state, first.trigger, OPTIONS, first.context, 3)
+        MoveQuestion(user, first.current_state, first.trigger, OPTIONS, first.context, 3)
         for user in users(count)
     ]
 
@@ -76,7 +76,7 @@ def test_the_mode_is_the_same_for_all() -> None:
 def test_users_who_face_something_else_are_asked_about_apart_in_their_order() -> None:
     client = social_client(likes)
     first, second = questions(2)
-    other = Question(second.agent, second.current_state, "other", OPTIONS[:2], None, 3)
+    other = MoveQuestion(second.agent, second.current_state, "other", OPTIONS[:2], None, 3)
     chains = [
         choice.chain
         for choice in asyncio.run(

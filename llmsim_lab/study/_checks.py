@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field
 
-from llmsim_lab._util.text import clip, number
+from llmsim_lab._util.text import clip
 from llmsim_lab.errors import BackendError, LLMFailureException
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.types import Attempt, Decision, Message
@@ -82,9 +82,8 @@ class Measure(BaseModel):
         if self.value is None:
             return "not measured"
         if self.unit == "share":
-            return f"{self.value:.0%}"
-        size = abs(self.value)
-        text = f"{self.value:,.0f}" if size >= 100 else number(self.value)
+            return f"{100 * self.value:.0f} %"
+        text = f"{self.value:,.0f}" if abs(self.value) >= 100 else f"{self.value:.3g}"
         return f"{text} {self.unit}".strip()
 
     @property
@@ -213,8 +212,7 @@ async def loading(asker: Asker) -> list[Measure]:
     if size is None:
         why = f"{type(asker.client.backend).__name__} does not tell"
         return [missing(name, title, why), load]
-    note = f"loaded with a context of {asker.client.config.num_ctx:,} tokens"
-    return [Measure(name=name, title=title, value=size / 1e9, unit="GB", n=1, note=note), load]
+    return [Measure(name=name, title=title, value=size / 1e9, unit="GB", n=1), load]
 
 
 _WORDS = "On day {} the keeper of the lighthouse counted {} ships and {} gulls before noon."
@@ -245,14 +243,12 @@ async def speed(asker: Asker) -> list[Measure]:
     if rates:
         value, n = median(rates), len(rates)
         read = Measure(name=name, title=title, value=value, unit="tokens/s", n=n)
-    name, title = "prefix_gain", "prefix cache"
+    name, title = "prefix_gain", "prefix cache gain"
     gain = missing(name, title, "answers come too quickly to be timed")
     if min(*cold, *warm) > _MIN_TIMED_S:
         value = sum(cold) / sum(warm)
-        note = f"a prompt whose start is known: {fmean(cold):.2f} s become {fmean(warm):.2f} s"
-        gain = Measure(
-            name=name, title=title, value=value, unit="times quicker", n=len(cold), note=note
-        )
+        note = f"to the first token: {fmean(cold):.2f} s, then {fmean(warm):.2f} s"
+        gain = Measure(name=name, title=title, value=value, unit="times", n=len(cold), note=note)
     return [read, await _writing(asker), gain]
 
 
@@ -278,33 +274,38 @@ async def at_once(asker: Asker) -> list[Measure]:
     """Send one, two, four … requests at once, as long as that gets more done."""
     name, title = "at_once", "best number at once"
     found: dict[int, float] = {}
-    stopped, answers = "", 0
-    for together in (1, 2, 4, *((8, 16) if asker.full else ())):
-        client = asker.with_settings(max_concurrency=together)
-        prompts = [f"{_COUNT} Begin at {100 + place}." for place in range(asker.some(4, 8))]
-        prompts = list(islice(cycle(prompts), max(len(prompts), 2 * together)))
-        began = time.perf_counter()
+    best, answers, stopped = 1, 0, ""
+    for together in (2, 4, *((8, 16) if asker.full else ())):
         try:
-            done = await asyncio.gather(
-                *(asker.text(prompt, tokens=16, client=client) for prompt in prompts)
-            )
+            # In turns, and the best counts: what else the machine does slows down any of them.
+            for number in (best, together) * asker.some(2, 3):
+                done, rate = await _rate(asker, number)
+                answers += done
+                found[number] = max(rate, found.get(number, 0.0))
         except LLMFailureException as failure:
-            if together == 1:
+            if best not in found:
                 raise
-            stopped = f"; {together}: {failure.reason}"
+            stopped = f"; {together} at once: {failure.reason}"
             break
-        answers += len(done)
-        tokens = sum((one.reply.reply_tokens or 1) if one.reply else 0 for one in done)
-        found[together] = tokens / max(time.perf_counter() - began, 1e-9)
-        if together > 1 and found[together] < _GROWTH * found[together // 2]:
+        if found[together] < _GROWTH * found[best]:
             break
-    best = 1
-    while 2 * best in found and found[2 * best] >= _GROWTH * found[best]:
-        best *= 2
-    tried = ", ".join(f"{count}: {rate:.0f}" for count, rate in found.items())
+        best = together
     asker.raw.append(found)
-    note = f"tokens/s by number at once: {tried}{stopped}; 'client.limits' finds it in a run"
+    tried = ", ".join(f"{number}: {rate:.0f}" for number, rate in found.items())
+    note = f"tokens/s by number: {tried}{stopped}"
     return [Measure(name=name, title=title, value=best, n=answers, note=note)]
+
+
+async def _rate(asker: Asker, together: int) -> tuple[int, float]:
+    """Return how many were answered, and the tokens a second, with so many in flight."""
+    client = asker.with_settings(max_concurrency=together)
+    prompts = [f"{_COUNT} Begin at {100 + place}." for place in range(max(4, 2 * together))]
+    began = time.perf_counter()
+    done = await asyncio.gather(
+        *(asker.text(prompt, tokens=8, client=client) for prompt in prompts)
+    )
+    tokens = sum((one.reply.reply_tokens or 1) if one.reply else 0 for one in done)
+    return len(done), tokens / max(time.perf_counter() - began, 1e-9)
 
 
 # --- forms ----------------------------------------------------------------------------------------
@@ -396,8 +397,7 @@ async def _validity(asker: Asker, form: _Form, n: int, *, tokens: int = 160) -> 
             return missing(form.name, form.title, clip(str(failure), 200))
         statuses[status] += 1
     others = ", ".join(f"{status} {count}" for status, count in statuses.items() if status != "ok")
-    note = f"at the first attempt; else: {others}" if others else "at the first attempt"
-    return share(form.name, form.title, statuses["ok"], n, note)
+    return share(form.name, form.title, statuses["ok"], n, f"else: {others}" if others else "")
 
 
 async def forms(asker: Asker) -> list[Measure]:
@@ -463,7 +463,7 @@ async def tools(asker: Asker) -> list[Measure]:
         name, key, value = wanted
         if len(calls) == 1 and calls[0][0] == name:
             right += str(calls[0][1].get(key)).strip().lower() == str(value).lower()
-    return [share("tools", "right tool, right argument", right, n, "one of two tools")]
+    return [share("tools", "right tool, right argument", right, n)]
 
 
 # --- habits ---------------------------------------------------------------------------------------
@@ -490,7 +490,7 @@ async def sameness(asker: Asker) -> list[Measure]:
 
     def same(name: str, title: str, texts: Sequence[str]) -> Measure:
         hits = sum(one == other for one, other in zip(first, texts, strict=True))
-        return share(name, title, hits, len(first), "word for word, temperature 0.7")
+        return share(name, title, hits, len(first))
 
     measures = [
         same("same_again", "same seed, same answer: again", await answers()),
@@ -537,13 +537,9 @@ async def order(asker: Asker) -> list[Measure]:
     from scipy import stats  # here, since it takes long to import
 
     p_value = float(stats.chisquare(places).pvalue)
-    evidence = f"no evidence of an effect (p = {p_value:.2f})"
-    if p_value < 0.05:
-        evidence = "the place in the list matters (p " + (
-            f"= {p_value:.3f})" if p_value >= 0.001 else "< 0.001)"
-        )
-    first, second, third = places
-    note = f"picks by place {first}, {second}, {third}; {n / 3:.3g} each without one: {evidence}"
+    shown = f"p = {p_value:.2f}" if p_value >= 0.01 else "p < 0.01"
+    evidence = "the place matters" if p_value < 0.05 else "no evidence of an effect"
+    note = f"picks by place: {', '.join(map(str, places))} ({shown}): {evidence}"
     return [
         Measure(
             name=name,
@@ -571,9 +567,9 @@ async def spread(asker: Asker) -> list[Measure]:
     name, title = "spread", "spread over seeds"
     if len(numbers) < 2:
         return [missing(name, title, "fewer than two answers were valid")]
-    note = f"standard deviation of numbers from 0 to 100, {len(set(numbers))} of them different"
+    note = f"standard deviation of whole numbers to 100; {len(set(numbers))} different"
     value, n = stdev(numbers), len(numbers)
-    return [Measure(name=name, title=title, value=value, unit="of 100", n=n, note=note)]
+    return [Measure(name=name, title=title, value=value, n=n, note=note)]
 
 
 class Pair(NamedTuple):
@@ -622,7 +618,7 @@ async def obedience(asker: Asker) -> list[Measure]:
             alone[place] += obeyed[-1]
         each += 1
         both += all(obeyed)
-    note = f"pairs in which both were obeyed; the one {alone[0]} times, the reverse {alone[1]}"
+    note = f"both; the one alone {alone[0]} times, the reverse {alone[1]}"
     return [share("obeyed", "obeys an instruction and its reverse", both, each, note)]
 
 

@@ -222,7 +222,8 @@ def _verdict(known: Mapping[str, Measure], *, full: bool) -> str:
             ("pairs of an instruction and its reverse are obeyed", obeyed, level.obeyed),
         ):
             low, high = one.interval or (0.0, 1.0)
-            text = f"{one.hits} of {one.n} {words} ({one.shown_interval}; it takes {least:.0%})"
+            takes = f"{one.shown_interval}; it takes {100 * least:.0f} %"
+            text = f"{one.hits} of {one.n} {words} ({takes})"
             if high < least:
                 faults.append(text)
             elif low < least:
@@ -352,7 +353,9 @@ async def _measured(
                 raise  # the card can be continued
             measures = [missing(name.replace(" ", "_"), name, clip(str(failure), 200))]
         done = Check(
-            measures=tuple(measures), seconds=time.perf_counter() - began, raw=tuple(asker.raw)
+            measures=tuple(measures),
+            seconds=time.perf_counter() - began,
+            raw=tuple(json.loads(json.dumps(asker.raw))),  # as they will be read again
         )
         card = card.model_copy(update={"checks": card.checks | {name: done}})
         _write(path, card)

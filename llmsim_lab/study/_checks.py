@@ -170,8 +170,10 @@ class Asker:
 
 def _seconds(attempt: Attempt) -> float:
     """Return the time of an answer without the time that the model took to load."""
-    loading = attempt.reply.load_seconds if attempt.reply else 0.0
-    return max(0.0, attempt.seconds - loading)
+    reply = attempt.reply
+    if reply is None:
+        return attempt.seconds
+    return max(0.0, (reply.seconds or attempt.seconds) - reply.load_seconds)
 
 
 async def _unload(asker: Asker) -> str:

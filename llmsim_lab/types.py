@@ -124,6 +124,8 @@ class ChatRequest:
         timeout_s: how long the caller will wait for the reply, seconds.
         site: where in the run the call was made.
         attempt: 1, or 2 for the retry.
+        top_logprobs: how many alternatives to the first token are wanted with their probabilities,
+            or None for none; a backend gives at most its ``max_top_logprobs``.
         origin: where the values in its first messages came from; it does not identify the request.
     """
 
@@ -137,6 +139,7 @@ class ChatRequest:
     timeout_s: float = field(default=60.0, compare=False)
     site: CallSite | None = None
     attempt: int = 1
+    top_logprobs: int | None = None
     origin: Origin | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -178,6 +181,9 @@ class ChatReply:
         reply_tokens: tokens generated; None where not reported.
         seconds: wall time of the request as the backend saw it.
         load_seconds: the part of it that went into loading the model.
+        top_logprobs: the likeliest first tokens with their natural log-probabilities, the likeliest
+            first, where they were asked for and the backend has them: the model's own, before
+            temperature, schema and other settings of the sampler.
     """
 
     __pydantic_config__ = _STRICT
@@ -190,6 +196,7 @@ class ChatReply:
     reply_tokens: int | None = None
     seconds: float = 0.0
     load_seconds: float = 0.0
+    top_logprobs: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +222,11 @@ class ModelInfo:
 
 @runtime_checkable
 class ChatBackend(Protocol):
-    """What answers requests. Only ``chat`` does any work, so one's own is a few lines."""
+    """What answers requests. Only ``chat`` does any work, so one's own is a few lines.
+
+    A backend that can tell the probabilities of tokens has the attribute ``max_top_logprobs``, the
+    most alternatives that it gives; requests to others never ask for ``top_logprobs``.
+    """
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         """Answer one request.

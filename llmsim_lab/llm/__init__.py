@@ -9,6 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from llmsim_lab.llm._choose import Choice
 from llmsim_lab.llm._client import LLMClient, LLMConfig
 from llmsim_lab.llm._human import Person
 from llmsim_lab.llm._scope import Budget
@@ -27,6 +28,7 @@ __all__ = [
     "ChatBackend",
     "ChatReply",
     "ChatRequest",
+    "Choice",
     "EmbeddedBackend",
     "LLMClient",
     "LLMConfig",

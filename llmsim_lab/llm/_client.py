@@ -16,6 +16,7 @@ longer than ``timeout_s``. Where the caller will not wait that long, there is no
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import threading
 import time
@@ -28,9 +29,13 @@ from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import BaseModel, Field, model_validator
 
+from llmsim_lab._spans import Origin
 from llmsim_lab._util.config import Settings
+from llmsim_lab._util.text import log_event
 from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
-from llmsim_lab.llm._extract import InvalidReply, parse_reply
+from llmsim_lab.llm import _choose
+from llmsim_lab.llm._choose import Choice, Method, OptionT
+from llmsim_lab.llm._extract import InvalidReply, parse_reply, without_thinking
 from llmsim_lab.llm._limits import Lane, Limits
 from llmsim_lab.llm._retry import (
     as_backend_error,
@@ -44,6 +49,7 @@ from llmsim_lab.llm._retry import (
 )
 from llmsim_lab.llm._scope import CallLog, scope, seconds_left
 from llmsim_lab.prompts._prompt import RenderedPrompt
+from llmsim_lab.tape._recorder import ReplayRecorder
 from llmsim_lab.types import (
     Attempt,
     CallRecord,
@@ -59,6 +65,8 @@ from llmsim_lab.types import (
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 T = TypeVar("T")
+
+logger = logging.getLogger("llmsim_lab.llm")
 
 _MOST_CHARS_PER_TOKEN = 16
 """Far above what any tokenizer packs into a token on average: no longer prompt can fit."""
@@ -192,6 +200,7 @@ class LLMClient:
         self._variants: dict[str, Mapping[str, Any]] = {}
         self._lanes: dict[asyncio.AbstractEventLoop, Lane] = {}
         self._lock = threading.Lock()
+        self._told: set[str] = set()
         self._turns: dict[CallLog, asyncio.AbstractEventLoop] = {}
         """The turns being played with this client, each with its loop."""
 
@@ -266,22 +275,7 @@ class LLMClient:
         Raises:
             LLMFailureException: the call failed for good.
         """
-        sampling: Mapping[str, Any] = self._options
-        if options:
-            # The same object each time: a tape recognises settings that it has by their identity.
-            key = repr(sorted(options.items()))
-            sampling = self._variants.setdefault(key, {**sampling, **options})
-        request = ChatRequest(
-            model=self.config.model,
-            messages=tuple(messages),
-            schema=schema,
-            tools=tuple(tools),
-            options=sampling,
-            think=self.config.think,
-            keep_alive=self.config.keep_alive,
-            timeout_s=self.config.timeout_s,
-            site=site,
-        )
+        request = replace(self._request(messages, options, site), schema=schema, tools=tuple(tools))
         self._check_size(request.prompt, site)
 
         def read(reply: ChatReply) -> ChatReply:
@@ -290,6 +284,131 @@ class LLMClient:
             return reply
 
         return await self._ask_twice(request, read, site)
+
+    async def choose(
+        self,
+        prompt: str,
+        options: Sequence[OptionT] | Mapping[OptionT, str],
+        *,
+        samples: int = 100,
+        reasoning: bool = False,
+        method: Method | None = None,
+        seed: int | None = None,
+        site: CallSite | None = None,
+    ) -> Choice[OptionT]:
+        """Return what the model would choose, with the probability of each option.
+
+        The probabilities are the model's own, at temperature 1 whatever the configured one.
+
+        Args:
+            prompt: the question, without the options: they are added, with how to answer.
+            options: texts, numbers or enums; or a mapping of them to the texts the model sees.
+            samples: how many answers are drawn where the backend gives no probabilities, at least;
+                as many in each order of the options.
+            reasoning: whether the model writes down its reasoning first; the probabilities are then
+                those after this one reasoning, which is drawn at the configured temperature.
+            method: ``logprobs`` asks for letters, once in each order of the options;
+                ``digits walk`` asks for numbers as such, of a backend that continues an assistant's
+                message (the embedded model and most of Ollama's do, hosted ones mostly not);
+                ``samples`` draws. By default ``logprobs``; ``digits walk`` for numbers with the
+                embedded model, and for more numbers than there are letters. Without probabilities
+                from the backend it is ``samples``.
+            seed: of the drawn answers and the reasoning, instead of the configured one.
+            site: where in the run the call is made.
+
+        Raises:
+            ConfigError: the options are fewer than two, alike, or too many for letters.
+            LLMFailureException: a call failed for good, or no answer was one of the options.
+
+        Example:
+            >>> choice = await client.choose("Inflation is 6 %. What now?", ["raise", "hold"])
+            >>> choice.mode, choice.mass
+        """
+        named = _choose.Options.of(options)
+        if samples < 1:
+            raise ConfigError(f"samples={samples} must be at least 1")
+        before, origin = self._messages_of(prompt, site)
+        self._check_size(prompt, site)
+        text, calls = "", list[CallRecord]()
+
+        def request_of(
+            messages: Sequence[Message], settings: Mapping[str, Any] | None, top: int | None
+        ) -> ChatRequest:
+            request = self._request(messages, settings, site)
+            return replace(request, think=False, top_logprobs=top, origin=origin)
+
+        async def ask(
+            messages: Sequence[Message], settings: Mapping[str, Any], top: int | None
+        ) -> tuple[ChatReply, CallRecord]:
+            request = request_of(messages, settings, top)
+            return await self._ask_twice(request, lambda reply: reply, site)
+
+        if reasoning:
+            conversation = _choose.thinking_first(before, named)
+            request = self._request(conversation, None if seed is None else {"seed": seed}, site)
+            text, call = await self._ask_twice(replace(request, origin=origin), _reasoned, site)
+            before, calls = [*conversation, Message("assistant", text)], [call]
+        if method is None:
+            start = _choose.asked(before, _choose.digits_question(named))
+            root = request_of(start, _choose.MEASURED, _choose.WANTED)
+            walk = named.numeric and self._walks(root, many=len(named.values) > len(_choose.LABELS))
+            method = "digits walk" if walk else "logprobs"
+        elif method == "digits walk" and not named.numeric:
+            raise ConfigError(
+                f"method='digits walk' needs options that are numbers, not {list(named.texts)}; "
+                "leave method out"
+            )
+        found: Choice[OptionT] | None = None
+        try:
+            if method != "samples":
+                measure = _choose.by_digits if method == "digits walk" else _choose.by_letters
+                try:
+                    found = await measure(ask, before, named)
+                except _choose.NoLogprobsError as lack:
+                    calls += lack.calls
+                    self._tell_once("choose_by_samples", "the backend gives no probabilities")
+            if found is None:
+                base = self.config.seed if seed is None else seed
+                found = await _choose.by_samples(ask, before, named, count=samples, seed=base)
+        except _choose.NoOptionError as nothing:
+            fault = BackendError(
+                f"{nothing}; say in the prompt what is to be chosen, or use another model",
+                reason="invalid_response",
+            )
+            history = nothing.calls[-1].history
+            raise failure_of(fault, history, site, model=self.config.model) from nothing
+        return replace(found, reasoning=text, calls=(*calls, *found.calls))
+
+    def _walks(self, root: ChatRequest, *, many: bool) -> bool:
+        """Return True if numbers are asked for by their digits, beginning with a request."""
+        recorder = scope().recorder
+        if isinstance(recorder, ReplayRecorder):  # which has no backend
+            return recorder.knows(recorder.place(root))
+        return many or getattr(self.backend, "continues_messages", False)
+
+    def _tell_once(self, event: str, detail: str) -> None:
+        if event not in self._told:
+            self._told.add(event)
+            log_event(logger, logging.INFO, event, model=self.config.model, detail=detail)
+
+    def _request(
+        self, messages: Sequence[Message], options: Mapping[str, Any] | None, site: CallSite | None
+    ) -> ChatRequest:
+        """Return a request with the configured settings; the options go before the others."""
+        sampling: Mapping[str, Any] = self._options
+        if options:
+            # The same object each time: a tape recognises settings that it has by their identity.
+            key = repr(sorted(options.items()))
+            sampling = self._variants.setdefault(key, {**sampling, **options})
+        return ChatRequest(
+            model=self.config.model,
+            messages=tuple(messages),
+            options=sampling,
+            think=self.config.think,
+            keep_alive=self.config.keep_alive,
+            timeout_s=self.config.timeout_s,
+            site=site,
+        )
 
     async def _ask_twice(
         self, request: ChatRequest, read: Callable[[ChatReply], T], site: CallSite | None
@@ -392,19 +511,12 @@ class LLMClient:
         limits: Mapping[str, tuple[float, float]] | None,
         site: CallSite | None,
     ) -> ChatRequest:
-        if not prompt.strip():
-            raise ConfigError("the prompt is empty; give the model something to answer")
-        config, origin = self.config, None
-        messages: tuple[Message, ...] = (Message("user", str(prompt)),)
-        if isinstance(prompt, RenderedPrompt):
-            origin = prompt.origin(site)
-            messages = (Message("user", prompt.user),)
-            if prompt.system:
-                messages = (_system_message(prompt.system), *messages)
+        config = self.config
+        messages, origin = self._messages_of(prompt, site)
         chosen, bounds = tuple((choices or {}).items()), tuple((limits or {}).items())
         return ChatRequest(
             model=config.model,
-            messages=messages,
+            messages=tuple(messages),
             schema=_schema_of(
                 response_model,
                 config.max_text_chars,
@@ -419,6 +531,17 @@ class LLMClient:
             site=site,
             origin=origin,
         )
+
+    def _messages_of(
+        self, prompt: str, site: CallSite | None
+    ) -> tuple[list[Message], Origin | None]:
+        """Return a prompt's messages, and where its values came from."""
+        if not prompt.strip():
+            raise ConfigError("the prompt is empty; give the model something to answer")
+        if not isinstance(prompt, RenderedPrompt):
+            return [Message("user", str(prompt))], None
+        system = [_system_message(prompt.system)] if prompt.system else []
+        return [*system, Message("user", prompt.user)], prompt.origin(site)
 
     def _check_size(self, prompt: str, site: CallSite | None) -> None:
         """Raise if the prompt cannot fit by any count; backends judge the close cases."""
@@ -518,7 +641,7 @@ class LLMClient:
             self.limits.began(lane.loop.time())
             try:
                 async with limit:
-                    reply = await self.backend.chat(request)
+                    reply = await self.backend.chat(self._within_reach(request))
                 if not isinstance(reply, ChatReply):
                     raise ConfigError(
                         f"{type(self.backend).__name__}.chat returned {type(reply).__name__}; it "
@@ -547,6 +670,17 @@ class LLMClient:
         finally:
             lane.leave()
 
+    def _within_reach(self, request: ChatRequest) -> ChatRequest:
+        """Return a request with no more alternatives asked for than the backend can give.
+
+        What was asked for stays on the tape: a replay, which has no backend, asks the same.
+        """
+        wanted = request.top_logprobs
+        if wanted is None:
+            return request
+        most: int = getattr(self.backend, "max_top_logprobs", 0)
+        return replace(request, top_logprobs=min(wanted, most) or None)
+
     async def _back_off(self, least_s: float) -> None:
         """Wait before the retry, at least so many seconds."""
         import tenacity  # here, since few runs need it and it takes long to import
@@ -569,6 +703,13 @@ class LLMClient:
                     del self._lanes[other]
                 lane = self._lanes.setdefault(loop, Lane(self.limits, loop))
         return lane
+
+
+def _reasoned(reply: ChatReply) -> str:
+    text = without_thinking(reply.text).strip()
+    if not text:
+        raise InvalidReply("it is empty")
+    return text
 
 
 @lru_cache(maxsize=1024)

@@ -75,6 +75,10 @@ class EmbeddedBackend:
         ModelFileError: the model is not on this machine, or the file is not a GGUF file.
     """
 
+    max_top_logprobs = 100
+    continues_messages = True
+    """Whether the model continues an assistant's message that the conversation ends with."""
+
     def __init__(
         self,
         model: str | Path | None = None,

@@ -38,7 +38,7 @@ from llmsim_lab.llm._ollama.faults import (
 from llmsim_lab.llm._ollama.wire import Clients, Outgoing, clients_for, parse_host, release
 from llmsim_lab.llm._retry import context_overflow
 from llmsim_lab.llm._scope import scoped
-from llmsim_lab.llm._transport import count
+from llmsim_lab.llm._transport import alternatives, count
 from llmsim_lab.types import ChatReply, ChatRequest, Message, ModelInfo, ToolCall
 
 logger = logging.getLogger(__name__)
@@ -77,6 +77,9 @@ class OllamaBackend:
     Raises:
         ConfigError: the host makes no sense.
     """
+
+    max_top_logprobs = 20
+    """What the server grants; one too old for probabilities answers without them."""
 
     def __init__(
         self, model: str | None = None, *, host: str | None = None, stream: bool = False
@@ -228,6 +231,8 @@ class OllamaBackend:
         fields: dict[str, Any] = {"truncate": False, "shift": False}
         if request.tools:
             fields["tools"] = [dict(tool) for tool in request.tools]
+        if request.top_logprobs:
+            fields |= {"logprobs": True, "top_logprobs": request.top_logprobs}
         extra = Outgoing(fields)
         began = time.perf_counter()
         try:
@@ -373,6 +378,8 @@ def _joined(
             reason="server_error",
             status_code=200,
         )
+    tokens = next((part.logprobs for part in parts if part.logprobs), ())
+    listed = tokens[0].top_logprobs or () if tokens else ()
     calls = [call.function for message in messages for call in message.tool_calls or ()]
     reply = ChatReply(
         text="".join(message.content or "" for message in messages),
@@ -386,6 +393,9 @@ def _joined(
         reply_tokens=last.eval_count,
         seconds=seconds,
         load_seconds=(last.load_duration or 0) / 1e9,
+        top_logprobs=alternatives(
+            [(one.token, one.logprob) for one in listed], who=f"Ollama at {host}"
+        ),
     )
     if not last.done:
         raise stopped(reply, host=host)

@@ -417,13 +417,51 @@ async def long_text(asker: Asker) -> list[Measure]:
 
 
 async def logprobs(asker: Asker) -> list[Measure]:
-    """See whether the probabilities of tokens can be had."""
-    most = int(getattr(asker.client.backend, "max_top_logprobs", 0) or 0)
-    note = "choices are counted in samples"
-    if most:
-        note = "choices have probabilities, from one token"
-    unit = "tokens"
-    return [Measure(name="logprobs", title="log-probabilities", value=most, unit=unit, note=note)]
+    """Ask for the probabilities of equal options: their mass, the letters' own pull."""
+    names = ("logprobs", "probability on the options"), ("letter_pull", "pull of a letter")
+    who = type(asker.client.backend).__name__
+    none = [missing(*one, f"{who} gives no log-probabilities") for one in names]
+    if not getattr(asker.client.backend, "max_top_logprobs", 0):
+        return none
+    masses: list[float] = []
+    pulls: list[float] = []
+    for options in _EQUALS[: asker.some(3, 8)]:
+        try:
+            choice = await asker.client.choose("Pick one.", options, samples=1, seed=_SEED)
+        except LLMFailureException as failure:
+            if failure.reason != "invalid_response":
+                raise
+            replies = [one.reply for one in (failure.call.history if failure.call else ())]
+            if not any(reply.top_logprobs for reply in replies if reply):
+                return none
+            masses.append(0.0)  # it has probabilities, and none is an option's
+            continue
+        if choice.method != "logprobs":
+            return none
+        masses.append(choice.mass)
+        pulls.append(choice.position_bias or 0.0)
+    asker.raw.append({"mass": masses, "pull": pulls})
+    note = "of the first token, from log-probabilities"
+    mass = Measure(
+        name=names[0][0],
+        title=names[0][1],
+        value=fmean(masses),
+        unit="share",
+        n=len(masses),
+        note=note,
+    )
+    if not pulls:
+        return [mass, missing(*names[1], "no option had a probability")]
+    note = "how far equal options are moved by the letters they stand at"
+    pull = Measure(
+        name=names[1][0],
+        title=names[1][1],
+        value=100 * fmean(pulls),
+        unit="points",
+        n=len(pulls),
+        note=note,
+    )
+    return [mass, pull]
 
 
 def _tool(name: str, about: str, parameters: dict[str, dict[str, str]]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections.abc import Iterator
 from itertools import takewhile
 from pathlib import Path
@@ -89,6 +90,21 @@ def test_a_model_that_is_never_valid_is_fit_for_nothing() -> None:
 def test_order_alone_shows_no_effect_where_the_same_option_is_picked_at_every_place() -> None:
     note = measure(card_of(obeys), "order_effect").note
     assert note == "picks by place: 5, 5, 5 (p = 1.00): no evidence of an effect"
+
+
+def test_probabilities_show_how_much_is_on_the_options_and_what_a_letter_pulls() -> None:
+    def pulled_to_a(request: ChatRequest) -> Any:
+        if not request.top_logprobs:
+            return obeys(request)
+        listed = (("A", math.log(0.5)), ("B", math.log(0.1)), ("C", math.log(0.1)))
+        return ChatReply(text="A", top_logprobs=listed)
+
+    card = card_of(pulled_to_a)
+    assert measure(card, "logprobs").value == pytest.approx(0.7)
+    assert measure(card, "letter_pull").value == pytest.approx(100 * (5 / 7 - 1 / 3))
+    assert measure(card, "letter_pull").n == 3
+    without = measure(card_of(obeys, again=True), "logprobs")
+    assert without.why_not == "ScriptedBackend gives no log-probabilities"
 
 
 def test_one_seed_is_tried_again_at_once_and_after_a_reload_or_it_says_why_not() -> None:

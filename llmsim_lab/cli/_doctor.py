@@ -20,7 +20,7 @@ from llmsim_lab._util.text import clip
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.cli._output import console, errors, literal, plain_table, say
 from llmsim_lab.cli._playing import Host
-from llmsim_lab.errors import BackendError, ConfigError, LabError
+from llmsim_lab.errors import BackendError, ConfigError, LabError, LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig, connect
 from llmsim_lab.llm._embedded.backend import runtime_installed
 from llmsim_lab.llm._embedded.store import installed_models
@@ -225,6 +225,9 @@ def _card(model: str, host: str | None, *, full: bool, again: bool, reload: bool
                 reload=reload,
                 progress=lambda name: status.update(f"{model}: {name} ..."),
             )
+    except LLMFailureException:
+        say("What was measured is kept; the same command continues.", to=errors)
+        raise
     finally:
         log.setLevel(before)
         run_sync(client.aclose())

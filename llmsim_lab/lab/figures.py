@@ -179,7 +179,7 @@ def fitness_figure(*cards: FitnessCard) -> Figure:
     )
     verdicts = [
         fill(drawable(f"{name}: {card.verdict}", 2000), 130)
-        for name, card in zip(names, cards, strict=True)
+        for name, card in zip(column_names(cards), cards, strict=True)
     ]
     lines = sum(text.count("\n") + 1 for text in verdicts) + len(cards)
     body = max(len(shares) * (0.22 + _CARD_ROW_IN * len(cards)), 0.3 * (len(others) + 2)) + 0.9

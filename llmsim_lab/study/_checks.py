@@ -39,13 +39,37 @@ _GROWTH = 1.2
 """How much more twice as many at once must get done to be worth it; as in ``client.limits``."""
 _MIN_TIMED_S = 0.002
 
+TITLES = {
+    "memory_gb": "memory",
+    "load_s": "load time",
+    "reading": "reading",
+    "writing": "writing",
+    "prefix_gain": "prefix cache gain",
+    "at_once": "best number at once",
+    "field": "valid: a field",
+    "enum": "valid: one of a list",
+    "number": "valid: a number within bounds",
+    "nested": "valid: a nested list",
+    "long_text": "valid: a long text",
+    "logprobs": "probability on the options",
+    "letter_pull": "pull of a letter",
+    "tools": "right tool, right argument",
+    "same_again": "same seed, same answer: again",
+    "same_reload": "same seed: after a reload",
+    "same_parallel": "same seed: in parallel",
+    "order_effect": "order effect",
+    "spread": "spread over seeds",
+    "obeyed": "obeys an instruction and its reverse",
+}
+"""What people read, by a measure's name."""
+SHORT_FORMS = ("field", "enum", "number", "nested")
+
 
 class Measure(BaseModel):
     """One line of a card.
 
     Attributes:
         name: for programs.
-        title: for people.
         value: what was measured; of a share, 0 to 1; None where it was not measured.
         unit: of the value; ``share`` for shares.
         n: how many answers the value rests on.
@@ -57,13 +81,18 @@ class Measure(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
     name: str
-    title: str
     value: float | None = None
     unit: str = ""
     n: int = 0
     hits: int | None = None
     note: str = ""
     why_not: str = ""
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def title(self) -> str:
+        """The name in words."""
+        return TITLES.get(self.name, self.name)
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -95,14 +124,14 @@ class Measure(BaseModel):
         return f"{100 * low:.0f} to {100 * high:.0f} %"
 
 
-def share(name: str, title: str, hits: int, n: int, note: str = "") -> Measure:
+def share(name: str, hits: int, n: int, note: str = "") -> Measure:
     """Return the measure of a share."""
-    return Measure(name=name, title=title, value=hits / n, unit="share", n=n, hits=hits, note=note)
+    return Measure(name=name, value=hits / n, unit="share", n=n, hits=hits, note=note)
 
 
-def missing(name: str, title: str, why: str) -> Measure:
+def missing(name: str, why: str) -> Measure:
     """Return the measure of what was not measured."""
-    return Measure(name=name, title=title, why_not=why)
+    return Measure(name=name, why_not=why)
 
 
 @dataclass(slots=True)
@@ -195,26 +224,26 @@ async def _unload(asker: Asker) -> str:
 
 async def loading(asker: Asker) -> list[Measure]:
     """Load the model; see how long that takes and what memory it holds then."""
-    name, title = "load_s", "load time"
+    name = "load_s"
     why_not = await _unload(asker)
     attempt = await asker.text("Say hello.", tokens=1)
     seconds = attempt.reply.load_seconds if attempt.reply else 0.0
     if why_not:
-        load = missing(name, title, why_not)
+        load = missing(name, why_not)
     elif not seconds:
-        load = missing(name, title, "the server does not tell")
+        load = missing(name, "the server does not tell")
     else:
-        load = Measure(name=name, title=title, value=seconds, unit="s", n=1)
-    name, title = "memory_gb", "memory"
+        load = Measure(name=name, value=seconds, unit="s", n=1)
+    name = "memory_gb"
     held = getattr(asker.client.backend, "memory_bytes", None)
     try:
         size = await held() if held is not None else None
     except BackendError as error:
-        return [missing(name, title, clip(str(error), 200)), load]
+        return [missing(name, clip(str(error), 200)), load]
     if size is None:
         why = f"{type(asker.client.backend).__name__} does not tell"
-        return [missing(name, title, why), load]
-    return [Measure(name=name, title=title, value=size / 1e9, unit="GB", n=1), load]
+        return [missing(name, why), load]
+    return [Measure(name=name, value=size / 1e9, unit="GB", n=1), load]
 
 
 _WORDS = "On day {} the keeper of the lighthouse counted {} ships and {} gulls before noon."
@@ -239,23 +268,23 @@ async def speed(asker: Asker) -> list[Measure]:
         if first.reply and first.reply.prompt_tokens and cold[-1] > _MIN_TIMED_S:
             rates.append(first.reply.prompt_tokens / cold[-1])
     asker.raw.append({"cold_s": cold, "warm_s": warm})
-    name, title = "reading", "reading"
+    name = "reading"
     why = "the server counts no tokens, or answers too quickly to be timed"
-    read = missing(name, title, why)
+    read = missing(name, why)
     if rates:
         value, n = median(rates), len(rates)
-        read = Measure(name=name, title=title, value=value, unit="tokens/s", n=n)
-    name, title = "prefix_gain", "prefix cache gain"
-    gain = missing(name, title, "answers come too quickly to be timed")
+        read = Measure(name=name, value=value, unit="tokens/s", n=n)
+    name = "prefix_gain"
+    gain = missing(name, "answers come too quickly to be timed")
     if min(*cold, *warm) > _MIN_TIMED_S:
         value = sum(cold) / sum(warm)
         note = f"to the first token: {fmean(cold):.2f} s, then {fmean(warm):.2f} s"
-        gain = Measure(name=name, title=title, value=value, unit="times", n=len(cold), note=note)
+        gain = Measure(name=name, value=value, unit="times", n=len(cold), note=note)
     return [read, await _writing(asker), gain]
 
 
 async def _writing(asker: Asker) -> Measure:
-    name, title = "writing", "writing"
+    name = "writing"
     rates: list[float] = []
     for _ in range(asker.some(2, 4)):
         await asker.text(_COUNT, tokens=1)  # from here on the prompt is in the cache
@@ -268,13 +297,13 @@ async def _writing(asker: Asker) -> Measure:
     asker.raw.append({"writing": rates})
     if not rates:
         why = "the server counts no tokens, answers too quickly to be timed, or wrote too little"
-        return missing(name, title, why)
-    return Measure(name=name, title=title, value=median(rates), unit="tokens/s", n=len(rates))
+        return missing(name, why)
+    return Measure(name=name, value=median(rates), unit="tokens/s", n=len(rates))
 
 
 async def at_once(asker: Asker) -> list[Measure]:
     """Send one, two, four … requests at once, as long as that gets more done."""
-    name, title = "at_once", "best number at once"
+    name = "at_once"
     found: dict[int, float] = {}
     best, answers, stopped = 1, 0, ""
     for together in (2, 4, *((8, 16) if asker.full else ())):
@@ -295,7 +324,7 @@ async def at_once(asker: Asker) -> list[Measure]:
     asker.raw.append(found)
     tried = ", ".join(f"{number}: {rate:.0f}" for number, rate in found.items())
     note = f"tokens/s by number: {tried}{stopped}"
-    return [Measure(name=name, title=title, value=best, n=answers, note=note)]
+    return [Measure(name=name, value=best, n=answers, note=note)]
 
 
 async def _rate(asker: Asker, together: int) -> tuple[int, float]:
@@ -340,7 +369,6 @@ class _Story(Decision):
 
 class _Form(NamedTuple):
     name: str
-    title: str
     response_model: type[Decision]
     prompt: str
     subjects: tuple[str, ...]
@@ -349,28 +377,24 @@ class _Form(NamedTuple):
 _FORMS = (
     _Form(
         "field",
-        "valid: a field",
         _Field,
         'Answer in JSON with the field "name". Name {}.',
         ("a city", "a river", "an animal", "a tree", "a fruit", "a tool", "a dish", "a game"),
     ),
     _Form(
         "enum",
-        "valid: one of a list",
         _Colour,
         'Answer in JSON with the field "colour": red, green, blue or yellow. What suits {}?',
         ("a door", "a boat", "a kite", "a hat", "a cup", "a tent", "a bench", "a lamp"),
     ),
     _Form(
         "number",
-        "valid: a number within bounds",
         _Length,
         'Answer in JSON with the field "metres", from 0.5 to 4.5. How long is {}?',
         ("a table", "a rope", "a bed", "a car", "a ladder", "a sofa", "a plank", "a curtain"),
     ),
     _Form(
         "nested",
-        "valid: a nested list",
         _Shopping,
         'Answer in JSON with the field "items": two or three objects, each with "thing", a short '
         'text, and "pieces", 1 to 9. What would you buy for {}?',
@@ -379,12 +403,10 @@ _FORMS = (
 )
 _LONG = _Form(
     "long_text",
-    "valid: a long text",
     _Story,
     'Answer in JSON with the field "text", 120 to 400 characters. Tell a short story about {}.',
     ("a lighthouse", "a lost dog", "a train", "a market", "an island"),
 )
-SHORT_FORMS = tuple(form.name for form in _FORMS)
 
 
 async def _validity(asker: Asker, form: _Form, n: int, *, tokens: int = 160) -> Measure:
@@ -396,10 +418,10 @@ async def _validity(asker: Asker, form: _Form, n: int, *, tokens: int = 160) -> 
         except LLMFailureException as failure:
             if failure.reason in LASTING:
                 raise
-            return missing(form.name, form.title, clip(str(failure), 200))
+            return missing(form.name, clip(str(failure), 200))
         statuses[status] += 1
     others = ", ".join(f"{status} {count}" for status, count in statuses.items() if status != "ok")
-    return share(form.name, form.title, statuses["ok"], n, f"else: {others}" if others else "")
+    return share(form.name, statuses["ok"], n, f"else: {others}" if others else "")
 
 
 async def forms(asker: Asker) -> list[Measure]:
@@ -418,9 +440,8 @@ async def long_text(asker: Asker) -> list[Measure]:
 
 async def logprobs(asker: Asker) -> list[Measure]:
     """Ask for the probabilities of equal options: their mass, the letters' own pull."""
-    names = ("logprobs", "probability on the options"), ("letter_pull", "pull of a letter")
-    who = type(asker.client.backend).__name__
-    none = [missing(*one, f"{who} gives no log-probabilities") for one in names]
+    why = f"{type(asker.client.backend).__name__} gives no log-probabilities"
+    none = [missing("logprobs", why), missing("letter_pull", why)]
     if not getattr(asker.client.backend, "max_top_logprobs", 0):
         return none
     masses: list[float] = []
@@ -441,26 +462,14 @@ async def logprobs(asker: Asker) -> list[Measure]:
         masses.append(choice.mass)
         pulls.append(choice.position_bias or 0.0)
     asker.raw.append({"mass": masses, "pull": pulls})
-    note = "of the first token, from log-probabilities"
-    mass = Measure(
-        name=names[0][0],
-        title=names[0][1],
-        value=fmean(masses),
-        unit="share",
-        n=len(masses),
-        note=note,
-    )
+    n, note = len(masses), "of the first token, from log-probabilities"
+    mass = Measure(name="logprobs", value=fmean(masses), unit="share", n=n, note=note)
+    name = "letter_pull"
     if not pulls:
-        return [mass, missing(*names[1], "no option had a probability")]
+        return [mass, missing(name, "no option had a probability")]
+    value, n = 100 * fmean(pulls), len(pulls)
     note = "how far equal options are moved by the letters they stand at"
-    pull = Measure(
-        name=names[1][0],
-        title=names[1][1],
-        value=100 * fmean(pulls),
-        unit="points",
-        n=len(pulls),
-        note=note,
-    )
+    pull = Measure(name=name, value=value, unit="points", n=n, note=note)
     return [mass, pull]
 
 
@@ -503,7 +512,7 @@ async def tools(asker: Asker) -> list[Measure]:
         name, key, value = wanted
         if len(calls) == 1 and calls[0][0] == name:
             right += str(calls[0][1].get(key)).strip().lower() == str(value).lower()
-    return [share("tools", "right tool, right argument", right, n)]
+    return [share("tools", right, n)]
 
 
 # --- habits ---------------------------------------------------------------------------------------
@@ -528,17 +537,17 @@ async def sameness(asker: Asker) -> list[Measure]:
 
     first = await answers()
 
-    def same(name: str, title: str, texts: Sequence[str]) -> Measure:
+    def same(name: str, texts: Sequence[str]) -> Measure:
         hits = sum(one == other for one, other in zip(first, texts, strict=True))
-        return share(name, title, hits, len(first))
+        return share(name, hits, len(first))
 
     measures = [
-        same("same_again", "same seed, same answer: again", await answers()),
-        same("same_parallel", "same seed: in parallel", await answers(many)),
+        same("same_again", await answers()),
+        same("same_parallel", await answers(many)),
     ]
-    name, title = "same_reload", "same seed: after a reload"
+    name = "same_reload"
     why_not = await _unload(asker)
-    reloaded = missing(name, title, why_not) if why_not else same(name, title, await answers())
+    reloaded = missing(name, why_not) if why_not else same(name, await answers())
     return [measures[0], reloaded, measures[1]]
 
 
@@ -570,10 +579,10 @@ async def order(asker: Asker) -> list[Measure]:
             decision, _ = await asker.form(prompt, _Pick, seed=seed, choices={"pick": rotated})
             if decision is not None and decision.pick in rotated:
                 places[rotated.index(decision.pick)] += 1
-    name, title = "order_effect", "order effect"
+    name = "order_effect"
     n = sum(places)
     if not n:
-        return [missing(name, title, "no answer was one of the options")]
+        return [missing(name, "no answer was one of the options")]
     from scipy import stats  # here, since it takes long to import
 
     p_value = float(stats.chisquare(places).pvalue)
@@ -583,7 +592,6 @@ async def order(asker: Asker) -> list[Measure]:
     return [
         Measure(
             name=name,
-            title=title,
             value=100 * (max(places) / n - 1 / 3),
             unit="points",
             n=n,
@@ -604,12 +612,12 @@ async def spread(asker: Asker) -> list[Measure]:
         decision, _ = await asker.form(prompt, _Number, seed=seed)
         if decision is not None:
             numbers.append(decision.number)
-    name, title = "spread", "spread over seeds"
+    name = "spread"
     if len(numbers) < 2:
-        return [missing(name, title, "fewer than two answers were valid")]
+        return [missing(name, "fewer than two answers were valid")]
     note = f"standard deviation of whole numbers to 100; {len(set(numbers))} different"
     value, n = stdev(numbers), len(numbers)
-    return [Measure(name=name, title=title, value=value, n=n, note=note)]
+    return [Measure(name=name, value=value, n=n, note=note)]
 
 
 class Pair(NamedTuple):
@@ -659,19 +667,26 @@ async def obedience(asker: Asker) -> list[Measure]:
         each += 1
         both += all(obeyed)
     note = f"both; the one alone {alone[0]} times, the reverse {alone[1]}"
-    return [share("obeyed", "obeys an instruction and its reverse", both, each, note)]
+    return [share("obeyed", both, each, note)]
 
 
-CHECKS: dict[str, Callable[[Asker], Awaitable[list[Measure]]]] = {
-    "loading": loading,
-    "speed": speed,
-    "at once": at_once,
-    "forms": forms,
-    "long text": long_text,
-    "log-probabilities": logprobs,
-    "tools": tools,
-    "sameness": sameness,
-    "order": order,
-    "spread": spread,
-    "obedience": obedience,
+class Group(NamedTuple):
+    """A check, with the names of its measures."""
+
+    check: Callable[[Asker], Awaitable[list[Measure]]]
+    names: tuple[str, ...]
+
+
+CHECKS = {
+    "loading": Group(loading, ("memory_gb", "load_s")),
+    "speed": Group(speed, ("reading", "writing", "prefix_gain")),
+    "at once": Group(at_once, ("at_once",)),
+    "forms": Group(forms, SHORT_FORMS),
+    "long text": Group(long_text, ("long_text",)),
+    "log-probabilities": Group(logprobs, ("logprobs", "letter_pull")),
+    "tools": Group(tools, ("tools",)),
+    "sameness": Group(sameness, ("same_again", "same_reload", "same_parallel")),
+    "order": Group(order, ("order_effect",)),
+    "spread": Group(spread, ("spread",)),
+    "obedience": Group(obedience, ("obeyed",)),
 }

@@ -90,6 +90,7 @@ class FitnessCard(BaseModel):
         context_used: the one that it was measured with, tokens.
         full: whether it is the long form, which asks more of each.
         measured_at: when it was begun.
+        version_of_checks: a kept card of another one is not read.
         checks: by name, in the order in which they were made.
     """
 
@@ -103,6 +104,7 @@ class FitnessCard(BaseModel):
     context_used: int
     full: bool = False
     measured_at: datetime
+    version_of_checks: int = VERSION
     checks: dict[str, Check] = {}
 
     @property
@@ -213,7 +215,7 @@ def _verdict(known: Mapping[str, Measure], *, full: bool) -> str:
         why = {one.why_not for one in known.values() if one.name in SHORT_FORMS and one.why_not}
         why |= {obeyed.why_not} if obeyed is not None and obeyed.why_not else set()
         return f"Undecided: {'; '.join(sorted(why)) or 'the card is not finished'}."
-    whole = share("forms", "", sum(one.hits or 0 for one in forms), sum(one.n for one in forms))
+    whole = share("forms", sum(one.hits or 0 for one in forms), sum(one.n for one in forms))
     reached, rest = "", ""
     for level in LEVELS:
         faults, open_ = [], []
@@ -340,18 +342,18 @@ async def _measured(
     asker = Asker(
         client.with_config(client.config.model_copy(update=changes)), full=full, reload=reload
     )
-    for name, check in CHECKS.items():
+    for name, group in CHECKS.items():
         if name in card.checks:
             continue
         if progress is not None:
             progress(name)
         asker.raw, began = [], time.perf_counter()
         try:
-            measures = await check(asker)
+            measures = await group.check(asker)
         except LLMFailureException as failure:
             if failure.reason in LASTING:
                 raise  # the card can be continued
-            measures = [missing(name.replace(" ", "_"), name, clip(str(failure), 200))]
+            measures = [missing(one, clip(str(failure), 200)) for one in group.names]
         done = Check(
             measures=tuple(measures),
             seconds=time.perf_counter() - began,
@@ -391,9 +393,10 @@ def _place(folder: Path, name: str, which: list[Any]) -> Path:
 def _read(path: Path) -> FitnessCard | None:
     """Return a kept card, or None where there is none that can be read: it is measured anew."""
     try:
-        return FitnessCard.model_validate_json(path.read_bytes())
+        card = FitnessCard.model_validate_json(path.read_bytes())
     except (OSError, ValidationError):
         return None
+    return card if card.version_of_checks == VERSION else None
 
 
 def _write(path: Path, card: FitnessCard) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from cli_kit import Run
 
-from llmsim_lab.testing import FakeOllama
+from llmsim_lab.testing import FakeOllama, Fault
 
 
 @pytest.fixture
@@ -60,6 +60,17 @@ def test_cards_are_compared_written_as_json_and_drawn(llmsim_lab: Run, server: F
     status, _, err = llmsim_lab("doctor", "ollama:rude", "--picture", "card.docx")
     assert status == 1
     assert "cannot draw card.docx" in err
+
+
+def test_a_card_whose_server_goes_away_says_that_it_can_be_continued(
+    llmsim_lab: Run, server: FakeOllama
+) -> None:
+    server.fail_next(Fault.status(429), times=3)  # to unload, to load, and once more
+    status, _, err = llmsim_lab("doctor", "ollama:polite")
+    assert status == 1
+    assert "What was measured is kept; the same command continues." in err
+    assert "rate_limited" in err
+    assert llmsim_lab("doctor", "ollama:polite")[0] == 0
 
 
 @pytest.mark.parametrize(

@@ -324,4 +324,4 @@ def test_cards_side_by_side_end_with_what_each_is_fit_for() -> None:
 )
 def test_shares_have_the_exact_interval(hits: int, n: int, low: float, high: float) -> None:
     # Clopper and Pearson's, as printed in tables of the binomial distribution.
-    assert share("x", "x", hits, n).interval == pytest.approx((low, high), abs=1e-4)
+    assert share("x", hits, n).interval == pytest.approx((low, high), abs=1e-4)

@@ -9,6 +9,7 @@ binomial", Biometrika 26), which scipy computes.
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 import time
 from collections import Counter
@@ -26,6 +27,7 @@ from llmsim_lab.llm import LLMClient
 from llmsim_lab.types import Attempt, Decision, Message
 
 DecisionT = TypeVar("DecisionT", bound=Decision)
+T = TypeVar("T")
 
 VERSION = 1
 """Cards of another version are measured anew. Raise it with any change of what is asked."""
@@ -38,6 +40,8 @@ LASTING = ("connection_error", "rate_limited", "model_not_found")
 _GROWTH = 1.2
 """How much more twice as many at once must get done to be worth it; as in ``client.limits``."""
 _MIN_TIMED_S = 0.002
+_BUSY = 1.5
+"""Load for each core from which on speeds are not those of the model alone."""
 
 TITLES = {
     "memory_gb": "memory",
@@ -150,8 +154,8 @@ class Asker:
     reload: bool = True
     raw: list[Any] = field(default_factory=list)
 
-    def some(self, quick: int, full: int) -> int:
-        """Return how many to ask."""
+    def some(self, quick: T, full: T) -> T:
+        """Return what the quick or the full card asks, or how often."""
         return full if self.full else quick
 
     def with_settings(self, **changes: Any) -> LLMClient:
@@ -252,6 +256,14 @@ _COUNT = "Count from 1 upwards, one number a line, and do not stop."
 
 async def speed(asker: Asker) -> list[Measure]:
     """Time a long prompt that is new, the same with another end, and a long answer."""
+    import psutil  # here, since it takes long to import
+
+    load, cores = psutil.getloadavg()[0], os.cpu_count() or 1
+    busy = ""
+    if load > _BUSY * cores:
+        busy = (
+            f"this machine was busy (load {load:.0f} on {cores} cores): speeds are lower than idle"
+        )
     lines = min(16, asker.client.config.num_ctx // 64)
     cold: list[float] = []
     warm: list[float] = []
@@ -273,7 +285,7 @@ async def speed(asker: Asker) -> list[Measure]:
     read = missing(name, why)
     if rates:
         value, n = median(rates), len(rates)
-        read = Measure(name=name, value=value, unit="tokens/s", n=n)
+        read = Measure(name=name, value=value, unit="tokens/s", n=n, note=busy)
     name = "prefix_gain"
     gain = missing(name, "answers come too quickly to be timed")
     if min(*cold, *warm) > _MIN_TIMED_S:
@@ -640,6 +652,16 @@ PAIRS = (
     Pair("a member", "Support the proposal.", "Oppose the proposal.", ("yes", "no", "abstain")),
     Pair("a lift", "Go to the roof.", "Go to the cellar.", ("rise", "sink", "stay")),
     Pair("a cook", "It needs more salt.", "It has too much salt.", ("add", "dilute", "serve")),
+    Pair("a pilot", "Fly higher.", "Fly lower.", ("climb", "descend", "level")),
+    Pair("a guard", "Raise the alarm.", "All is well.", ("alarm", "quiet", "patrol")),
+    Pair("a librarian", "Lend this book.", "Take this book back.", ("lend", "return", "read")),
+    Pair("a tailor", "The coat is too long.", "The coat is too short.", ("cut", "extend", "iron")),
+    Pair("a teacher", "Praise the pupil.", "Scold the pupil.", ("praise", "scold", "ignore")),
+    Pair("a fisher", "Put the net out.", "Take the net in.", ("cast", "haul", "mend")),
+    Pair("a clerk", "Accept the form.", "Reject the form.", ("accept", "reject", "file")),
+    Pair("a crane", "Move the load up.", "Move the load down.", ("lift", "lower", "swing")),
+    Pair("a swimmer", "Come out of the water.", "Go into the water.", ("leave", "dive", "float")),
+    Pair("a runner", "Begin the race.", "End the race.", ("start", "stop", "drink")),
 )
 
 
@@ -651,11 +673,11 @@ async def obedience(asker: Asker) -> list[Measure]:
     """Give an instruction, then its reverse; a pair counts if both are obeyed."""
     each = both = 0
     alone = [0, 0]
-    for time_, pair in ((time_, pair) for time_ in range(asker.some(1, 3)) for pair in PAIRS):
+    for pair in asker.some(PAIRS[:10], PAIRS * 2):
         obeyed = []
         for place, instruction in enumerate((pair.instruction, pair.reverse)):
             # The same order for both, so that taking always the first of a list obeys one of them.
-            turn = (each + time_) % 3
+            turn = each % 3
             rotated = pair.options[turn:] + pair.options[:turn]
             prompt = (
                 f"You are {pair.who}. Instruction: {instruction} What do you do? Answer in JSON "

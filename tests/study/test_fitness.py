@@ -54,7 +54,7 @@ def test_a_model_that_obeys_is_fit_for_structured_decisions_once_enough_was_aske
         "Fit for structured decisions; undecided for a long text (10 of 10); "
         "nothing is said of economics."
     )
-    assert measure(full, "obeyed").n == 30
+    assert measure(full, "obeyed").n == 40
     assert measure(full, "tools").hits == measure(full, "tools").n == 20
 
 
@@ -184,6 +184,29 @@ def test_speeds_load_time_and_memory_are_told_where_the_backend_has_them() -> No
     assert measure(card, "prefix_gain").note.startswith("to the first token: 1.")
     assert measure(card, "same_reload").n == 4
     assert backend.unloaded == 2
+
+
+def test_speeds_that_a_busy_machine_gave_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("psutil.getloadavg", lambda: (15.0, 9.0, 4.0))
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    client = LLMClient(LLMConfig(), Clocked())
+    note = "this machine was busy (load 15 on 2 cores): speeds are lower than idle"
+    assert measure(fitness_card(client), "reading").note == note
+    monkeypatch.setattr("psutil.getloadavg", lambda: (2.0, 2.0, 2.0))
+    assert measure(fitness_card(client, again=True), "reading").note == ""
+
+
+def test_an_ollama_that_keeps_the_model_is_no_reload(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def still_there(*_: object) -> object:
+        return object()
+
+    monkeypatch.setattr("llmsim_lab.llm._ollama.backend._UNLOADED_POLL_S", 0.0)
+    monkeypatch.setattr(OllamaBackend, "_loaded", still_there)
+    monkeypatch.setattr(OllamaBackend, "memory_bytes", Clocked.memory_bytes)
+    with FakeOllama(["tiny"]) as server:
+        card = fitness_card(connect("ollama:tiny", host=server.host, quiet=True))
+    assert "still has 'tiny' in memory" in measure(card, "load_s").why_not
+    assert "still has 'tiny' in memory" in measure(card, "same_reload").why_not
 
 
 def test_a_model_that_must_stay_loaded_is_not_unloaded() -> None:

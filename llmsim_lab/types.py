@@ -522,7 +522,7 @@ class Places:
         """Return the chain at a place.
 
         Raises:
-            ValueError: there is none.
+            ValueError: there is no chain at that place.
         """
         return _at(self._chains, place)
 

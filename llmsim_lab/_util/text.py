@@ -63,7 +63,7 @@ def faults(error: ValidationError) -> str:
     for fault in error.errors(include_url=False):
         place = ".".join(str(part) for part in fault["loc"] if part != "[key]")
         what = fault["msg"].removeprefix("Value error, ")
-        # Messages of our own name the value already; of the other two there is none to show.
+        # Messages of our own name the value already; the other two have no value to show.
         if fault["type"] not in ("value_error", "missing", "extra_forbidden"):
             what += f" (it is {clip(repr(fault['input']), 60)})"
         found.append(f"{place}: {what}" if place else what)

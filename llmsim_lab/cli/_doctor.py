@@ -175,15 +175,15 @@ def _embedded() -> list[_Finding]:
 
 def _check(model: str, host: str | None) -> _Finding:
     """Ask one model for one structured answer."""
-    kind, _, name = model.partition(":")
+    backend, _, name = model.partition(":")
     try:
         client = connect(model, host=host, config=_SETTINGS, quiet=True)
-        return run_sync(_examine(client, kind))
+        return run_sync(_examine(client, backend))
     except LabError as error:
-        return _Finding(backend=kind, model=name, answer=clip(str(error), 300))
+        return _Finding(backend=backend, model=name, answer=clip(str(error), 300))
 
 
-async def _examine(client: LLMClient, kind: str) -> _Finding:
+async def _examine(client: LLMClient, backend: str) -> _Finding:
     prompt = Prompt.load("agent_policy").render(
         profile="You advise Atlantis.",
         gdp_growth=2.2,
@@ -202,7 +202,7 @@ async def _examine(client: LLMClient, kind: str) -> _Finding:
     if info.context_length:
         context += f" of {info.context_length:,}"
     return _Finding(
-        backend=f"{kind} {info.version or ''}".strip(),
+        backend=f"{backend} {info.version or ''}".strip(),
         model=info.name,
         context=context,
         answer=f"yes: {clip(decision.action, 60)}",

@@ -7,7 +7,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any
@@ -195,6 +195,18 @@ def client_for(config: Any, *, host: str | None) -> LLMClient | None:
     client = connect(config.llm.model, host=host, config=config.llm, download=True, quiet=True)
     say(client.chosen)
     return client
+
+
+@contextmanager
+def closed_on_failure(client: LLMClient | None) -> Iterator[None]:
+    """Close a client if what is done inside fails; else it stays open for the run to come."""
+    try:
+        yield
+    except BaseException:
+        if client is not None:
+            with suppress(LabError):  # the error that matters is the one above
+                run_sync(client.aclose())
+        raise
 
 
 def play(simulation: Run, turns: int) -> BaseException | None:

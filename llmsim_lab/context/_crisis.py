@@ -36,7 +36,7 @@ from llmsim_lab.llm import LLMClient, LLMConfig, Tape
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.run import Run, RunTurn
-from llmsim_lab.run._config import RunConfig, RunIntervention
+from llmsim_lab.run._config import RunConfig, RunIntervention, one_or_more
 from llmsim_lab.run._state import COMMON_COLUMNS
 from llmsim_lab.run._turn import Series
 from llmsim_lab.types import FrozenDict, LLMReasoningChain
@@ -121,13 +121,7 @@ class CrisisIntervention(RunIntervention):
             for item in events
         ]
 
-    @field_validator("mute", "unmute", mode="before")
-    @classmethod
-    def _one_name_is_a_list(cls, names: Any) -> Any:
-        if isinstance(names, str):
-            return (names,)
-        # A tuple at once: read strictly from a tape, the first pydantic 2.12 takes no list here.
-        return tuple(names) if isinstance(names, list) else names
+    _names = field_validator("mute", "unmute", mode="before")(one_or_more)
 
     @model_validator(mode="after")
     def _does_something(self) -> Self:

@@ -373,7 +373,7 @@ class RunList:
         self.place = 0
 
     @property
-    def shown(self) -> Run:
+    def current(self) -> Run:
         """The run that is shown."""
         return self._runs[self.place]
 
@@ -528,7 +528,7 @@ class TurnStepper(LabWidget):
     @property
     def simulation(self) -> Run:
         """The run shown."""
-        return self._runs.shown
+        return self._runs.current
 
     @property
     def forks(self) -> list[Run]:

@@ -23,7 +23,7 @@ from llmsim_lab.experiments._results import UNITS
 from llmsim_lab.experiments._statistics import Outcome, sample_values
 from llmsim_lab.lab.charts._drawing import Drawing, chart_class, drawable
 from llmsim_lab.lab.charts._export import alt_text, figure_bytes, small_png
-from llmsim_lab.lab.charts._scene import Choice, compose
+from llmsim_lab.lab.charts._scene import ChartOptions, compose
 from llmsim_lab.lab.charts._tracks import read_runs
 from llmsim_lab.simulation._config import SERIES
 from llmsim_lab.study import FitnessCard
@@ -73,7 +73,7 @@ def rate_figure(
         ConfigError: there is no run, a frame is not a run's, or ``rule_of`` does not name one.
     """
     known = {series.column: series for series in SERIES}
-    choice = Choice(
+    choice = ChartOptions(
         title=title,
         main=known["interest_rate"],
         panels=tuple(known[name] for name in _PANELS),

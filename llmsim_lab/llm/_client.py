@@ -212,7 +212,8 @@ class LLMClient:
         """
         other = LLMClient(config, self.backend, chosen=self.chosen)
         if config.concurrency == self.config.concurrency:
-            other.limits, other._lanes, other._lock = self.limits, self._lanes, self._lock
+            other.limits = self.limits
+            other._lanes, other._lock = self._lanes, self._lock
         return other
 
     async def call_with_retry(
@@ -610,12 +611,12 @@ class LLMClient:
     ) -> tuple[Attempt, BackendError | None]:
         """Ask the backend, for no longer than the caller will wait."""
         left = seconds_left() or 0.0
-        limit = asyncio.timeout(left)
+        time_limit = asyncio.timeout(left)
         try:
-            async with limit:
+            async with time_limit:
                 return await self._make(request, asked_wait)
         except TimeoutError:
-            if not limit.expired():
+            if not time_limit.expired():
                 raise  # a time limit further out ended this: its owner must see it
             # ``Scope.deadline`` has passed: no retry, and the tape shows why.
             fault = BackendError(
@@ -637,10 +638,10 @@ class LLMClient:
             watch, attempt = scope().watch, None
             if watch is not None:
                 watch.began(request)
-            limit, began = lane.limit(request.timeout_s), time.perf_counter()
+            time_limit, began = lane.time_limit(request.timeout_s), time.perf_counter()
             self.limits.began(lane.loop.time())
             try:
-                async with limit:
+                async with time_limit:
                     reply = await self.backend.chat(self._within_reach(request))
                 if not isinstance(reply, ChatReply):
                     raise ConfigError(
@@ -658,7 +659,7 @@ class LLMClient:
                 attempt = failed_attempt(request, fault, seconds=time.perf_counter() - began)
                 return attempt, fault
             finally:
-                lane.ended(limit)
+                lane.ended(time_limit)
                 reply_of = attempt.reply if attempt is not None else None
                 self.limits.ended(
                     lane.loop.time(),

@@ -179,7 +179,7 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 
 def seconds_left() -> float | None:
-    """Return how long the present limit leaves, at least 0; None where there is none."""
+    """Return how long the present limit leaves, at least 0; None without a limit."""
     deadline = _scope.get().deadline
     return None if deadline is None else max(0.0, deadline - time.monotonic())
 

@@ -29,7 +29,7 @@ from llmsim_lab.errors import ConfigError, PromptError
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run._config import RunConfig
-from llmsim_lab.run._turn import Answer
+from llmsim_lab.run._turn import RuleAnswer
 from llmsim_lab.types import CallSite, LLMReasoningChain, Reply, reply_schema
 
 T = TypeVar("T")
@@ -177,7 +177,7 @@ class Ask:
         self._asked: set[tuple[Any, ...]] = set()
         self._rngs: dict[str, _GuardedRandom] = {}
         self._places: dict[tuple[str, str], tuple[object, int]] = {}
-        self._ruled: list[tuple[LLMReasoningChain, Answer]] = []
+        self._ruled: list[tuple[LLMReasoningChain, RuleAnswer]] = []
         self._open: dict[object, tuple[str, tuple[Coroutine[Any, Any, Any], ...]]] = {}
         self._over = False
 
@@ -328,7 +328,7 @@ class Ask:
 
     # --- how it is done ----------------------------------------------------------------------
 
-    def close(self) -> tuple[tuple[LLMReasoningChain, ...], tuple[Answer, ...]]:
+    def close(self) -> tuple[tuple[LLMReasoningChain, ...], tuple[RuleAnswer, ...]]:
         """End the turn; returns what rules decided, in an order that any replay has too."""
         self._over = True
         # Rules that await something finish in any order; a replay has to find them in one.
@@ -459,7 +459,7 @@ class Ask:
             confidence=decision.confidence,
         )
         fields = decision.model_dump(mode="json")
-        self._ruled.append((chain, Answer(player=player, tag=tag, fields=fields)))
+        self._ruled.append((chain, RuleAnswer(player=player, tag=tag, fields=fields)))
         return decision
 
 

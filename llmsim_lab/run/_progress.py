@@ -41,7 +41,7 @@ _terminal = threading.Lock()
 
 @asynccontextmanager
 async def progress_line(
-    unit: str, *, number: int, last: int | None, shown: bool
+    unit: str, *, number: int, last: int | None, enabled: bool
 ) -> AsyncIterator[Callable[[], None]]:
     """Show a line while the work inside takes long; yields a function to call as a unit is done.
 
@@ -51,12 +51,12 @@ async def progress_line(
         unit: what the work consists of, such as ``turn``.
         number: of the first unit.
         last: the number of the last; None for a single one.
-        shown: False for no line. The environment variable ``LLMSIM_PROGRESS=0`` does the same.
+        enabled: False for no line. The environment variable ``LLMSIM_PROGRESS=0`` does the same.
     """
     # The task's context says whether a line counts already: step() inside run(), or run() inside
     # an experiment, is part of what that one counts.
     around = scope()
-    wanted = shown and not around.counted and around.watch is None
+    wanted = enabled and not around.counted and around.watch is None
     show = _screen() if wanted else None
     with scoped(counted=True):
         if show is None:

@@ -20,7 +20,7 @@ from llmsim_lab._util.config import Settings, read_config
 from llmsim_lab._util.files import data_path
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.run._config import RunConfig, RunIntervention
+from llmsim_lab.run._config import RunConfig, RunIntervention, one_or_more
 from llmsim_lab.run._turn import Series
 from llmsim_lab.statechart._chart import AgentState, ChartTable, read_table
 
@@ -257,13 +257,7 @@ class SocialIntervention(RunIntervention):
     unban: tuple[Name, ...] = ()
     note: str = ""
 
-    @field_validator("ban", "unban", mode="before")
-    @classmethod
-    def _one_name_is_a_list(cls, names: Any) -> Any:
-        if isinstance(names, str):
-            return (names,)
-        # A tuple at once: read strictly from a tape, the first pydantic 2.12 takes no list here.
-        return tuple(names) if isinstance(names, list) else names
+    _names = field_validator("ban", "unban", mode="before")(one_or_more)
 
     @model_validator(mode="after")
     def _check(self) -> Self:

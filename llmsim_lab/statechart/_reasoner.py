@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class MoveQuestion:
     """One ambiguous move: the arguments of ``Chooser.decide``.
 
     Attributes:
@@ -67,14 +67,14 @@ class Question:
                 f"{self.current_state.value!r}; ask the chart's valid_targets first"
             )
 
-    def rotations(self) -> list[Question]:
+    def rotations(self) -> list[MoveQuestion]:
         """Return the question once for each rotation of its options, the given order first."""
         options = list(self.options)
         return [replace(self, options=options[n:] + options[:n]) for n in range(len(options))]
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class MoveChoice:
     """An answer to a question.
 
     Attributes:
@@ -134,11 +134,11 @@ class Chooser(ABC):
     ) -> AgentState: ...
 
     @overload
-    async def decide(self, agent: Sequence[Question]) -> list[AgentState]: ...
+    async def decide(self, agent: Sequence[MoveQuestion]) -> list[AgentState]: ...
 
     async def decide(
         self,
-        agent: SocialAgent | Sequence[Question],
+        agent: SocialAgent | Sequence[MoveQuestion],
         current_state: AgentState | None = None,
         trigger: str = "",
         options: Sequence[AgentState] = (),
@@ -147,7 +147,7 @@ class Chooser(ABC):
         """Return the state that an agent goes to, or those of a batch of questions, asked at once.
 
         Args:
-            agent: who decides; or a sequence of ``Question``, and nothing else.
+            agent: who decides; or a sequence of ``MoveQuestion``, and nothing else.
             current_state: what it is doing.
             trigger: the event.
             options: the legal states.
@@ -161,14 +161,14 @@ class Chooser(ABC):
         if isinstance(agent, Sequence):
             return [choice.state for choice in await self.choose_all(agent)]
         state = agent.state if current_state is None else current_state
-        (choice,) = await self.choose_all([Question(agent, state, trigger, options, context)])
+        (choice,) = await self.choose_all([MoveQuestion(agent, state, trigger, options, context)])
         return choice.state
 
     @abstractmethod
-    async def choose_all(self, questions: Sequence[Question]) -> list[Choice]:
+    async def choose_all(self, questions: Sequence[MoveQuestion]) -> list[MoveChoice]:
         """Answer questions, in their order, with how each answer came about; see ``decide``."""
 
-    async def ask_rotated(self, questions: Sequence[Question]) -> pd.DataFrame:
+    async def ask_rotated(self, questions: Sequence[MoveQuestion]) -> pd.DataFrame:
         """Ask every question with its options in every rotation; return one row an answer.
 
         Over all rotations of a question each option stands in each place once. A reasoner that
@@ -329,7 +329,7 @@ class Reasoner(Chooser):
             lookup=self.lookup,
         )
 
-    async def choose_all(self, questions: Sequence[Question]) -> list[Choice]:
+    async def choose_all(self, questions: Sequence[MoveQuestion]) -> list[MoveChoice]:
         """Answer several questions concurrently, in order; see ``decide``.
 
         Where an answer stays invalid, is stopped because the model repeats itself, or does not come
@@ -343,7 +343,7 @@ class Reasoner(Chooser):
         """
         return await gather_all([self._choose(question) for question in questions])
 
-    async def _choose(self, question: Question) -> Choice:
+    async def _choose(self, question: MoveQuestion) -> MoveChoice:
         legal = question.options
         prompt: str = self.build_prompt(question)
         site = CallSite(component="reasoner", agent=question.agent.name, turn=question.turn)
@@ -390,9 +390,9 @@ class Reasoner(Chooser):
             chosen = legal_option(decision.next_state, legal)
             chain = chain_of(decision, site, logger=logger, prompt=prompt)
         self.counts[chain.status] = self.counts.get(chain.status, 0) + 1
-        return Choice(chosen, chain.status, chain)
+        return MoveChoice(chosen, chain.status, chain)
 
-    def build_prompt(self, question: Question) -> RenderedPrompt:
+    def build_prompt(self, question: MoveQuestion) -> RenderedPrompt:
         """Return the prompt for a question, its options in the order the seed gives."""
         agent = question.agent
         return build_reasoner_prompt(
@@ -407,7 +407,7 @@ class Reasoner(Chooser):
             rationale=self.rationale,
         )
 
-    def _ordered(self, question: Question) -> list[AgentState]:
+    def _ordered(self, question: MoveQuestion) -> list[AgentState]:
         """Return the options, each once, in the order in which the model reads them."""
         options = list(dict.fromkeys(question.options))
         if self.seed is None:
@@ -538,11 +538,11 @@ class RuleReasoner(Chooser):
     def __init__(self, *, seed: int = 0) -> None:
         self.seed = seed
 
-    async def choose_all(self, questions: Sequence[Question]) -> list[Choice]:
+    async def choose_all(self, questions: Sequence[MoveQuestion]) -> list[MoveChoice]:
         """Answer several questions, in order."""
-        return [Choice(self.chosen(question), "ok") for question in questions]
+        return [MoveChoice(self.chosen(question), "ok") for question in questions]
 
-    def shares(self, question: Question) -> dict[AgentState, float]:
+    def shares(self, question: MoveQuestion) -> dict[AgentState, float]:
         """Return the chance of each option; they add up to 1."""
         # Without a post there is neither a good match nor a bad one.
         post = question.context
@@ -554,7 +554,7 @@ class RuleReasoner(Chooser):
         total = sum(weights.values())
         return {option: weight / total for option, weight in weights.items()}
 
-    def chosen(self, question: Question) -> AgentState:
+    def chosen(self, question: MoveQuestion) -> AgentState:
         """Return the option that the rule draws."""
         post = getattr(question.context, "id", None)
         left = draw(self.seed, question.turn, question.agent.name, question.trigger, post)

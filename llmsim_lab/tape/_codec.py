@@ -154,7 +154,7 @@ def _settings() -> TypeAdapter[_SettingsText]:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class RequestSettings:
     """What a request shares with others.
 
     Attributes:
@@ -213,9 +213,9 @@ class SettingsCache:
     """
 
     def __init__(self) -> None:
-        self._known: dict[tuple[Any, ...], Settings] = {}
+        self._known: dict[tuple[Any, ...], RequestSettings] = {}
 
-    def of(self, request: ChatRequest) -> Settings:
+    def of(self, request: ChatRequest) -> RequestSettings:
         """Return the request's settings."""
         system = _shared_system(request)
         # By identity, since hashing a schema for each of many calls would take long.
@@ -235,7 +235,7 @@ class SettingsCache:
             values = settings_of(request)
             waits = {"keep_alive": request.keep_alive, "timeout_s": request.timeout_s}
             text, key_text = dumps(values | waits), dumps(values)
-            found = Settings(
+            found = RequestSettings(
                 text,
                 hashlib.sha256(text.encode()).digest(),
                 hashlib.sha256(key_text.encode()).digest(),
@@ -255,7 +255,7 @@ class EncodedRequest(NamedTuple):
     """A request as it is recorded: its own messages as JSON, its settings, and its key."""
 
     messages: str
-    settings: Settings
+    settings: RequestSettings
     key: bytes
 
 

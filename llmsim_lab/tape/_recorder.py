@@ -236,7 +236,7 @@ class LiveRecorder:
     def _write(self, answers: Sequence[_Answer]) -> list[Attempt]:
         """Commit answers; returns them with their numbers."""
         with self._transaction() as connection:
-            numbers = self._ledger.add_calls(connection, self._rows(connection, answers))
+            numbers = self._ledger.add_calls(connection, self._call_rows(connection, answers))
         # Only now, when the commit is done: nothing may be handed on that a kill could still undo.
         attempts = []
         for number, (attempt, found, _, _) in zip(numbers, answers, strict=True):
@@ -259,7 +259,7 @@ class LiveRecorder:
             raise
         self._ledger.committed()
 
-    def _rows(
+    def _call_rows(
         self, connection: sqlite3.Connection, answers: Sequence[_Answer]
     ) -> list[tuple[object, ...]]:
         rows: list[tuple[object, ...]] = []

@@ -35,7 +35,7 @@ from llmsim_lab.llm._ollama.faults import (
     stopped,
     translated,
 )
-from llmsim_lab.llm._ollama.wire import Clients, Outgoing, clients_for, parse_host, release
+from llmsim_lab.llm._ollama.wire import ChatExchange, Clients, clients_for, parse_host, release
 from llmsim_lab.llm._retry import context_overflow
 from llmsim_lab.llm._scope import scoped
 from llmsim_lab.llm._transport import alternatives, count
@@ -233,7 +233,7 @@ class OllamaBackend:
             fields["tools"] = [dict(tool) for tool in request.tools]
         if request.top_logprobs:
             fields |= {"logprobs": True, "top_logprobs": request.top_logprobs}
-        extra = Outgoing(fields)
+        extra = ChatExchange(fields)
         began = time.perf_counter()
         try:
             clients = await clients_for(self.host, self)

@@ -119,7 +119,7 @@ def is_loopback(url: str) -> bool:
 
 
 @dataclass(slots=True)
-class Outgoing:
+class ChatExchange:
     """A chat request's further fields, and what the client leaves out of its response.
 
     Attributes:
@@ -144,7 +144,7 @@ class FieldsTransport(httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send the request, a chat request with its further fields."""
-        extra: Outgoing | None = scope().outgoing
+        extra: ChatExchange | None = scope().outgoing
         if (
             extra is not None
             and request.method == "POST"
@@ -202,7 +202,7 @@ class CheckedTransport(httpx.AsyncBaseTransport):
             return httpx.Response(
                 response.status_code,
                 headers=response.headers,
-                stream=_Lines(response),
+                stream=_CheckedLines(response),
                 extensions=response.extensions,
             )
         return _Document(response.status_code, _checked(response.content))
@@ -224,7 +224,7 @@ class _Document(httpx.Response):
         return self._value
 
 
-class _Lines(httpx.AsyncByteStream):
+class _CheckedLines(httpx.AsyncByteStream):
     """A streamed answer, each line read, checked and written anew."""
 
     def __init__(self, response: httpx.Response) -> None:

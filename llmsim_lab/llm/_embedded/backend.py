@@ -164,6 +164,19 @@ class EmbeddedBackend:
             version=importlib.metadata.version(_RUNTIME) if runtime_installed() else None,
         )
 
+    async def unload(self) -> None:
+        """Take the model out of memory, for all its users here; the next request loads it again."""
+        server = self._server()
+        async with server.gate:  # a request that is being answered ends first
+            await asyncio.to_thread(server.unload)
+
+    async def memory_bytes(self) -> int | None:
+        """Return the memory that the model's process holds; None where it does not run."""
+        import psutil  # here, since it takes long to import
+
+        child = self._server().running(0)
+        return None if child is None else psutil.Process(child.pid).memory_info().rss
+
     async def aclose(self) -> None:
         """Release the model; the last backend that uses it ends its process."""
         client = self._clients.pop(asyncio.get_running_loop(), None)

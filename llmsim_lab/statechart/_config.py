@@ -205,19 +205,24 @@ class ReasonerConfig(Settings):
         kind: ``llm``, a language model, or ``rule``, a logit on how well the post fits the user.
         rationale: whether the model gives a reason; only for ``llm``.
         shuffle: whether the options stand in a seeded random order; only for ``llm``.
+        decide: ``sample`` or ``mode`` asks for the probability of each option, once for all users
+            who face the same, and draws for each user, or takes the likeliest; only for ``llm``.
+            None asks each user for an answer.
         prompt: a prompt file instead of the shipped one; only for ``llm``.
     """
 
     kind: Literal["llm", "rule"] = "llm"
     rationale: bool = False
     shuffle: bool = True
+    decide: Literal["sample", "mode"] | None = None
     prompt: Path | None = None
 
     @model_validator(mode="after")
     def _check_kind(self) -> Self:
-        if self.kind == "rule" and (self.rationale or self.prompt or not self.shuffle):
+        reads = self.rationale or self.prompt or self.decide or not self.shuffle
+        if self.kind == "rule" and reads:
             raise ValueError(
-                "rationale, shuffle and prompt would have no effect: a rule reads no prompt"
+                "rationale, shuffle, decide and prompt would have no effect: a rule reads no prompt"
             )
         return self
 

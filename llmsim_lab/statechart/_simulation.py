@@ -490,6 +490,8 @@ def _reasoner_of(
         _needed(client, "reasoner"),
         seed=config.seed if chosen.shuffle else None,
         rationale=chosen.rationale,
+        decide=chosen.decide,
+        draws=config.seed,
         prompt=_prompt_of(chosen, prompt),
     )
 

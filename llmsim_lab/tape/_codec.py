@@ -144,6 +144,7 @@ class _SettingsText(TypedDict):
     think: bool | str | None
     keep_alive: float | str | None
     timeout_s: float
+    top_logprobs: NotRequired[int]
     system: NotRequired[str]
 
 
@@ -190,6 +191,8 @@ def settings_of(request: ChatRequest) -> dict[str, Any]:
         "options": plain(request.options),
         "think": request.think,
     }
+    if request.top_logprobs is not None:  # else absent, as before there was this setting
+        values["top_logprobs"] = request.top_logprobs
     system = _shared_system(request)
     return values if system is None else values | {"system": system}
 
@@ -222,6 +225,7 @@ class SettingsCache:
             id(request.tools),
             id(request.options),
             request.think,
+            request.top_logprobs,
             request.keep_alive,
             request.timeout_s,
             system,
@@ -258,8 +262,8 @@ class EncodedRequest(NamedTuple):
 def encode_request(request: ChatRequest, cache: SettingsCache) -> EncodedRequest:
     """Return a request as it is recorded; the key is equal for equal calls in any process.
 
-    The key covers model, messages, schema, tools, options and thinking; component, agent, turn and
-    replicate; and the attempt.
+    The key covers model, messages, schema, tools, options, thinking and alternatives; component,
+    agent, turn and replicate; and the attempt.
     """
     settings = cache.of(request)
     messages = _write(_messages(), request.messages[settings.own :])

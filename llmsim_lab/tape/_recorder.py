@@ -512,10 +512,10 @@ def _differences(old: ChatRequest, new: ChatRequest) -> str:
     if old.site != new.site:
         faults.append(f"the place differs: recorded {old.site}, asked {new.site}")
     before, after = (settings_of(request) for request in (old, new))
-    for name in before:
+    for name in before | after:
         if name == "system":  # which is a part of the prompt
             continue
-        was, now = (json.dumps(value[name]) for value in (before, after))
+        was, now = (json.dumps(value.get(name)) for value in (before, after))
         if was != now:  # as JSON, where 20 and 20.0 differ
             was, now = clip(was, 200), clip(now, 200)
             faults.append(f"{name} differs: recorded {was}, asked {now}")

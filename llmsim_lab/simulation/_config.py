@@ -303,7 +303,7 @@ class SimulationConfig(RunConfig):
     @classmethod
     def recorded(cls, values: Mapping[str, Any]) -> Self:
         """Return the configuration that a tape holds, with the meaning that it had then."""
-        return cls.model_validate({**_AS_BEFORE, **values})
+        return super().recorded({**_AS_BEFORE, **values})
 
     @field_validator("nations", mode="before")
     @classmethod

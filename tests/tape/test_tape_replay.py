@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from builders import make_client, policy, verdict
+from builders import in_words, make_client, policy, verdict
 from tape_kit import HashBackend, asked, hash_client, make_recorded, steady_config
 
 from llmsim_lab.agents import Agent, EconLLMAgent
@@ -117,7 +117,7 @@ def test_decisions_off_the_subject_replay_as_failed(tmp_path: Path) -> None:
         return policy("Raise the tax rate") if request.site.component == "agent" else verdict(False)
 
     simulation = Simulation(
-        SimulationConfig(nations=("Singer", "Other")),
+        in_words(nations=("Singer", "Other")),
         llm_client=make_client(reply),
         tape=tmp_path / "x.tape",
     )
@@ -217,7 +217,7 @@ def test_a_rerun_is_a_sample_of_its_own_and_replays(tmp_path: Path) -> None:
             return policy(f"Raise the tax rate by {number}")
         return verdict(False, reasoning=f"No. {number}")
 
-    config = SimulationConfig(nations=("A", "B"))
+    config = in_words(nations=("A", "B"))
     first = Simulation(config, llm_client=make_client(reply), tape=tmp_path / "x.tape")
     first.run(2)
     second = rerun(first.tape, llm_client=first.llm_client)  # type: ignore[arg-type]
@@ -316,9 +316,7 @@ def test_agents_that_do_not_say_where_they_call_from_replay_and_resume(
             "engine": CarelessEngine(),
         }
 
-    simulation = Simulation(
-        SimulationConfig(), llm_client=client, tape=tmp_path / "x.tape", **parts()
-    )
+    simulation = Simulation(in_words(), llm_client=client, tape=tmp_path / "x.tape", **parts())
     simulation.run(2)
     simulation.close()
     simulation = resume(tmp_path / "x.tape", llm_client=client, **parts())
@@ -359,7 +357,7 @@ def test_a_call_that_the_run_cannot_know_of_is_refused_before_it_is_made(
 
 def test_a_replay_wants_the_parts_that_the_run_was_given(tmp_path: Path) -> None:
     simulation = Simulation(
-        SimulationConfig(),
+        in_words(),
         llm_client=counting_client(),
         agents=[Careless("A", counting_client())],
         engine=CarelessEngine(),

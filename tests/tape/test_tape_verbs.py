@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import make_client, make_state, policy, verdict
+from builders import in_words, make_client, make_state, policy, verdict
 from tape_kit import (
     HashBackend,
     asked,
@@ -106,7 +106,7 @@ def test_the_outcome_says_how_a_run_ended(
             raise faults.pop()
         return policy() if request.site.component == "agent" else verdict(False)
 
-    config = SimulationConfig(nations=("Aland",))
+    config = in_words(nations=("Aland",))
     simulation = Simulation(config, llm_client=make_client(reply), tape=tmp_path / "x.tape")
     with pytest.raises(BaseException) as caught:  # noqa: PT011 - the parameters say which
         simulation.run(3)

@@ -376,7 +376,7 @@ def test_hostile_text_is_text_and_comes_back_as_it_was(tmp_path: Path, text: str
 
     backend = ScriptedBackend(reply, name=text)
     client = LLMClient(LLMConfig(retry_wait_s=0, max_text_chars=None, num_ctx=100_000), backend)
-    config = SimulationConfig.model_validate({"name": text, "nations": [f"N {text[:99]}".strip()]})
+    config = in_words(name=text, nations=[f"N {text[:99]}".strip()])
     simulation = Simulation(config, llm_client=client, tape=tmp_path / "x.tape")
     simulation.run(2)
     replayed = replay(tmp_path / "x.tape")
@@ -391,9 +391,7 @@ def test_hostile_text_is_text_and_comes_back_as_it_was(tmp_path: Path, text: str
 
 def test_half_a_character_in_a_reply_is_kept_too(tmp_path: Path) -> None:
     half = 'Well \ud83d {"action": "Raise the tax", "reasoning": "r", "confidence": 1}'
-    config = SimulationConfig.model_validate(
-        {"nations": ["A"], "validator": {"kind": "llm"}, "turns": 1}
-    )
+    config = in_words(nations=["A"], validator={"kind": "llm"}, turns=1)
     no = verdict(False)
     client = make_client([half, no])
     simulation = Simulation(config, llm_client=client, tape=tmp_path / "x.tape")

@@ -114,18 +114,21 @@ def requests_of(client: LLMClient, component: str | None = None) -> list[ChatReq
 
 
 def make_config(**fields: Any) -> SimulationConfig:
-    """Return a configuration of Taylor rules, which by default needs no model."""
+    """Return a configuration of Taylor rules without shocks, which by default needs no model."""
     fields.setdefault("nations", [{"name": "Aland", "kind": "taylor"}])
     fields.setdefault("validator", {"kind": "always_valid"})
+    fields.setdefault("economy", {"shock_scale": 0})
     return SimulationConfig(**fields)
 
 
 def in_words(**fields: Any) -> SimulationConfig:
     """Return a configuration as the contracts have it.
 
-    Agents put their actions into words, the engine's model judges each, one after the other.
+    Agents put their actions into words, the engine's model judges each, one after the other. There
+    are no shocks.
     """
-    return SimulationConfig(**{"moves_bp": None, "committee": "sequential", **fields})
+    calm = {"moves_bp": None, "committee": "sequential", "economy": {"shock_scale": 0}}
+    return SimulationConfig(**{**calm, **fields})
 
 
 def make_simulation(

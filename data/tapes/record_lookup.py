@@ -33,6 +33,7 @@ CONFIG = SimulationConfig(
     # In words, and the engine's model turns each action into a rate.
     moves_bp=None,
     committee="sequential",
+    economy={"shock_scale": 0},
 )
 
 

@@ -23,7 +23,13 @@ SETTINGS = DEMO.llm.model_copy(update={"max_text_chars": 200})
 IN_WORDS = {"moves_bp": None, "committee": CommitteeConfig(rule="sequential")}
 """Agents put actions into words, and the engine's model turns each into a rate, in order."""
 ONE_NATION = SimulationConfig(
-    name="one nation", seed=7, turns=8, start="1979Q3", llm=SETTINGS, **IN_WORDS
+    name="one nation",
+    seed=7,
+    turns=8,
+    start="1979Q3",
+    llm=SETTINGS,
+    economy={"shock_scale": 0},
+    **IN_WORDS,
 )
 TWO_NATIONS = DEMO.model_copy(update={"llm": SETTINGS, **IN_WORDS})
 FORKED_AT = 3

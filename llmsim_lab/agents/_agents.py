@@ -250,7 +250,9 @@ class EconLLMAgent(LLMAgent):
             raise
 
     def _validate_decision(self, decision: PolicyDecision) -> bool:
-        """Return True if the action has a word of economic policy in it."""
+        """Return True if the decision states a change of the rate, or a word of economic policy."""
+        if isinstance(decision, RateDecision) and decision.rate_change_bp is not None:
+            return True
         return _ECONOMIC.search(decision.action) is not None
 
     def _complaint(self) -> str:

@@ -203,15 +203,23 @@ class EconomyConfig(Settings):
 
     Attributes:
         model: ``rudebusch_svensson``, or ``static``, in which only the rate moves.
-        shock_scale: size of the random shocks: 0 for none, 1 for their estimated spread.
+        shock_scale: size of the random shocks: 1 for their estimated spread, which is what there
+            is if nothing else is said; 0 for none, as in the static economy.
         fiscal_backstop: whether the budget adds demand where the rate is at its lower bound and the
             Taylor rule asks for a rate more than two points below it; without it long runs may end
             in a deflationary spiral.
     """
 
     model: Literal["rudebusch_svensson", "static"] = "rudebusch_svensson"
-    shock_scale: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = 0.0
+    shock_scale: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = 1.0
     fiscal_backstop: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _none_in_a_static_one(cls, values: Any) -> Any:
+        if isinstance(values, Mapping) and values.get("model") == "static":
+            return {"shock_scale": 0.0, **values}
+        return values
 
     @model_validator(mode="after")
     def _check_shocks(self) -> Self:
@@ -278,7 +286,7 @@ _AS_BEFORE: Mapping[str, Any] = {
 class SimulationConfig(RunConfig):
     """Everything that defines a run, except for what its models answer.
 
-    ``seed`` is that of the economy's shocks; a turn is a quarter.
+    ``seed`` is that of the economy's shocks and of the model's sampling; a turn is a quarter.
 
     Attributes:
         start: the quarter whose real data are the initial state, such as ``1979Q3``; None starts
@@ -320,7 +328,7 @@ class SimulationConfig(RunConfig):
     @classmethod
     def recorded(cls, values: Mapping[str, Any]) -> Self:
         """Return the configuration that a tape holds, with the meaning that it had then."""
-        return cls.model_validate({**_AS_BEFORE, **values})
+        return super().recorded({**_AS_BEFORE, **values})
 
     @model_validator(mode="before")
     @classmethod

@@ -113,7 +113,9 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
     Example:
         >>> from llmsim_lab.simulation import Simulation, SimulationConfig
         >>> config = SimulationConfig(
-        ...     nations=[{"name": "Rule", "kind": "taylor"}], validator={"kind": "always_valid"}
+        ...     nations=[{"name": "Rule", "kind": "taylor"}],
+        ...     validator={"kind": "always_valid"},
+        ...     economy={"shock_scale": 0},
         ... )
         >>> Simulation(config).run(4).interest_rate.tolist()
         [4.0, 4.0, 4.0, 4.0, 4.0]

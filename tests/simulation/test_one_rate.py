@@ -270,9 +270,11 @@ def test_a_committee_that_makes_no_sense_is_an_error(committee: Any, why: str) -
 
 def test_a_configuration_recorded_before_there_were_moves_means_what_it_meant() -> None:
     values = SimulationConfig(nations=["A", "B"]).model_dump(mode="json", by_alias=True)
-    old = {name: value for name, value in values.items() if name not in ("moves_bp", "committee")}
+    new = ("moves_bp", "committee", "briefing")
+    old = {name: value for name, value in values.items() if name not in new}
     config = SimulationConfig.recorded(old)
     assert (config.moves_bp, config.committee.rule) == (None, "sequential")
+    assert config.briefing == "thin"
     assert SimulationConfig.recorded(values) == SimulationConfig(nations=["A", "B"])
 
 

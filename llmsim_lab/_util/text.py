@@ -47,6 +47,12 @@ def clip(text: str, length: int) -> str:
     return line if len(line) <= length else line[: length - 1].rstrip() + "…"
 
 
+def end_of(text: str, length: int) -> str:
+    """Return the end of a text as one line of at most so many characters, as ``clip`` does."""
+    line = " ".join(text.split())
+    return line if len(line) <= length else "…" + line[1 - length :].lstrip()
+
+
 def printable(text: str, *, keep: str = "") -> str:
     """Return a text without what a terminal or a page might obey: control codes, direction marks.
 

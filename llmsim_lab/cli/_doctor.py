@@ -22,6 +22,7 @@ from llmsim_lab.llm._embedded.backend import runtime_installed
 from llmsim_lab.llm._embedded.store import installed_models
 from llmsim_lab.llm._ollama.backend import SUGGESTED_MODEL, look
 from llmsim_lab.llm._ollama.wire import parse_host
+from llmsim_lab.llm._openai import HOSTED, OpenAIBackend, clip_names
 from llmsim_lab.models import PolicyDecision
 from llmsim_lab.prompts import Prompt
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 _SETTINGS = LLMConfig(
     temperature=0, seed=1, num_ctx=2048, max_tokens=200, max_text_chars=120, timeout_s=120
 )
+_NOT_ASKED = "(not asked)"
 _TOOL_SETTINGS = LLMConfig(temperature=0, seed=1, num_ctx=4096, max_tokens=200, timeout_s=300)
 
 
@@ -75,15 +77,17 @@ def doctor(
         f"{os.cpu_count()} cores, {memory.available / 1e9:.1f} of {memory.total / 1e9:.1f} GB "
         f"memory free" + (f", LLMSIM_MODEL={wish}" if wish else "")
     )
-    findings = [_check(model, host)] if model else [*_ollama(host), *_embedded()]
+    findings = [_check(model, host)] if model else [*_ollama(host), *_openai(), *_embedded()]
     table = plain_table("backend", "model", "context", "answer held to a schema", "speed")
     for row in findings:
         table.add_row(
             *map(literal, (row.backend, row.model, row.context, row.answer, row.speed)),
-            style="" if row.works or row.answer == "(not asked)" else "yellow",
+            style="" if row.works or row.answer == _NOT_ASKED else "yellow",
         )
     console.print(table)
-    say(_choice(host))
+    # The address of an openai: model says nothing of where Ollama is.
+    is_ollamas = not (model or "").strip().lower().startswith("openai")
+    say(_choice(host if is_ollamas else None))
     raise typer.Exit(0 if any(finding.works for finding in findings) else 1)
 
 
@@ -110,11 +114,27 @@ def _ollama(host: str | None) -> list[_Finding]:
             )
         ]
     others = [
-        _Finding(backend=f"Ollama {found.version}", model=name, answer="(not asked)")
+        _Finding(backend=f"Ollama {found.version}", model=name, answer=_NOT_ASKED)
         for name in found.models
         if name != found.model
     ]
     return [_check(f"ollama:{found.model}", host), *others]
+
+
+def _openai() -> list[_Finding]:
+    """Return what the environment names; no model is asked, since that may cost money."""
+    if not any(os.environ.get(name) for name in ("OPENAI_BASE_URL", "OPENAI_API_KEY")):
+        return []
+    kind = "openai"
+    try:
+        backend = OpenAIBackend()
+        kind += f" at {backend.base_url}"
+        # Nor is a service on the internet looked at unasked.
+        names = None if backend.base_url == HOSTED else backend.look()
+    except LabError as error:
+        return [_Finding(backend=kind, answer=clip(str(error), 300))]
+    known = clip_names(names) if names else "NAME, with --model openai:NAME"
+    return [_Finding(backend=kind, model=known, answer=_NOT_ASKED)]
 
 
 def _embedded() -> list[_Finding]:

@@ -23,10 +23,19 @@ from llmsim_lab.llm._human import OpenQuestion, schema_words
 from llmsim_lab.run import Run
 
 MODEL_HELP = (
-    "auto, rule (no model at all), ollama:NAME, embedded, embedded:NAME or embedded:/path/to.gguf"
+    "auto, rule (no model at all), ollama:NAME, openai:NAME, embedded, embedded:NAME or "
+    "embedded:/path/to.gguf"
 )
 Out = Annotated[Path, typer.Option(help="Folder for the results; made if it is not there.")]
-Host = Annotated[str | None, typer.Option(help="Ollama's address; else $OLLAMA_HOST.")]
+Host = Annotated[
+    str | None,
+    typer.Option(
+        "--host",
+        "--base-url",
+        help="Ollama's address, else $OLLAMA_HOST; or the one of the server of an openai: model, "
+        "else $OPENAI_BASE_URL.",
+    ),
+]
 ImportFiles = Annotated[
     list[Path] | None,
     typer.Option(

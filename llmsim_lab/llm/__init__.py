@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from llmsim_lab.llm._connect import connect
     from llmsim_lab.llm._embedded.backend import EmbeddedBackend
     from llmsim_lab.llm._ollama.backend import OllamaBackend
+    from llmsim_lab.llm._openai import OpenAIBackend
 
 __all__ = [
     "Budget",
@@ -33,6 +34,7 @@ __all__ = [
     "LLMClient",
     "LLMConfig",
     "OllamaBackend",
+    "OpenAIBackend",
     "Person",
     "ScriptedBackend",
     "Tape",
@@ -42,6 +44,7 @@ __all__ = [
 _LATE = {
     "EmbeddedBackend": "_embedded.backend",
     "OllamaBackend": "_ollama.backend",
+    "OpenAIBackend": "_openai",
     "connect": "_connect",
 }
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import shutil
 import sys
 import threading
 import time
@@ -17,7 +18,7 @@ from contextlib import asynccontextmanager, suppress
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from llmsim_lab._util.text import clip, log_event, printable
+from llmsim_lab._util.text import clip, end_of, log_event, printable
 from llmsim_lab.llm._scope import InFlight, scope, scoped, watching
 from llmsim_lab.types import Attempt, ChatRequest
 
@@ -32,6 +33,8 @@ Show = Callable[[str], object]
 _PATIENCE_S = 1.5
 """Work that is done by then shows nothing."""
 _TICK_S = 0.5
+_LEAST_WRITTEN, _MOST_WRITTEN = 20, 60
+"""How many characters are shown of what is being written; on a terminal, as many as fit."""
 _HUMAN = "human"
 """The model's name in requests to a person, who may be typing where the line would be."""
 
@@ -147,7 +150,8 @@ class ProgressLine(InFlight):
     def text(self) -> str:
         """What the line says now, such as ``turn 3 of 8 · waiting for 2 of 4 answers · 1:20 left``.
 
-        The time left follows from the median of the units so far.
+        The time left follows from the median of the units so far. Where replies are read as they
+        are written, the end of the oldest one follows.
         """
         of = "" if self._last is None else f" of {self._last}"
         parts = [f"{self._unit} {self._number}{of}"]
@@ -157,7 +161,14 @@ class ProgressLine(InFlight):
         elif waiting:
             asked = len(waiting) + self.finished - self._finished_before
             parts.append(f"waiting for {len(waiting)} of {asked} answers")
-        return " · ".join([*parts, self._time()])
+        parts.append(self._time())
+        if written := next((call.text for call in waiting if call.text), ""):
+            # Line breaks separate words; all else that a terminal obeys is taken out.
+            columns = shutil.get_terminal_size(fallback=(200, 24)).columns
+            room = columns - len(" · ".join(parts)) - len(" · ") - 1
+            room = max(_LEAST_WRITTEN, min(room, _MOST_WRITTEN))
+            parts.append(end_of(printable(written, keep="\n\t"), room))
+        return " · ".join(parts)
 
     def _time(self) -> str:
         now = self._clock()

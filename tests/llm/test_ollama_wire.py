@@ -12,13 +12,13 @@ import pytest
 
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.llm import connect
+from llmsim_lab.llm._connections import is_loopback
 from llmsim_lab.llm._ollama.backend import OllamaBackend
 from llmsim_lab.llm._ollama.wire import (
     ChatExchange,
     Clients,
     FieldsTransport,
     clients_for,
-    is_loopback,
     parse_host,
 )
 from llmsim_lab.llm._scope import scoped

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
 import httpx
@@ -41,7 +41,7 @@ from llmsim_lab.llm._embedded.wire import (
 )
 from llmsim_lab.llm._retry import context_overflow
 from llmsim_lab.llm._transport import STREAMED, GuardedTransport, read_json
-from llmsim_lab.types import ChatReply, ChatRequest, ModelInfo
+from llmsim_lab.types import ChatReply, ChatRequest, ModelInfo, OnText
 
 _RUNTIME = "xllamacpp"
 _POLL_S = 0.05
@@ -78,6 +78,7 @@ class EmbeddedBackend:
     max_top_logprobs = 100
     continues_messages = True
     """Whether the model continues an assistant's message that the conversation ends with."""
+    streams: bool | Literal["always"] = "always"
 
     def __init__(
         self,
@@ -111,8 +112,12 @@ class EmbeddedBackend:
     def __repr__(self) -> str:
         return f"EmbeddedBackend({self.name!r}, num_ctx={self._settings.num_ctx})"
 
-    async def chat(self, request: ChatRequest) -> ChatReply:
+    async def chat(self, request: ChatRequest, *, on_text: OnText | None = None) -> ChatReply:
         """Answer one request.
+
+        Args:
+            request: what is asked.
+            on_text: is given each piece of the reply as it comes; True stops the model.
 
         Raises:
             BackendError: the request failed; its ``reason`` says how.
@@ -130,7 +135,7 @@ class EmbeddedBackend:
         server = self._server()
         try:
             async with asyncio.timeout(request.timeout_s), server.gate:
-                reply = await self._answer(server, sent)
+                reply = await self._answer(server, sent, on_text)
         except TimeoutError:
             raise BackendError(
                 f"no reply from the embedded model within {request.timeout_s:g} s (requests are "
@@ -182,7 +187,9 @@ class EmbeddedBackend:
             return self._known.sha256
         return file_sha256(self._path)
 
-    async def _answer(self, server: ModelServer, sent: Outgoing) -> ChatReply:
+    async def _answer(
+        self, server: ModelServer, sent: Outgoing, on_text: OnText | None
+    ) -> ChatReply:
         """Let the child answer; the caller holds the gate."""
         num_ctx, trained = sent.num_ctx or self._settings.num_ctx, self._header.context_length
         child, load_seconds = await self._child(server, num_ctx)
@@ -194,7 +201,10 @@ class EmbeddedBackend:
                 if response.status_code != 200:
                     body = _json_of(await response.aread())
                     raise_error(body, response.status_code, trained=trained)
-                reply = await collect(response.aiter_lines(), trained=trained)
+                reply = await collect(response.aiter_lines(), trained=trained, on_text=on_text)
+        if reply.done_reason == "aborted":
+            # The child notices between two tokens; the next request waits for that.
+            server.suspect_since = time.monotonic()
         if reply.prompt_tokens is not None and reply.prompt_tokens > num_ctx:
             # The child may be loaded with a larger window than this request asks for.
             raise context_overflow(f"{reply.prompt_tokens:,} tokens", num_ctx, trained=trained)

@@ -19,9 +19,10 @@ from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from llmsim_lab.errors import BackendError
+from llmsim_lab.llm._endings import Telling
 from llmsim_lab.llm._retry import context_overflow
 from llmsim_lab.llm._transport import alternatives, count, error_text, read_json
-from llmsim_lab.types import ChatReply, ChatRequest, Message, ToolCall
+from llmsim_lab.types import ChatReply, ChatRequest, Message, OnText, ToolCall
 
 _LARGEST_SEED = 2**32 - 1
 """To the runtime, this one means: draw a seed."""
@@ -151,12 +152,16 @@ def _require(good: bool, name: str, value: Any, what: str) -> None:
         raise BackendError(f"option {name}={value!r} must be {what}", reason="client_error")
 
 
-async def collect(lines: AsyncIterator[str], *, trained: int | None = None) -> ChatReply:
+async def collect(
+    lines: AsyncIterator[str], *, trained: int | None = None, on_text: OnText | None = None
+) -> ChatReply:
     """Put a reply together from the lines of its event stream; times are left out.
 
     Args:
         lines: the stream.
         trained: the longest context the model was trained for, tokens, where known.
+        on_text: is given each piece; where it returns True the rest is not read, and the reply's
+            ``done_reason`` is ``aborted``.
 
     Raises:
         BackendError: the runtime reports an error, or the stream ends early.
@@ -164,6 +169,7 @@ async def collect(lines: AsyncIterator[str], *, trained: int | None = None) -> C
     text, thinking = list[str](), list[str]()
     done_reason, read, written = "", None, None
     first: tuple[tuple[str, float], ...] = ()
+    tell = Telling(on_text) if on_text is not None else None
     async for line in lines:
         name, _, content = line.partition(": ")
         if name == "error":
@@ -189,6 +195,9 @@ async def collect(lines: AsyncIterator[str], *, trained: int | None = None) -> C
                     )
         except (ValueError, TypeError, AttributeError, LookupError) as error:
             raise _not_an_event(content) from error
+        if tell is not None and event.get("choices") and tell(text[-1], thinking[-1]):
+            done_reason, written = done_reason or "aborted", written or tell.pieces
+            break
     if not done_reason:
         raise BackendError(
             "the embedded model's reply broke off", reason="connection_error", retry=True

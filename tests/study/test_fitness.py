@@ -268,6 +268,14 @@ def test_other_settings_another_form_and_another_digest_have_cards_of_their_own(
     assert len(kept_cards()) == 4
 
 
+def test_servers_whose_models_have_the_same_name_have_cards_of_their_own() -> None:
+    for base_url in ("http://one/v1", "http://two/v1", "http://two/v1"):
+        backend = ScriptedBackend(obeys, name="served")
+        backend.base_url = base_url  # type: ignore[attr-defined]
+        fitness_card(LLMClient(LLMConfig(), backend))
+    assert len(kept_cards()) == 2
+
+
 def test_a_card_that_cannot_be_read_is_measured_anew(tmp_path: Path) -> None:
     first = card_of(obeys)
     [path] = (tmp_path / "cards").iterdir()

@@ -27,12 +27,12 @@ from llmsim_lab.llm import LLMClient
 from llmsim_lab.statechart import AgentState, Post, Reasoner, SocialAgent, SocialConfig, Statechart
 from llmsim_lab.statechart._agent import GUARDS, interest_match
 from llmsim_lab.statechart._config import seed_posts
-from llmsim_lab.statechart._reasoner import Question
+from llmsim_lab.statechart._reasoner import MoveQuestion
 
 __all__ = ["main", "make_questions", "time_batches"]
 
 
-def make_questions(config: SocialConfig, count: int) -> list[Question]:
+def make_questions(config: SocialConfig, count: int) -> list[MoveQuestion]:
     """Return what as many users would decide about a post that interests each."""
     chart = Statechart.load("social_feed", guards=GUARDS)
     options = chart.valid_targets(AgentState.EVALUATING, "decides")
@@ -49,12 +49,12 @@ def make_questions(config: SocialConfig, count: int) -> list[Question]:
             post for post in posts if interest_match(agent, post) and post.author != agent.name
         ]
         post = liked[place % len(liked)]
-        questions.append(Question(agent, AgentState.EVALUATING, "decides", options, post))
+        questions.append(MoveQuestion(agent, AgentState.EVALUATING, "decides", options, post))
     return questions
 
 
 async def time_batches(
-    client: LLMClient, questions: Sequence[Question], repeats: int
+    client: LLMClient, questions: Sequence[MoveQuestion], repeats: int
 ) -> dict[str, Any]:
     """Time questions one by one and all at once; each repeat shows an order of its own."""
     seconds: dict[str, list[float]] = {"one by one": [], "at once": []}

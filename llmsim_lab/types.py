@@ -58,12 +58,19 @@ __all__ = [
     "LLMReasoningChain",
     "Message",
     "ModelInfo",
+    "OnText",
     "Reply",
     "Status",
     "ToolCall",
 ]
 
 ValueT = TypeVar("ValueT")
+
+OnText = Callable[[str], bool]
+"""Is given each new piece of a reply; returns True to stop the model.
+
+Thinking that the server separates comes first, between ``<think>`` and ``</think>``.
+"""
 
 # --- requests and replies -------------------------------------------------------------------------
 
@@ -124,6 +131,8 @@ class ChatRequest:
         timeout_s: how long the caller will wait for the reply, seconds.
         site: where in the run the call was made.
         attempt: 1, or 2 for the retry.
+        top_logprobs: how many alternatives to the first token are wanted with their probabilities,
+            or None for none; a backend gives at most its ``max_top_logprobs``.
         origin: where the values in its first messages came from; it does not identify the request.
     """
 
@@ -137,6 +146,7 @@ class ChatRequest:
     timeout_s: float = field(default=60.0, compare=False)
     site: CallSite | None = None
     attempt: int = 1
+    top_logprobs: int | None = None
     origin: Origin | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -173,11 +183,15 @@ class ChatReply:
         thinking: the separated thinking, else empty.
         tool_calls: the functions it wants called.
         done_reason: ``stop``; ``length`` where the token limit cut the answer; ``aborted`` where
-            the server stopped the model before it was done.
+            the server or the client stopped the model before it was done.
         prompt_tokens: tokens of the whole prompt, cached ones included; None where not reported.
-        reply_tokens: tokens generated; None where not reported.
+        reply_tokens: tokens generated; of a reply that the client stopped, the pieces that came,
+            a token or little more each; None where not reported.
         seconds: wall time of the request as the backend saw it.
         load_seconds: the part of it that went into loading the model.
+        top_logprobs: the likeliest first tokens with their natural log-probabilities, the likeliest
+            first, where they were asked for and the backend has them: the model's own, before
+            temperature, schema and other settings of the sampler.
     """
 
     __pydantic_config__ = _STRICT
@@ -190,6 +204,7 @@ class ChatReply:
     reply_tokens: int | None = None
     seconds: float = 0.0
     load_seconds: float = 0.0
+    top_logprobs: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +230,19 @@ class ModelInfo:
 
 @runtime_checkable
 class ChatBackend(Protocol):
-    """What answers requests. Only ``chat`` does any work, so one's own is a few lines."""
+    """What answers requests. Only ``chat`` does any work, so one's own is a few lines.
+
+    A backend that can tell the probabilities of tokens has the attribute ``max_top_logprobs``, the
+    most alternatives that it gives; requests to others never ask for ``top_logprobs``.
+
+    One that can hand on a reply while it is written says so by an attribute ``streams = True``, and
+    its ``chat`` takes ``on_text: OnText | None = None`` by name. It is given where the last reply
+    took half a second or more, and for the first one if somebody watches, since reading a stream
+    costs time; with ``streams = "always"``, for a server whose replies are streamed in any case,
+    always. When ``on_text`` returns True, ``chat`` closes the request at once, so that the server
+    stops, and returns what came so far with ``done_reason="aborted"``. Counts that the server has
+    not sent by then are None, but for ``reply_tokens``: the number of pieces.
+    """
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         """Answer one request.
@@ -511,7 +538,7 @@ class Places:
         """Return the chain at a place.
 
         Raises:
-            ValueError: there is none.
+            ValueError: there is no chain at that place.
         """
         return _at(self._chains, place)
 

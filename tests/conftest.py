@@ -27,7 +27,10 @@ from llmsim_lab.testing import FakeOllama
 
 REPO = Path(__file__).resolve().parents[1]
 OLLAMA_PORT = 11434
-MODEL_VARIABLES = ("OLLAMA_HOST", "OLLAMA_NUM_PARALLEL", "LLMSIM_MODEL", "LLMSIM_PROGRESS")
+MODEL_VARIABLES = (
+    *("OLLAMA_HOST", "OLLAMA_NUM_PARALLEL", "LLMSIM_MODEL", "LLMSIM_PROGRESS"),
+    *("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_CUSTOM_HEADERS"),
+)
 
 os.environ["MPLBACKEND"] = "Agg"
 os.environ.pop("COLUMNS", None)  # pytest-xdist sets it in its workers, and rich would obey it

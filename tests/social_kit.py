@@ -9,7 +9,7 @@ from typing import Any
 
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.statechart import AgentState, Post, SocialAgent, SocialConfig, SocialSimulation
-from llmsim_lab.statechart._reasoner import Question
+from llmsim_lab.statechart._reasoner import MoveQuestion
 from llmsim_lab.types import ChatRequest
 
 __all__ = [
@@ -80,8 +80,10 @@ def make_social(
     return SocialSimulation(config, llm_client=client, tape=tape)
 
 
-def make_question(name: str = "Ada", *, text: str = "Tea is best cold", **more: Any) -> Question:
+def make_question(
+    name: str = "Ada", *, text: str = "Tea is best cold", **more: Any
+) -> MoveQuestion:
     agent = SocialAgent(name, ["tea", "chess"], "curious", state=AgentState.EVALUATING)
     post = Post(id=7, author="Bob", text=text, topics=("tea",))
     values = {"options": OPTIONS, "context": post, "turn": 1, **more}
-    return Question(agent, AgentState.EVALUATING, "decides", **values)
+    return MoveQuestion(agent, AgentState.EVALUATING, "decides", **values)

@@ -32,7 +32,9 @@ SETTINGS = LLMConfig(
     timeout_s=600,
     retry_wait_s=1,
 )
-CONFIG = CrisisConfig(name="the strait", scenario="strait", seed=7, turns=4, llm=SETTINGS)
+CONFIG = CrisisConfig(
+    name="the strait", scenario="strait", seed=7, turns=4, stable_first=True, llm=SETTINGS
+)
 STEPS = 2
 """Of the configuration's four; the engine's calls are long."""
 ASKED_AGAIN = STEPS

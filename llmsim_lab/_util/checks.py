@@ -30,7 +30,7 @@ def whole_number(
     except TypeError:
         number = None
     if number is None or _outside(number, least, most):
-        raise ConfigError(f"{name}={value!r:.120} must be a whole number{_range(least, most)}")
+        raise _wrong(name, value, "a whole number", least, most)
     return number
 
 
@@ -42,8 +42,8 @@ def real_number(
     Args:
         name: of the argument, as the caller wrote it.
         value: what was given.
-        least: the smallest number allowed; any if not given.
-        most: the largest.
+        least: as for ``whole_number``.
+        most: likewise.
 
     Raises:
         ConfigError: it is not a number, not finite, or out of range.
@@ -51,7 +51,7 @@ def real_number(
     real = isinstance(value, Real) and not isinstance(value, bool)
     number = float(cast(Real, value)) if real else math.nan
     if not math.isfinite(number) or _outside(number, least, most):
-        raise ConfigError(f"{name}={value!r:.120} must be a finite number{_range(least, most)}")
+        raise _wrong(name, value, "a finite number", least, most)
     return number
 
 
@@ -74,9 +74,11 @@ def _outside(number: float, least: float | None, most: float | None) -> bool:
     return (least is not None and number < least) or (most is not None and number > most)
 
 
-def _range(least: float | None, most: float | None) -> str:
-    if least is None and most is None:
-        return ""
+def _wrong(
+    name: str, value: object, wanted: str, least: float | None, most: float | None
+) -> ConfigError:
     if most is None:
-        return f" from {least:,} on"
-    return f" up to {most:,}" if least is None else f", {least:,} to {most:,}"
+        bounds = "" if least is None else f" from {least:,} on"
+    else:
+        bounds = f" up to {most:,}" if least is None else f", {least:,} to {most:,}"
+    return ConfigError(f"{name}={value!r:.120} must be {wanted}{bounds}")

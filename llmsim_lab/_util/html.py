@@ -203,26 +203,38 @@ def cell(value: object) -> Markup:
 def _mapping(values: Mapping[Any, object]) -> Markup:
     if not values:
         return safe("none")
-    if all(isinstance(value, BaseModel) for value in values.values()):
-        return _sequence(list(values.values()))
-    first = islice(values.items(), _MAX_ENTRIES)
-    return join([pairs((name, cell(value)) for name, value in first), _rest(len(values))])
+    first = dict(islice(values.items(), _MAX_ENTRIES))
+    if _of_one_model(values.values()):
+        html = _models_table(list(first.values()), keys=list(first))
+    else:
+        html = pairs((name, cell(value)) for name, value in first.items())
+    return join([html, _rest(len(values))])
 
 
 def _sequence(values: Sequence[object]) -> Markup:
     if not values:
         return safe("none")
     first = values[:_MAX_ENTRIES]
-    if all(isinstance(value, BaseModel) for value in values):
-        html = _models_table([value for value in first if isinstance(value, BaseModel)])
+    if _of_one_model(values):
+        html = _models_table(first)
     else:
         plain = all(isinstance(value, int | float | str) for value in values)
         html = join(map(cell, first), between=", " if plain else "")
     return join([html, _rest(len(values))])
 
 
-def _models_table(values: Sequence[BaseModel]) -> Markup:
-    """Return models of one class, a row each, by the fields that are plain values."""
+def _of_one_model(values: Iterable[object]) -> bool:
+    classes = {type(value) for value in values}
+    return len(classes) == 1 and issubclass(classes.pop(), BaseModel)
+
+
+def _models_table(values: Sequence[Any], *, keys: Sequence[object] = ()) -> Markup:
+    """Return models of one class, a row each, by the fields that are plain values.
+
+    Args:
+        values: the models.
+        keys: of the mapping that they are in; shown unless a field says the same.
+    """
     names = [
         name
         for name, field in type(values[0]).model_fields.items()
@@ -232,8 +244,13 @@ def _models_table(values: Sequence[BaseModel]) -> Markup:
             or hasattr(content, "__html__")
         )
     ]
-    rows = [[_field(name, getattr(value, name, None)) for name in names] for value in values]
-    return table([_title(name) for name in names], rows)
+    rows = [[_field(name, getattr(value, name)) for name in names] for value in values]
+    heading = [_title(name) for name in names]
+    named = any(keys == [getattr(value, name) for value in values] for name in names)
+    if keys and not named:
+        heading = ["key", *heading]
+        rows = [[cell(key), *row] for key, row in zip(keys, rows, strict=True)]
+    return table(heading, rows)
 
 
 def _rest(count: int) -> Markup:

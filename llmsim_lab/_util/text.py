@@ -47,6 +47,12 @@ def clip(text: str, length: int) -> str:
     return line if len(line) <= length else line[: length - 1].rstrip() + "…"
 
 
+def end_of(text: str, length: int) -> str:
+    """Return the end of a text as one line of at most so many characters, as ``clip`` does."""
+    line = " ".join(text.split())
+    return line if len(line) <= length else "…" + line[1 - length :].lstrip()
+
+
 def printable(text: str, *, keep: str = "") -> str:
     """Return a text without what a terminal or a page might obey: control codes, direction marks.
 
@@ -63,7 +69,7 @@ def faults(error: ValidationError) -> str:
     for fault in error.errors(include_url=False):
         place = ".".join(str(part) for part in fault["loc"] if part != "[key]")
         what = fault["msg"].removeprefix("Value error, ")
-        # Messages of our own name the value already; of the other two there is none to show.
+        # Messages of our own name the value already; the other two have no value to show.
         if fault["type"] not in ("value_error", "missing", "extra_forbidden"):
             what += f" (it is {clip(repr(fault['input']), 60)})"
         found.append(f"{place}: {what}" if place else what)

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, get_args
 
 from llmsim_lab._util.text import clip, printable
-from llmsim_lab.assistant._decision_log import Outcome
+from llmsim_lab.assistant._decision_log import DecisionOutcome
 from llmsim_lab.assistant._toolbox import BadCall, GoodCall, in_words
 from llmsim_lab.assistant._types import (
     AgentDecision,
@@ -69,7 +69,7 @@ def final_text(
     *,
     kind: Meaning | None = None,
     unfounded: Sequence[str] = (),
-) -> Outcome:
+) -> DecisionOutcome:
     """Return the decision that a model's final text stands for.
 
     Args:
@@ -96,12 +96,12 @@ def final_text(
         decision = _decision(DecisionType.RESPOND_ONLY, response_text=text)
     if unfounded:
         category = "AMBIGUITY:UNFOUNDED_CLAIM"
-    return Outcome(decision, category, _tools_used(executed))
+    return DecisionOutcome(decision, category, _tools_used(executed))
 
 
 def failed(
     fault: LLMError, executed: Sequence[ToolCall], pending: PendingAction | None = None
-) -> Outcome:
+) -> DecisionOutcome:
     """Return the answer to a failure.
 
     Args:
@@ -116,18 +116,18 @@ def failed(
         response_text=_RATE_LIMITED if limited else _TROUBLE,
         pending_action=pending,
     )
-    return Outcome(decision, f"ERROR:{fault.code}", _tools_used(executed))
+    return DecisionOutcome(decision, f"ERROR:{fault.code}", _tools_used(executed))
 
 
-def too_complex(executed: Sequence[ToolCall]) -> Outcome:
+def too_complex(executed: Sequence[ToolCall]) -> DecisionOutcome:
     """Return the answer to a message on which the model used up its calls."""
     decision = _decision(DecisionType.RESPOND_ONLY, executed, response_text=_TOO_COMPLEX)
-    return Outcome(decision, "ERROR:TOO_MANY_STEPS", _tools_used(executed))
+    return DecisionOutcome(decision, "ERROR:TOO_MANY_STEPS", _tools_used(executed))
 
 
 def wants_yes(
     call: GoodCall, executed: Sequence[ToolCall], *, call_id: str, left: int = 0
-) -> Outcome:
+) -> DecisionOutcome:
     """Return the question whether to make a call.
 
     Args:
@@ -144,27 +144,31 @@ def wants_yes(
     if left:
         steps = "One more step has" if left == 1 else f"{left} more steps have"
         text += f" {steps} not been done; please ask again afterwards."
-    return Outcome(_asking(pending, text, executed), "SUCCESS:CONFIRMATION_ASKED", call.name)
+    return DecisionOutcome(
+        _asking(pending, text, executed), "SUCCESS:CONFIRMATION_ASKED", call.name
+    )
 
 
-def asked_again(pending: PendingAction) -> Outcome:
+def asked_again(pending: PendingAction) -> DecisionOutcome:
     """Return the question once more."""
     text = f"I did not take that for a yes or a no. {_question(words_of(pending))}"
-    return Outcome(_asking(pending, text), "AMBIGUITY:CONFIRMATION_UNCLEAR", pending.tool_name)
+    return DecisionOutcome(
+        _asking(pending, text), "AMBIGUITY:CONFIRMATION_UNCLEAR", pending.tool_name
+    )
 
 
-def answered_before(pending: PendingAction) -> Outcome:
+def answered_before(pending: PendingAction) -> DecisionOutcome:
     """Return the answer to a second yes or no."""
     text = f"You have answered that before ({words_of(pending)}); nothing more is done."
     return _unrun(pending, text, "SUCCESS:ANSWERED_BEFORE")
 
 
-def dropped(pending: PendingAction) -> Outcome:
+def dropped(pending: PendingAction) -> DecisionOutcome:
     """Return the answer to a no."""
     return _unrun(pending, f"All right, I will not {words_of(pending)}.", "SUCCESS:CANCELLED")
 
 
-def confirmed(pending: PendingAction, call: ToolCall) -> Outcome:
+def confirmed(pending: PendingAction, call: ToolCall) -> DecisionOutcome:
     """Return the answer after a yes: whether the call worked."""
     words, category = words_of(pending), "SUCCESS:TOOL_DONE"
     text = f"Done: {words}."
@@ -175,19 +179,19 @@ def confirmed(pending: PendingAction, call: ToolCall) -> Outcome:
             reason = f" ({for_user(clip(result.error, _MAX_REASON_CHARS), [call.tool_name])})"
         text = f"That did not work: I could not {words}{reason}."
     decision = _decision(DecisionType.INVOKE_TOOL, [call], response_text=text)
-    return Outcome(decision, category, call.tool_name)
+    return DecisionOutcome(decision, category, call.tool_name)
 
 
-def impossible(pending: PendingAction, fault: BadCall) -> Outcome:
+def impossible(pending: PendingAction, fault: BadCall) -> DecisionOutcome:
     """Return the answer to a yes for a call that is no longer possible."""
     text = f"I can no longer {words_of(pending)}. Please ask me again."
     return _unrun(pending, text, f"ERROR:{fault.code}")
 
 
-def _unrun(pending: PendingAction, text: str, category: str) -> Outcome:
+def _unrun(pending: PendingAction, text: str, category: str) -> DecisionOutcome:
     """Return an answer after which a pending action neither runs nor waits."""
     decision = _decision(DecisionType.RESPOND_ONLY, response_text=text)
-    return Outcome(decision, category, pending.tool_name)
+    return DecisionOutcome(decision, category, pending.tool_name)
 
 
 def _question(description: str) -> str:

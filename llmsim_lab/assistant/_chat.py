@@ -488,9 +488,9 @@ def replay_chat(tape: Tape | str | Path, run: int | None = None) -> Chat:
     return _at_start(Chat, tape if isinstance(tape, Tape) else Tape(tape, read_only=True), run)
 
 
-def _at_start(kind: type[Chat], tape: Tape, run: int | None, **parts: Any) -> Chat:
+def _at_start(chat_class: type[Chat], tape: Tape, run: int | None, **parts: Any) -> Chat:
     # A fork begins with the turns that it shares with its origin: those are not said again.
-    return kind.replay(tape, run, turns=tape.run(run).fork_turn or 0, **parts)
+    return chat_class.replay(tape, run, turns=tape.run(run).fork_turn or 0, **parts)
 
 
 class _MissingTools:

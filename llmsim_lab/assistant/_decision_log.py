@@ -370,7 +370,7 @@ def _now() -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class DecisionOutcome:
     """A decision and how it counts.
 
     Attributes:
@@ -405,7 +405,7 @@ class DecisionEntry:
         """Write that a decision is pending."""
         await self._write("LLM_PROCESSING", "PENDING", "PENDING", 0)
 
-    async def finish(self, outcome: Outcome) -> None:
+    async def finish(self, outcome: DecisionOutcome) -> None:
         """Write the decision."""
         milliseconds = self._milliseconds()
         decision_type = outcome.decision.decision_type.value

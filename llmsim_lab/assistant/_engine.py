@@ -16,7 +16,7 @@ from typing import Literal
 from llmsim_lab._util.text import log_event
 from llmsim_lab.assistant import _answers as answers
 from llmsim_lab.assistant._adapter import as_llm_error
-from llmsim_lab.assistant._decision_log import DecisionEntry, Outcome
+from llmsim_lab.assistant._decision_log import DecisionEntry, DecisionOutcome
 from llmsim_lab.assistant._toolbox import (
     BadCall,
     GoodCall,
@@ -146,7 +146,7 @@ class LLMAgentEngine:
         await entry.finish(outcome)
         return outcome.decision
 
-    async def _decide(self, context: DecisionContext, entry: DecisionEntry) -> Outcome:
+    async def _decide(self, context: DecisionContext, entry: DecisionEntry) -> DecisionOutcome:
         executed: list[ToolCall] = []
         pending = context.pending_confirmation
         # Yes and no are read here, without a model: a deletion must not depend on how one samples.
@@ -207,7 +207,7 @@ class _Deciding:
     entry: DecisionEntry
     executed: list[ToolCall]
 
-    async def outcome(self) -> Outcome:
+    async def outcome(self) -> DecisionOutcome:
         """Return the decision; a pending action counts as confirmed.
 
         Raises:
@@ -255,7 +255,7 @@ class _Deciding:
                 return question
         return answers.too_complex(self.executed)
 
-    async def _confirmed(self, pending: PendingAction) -> Outcome:
+    async def _confirmed(self, pending: PendingAction) -> DecisionOutcome:
         """Make the call that the user has said yes to."""
         checked = self.toolbox.check(FunctionCall(pending.tool_name, pending.parameters))
         if isinstance(checked, BadCall):
@@ -301,7 +301,7 @@ class _Deciding:
 
     async def _make_calls(
         self, calls: tuple[FunctionCall, ...], messages: list[LLMMessage]
-    ) -> Outcome | None:
+    ) -> DecisionOutcome | None:
         """Make calls in order and add their results; stop at one that needs a yes."""
         most = self.config.max_calls
         for place, call in enumerate(calls, 1):

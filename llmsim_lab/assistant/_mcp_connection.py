@@ -52,7 +52,7 @@ _CLOSED = "these tools were closed; make the executor again"
 _AT_EXIT_S = 10.0
 """How long the end of the program waits for its servers to end; killing one takes up to 6 s."""
 
-_alive: set[Connection] = set()
+_alive: set[MCPConnection] = set()
 """The connections that have not ended, wanted or not."""
 _links: weakref.WeakSet[ServerLink] = weakref.WeakSet()
 
@@ -70,7 +70,7 @@ class ServerLink:
     def __init__(self, target: Target, *, start_timeout_s: float) -> None:
         self.target = target
         self.start_timeout_s = start_timeout_s
-        self._connection: Connection | None = None
+        self._connection: MCPConnection | None = None
         self._tools: list[Tool] | None = None
         self._closed = False
         self._at_end: weakref.finalize[Any, Any] | None = None
@@ -174,7 +174,7 @@ class ServerLink:
             self._tools = connection.tools
         return connection.tools
 
-    async def _connected(self) -> Connection:
+    async def _connected(self) -> MCPConnection:
         """Return a connection that works as far as is known, made now if need be."""
         if (known := self._connection) is not None and known.doubtful:
             await known.settle_doubt()
@@ -193,7 +193,7 @@ class ServerLink:
             known.end()
             self._connection = None
         if (connection := self._connection) is None:
-            connection = self._connection = Connection(
+            connection = self._connection = MCPConnection(
                 self.target, name=str(self), start_timeout_s=self.start_timeout_s
             )
             if self._at_end is not None:
@@ -221,7 +221,7 @@ class ServerLink:
         return f"{self.target.name} in memory"
 
 
-def _end_soon(connection: Connection) -> None:
+def _end_soon(connection: MCPConnection) -> None:
     """End the connection of a link that was garbage-collected, without waiting for it."""
     _loop.get().call_soon_threadsafe(connection.end)
 
@@ -229,7 +229,7 @@ def _end_soon(connection: Connection) -> None:
 # --- one start of a server ------------------------------------------------------------------------
 
 
-class Connection:
+class MCPConnection:
     """One start of an MCP server; made, used and ended on the loop of all connections.
 
     The ``mcp`` library wants a client opened and closed in one task, so a task of the connection's

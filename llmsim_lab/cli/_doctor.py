@@ -1,11 +1,15 @@
-"""``llmsim-lab doctor``: show which models are there, and whether they answer as they must."""
+"""``llmsim-lab doctor``: show which models are there, whether they answer, and fit for what."""
 
 from __future__ import annotations
 
+import json
+import logging
 import os
 import platform
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import psutil
@@ -14,16 +18,19 @@ from rich.table import Table
 
 from llmsim_lab._util.text import clip
 from llmsim_lab._util.waiting import run_sync
-from llmsim_lab.cli._output import console, literal, plain_table, say
+from llmsim_lab.cli._output import console, errors, literal, plain_table, say
 from llmsim_lab.cli._playing import Host
-from llmsim_lab.errors import BackendError, ConfigError, LabError
+from llmsim_lab.errors import BackendError, ConfigError, LabError, LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig, connect
 from llmsim_lab.llm._embedded.backend import runtime_installed
 from llmsim_lab.llm._embedded.store import installed_models
 from llmsim_lab.llm._ollama.backend import SUGGESTED_MODEL, look
 from llmsim_lab.llm._ollama.wire import parse_host
+from llmsim_lab.llm._openai import HOSTED, OpenAIBackend, clip_names
 from llmsim_lab.models import PolicyDecision
 from llmsim_lab.prompts import Prompt
+from llmsim_lab.study import FitnessCard, fitness_card
+from llmsim_lab.study._fitness import kept_cards
 
 if TYPE_CHECKING:
     from llmsim_lab.assistant._evaluation import Evaluation
@@ -31,6 +38,8 @@ if TYPE_CHECKING:
 _SETTINGS = LLMConfig(
     temperature=0, seed=1, num_ctx=2048, max_tokens=200, max_text_chars=120, timeout_s=120
 )
+_NOT_ASKED = "(not asked)"
+_CARD_SETTINGS = LLMConfig(timeout_s=120)
 _TOOL_SETTINGS = LLMConfig(temperature=0, seed=1, num_ctx=4096, max_tokens=200, timeout_s=300)
 
 
@@ -47,6 +56,10 @@ class _Finding:
 
 
 def doctor(
+    models: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[MODEL]...", help="Show its fitness card, measured if need be."),
+    ] = None,
     model: Annotated[
         str | None, typer.Option(help="Check this one only, as 'connect' would name it.")
     ] = None,
@@ -57,8 +70,40 @@ def doctor(
     whole: Annotated[
         bool, typer.Option("--all", help="With --tools: on all messages, which takes long.")
     ] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="A card that asks three times as much.")
+    ] = False,
+    compare: Annotated[
+        bool, typer.Option("--compare", help="Show the cards of several models side by side.")
+    ] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Measure the card anew, although one is kept.")
+    ] = False,
+    keep_loaded: Annotated[
+        bool,
+        typer.Option("--keep-loaded", help="Never unload the model: others on its server use it."),
+    ] = False,
+    json_to: Annotated[
+        str | None,
+        typer.Option("--json", metavar="FILE", help="Write the cards as JSON; - prints them."),
+    ] = None,
+    picture: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw the cards: .png, .svg or .pdf.")
+    ] = None,
 ) -> None:
-    """Show which models are there, and whether they answer as they must."""
+    """Show which models are there, whether they answer as they must, and what they are fit for."""
+    if models:
+        if model or tools or whole:
+            raise typer.BadParameter("--model, --tools and --all do not go with a fitness card")
+        cards = [
+            _card(name, host, full=full, again=again, reload=not keep_loaded) for name in models
+        ]
+        _show_cards(cards, compare=compare, json_to=json_to, picture=picture)
+        return
+    if full or compare or again or keep_loaded or json_to or picture:
+        raise typer.BadParameter(
+            "a fitness card needs a model: llmsim-lab doctor embedded:smollm2-135m"
+        )
     if tools:
         evaluation = _evaluated(model, host, whole=whole)
         console.print(_evaluation_table(evaluation))
@@ -75,15 +120,19 @@ def doctor(
         f"{os.cpu_count()} cores, {memory.available / 1e9:.1f} of {memory.total / 1e9:.1f} GB "
         f"memory free" + (f", LLMSIM_MODEL={wish}" if wish else "")
     )
-    findings = [_check(model, host)] if model else [*_ollama(host), *_embedded()]
+    findings = [_check(model, host)] if model else [*_ollama(host), *_openai(), *_embedded()]
     table = plain_table("backend", "model", "context", "answer held to a schema", "speed")
     for row in findings:
         table.add_row(
             *map(literal, (row.backend, row.model, row.context, row.answer, row.speed)),
-            style="" if row.works or row.answer == "(not asked)" else "yellow",
+            style="" if row.works or row.answer == _NOT_ASKED else "yellow",
         )
     console.print(table)
-    say(_choice(host))
+    # The address of an openai: model says nothing of where Ollama is.
+    is_ollamas = not (model or "").strip().lower().startswith("openai")
+    say(_choice(host if is_ollamas else None))
+    for card in kept_cards():
+        say(f"{card.heading}: {card.verdict}")
     raise typer.Exit(0 if any(finding.works for finding in findings) else 1)
 
 
@@ -110,11 +159,27 @@ def _ollama(host: str | None) -> list[_Finding]:
             )
         ]
     others = [
-        _Finding(backend=f"Ollama {found.version}", model=name, answer="(not asked)")
+        _Finding(backend=f"Ollama {found.version}", model=name, answer=_NOT_ASKED)
         for name in found.models
         if name != found.model
     ]
     return [_check(f"ollama:{found.model}", host), *others]
+
+
+def _openai() -> list[_Finding]:
+    """Return what the environment names; no model is asked, since that may cost money."""
+    if not any(os.environ.get(name) for name in ("OPENAI_BASE_URL", "OPENAI_API_KEY")):
+        return []
+    kind = "openai"
+    try:
+        backend = OpenAIBackend()
+        kind += f" at {backend.base_url}"
+        # Nor is a service on the internet looked at unasked.
+        names = None if backend.base_url == HOSTED else backend.look()
+    except LabError as error:
+        return [_Finding(backend=kind, answer=clip(str(error), 300))]
+    known = clip_names(names) if names else "NAME, with --model openai:NAME"
+    return [_Finding(backend=kind, model=known, answer=_NOT_ASKED)]
 
 
 def _embedded() -> list[_Finding]:
@@ -130,15 +195,15 @@ def _embedded() -> list[_Finding]:
 
 def _check(model: str, host: str | None) -> _Finding:
     """Ask one model for one structured answer."""
-    kind, _, name = model.partition(":")
+    backend, _, name = model.partition(":")
     try:
         client = connect(model, host=host, config=_SETTINGS, quiet=True)
-        return run_sync(_examine(client, kind))
+        return run_sync(_examine(client, backend))
     except LabError as error:
-        return _Finding(backend=kind, model=name, answer=clip(str(error), 300))
+        return _Finding(backend=backend, model=name, answer=clip(str(error), 300))
 
 
-async def _examine(client: LLMClient, kind: str) -> _Finding:
+async def _examine(client: LLMClient, backend: str) -> _Finding:
     prompt = Prompt.load("agent_policy").render(
         profile="You advise Atlantis.",
         gdp_growth=2.2,
@@ -157,13 +222,90 @@ async def _examine(client: LLMClient, kind: str) -> _Finding:
     if info.context_length:
         context += f" of {info.context_length:,}"
     return _Finding(
-        backend=f"{kind} {info.version or ''}".strip(),
+        backend=f"{backend} {info.version or ''}".strip(),
         model=info.name,
         context=context,
         answer=f"yes: {clip(decision.action, 60)}",
         speed=speed,
         works=True,
     )
+
+
+def _card(model: str, host: str | None, *, full: bool, again: bool, reload: bool) -> FitnessCard:
+    client = connect(model, host=host, config=_CARD_SETTINGS, quiet=True)
+    log = logging.getLogger("llmsim_lab.llm")
+    before = log.level
+    log.setLevel(logging.CRITICAL)  # an invalid answer is a number of the card, not an error
+    try:
+        with errors.status(f"{model}: looking ...") as status:
+            return fitness_card(
+                client,
+                full=full,
+                again=again,
+                reload=reload,
+                progress=lambda name: status.update(f"{model}: {name} ..."),
+            )
+    except LLMFailureException:
+        say("What was measured is kept; the same command continues.", to=errors)
+        raise
+    finally:
+        log.setLevel(before)
+        run_sync(client.aclose())
+
+
+def _show_cards(
+    cards: Sequence[FitnessCard], *, compare: bool, json_to: str | None, picture: Path | None
+) -> None:
+    """Print cards, and write what else is wanted; with JSON to print, nothing else is printed."""
+    if json_to is not None:
+        text = cards[0].to_json()
+        if len(cards) > 1:
+            text = json.dumps([json.loads(card.to_json()) for card in cards], indent=2)
+        if json_to == "-":
+            typer.echo(text)
+        else:
+            _write(Path(json_to), text.encode())
+    if picture is not None:
+        # Here, since it loads matplotlib and all worlds.
+        from llmsim_lab.lab.figures import fitness_figure
+
+        try:
+            fitness_figure(*cards).savefig(picture, dpi=150)
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"cannot draw {picture}: {error}") from error
+    if json_to == "-":
+        return
+    if compare:
+        frame = cards[0].compare(*cards[1:])
+        table = plain_table(*frame.columns)
+        for row in frame.itertuples(index=False):
+            table.add_row(*map(literal, row))
+        console.print(table)
+    for card in [] if compare else cards:
+        say(card.heading)
+        console.print(_card_table(card))
+        say(card.verdict, style="bold")
+    written = [str(file) for file in (json_to, picture) if file is not None]
+    if written:
+        say(f"Written: {', '.join(written)}")
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error.strerror}") from error
+
+
+def _card_table(card: FitnessCard) -> Table:
+    table = plain_table("measure")
+    for title in ("value", "n", "95 % interval"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("note", overflow="fold")
+    for one in card.measures:
+        cells = (one.title, one.shown, one.n or "", one.shown_interval, one.why_not or one.note)
+        table.add_row(*map(literal, cells), style="" if one.value is not None else "yellow")
+    return table
 
 
 def _evaluated(model: str | None, host: str | None, *, whole: bool) -> Evaluation:

@@ -7,7 +7,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any
@@ -23,10 +23,19 @@ from llmsim_lab.llm._human import OpenQuestion, schema_words
 from llmsim_lab.run import Run
 
 MODEL_HELP = (
-    "auto, rule (no model at all), ollama:NAME, embedded, embedded:NAME or embedded:/path/to.gguf"
+    "auto, rule (no model at all), ollama:NAME, openai:NAME, embedded, embedded:NAME or "
+    "embedded:/path/to.gguf"
 )
 Out = Annotated[Path, typer.Option(help="Folder for the results; made if it is not there.")]
-Host = Annotated[str | None, typer.Option(help="Ollama's address; else $OLLAMA_HOST.")]
+Host = Annotated[
+    str | None,
+    typer.Option(
+        "--host",
+        "--base-url",
+        help="Ollama's address, else $OLLAMA_HOST; or the one of the server of an openai: model, "
+        "else $OPENAI_BASE_URL.",
+    ),
+]
 ImportFiles = Annotated[
     list[Path] | None,
     typer.Option(
@@ -195,6 +204,18 @@ def client_for(config: Any, *, host: str | None) -> LLMClient | None:
     client = connect(config.llm.model, host=host, config=config.llm, download=True, quiet=True)
     say(client.chosen)
     return client
+
+
+@contextmanager
+def closed_on_failure(client: LLMClient | None) -> Iterator[None]:
+    """Close a client if what is done inside fails; else it stays open for the run to come."""
+    try:
+        yield
+    except BaseException:
+        if client is not None:
+            with suppress(LabError):  # the error that matters is the one above
+                run_sync(client.aclose())
+        raise
 
 
 def play(simulation: Run, turns: int) -> BaseException | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -14,7 +14,6 @@ from pydantic import BaseModel, ValidationError
 from llmsim_lab import run as operations
 from llmsim_lab._util.config import read_config, yaml_value
 from llmsim_lab._util.text import closest, faults
-from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.cli._output import end, open_folder, report, say
 from llmsim_lab.cli._playing import (
     MODEL_HELP,
@@ -22,13 +21,14 @@ from llmsim_lab.cli._playing import (
     ImportFiles,
     Out,
     client_for,
+    closed_on_failure,
     errors_located,
     import_files,
     play,
     with_model,
     world_from,
 )
-from llmsim_lab.errors import ConfigError, LabError, TapeError
+from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm import LLMConfig, Tape
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Run
@@ -97,8 +97,9 @@ def run(
     if model not in {None, "rule", *_PLAYERS_WITHOUT_MODEL} and not config.needs_model:
         say(f"--model {model} is not asked: rules, chance or people play everybody", style="yellow")
     client = client_for(config, host=host)
-    with Tape(tape) if tape is not None else nullcontext() as record:
-        with errors_located():
+    with ExitStack() as opened:
+        with closed_on_failure(client), errors_located():
+            record = opened.enter_context(Tape(tape)) if tape is not None else None
             simulation = run_class(config, llm_client=client, tape=record)
         failure = play(simulation, config.turns)
         report(simulation, out)
@@ -197,14 +198,14 @@ def valid_run(tape: Tape, run: int | None) -> RunInfo:
         TapeError: there is no such run, or its manifest is damaged.
     """
     info = tape.run(run)
-    faults = manifest_faults(info.manifest)
-    if not faults and info.manifest["llm"] is not None:
+    damage = manifest_faults(info.manifest)
+    if not damage and info.manifest["llm"] is not None:
         try:
             LLMConfig.model_validate(info.manifest["llm"])
         except ValidationError as error:
-            faults = [f"the settings of the model: {error}"]
-    if faults:
-        raise TapeError(f"run {info.id} on {tape.path} is damaged: {'; '.join(faults)}")
+            damage = [f"the settings of the model: {error}"]
+    if damage:
+        raise TapeError(f"run {info.id} on {tape.path} is damaged: {'; '.join(damage)}")
     return info
 
 
@@ -383,14 +384,8 @@ def _play_live(
         settings = LLMConfig.model_validate(info.manifest["llm"] or config.llm)
         llm = settings.model_copy(update={"model": model or model_text(info)})
         client = client_for(config.model_copy(update={"llm": llm}), host=host)
-    try:
-        with errors_located():
-            simulation = begin(llm_client=client)
-    except LabError:
-        if client is not None:
-            with suppress(LabError):  # the error that matters is the one above
-                run_sync(client.aclose())
-        raise
+    with closed_on_failure(client), errors_located():
+        simulation = begin(llm_client=client)
     taped = simulation.turn_number
     try:
         failure = play(simulation, wanted)

@@ -33,6 +33,8 @@ CORE = "context builder"
 
 _Line = Annotated[str, Field(min_length=1)]
 _ROLES: tuple[Literal["system", "user"], ...] = ("system", "user")
+StableFirst = bool | Literal["shared"]
+"""Whether what does not change in a run stands first, and whether the role is the last of it."""
 _SPEECH = re.compile(r""":[*_]*\s*["\u201c\u201d\u201e\u00ab]""")
 """A colon and an opening quotation mark, however a model sets them."""
 _BYTES_PER_TOKEN = 4
@@ -458,7 +460,9 @@ class AgentContextBuilder:
             follow in the order given.
         stable_first: whether what does not change in a run stands first, in the system message, so
             that a server's prefix cache saves reading it again: role, modules' fixed texts,
-            decision and response format. Else the sections come in their usual order.
+            decision and response format. ``"shared"`` puts the role after these, which all agents
+            read, so that also a server that keeps only its last prompt saves them. If false, the
+            sections come in their usual order.
         budget_tokens: the most that a prompt may take, by ``count_tokens``: modules' sections are
             left out, lowest priority first, then the others' words are shortened. None: no limit.
         count_tokens: counts or estimates tokens; the default knows no tokenizer.
@@ -474,7 +478,7 @@ class AgentContextBuilder:
         briefing: Briefing | None = None,
         roles: Mapping[str, str] | None = None,
         agent_order: Sequence[str] = (),
-        stable_first: bool = False,
+        stable_first: StableFirst = False,
         budget_tokens: int | None = None,
         count_tokens: CountTokens = estimate_tokens,
     ) -> None:
@@ -534,13 +538,16 @@ class AgentContextBuilder:
         """
         modules, cuts = self._module_parts(agent_name, agent_state, global_state)
         own = "\n".join(self._agent_lines.of(agent_state)) or "Nothing is recorded."
+        role = self._role(agent_name)
+        last = self.stable_first == "shared"
         parts = [
-            *self._role(agent_name),
+            *([] if last else role),
             _core("SITUATION", self._situation(agent_name, step_number, global_state, events)),
             _core("YOUR CURRENT STATE", own),
             self._others.part(agent_name, step_number, other_responses),
             *modules,
             *self._closing,
+            *(role if last else []),
         ]
         if self.budget_tokens is not None:
             parts, more = _fit(parts, self.budget_tokens, self.count_tokens)

@@ -12,7 +12,7 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 from llmsim_lab._util.config import YamlFile
 from llmsim_lab._util.text import clip, number
 from llmsim_lab._util.waiting import gather_all
-from llmsim_lab.context._builder import AgentContextBuilder
+from llmsim_lab.context._builder import AgentContextBuilder, StableFirst
 from llmsim_lab.context._engine import CrisisEngine, RuleCrisisEngine, SimulatorAgent, TurnEngine
 from llmsim_lab.context._modules import BehaviorModule, ComposedModules, ModuleLoader
 from llmsim_lab.context._players import (
@@ -36,7 +36,7 @@ from llmsim_lab.llm import LLMClient, LLMConfig, Tape
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.run import Run, RunTurn
-from llmsim_lab.run._config import RunConfig, RunIntervention
+from llmsim_lab.run._config import RunConfig, RunIntervention, one_or_more
 from llmsim_lab.run._state import COMMON_COLUMNS
 from llmsim_lab.run._turn import Series
 from llmsim_lab.types import FrozenDict, LLMReasoningChain
@@ -121,13 +121,7 @@ class CrisisIntervention(RunIntervention):
             for item in events
         ]
 
-    @field_validator("mute", "unmute", mode="before")
-    @classmethod
-    def _one_name_is_a_list(cls, names: Any) -> Any:
-        if isinstance(names, str):
-            return (names,)
-        # A tuple at once: read strictly from a tape, the first pydantic 2.12 takes no list here.
-        return tuple(names) if isinstance(names, list) else names
+    _names = field_validator("mute", "unmute", mode="before")(one_or_more)
 
     @model_validator(mode="after")
     def _does_something(self) -> Self:
@@ -311,7 +305,9 @@ class CrisisConfig(RunConfig):
         scripts: by agent, what it says in each turn; nobody is asked.
         module_folders: where modules are looked for before the package's own. Their Python files
             are run, so name only folders that you trust.
-        stable_first: whether what does not change in a run stands first in the agents' prompts.
+        stable_first: whether what does not change in a run stands first in the agents' prompts:
+            ``shared``, what all agents read before each one's role; true, each one's role before
+            it; false, nothing, the usual order.
         budget_tokens: the most that an agent's prompt may take; None: no limit.
         max_events: the most events that the engine may name in a turn.
         interventions: what is done from outside, and when.
@@ -328,7 +324,7 @@ class CrisisConfig(RunConfig):
     engine: Literal["llm", "rule"] = "llm"
     scripts: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     module_folders: tuple[Path, ...] = ()
-    stable_first: bool = True
+    stable_first: StableFirst = "shared"
     budget_tokens: Annotated[int, Field(ge=1)] | None = None
     max_events: Annotated[int, Field(ge=0, le=20)] = 3
     interventions: tuple[CrisisIntervention, ...] = ()

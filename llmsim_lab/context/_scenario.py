@@ -10,7 +10,13 @@ from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from llmsim_lab._util.config import Settings, YamlFile
 from llmsim_lab._util.files import data_path
-from llmsim_lab.context._builder import AgentContextBuilder, Briefing, CountTokens, estimate_tokens
+from llmsim_lab.context._builder import (
+    AgentContextBuilder,
+    Briefing,
+    CountTokens,
+    StableFirst,
+    estimate_tokens,
+)
 from llmsim_lab.context._modules import ComposedModules, ModuleLoader
 from llmsim_lab.context._variables import Variables, initial_values
 from llmsim_lab.context._world import GameEngine
@@ -182,7 +188,7 @@ class CrisisScenario(Settings):
         self,
         modules: ComposedModules | None = None,
         *,
-        stable_first: bool = False,
+        stable_first: StableFirst = False,
         budget_tokens: int | None = None,
         count_tokens: CountTokens = estimate_tokens,
     ) -> AgentContextBuilder:
@@ -190,7 +196,8 @@ class CrisisScenario(Settings):
 
         Args:
             modules: what ``compose`` returned; composed anew if None.
-            stable_first: whether what does not change in a run stands first.
+            stable_first: whether what does not change in a run stands first; ``"shared"``: what
+                all agents read before each one's role.
             budget_tokens: the most that a prompt may take.
             count_tokens: counts or estimates tokens.
         """

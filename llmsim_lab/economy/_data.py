@@ -49,7 +49,7 @@ def load_us_macro() -> pd.DataFrame:
     """
     import pandas as pd
 
-    rows = _rows()
+    rows = _quarters()
     index = pd.PeriodIndex(list(rows), freq="Q", name="quarter")
     return pd.DataFrame(list(rows.values()), index=index, dtype="float64")
 
@@ -64,7 +64,7 @@ def history(start: object, quarters: int) -> pd.DataFrame:
         quarters: how many rows, at least 1.
     """
     whole_number("quarters", quarters, least=1)
-    first = list(_rows()).index(_known_quarter(start, FIRST_QUARTER))
+    first = list(_quarters()).index(_known_quarter(start, FIRST_QUARTER))
     return load_us_macro().iloc[first : first + quarters]
 
 
@@ -78,11 +78,11 @@ def initial_state(quarter: object) -> SimulationState:
         quarter: such as ``"1979Q3"``, or a quarterly ``pandas.Period``; 1960Q1 to 2009Q3.
     """
     period = _known_quarter(quarter, FIRST_START)
-    names = list(_rows())
+    names = list(_quarters())
     here = names.index(period)
 
     def latest(column: str, count: int) -> list[float]:
-        values = [_rows()[names[here - back]][column] for back in range(count)]
+        values = [_quarters()[names[here - back]][column] for back in range(count)]
         return [value for value in values if value is not None]
 
     p0, p1, p2, p3 = latest("inflation_qoq_annualised", 4)
@@ -125,7 +125,7 @@ def _known_quarter(quarter: object, first: str) -> str:
 
 
 @cache  # the rows are not changed; ``load_us_macro`` makes a new frame each time
-def _rows() -> dict[str, Row]:
+def _quarters() -> dict[str, Row]:
     """Return the file's rows by quarter, read once."""
     with data_path("us_macro_quarterly.csv").open(encoding="utf-8", newline="") as lines:
         return {

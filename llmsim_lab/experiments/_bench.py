@@ -25,6 +25,7 @@ from llmsim_lab.models import Action, SimulationState
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.run._registry import kind_name
+from llmsim_lab.run._run import CLIENT_SETTINGS
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.simulation._simulation import Turn
 from llmsim_lab.tape._codec import RunInfo
@@ -41,8 +42,6 @@ NO_SAMPLE: frozenset[FailureReason] = frozenset(
 )
 """Failures that say nothing about a prompt: the server's, not the model's."""
 
-_FROM_THE_CLIENT = ("model", "timeout_s", "retry_wait_s", "max_concurrency", "keep_alive")
-"""Settings of the client that is given, not of the recorded one: where to ask and how long."""
 _MOST_RUNS = 20
 """How many runs a message lists."""
 
@@ -521,7 +520,7 @@ def config_of(
     asked = client.config if client else LLMConfig()
     # What was asked stays as recorded (temperature, context size ...), so that samples compare.
     values = (recorded or asked).model_dump()
-    values |= {name: getattr(asked, name) for name in _FROM_THE_CLIENT}
+    values |= {name: getattr(asked, name) for name in CLIENT_SETTINGS}
     if temperature is not None:
         values["temperature"] = real_number("temperature", temperature)
     try:

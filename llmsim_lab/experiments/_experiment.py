@@ -291,7 +291,7 @@ class PromptExperiment:
         schedule = self.schedule
         try:
             async with progress_line(
-                "sample", number=len(self.played) + 1, last=len(schedule), shown=progress
+                "sample", number=len(self.played) + 1, last=len(schedule), enabled=progress
             ) as advance:
                 await self._play_rest(schedule, self.llm_client, on_progress, advance)
         finally:

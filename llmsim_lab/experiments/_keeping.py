@@ -212,8 +212,8 @@ def recorded_settings(info: RunInfo) -> dict[str, Any]:
         TapeError: the tape is damaged.
     """
     settings = info.manifest["experiment"]
-    for name, kind in SETTINGS.items():
-        if not isinstance(settings.get(name), kind):
+    for name, expected in SETTINGS.items():
+        if not isinstance(settings.get(name), expected):
             raise TapeError(
                 f"experiment {info.id} on the tape is damaged: {name} is {settings.get(name)!r:.50}"
             )

@@ -121,11 +121,11 @@ def samples_frame(bench: Bench, results: Iterable[tuple[Sample, Turn]]) -> pd.Da
     """Return one row a decision of the component; ``PromptExperiment.frame`` has the columns."""
     import pandas as pd
 
-    rows = [row for sample, played in results for row in _rows(bench, sample, played)]
+    rows = [row for sample, played in results for row in _sample_rows(bench, sample, played)]
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
-def _rows(bench: Bench, sample: Sample, played: Turn) -> list[dict[str, Any]]:
+def _sample_rows(bench: Bench, sample: Sample, played: Turn) -> list[dict[str, Any]]:
     done = came_off(sample, played)
     before = bench.before(sample.turn).global_state.interest_rate
     rate = math.nan  # not the old rate, which would count as a decision to hold

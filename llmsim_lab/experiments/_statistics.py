@@ -35,9 +35,9 @@ class Difference:
     Attributes:
         estimate: mean of the turns' mean differences, each turn with the same weight; None where
             there are too few pairs.
-        low: of the 95 % interval; None where there is none.
+        low: of the 95 % interval; None if it cannot be computed.
         high: likewise.
-        p_value: two-sided, of no difference; None where there is none.
+        p_value: two-sided, of no difference; None if it cannot be computed.
         method: which interval, and why.
         pairs: how many were used.
         turns: how many turns the pairs are of.

@@ -47,7 +47,7 @@ _FOLDED_FROM = 400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class InspectedDecision:
     """One decision of a turn, with its reasons.
 
     Attributes:
@@ -78,7 +78,7 @@ class Filter:
     def __bool__(self) -> bool:
         return any((self.agent, self.component, self.status, self.text))
 
-    def fits(self, decision: Decision) -> bool:
+    def fits(self, decision: InspectedDecision) -> bool:
         """Return True if a decision passes."""
         return (
             self.covers(decision)
@@ -86,16 +86,16 @@ class Filter:
             and self.text.lower() in f"{decision.decided}\n{decision.chain.reasoning}".lower()
         )
 
-    def covers(self, decision: Decision) -> bool:
+    def covers(self, decision: InspectedDecision) -> bool:
         """Return True if a decision is of the agent and the component wanted."""
         chain = decision.chain
         return self.agent in ("", chain.agent) and self.component in ("", chain.component)
 
 
-def decisions_by_agent(turn: RunTurn) -> dict[str, list[Decision]]:
+def decisions_by_agent(turn: RunTurn) -> dict[str, list[InspectedDecision]]:
     """Return a turn's decisions by agent, in the order in which they followed."""
     _, agents = decisions_of(turn)
-    found: dict[str, list[Decision]] = {}
+    found: dict[str, list[InspectedDecision]] = {}
     for who in agents:
         chains = [chain for its in who.chains.values() for chain in its]
         # What a rule proposed is not in its chain, but with the turn's actions or answers.
@@ -103,7 +103,7 @@ def decisions_by_agent(turn: RunTurn) -> dict[str, list[Decision]]:
         if len(proposed) != len(chains):
             proposed = ("; ".join(proposed), *[""] * len(chains))
         found[who.agent] = [
-            Decision(chain=chain, decided=_decided(chain) or words)
+            InspectedDecision(chain=chain, decided=_decided(chain) or words)
             for chain, words in zip(chains, proposed, strict=False)
         ]
     return found
@@ -125,7 +125,9 @@ def _plain(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def rows_of(decisions: dict[str, list[Decision]], wanted: Filter) -> dict[str, list[Decision]]:
+def matching(
+    decisions: dict[str, list[InspectedDecision]], wanted: Filter
+) -> dict[str, list[InspectedDecision]]:
     """Return the agents with a decision that passes, and those of their decisions to show."""
     return {
         agent: [decision for decision in its if wanted.covers(decision)]
@@ -134,7 +136,7 @@ def rows_of(decisions: dict[str, list[Decision]], wanted: Filter) -> dict[str, l
     }
 
 
-def decision_row(decision: Decision) -> tuple[Any, ...]:
+def decision_row(decision: InspectedDecision) -> tuple[Any, ...]:
     """Return a decision as a row of a frame; ``COLUMNS`` has the names."""
     chain, call = decision.chain, decision.chain.call
     return (
@@ -164,10 +166,10 @@ _CARD = (
 
 def chain_html(
     agent: str,
-    decisions: list[Decision],
+    decisions: list[InspectedDecision],
     *,
     wanted: Filter,
-    before: list[Decision] | None = None,
+    before: list[InspectedDecision] | None = None,
     seconds: bool = False,
 ) -> Markup:
     """Return an agent's decisions side by side, on further lines where the page is narrow.
@@ -213,7 +215,7 @@ def _confidence(chain: LLMReasoningChain) -> str:
     return "not asked" if chain.confidence is None else number(chain.confidence)
 
 
-def _said(decision: Decision) -> Markup:
+def _said(decision: InspectedDecision) -> Markup:
     parts = []
     if decision.decided:
         decided = prose(decision.decided, limit=_MOST_CHARS)
@@ -225,7 +227,9 @@ def _said(decision: Decision) -> Markup:
     return join([*parts, shown])
 
 
-def changes_of(decision: Decision, before: list[Decision]) -> Iterator[tuple[str, str, str]]:
+def changes_of(
+    decision: InspectedDecision, before: list[InspectedDecision]
+) -> Iterator[tuple[str, str, str]]:
     """Yield what differs from the same component's decision of the turn before: name, then, now.
 
     Args:
@@ -245,7 +249,7 @@ def changes_of(decision: Decision, before: list[Decision]) -> Iterator[tuple[str
     yield from ((name, was, now) for name, was, now in values if was != now)
 
 
-def _changes(decision: Decision, before: list[Decision]) -> Markup:
+def _changes(decision: InspectedDecision, before: list[InspectedDecision]) -> Markup:
     changes = [
         Markup("<div>{}: {}</div>").format(name, f"{was} → {now}" if was else now)
         if name in ("confidence", "status", "decision")
@@ -379,7 +383,7 @@ class ReasoningInspector(TurnBrowser):
 
     def _has_wanted(self, number: int) -> bool:
         turn, wanted = turn_at(self.simulation, number), self.wanted
-        return turn is not None and (not wanted or bool(rows_of(decisions_by_agent(turn), wanted)))
+        return turn is not None and (not wanted or bool(matching(decisions_by_agent(turn), wanted)))
 
     def _go(self, number: int) -> None:
         turn = turn_at(self.simulation, number)
@@ -406,22 +410,24 @@ class ReasoningInspector(TurnBrowser):
 
     # --- showing -----------------------------------------------------------------------------
 
-    def _rows(self) -> tuple[dict[str, list[Decision]], dict[str, list[Decision]]]:
-        """Return the shown turn's rows, and all of the turn before."""
+    def _matching(
+        self,
+    ) -> tuple[dict[str, list[InspectedDecision]], dict[str, list[InspectedDecision]]]:
+        """Return the shown turn's decisions that match, and all of the turn before."""
         number = self.turn_box.value
         turn = turn_at(self.simulation, number)
         before = turn_at(self.simulation, number - 1)
-        rows = rows_of(decisions_by_agent(turn), self.wanted) if turn else {}
-        return rows, decisions_by_agent(before) if before else {}
+        found = matching(decisions_by_agent(turn), self.wanted) if turn else {}
+        return found, decisions_by_agent(before) if before else {}
 
     def _draw(self) -> None:
-        rows, before = self._rows()
-        pages = max(1, -(-len(rows) // _AGENTS_A_PAGE))
+        found, before = self._matching()
+        pages = max(1, -(-len(found) // _AGENTS_A_PAGE))
         self.page_box.layout.display = "" if pages > 1 else "none"
         page = min(self.page_box.value, pages)
         self._choices.number(self.page_box, page, least=1, most=pages)
-        self.heading.value = str(self._heading(len(rows)))
-        self.body.value = str(self._html(rows, before, page=page, seconds=True))
+        self.heading.value = str(self._heading(len(found)))
+        self.body.value = str(self._html(found, before, page=page, seconds=True))
 
     def _heading(self, agents: int) -> Markup:
         turn = turn_at(self.simulation, self.turn_box.value)
@@ -432,13 +438,13 @@ class ReasoningInspector(TurnBrowser):
 
     def _html(
         self,
-        rows: dict[str, list[Decision]],
-        before: dict[str, list[Decision]],
+        found: dict[str, list[InspectedDecision]],
+        before: dict[str, list[InspectedDecision]],
         *,
         page: int,
         seconds: bool,
     ) -> Markup:
-        if not rows:
+        if not found:
             passes = "passes the filter" if self.wanted else "was decided"
             return safe(f"Nothing {passes} in this turn.")
         first = (page - 1) * _AGENTS_A_PAGE
@@ -451,7 +457,7 @@ class ReasoningInspector(TurnBrowser):
                 before=before.get(agent, []) if compare else None,
                 seconds=seconds,
             )
-            for agent, decisions in list(rows.items())[first : first + _AGENTS_A_PAGE]
+            for agent, decisions in list(found.items())[first : first + _AGENTS_A_PAGE]
         )
 
     def to_frame(self, turn: int | None = None) -> pd.DataFrame:
@@ -483,24 +489,24 @@ class ReasoningInspector(TurnBrowser):
 
     def static_text(self) -> str:
         """Return the turn's decisions, a line each."""
-        rows, _ = self._rows()
+        found, _ = self._matching()
         turn = turn_at(self.simulation, self.turn_box.value)
         name = turn_name(turn) if turn else ""
         lines = [f"Reasoning of {self.simulation.config.name!r}, {name}"]
-        for agent, decisions in list(rows.items())[:_AGENTS_A_PAGE]:
+        for agent, decisions in list(found.items())[:_AGENTS_A_PAGE]:
             lines.append(f"  {agent}")
             lines += [f"    {_line(decision)}" for decision in decisions]
-        if len(rows) > _AGENTS_A_PAGE:
-            lines.append(f"  … and {len(rows) - _AGENTS_A_PAGE} more agents")
-        return visible("\n".join(lines if rows else [*lines, "  nothing to show"]))
+        if len(found) > _AGENTS_A_PAGE:
+            lines.append(f"  … and {len(found) - _AGENTS_A_PAGE} more agents")
+        return visible("\n".join(lines if found else [*lines, "  nothing to show"]))
 
     def static_html(self) -> Markup:
         """Return the turn's decisions side by side, without seconds."""
-        rows, before = self._rows()
-        return join([self._heading(len(rows)), self._html(rows, before, page=1, seconds=False)])
+        found, before = self._matching()
+        return join([self._heading(len(found)), self._html(found, before, page=1, seconds=False)])
 
 
-def _line(decision: Decision) -> str:
+def _line(decision: InspectedDecision) -> str:
     chain = decision.chain
     how = chain.status if chain.call or chain.status != "ok" else "by rule"
     words = clip("; ".join(filter(None, (decision.decided, chain.reasoning))), _MOST_STATIC_CHARS)

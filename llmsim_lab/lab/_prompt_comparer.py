@@ -255,7 +255,7 @@ def done_text(experiment: PromptExperiment) -> str:
     count, total = len(failed), len(experiment.played)
     ways_on = (
         "all samples are played; change a variant, the turns or the samples for more, or play all "
-        "of it anew with other seeds"
+        "of it again with other seeds"
     )
     if not count:
         return ways_on
@@ -263,7 +263,7 @@ def done_text(experiment: PromptExperiment) -> str:
     why = clip(str(failed["detail"].iloc[0]), 200)
     return (
         f"{ways_on}. {how_many}, the first with: {why}. Failures count as results. Once their "
-        "cause is fixed, play all anew: playing only those that failed again would favour whatever "
+        "cause is fixed, play all again: playing only the failed ones again would favour whatever "
         "came off."
     )
 
@@ -443,9 +443,9 @@ class VariantEditor(w.VBox):
         title = safe(f"What differs from {reference.name or 'the first'}, word by word:")
         self.difference.value = str(join([title, diff]))
 
-    def show_difference(self, shown: bool) -> None:
+    def show_difference(self, on: bool) -> None:
         """Show or hide what differs from the first variant."""
-        self.difference.layout.display = "" if shown else "none"
+        self.difference.layout.display = "" if on else "none"
 
 
 class VariantList(w.VBox):
@@ -526,11 +526,11 @@ class VariantList(w.VBox):
         for editor in self.editors:
             editor.lock(locked)
 
-    def show_differences(self, shown: bool) -> None:
+    def show_differences(self, on: bool) -> None:
         """Show or hide what differs from the first variant."""
-        self._differences = shown
+        self._differences = on
         for editor in self.editors:
-            editor.show_difference(shown)
+            editor.show_difference(on)
 
     def check(self) -> None:
         """Check all variants and show what differs from the first."""
@@ -681,7 +681,7 @@ class PromptComparer(LabWidget):
             "Run", tooltip="Play all samples of all variants", button_style="primary"
         )
         self.again_button = button(
-            "Play anew", tooltip="Play the whole comparison again with other seeds", disabled=True
+            "Play again", tooltip="Play the whole comparison again with other seeds", disabled=True
         )
         self.stop_button = button("Stop", tooltip="Stop; what was played is kept", disabled=True)
         self.results, self.chart, self.answers = w.HTML(), w.HTML(), w.HTML()
@@ -720,9 +720,9 @@ class PromptComparer(LabWidget):
         """Show a recorded experiment with its results; no model is needed for that.
 
         Args:
-            tape: the tape, or its file, which is opened for reading only.
-            run: the experiment's number; the latest if not given.
-            llm_client: a model, to continue an experiment that was stopped, or to vary it.
+            tape: as for ``PromptExperiment.load``.
+            run: as there.
+            llm_client: as there; with it the experiment can be varied, too.
 
         Raises:
             TapeError: there is no such experiment.

@@ -31,7 +31,7 @@ from llmsim_lab.lab.charts._export import (
     summary_html,
     summary_text,
 )
-from llmsim_lab.lab.charts._scene import Choice, Scene, check_choices, compose
+from llmsim_lab.lab.charts._scene import ChartOptions, Scene, check_choices, compose
 from llmsim_lab.lab.charts._tracks import chartable, read_runs, run_numbers, tracks_of
 from llmsim_lab.run._turn import Series
 
@@ -344,7 +344,7 @@ class RateChart(LabWidget):
         chosen = [name for name, box in parts.panels.items() if box.value and name != main]
         return compose(
             self._items,
-            Choice(
+            ChartOptions(
                 title=self._title,
                 main=self._series[main],
                 panels=tuple(self._series[name] for name in chosen),
@@ -443,7 +443,9 @@ class RateChart(LabWidget):
         last = last_turn(self._items)
         first = min(track.turns[0] for track in self._tracks)
         self.table.back = min(self.table.back, (last - first) // _PAGE * _PAGE)
-        html = data_table(self._items, self._scene.shown, last=last - self.table.back, turns=_PAGE)
+        html = data_table(
+            self._items, self._scene.panel_series, last=last - self.table.back, turns=_PAGE
+        )
         self.table.show(html, turns=last - first)
 
     # --- for papers --------------------------------------------------------------------------

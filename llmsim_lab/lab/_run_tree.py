@@ -22,7 +22,7 @@ from llmsim_lab.lab._stepper import TurnStepper
 from llmsim_lab.lab._widget import Choices, LabWidget, button, dropdown, row, settled
 from llmsim_lab.lab.charts._drawing import Drawing
 from llmsim_lab.lab.charts._export import figure_bytes, image_html
-from llmsim_lab.lab.charts._scene import Choice, compose
+from llmsim_lab.lab.charts._scene import ChartOptions, compose
 from llmsim_lab.lab.charts._tracks import Track, read_runs
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.prompts._prompt import PromptDiff
@@ -291,7 +291,7 @@ def chart_html(tape: Tape, a: RunInfo, b: RunInfo) -> Markup:
     if not shared:
         raise TapeError(f"runs {a.id} and {b.id} share no column that their kind charts")
     main = shared[0]
-    choice = Choice(
+    choice = ChartOptions(
         title=f"{main.label}: run {a.id} and run {b.id}",
         main=main,
         panels=tuple(shared[1 : _PANELS + 1]),

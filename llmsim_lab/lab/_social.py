@@ -33,14 +33,14 @@ def counts_of(turn: SocialTurn) -> dict[AgentState, int]:
     return counts
 
 
-def chart_html(simulation: SocialSimulation, **shown: Any) -> Markup:
+def chart_html(simulation: SocialSimulation, **options: Any) -> Markup:
     """Return the chart's picture; ``current`` and ``counts`` as in ``Statechart.to_svg``."""
-    return Markup(simulation.chart.to_svg(**shown))
+    return Markup(simulation.chart.to_svg(**options))
 
 
-def wide_chart_html(simulation: SocialSimulation, **shown: Any) -> Markup:
+def wide_chart_html(simulation: SocialSimulation, **options: Any) -> Markup:
     """Return the same as wide as its words need, with a bar of its own on a narrow page."""
-    return sideways(chart_html(simulation, **shown), name="Chart of states", least="640px")
+    return sideways(chart_html(simulation, **options), name="Chart of states", least="640px")
 
 
 class SocialWidget(LabWidget):
@@ -178,7 +178,7 @@ class SocialBoard(SocialWidget):
         """The shown turn's, in the list of turns."""
         return int(self.turn_box.value) - self.simulation.turns[0].number
 
-    def _rows(self) -> list[tuple[str, int, int]]:
+    def _counts_and_changes(self) -> list[tuple[str, int, int]]:
         turns, place = self.simulation.turns, self._place
         now, before = (self._count(turns[at]) for at in (place, max(0, place - 1)))
         return [(state.value, now[state], now[state] - before[state]) for state in AgentState]
@@ -188,7 +188,10 @@ class SocialBoard(SocialWidget):
         with self._view:
             shown = self.simulation.turns[self._place]
             lines = [f"SocialBoard of {self._title(shown)}"]
-            lines += [f"  {name}: {count} ({change:+})" for name, count, change in self._rows()]
+            lines += [
+                f"  {name}: {count} ({change:+})"
+                for name, count, change in self._counts_and_changes()
+            ]
             return "\n".join(lines)
 
     def static_html(self) -> Markup:
@@ -196,7 +199,9 @@ class SocialBoard(SocialWidget):
         with self._view:
             shown = self.simulation.turns[self._place]
             title = Markup("<p><strong>{}</strong></p>").format(self._title(shown))
-            rows = [(name, count, f"{change:+}") for name, count, change in self._rows()]
+            rows = [
+                (name, count, f"{change:+}") for name, count, change in self._counts_and_changes()
+            ]
             counts = table(("state", "users", "change"), rows, caption="Users by state")
             return join([title, counts, chart_html(self.simulation, counts=self._count(shown))])
 
@@ -317,14 +322,14 @@ class AgentStory(SocialWidget):
         current = self.simulation.state.people[place].state
         self.heading.value = str(self._who(place))
         self.chart.value = str(wide_chart_html(self.simulation, current=current))
-        self.body.value = str(self._list(self._shown()))
+        self.body.value = str(self._list(self._page()))
 
     @property
     def _place(self) -> int:
         """The user's, in the configuration."""
         return [one.name for one in self.simulation.agents].index(self.agent_box.value)
 
-    def _shown(self) -> Sequence[_Event]:
+    def _page(self) -> Sequence[_Event]:
         events = self._events.get(self.agent_box.value, [])
         end = len(events) - (self.page_box.value - 1) * _MOVES_A_PAGE
         return events[max(0, end - _MOVES_A_PAGE) : end]
@@ -391,7 +396,7 @@ class AgentStory(SocialWidget):
         with self._view:
             name = printable(self.agent_box.value, keep=" ")
             lines = [f"Story of {name}, up to turn {self.simulation.turn_number}"]
-            for event in self._shown():
+            for event in self._page():
                 move = event.move
                 post = self._posts.get(move.post) if move.post is not None else None
                 about = f" | {post.author}: {clip(post.text, 60)}" if post else ""
@@ -407,7 +412,7 @@ class AgentStory(SocialWidget):
             place = self._place
             current = self.simulation.state.people[place].state
             chart = chart_html(self.simulation, current=current)
-            return join([self._who(place), self._table(self._shown()), chart])
+            return join([self._who(place), self._table(self._page()), chart])
 
 
 def _word(text: str) -> Markup:

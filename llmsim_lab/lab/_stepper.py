@@ -43,6 +43,10 @@ if TYPE_CHECKING:
 
 
 _MOST_NAMED = 3
+_LOOK_S = 0.25
+"""How often growing text is shown at most."""
+_WRITTEN_CHARS = 400
+"""How much is shown of each text that is being written."""
 
 
 class Playing:
@@ -51,7 +55,8 @@ class Playing:
     Args:
         simulation: the run.
         turns: how many.
-        on_tick: called as each turn begins, and then at every tick, with this object.
+        on_tick: called as each turn begins, at every tick, and four times a second while replies
+            are seen to grow, with this object.
         on_turn: called with each whole turn.
         tick_s: how often, seconds.
 
@@ -113,9 +118,13 @@ class Playing:
                 await ticker
 
     async def _tick(self) -> None:
+        ticked, seen = time.monotonic(), 0
         while True:
-            await asyncio.sleep(self._tick_s)
-            self._on_tick(self)
+            await asyncio.sleep(min(self._tick_s, _LOOK_S))
+            now, pieces = time.monotonic(), self.calls.pieces
+            if pieces != seen or now - ticked >= self._tick_s:
+                ticked, seen = now, pieces
+                self._on_tick(self)
 
 
 def waiting_text(calls: InFlight) -> str:
@@ -137,6 +146,18 @@ def waiting_text(calls: InFlight) -> str:
             done += f", {calls.faulty} failed"
         parts.append(f"{done}, {calls.tokens:,} tokens")
     return " · ".join(parts)
+
+
+def written_html(calls: InFlight) -> Markup:
+    """Return the ends of the replies that are being written, as far as they are streamed."""
+    writing = [call for call in calls.waiting if call.text][:_MOST_NAMED]
+    return join(
+        Markup("<div>{}{}</div>").format(
+            safe(str(call), limit=60),
+            pre(("…" if len(call.text) > _WRITTEN_CHARS else "") + call.text[-_WRITTEN_CHARS:]),
+        )
+        for call in writing
+    )
 
 
 AGENTS_A_PAGE = 10
@@ -373,7 +394,7 @@ class RunList:
         self.place = 0
 
     @property
-    def shown(self) -> Run:
+    def current(self) -> Run:
         """The run that is shown."""
         return self._runs[self.place]
 
@@ -430,7 +451,7 @@ class TurnStepper(LabWidget):
         first_button, previous_button, turn_box, next_button, latest_button: look back and forth.
         fork_button, run_box: make runs and choose among them.
         panel: the turn shown; its parts are attributes here too.
-        progress: how far the turns under way are.
+        progress: how far the turns under way are, and what is being written.
 
     Example:
         ``await stepper.step()`` and ``await stepper.play(3)`` do in a cell what the buttons do.
@@ -528,7 +549,7 @@ class TurnStepper(LabWidget):
     @property
     def simulation(self) -> Run:
         """The run shown."""
-        return self._runs.shown
+        return self._runs.current
 
     @property
     def forks(self) -> list[Run]:
@@ -697,7 +718,8 @@ class TurnStepper(LabWidget):
         waiting = " · ".join(
             filter(None, (f"{playing.seconds:.0f} s", waiting_text(playing.calls)))
         )
-        self.progress.value = str(join([bar.format(now - 1, of), " ", waiting]))
+        parts = [bar.format(now - 1, of), " ", waiting, written_html(playing.calls)]
+        self.progress.value = str(join(parts))
 
     def stopped(self) -> None:
         """Show where the run is now."""

@@ -12,18 +12,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from llmsim_lab._util.html import visible
 from llmsim_lab._util.text import clip
+from llmsim_lab.errors import ConfigError
 from llmsim_lab.experiments import PromptExperiment
 from llmsim_lab.experiments._results import UNITS
 from llmsim_lab.experiments._statistics import Outcome, sample_values
 from llmsim_lab.lab.charts._drawing import Drawing, chart_class, drawable
 from llmsim_lab.lab.charts._export import alt_text, figure_bytes, small_png
-from llmsim_lab.lab.charts._scene import Choice, compose
+from llmsim_lab.lab.charts._scene import ChartOptions, compose
 from llmsim_lab.lab.charts._tracks import read_runs
 from llmsim_lab.simulation._config import SERIES
+from llmsim_lab.study import FitnessCard
+from llmsim_lab.study._checks import Measure
+from llmsim_lab.study._fitness import column_names
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,6 +41,7 @@ if TYPE_CHECKING:
 __all__ = [
     "cascade_figure",
     "difference_figure",
+    "fitness_figure",
     "rate_figure",
     "state_figure",
     "transition_figure",
@@ -67,7 +73,7 @@ def rate_figure(
         ConfigError: there is no run, a frame is not a run's, or ``rule_of`` does not name one.
     """
     known = {series.column: series for series in SERIES}
-    choice = Choice(
+    choice = ChartOptions(
         title=title,
         main=known["interest_rate"],
         panels=tuple(known[name] for name in _PANELS),
@@ -146,6 +152,115 @@ def difference_figure(results: PromptExperiment, outcome: Outcome = "interest_ra
 def _difference_alt(results: PromptExperiment, outcome: Outcome) -> str:
     pairs = zip(results.differences, results.verdicts, strict=True)
     return visible(" ".join(text for item, text in pairs if item.outcome == outcome))
+
+
+_CARD_LOOKS = (("#0072B2", "o"), ("#D55E00", "D"), ("#009E73", "s"), ("#CC79A7", "^"))
+_CARD_ROW_IN, _CARD_LINE_IN = 0.2, 0.2
+"""Heights, inches: of a model's point in a row of shares, and of a line of text."""
+
+
+def fitness_figure(*cards: FitnessCard) -> Figure:
+    """Draw fitness cards: shares with their 95 % intervals, other numbers beside, verdicts below.
+
+    Args:
+        cards: of one model, or of up to four to compare.
+
+    Raises:
+        ConfigError: there is no card, or there are more than four.
+    """
+    if not 1 <= len(cards) <= len(_CARD_LOOKS):
+        raise ConfigError(f"{len(cards)} cards; a picture holds 1 to {len(_CARD_LOOKS)}")
+    names = [drawable(name, 32) for name in column_names(cards)]
+    shares = dict.fromkeys(
+        one.title for card in cards for one in card.measures if one.hits is not None
+    )
+    others = dict.fromkeys(
+        one.title for card in cards for one in card.measures if one.title not in shares
+    )
+    verdicts = [
+        fill(drawable(f"{name}: {card.verdict}", 2000), 130)
+        for name, card in zip(column_names(cards), cards, strict=True)
+    ]
+    lines = sum(text.count("\n") + 1 for text in verdicts) + len(cards)
+    body = max(len(shares) * (0.22 + _CARD_ROW_IN * len(cards)), 0.3 * (len(others) + 2)) + 0.9
+    foot = _CARD_LINE_IN * lines + 0.1
+    figure = chart_class()(
+        figsize=(7 + 2.4 * len(cards), body + foot), layout="constrained", facecolor="white"
+    )
+    upper, lower = figure.subfigures(2, 1, height_ratios=[body, foot], squeeze=False).flat
+    left, right = upper.subplots(1, 2, width_ratios=[5, 2 + 2.2 * len(cards)])
+    _draw_shares(left, cards, names, list(shares))
+    _list_others(right, cards, list(others))
+    lower.text(0.01, 0.95, "\n\n".join(verdicts), va="top", fontsize=9)
+    figure.alt = visible(" ".join(map(str, cards)))  # type: ignore[attr-defined]
+    return figure
+
+
+def _draw_shares(
+    axes: Axes, cards: Sequence[FitnessCard], names: Sequence[str], titles: Sequence[str]
+) -> None:
+    for place, (card, name) in enumerate(zip(cards, names, strict=True)):
+        colour, shape = _CARD_LOOKS[place]
+        known = {one.title: one for one in card.measures}
+        offset = (place - (len(cards) - 1) / 2) * 0.7 / len(cards)
+        label: str | None = name
+        for row, title in enumerate(titles):
+            one = known.get(title)
+            if one is None or one.value is None or one.interval is None:
+                why = "not measured" if one is not None else ""
+                axes.text(0.01, row + offset, why, va="center", fontsize=8, color=colour)
+                continue
+            low, high = one.interval
+            reach = [[one.value - low], [high - one.value]]
+            axes.errorbar(
+                [one.value],
+                [row + offset],
+                xerr=reach,
+                fmt=shape,
+                color=colour,
+                capsize=3,
+                label=label,
+            )
+            label = None  # one entry in the legend
+            counted = f"{one.hits}/{one.n}"
+            axes.text(1.04, row + offset, counted, va="center", fontsize=8, color=colour)
+    axes.set_xlim(-0.02, 1.18)
+    axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "25", "50", "75", "100 %"])
+    axes.set_yticks(range(len(titles)), titles)
+    axes.set_ylim(len(titles) - 0.4, -0.6)
+    axes.grid(axis="x", color="#DDDDDD")
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_title("Shares with 95 % intervals", loc="left", fontsize="medium")
+    if len(cards) > 1 and axes.get_legend_handles_labels()[0]:
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 1.04), ncols=2, fontsize=8, frameon=False)
+
+
+def _list_others(axes: Axes, cards: Sequence[FitnessCard], titles: Sequence[str]) -> None:
+    axes.set_axis_off()
+    rows = []
+    for title in titles:
+        found = [[one for one in card.measures if one.title == title] for card in cards]
+        rows.append([title, *(_with_n(one[0]) if one else "" for one in found)])
+    rows.append(
+        ["context used, tokens", *(f"{card.context_used:,}" for card in cards)],
+    )
+    trained = (f"{card.context_trained:,}" if card.context_trained else "" for card in cards)
+    rows.append(["context trained", *trained])
+    listed = axes.table(
+        cellText=rows,
+        colLabels=["", *(drawable(name, 22) for name in column_names(cards))],
+        cellLoc="left",
+        loc="upper left",
+        edges="open",
+    )
+    listed.auto_set_font_size(False)
+    listed.set_fontsize(9)
+    listed.auto_set_column_width(list(range(len(cards) + 1)))
+
+
+def _with_n(one: Measure) -> str:
+    return drawable(f"{one.shown} (n = {one.n})" if one.n > 1 else one.shown, 40)
 
 
 _COLOURS = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from llmsim_lab.llm._choose import Choice
 from llmsim_lab.llm._client import LLMClient, LLMConfig
 from llmsim_lab.llm._human import Person
 from llmsim_lab.llm._scope import Budget
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from llmsim_lab.llm._connect import connect
     from llmsim_lab.llm._embedded.backend import EmbeddedBackend
     from llmsim_lab.llm._ollama.backend import OllamaBackend
+    from llmsim_lab.llm._openai import OpenAIBackend
 
 __all__ = [
     "Budget",
@@ -27,10 +29,12 @@ __all__ = [
     "ChatBackend",
     "ChatReply",
     "ChatRequest",
+    "Choice",
     "EmbeddedBackend",
     "LLMClient",
     "LLMConfig",
     "OllamaBackend",
+    "OpenAIBackend",
     "Person",
     "ScriptedBackend",
     "Tape",
@@ -40,6 +44,7 @@ __all__ = [
 _LATE = {
     "EmbeddedBackend": "_embedded.backend",
     "OllamaBackend": "_ollama.backend",
+    "OpenAIBackend": "_openai",
     "connect": "_connect",
 }
 

@@ -16,6 +16,7 @@ longer than ``timeout_s``. Where the caller will not wait that long, there is no
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import threading
 import time
@@ -24,13 +25,18 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Annotated, Any, Self, TypeVar
+from typing import Annotated, Any, Protocol, Self, TypeVar, cast
 
 from pydantic import BaseModel, Field, model_validator
 
+from llmsim_lab._spans import Origin
 from llmsim_lab._util.config import Settings
+from llmsim_lab._util.text import log_event
 from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
-from llmsim_lab.llm._extract import InvalidReply, parse_reply
+from llmsim_lab.llm import _choose
+from llmsim_lab.llm._choose import Choice, Method, OptionT
+from llmsim_lab.llm._endings import Endings
+from llmsim_lab.llm._extract import InvalidReply, parse_reply, without_thinking
 from llmsim_lab.llm._limits import Lane, Limits
 from llmsim_lab.llm._retry import (
     as_backend_error,
@@ -43,8 +49,9 @@ from llmsim_lab.llm._retry import (
     second_request,
     second_seed,
 )
-from llmsim_lab.llm._scope import CallLog, scope, seconds_left
+from llmsim_lab.llm._scope import CallLog, InFlight, scope, seconds_left
 from llmsim_lab.prompts._prompt import RenderedPrompt
+from llmsim_lab.tape._recorder import ReplayRecorder
 from llmsim_lab.types import (
     Attempt,
     CallRecord,
@@ -55,14 +62,22 @@ from llmsim_lab.types import (
     Decision,
     Message,
     ModelInfo,
+    OnText,
     reply_schema,
 )
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 T = TypeVar("T")
 
+logger = logging.getLogger("llmsim_lab.llm")
+
 _MOST_CHARS_PER_TOKEN = 16
 """Far above what any tokenizer packs into a token on average: no longer prompt can fit."""
+
+_SLOW_S = 0.5
+"""Where the last reply took so long, seconds, the next one is read as it is written. That costs
+0.03 ms of computing for each token: a percent for a slow model, but three times as much as all else
+for a server that answers at once."""
 
 _RESERVED = {"temperature", "seed", "num_ctx", "num_predict"}
 _BOUNDS = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}
@@ -193,8 +208,11 @@ class LLMClient:
         self._options = dict(self.config.sampling)
         """Shared by all requests, not to be changed."""
         self._variants: dict[str, Mapping[str, Any]] = {}
+        self._last_s: float | None = None
+        """How long the last request took, loading the model left out."""
         self._lanes: dict[asyncio.AbstractEventLoop, Lane] = {}
         self._lock = threading.Lock()
+        self._told: set[str] = set()
         self._turns: dict[CallLog, asyncio.AbstractEventLoop] = {}
         """The turns being played with this client, each with its loop."""
 
@@ -205,8 +223,10 @@ class LLMClient:
         requests in flight, unless the number itself is set otherwise.
         """
         other = LLMClient(config, self.backend, chosen=self.chosen)
+        other._last_s = self._last_s
         if config.concurrency == self.config.concurrency:
-            other.limits, other._lanes, other._lock = self.limits, self._lanes, self._lock
+            other.limits = self.limits
+            other._lanes, other._lock = self._lanes, self._lock
         return other
 
     async def call_with_retry(
@@ -269,22 +289,7 @@ class LLMClient:
         Raises:
             LLMFailureException: the call failed for good.
         """
-        sampling: Mapping[str, Any] = self._options
-        if options:
-            # The same object each time: a tape recognises settings that it has by their identity.
-            key = repr(sorted(options.items()))
-            sampling = self._variants.setdefault(key, {**sampling, **options})
-        request = ChatRequest(
-            model=self.config.model,
-            messages=tuple(messages),
-            schema=schema,
-            tools=tuple(tools),
-            options=sampling,
-            think=self.config.think,
-            keep_alive=self.config.keep_alive,
-            timeout_s=self.config.timeout_s,
-            site=site,
-        )
+        request = replace(self._request(messages, options, site), schema=schema, tools=tuple(tools))
         self._check_size(request.prompt, site)
 
         def read(reply: ChatReply) -> ChatReply:
@@ -293,6 +298,131 @@ class LLMClient:
             return reply
 
         return await self._ask_twice(request, read, site)
+
+    async def choose(
+        self,
+        prompt: str,
+        options: Sequence[OptionT] | Mapping[OptionT, str],
+        *,
+        samples: int = 100,
+        reasoning: bool = False,
+        method: Method | None = None,
+        seed: int | None = None,
+        site: CallSite | None = None,
+    ) -> Choice[OptionT]:
+        """Return what the model would choose, with the probability of each option.
+
+        The probabilities are the model's own, at temperature 1 whatever the configured one.
+
+        Args:
+            prompt: the question, without the options: they are added, with how to answer.
+            options: texts, numbers or enums; or a mapping of them to the texts the model sees.
+            samples: how many answers are drawn where the backend gives no probabilities, at least;
+                as many in each order of the options.
+            reasoning: whether the model writes down its reasoning first; the probabilities are then
+                those after this one reasoning, which is drawn at the configured temperature.
+            method: ``logprobs`` asks for letters, once in each order of the options;
+                ``digits walk`` asks for numbers as such, of a backend that continues an assistant's
+                message (the embedded model and most of Ollama's do, hosted ones mostly not);
+                ``samples`` draws. By default ``logprobs``; ``digits walk`` for numbers with the
+                embedded model, and for more numbers than there are letters. Without probabilities
+                from the backend it is ``samples``.
+            seed: of the drawn answers and the reasoning, instead of the configured one.
+            site: where in the run the call is made.
+
+        Raises:
+            ConfigError: the options are fewer than two, alike, or too many for letters.
+            LLMFailureException: a call failed for good, or no answer was one of the options.
+
+        Example:
+            >>> choice = await client.choose("Inflation is 6 %. What now?", ["raise", "hold"])
+            >>> choice.mode, choice.mass
+        """
+        named = _choose.Options.of(options)
+        if samples < 1:
+            raise ConfigError(f"samples={samples} must be at least 1")
+        before, origin = self._messages_of(prompt, site)
+        self._check_size(prompt, site)
+        text, calls = "", list[CallRecord]()
+
+        def request_of(
+            messages: Sequence[Message], settings: Mapping[str, Any] | None, top: int | None
+        ) -> ChatRequest:
+            request = self._request(messages, settings, site)
+            return replace(request, think=False, top_logprobs=top, origin=origin)
+
+        async def ask(
+            messages: Sequence[Message], settings: Mapping[str, Any], top: int | None
+        ) -> tuple[ChatReply, CallRecord]:
+            request = request_of(messages, settings, top)
+            return await self._ask_twice(request, lambda reply: reply, site)
+
+        if reasoning:
+            conversation = _choose.thinking_first(before, named)
+            request = self._request(conversation, None if seed is None else {"seed": seed}, site)
+            text, call = await self._ask_twice(replace(request, origin=origin), _reasoned, site)
+            before, calls = [*conversation, Message("assistant", text)], [call]
+        if method is None:
+            start = _choose.asked(before, _choose.digits_question(named))
+            root = request_of(start, _choose.MEASURED, _choose.WANTED)
+            walk = named.numeric and self._walks(root, many=len(named.values) > len(_choose.LABELS))
+            method = "digits walk" if walk else "logprobs"
+        elif method == "digits walk" and not named.numeric:
+            raise ConfigError(
+                f"method='digits walk' needs options that are numbers, not {list(named.texts)}; "
+                "leave method out"
+            )
+        found: Choice[OptionT] | None = None
+        try:
+            if method != "samples":
+                measure = _choose.by_digits if method == "digits walk" else _choose.by_letters
+                try:
+                    found = await measure(ask, before, named)
+                except _choose.NoLogprobsError as lack:
+                    calls += lack.calls
+                    self._tell_once("choose_by_samples", "the backend gives no probabilities")
+            if found is None:
+                base = self.config.seed if seed is None else seed
+                found = await _choose.by_samples(ask, before, named, count=samples, seed=base)
+        except _choose.NoOptionError as nothing:
+            fault = BackendError(
+                f"{nothing}; say in the prompt what is to be chosen, or use another model",
+                reason="invalid_response",
+            )
+            history = nothing.calls[-1].history
+            raise failure_of(fault, history, site, model=self.config.model) from nothing
+        return replace(found, reasoning=text, calls=(*calls, *found.calls))
+
+    def _walks(self, root: ChatRequest, *, many: bool) -> bool:
+        """Return True if numbers are asked for by their digits, beginning with a request."""
+        recorder = scope().recorder
+        if isinstance(recorder, ReplayRecorder):  # which has no backend
+            return recorder.knows(recorder.place(root))
+        return many or getattr(self.backend, "continues_messages", False)
+
+    def _tell_once(self, event: str, detail: str) -> None:
+        if event not in self._told:
+            self._told.add(event)
+            log_event(logger, logging.INFO, event, model=self.config.model, detail=detail)
+
+    def _request(
+        self, messages: Sequence[Message], options: Mapping[str, Any] | None, site: CallSite | None
+    ) -> ChatRequest:
+        """Return a request with the configured settings; the options go before the others."""
+        sampling: Mapping[str, Any] = self._options
+        if options:
+            # The same object each time: a tape recognises settings that it has by their identity.
+            key = repr(sorted(options.items()))
+            sampling = self._variants.setdefault(key, {**sampling, **options})
+        return ChatRequest(
+            model=self.config.model,
+            messages=tuple(messages),
+            options=sampling,
+            think=self.config.think,
+            keep_alive=self.config.keep_alive,
+            timeout_s=self.config.timeout_s,
+            site=site,
+        )
 
     async def _ask_twice(
         self, request: ChatRequest, read: Callable[[ChatReply], T], site: CallSite | None
@@ -402,19 +532,12 @@ class LLMClient:
         limits: Mapping[str, tuple[float, float]] | None,
         site: CallSite | None,
     ) -> ChatRequest:
-        if not prompt.strip():
-            raise ConfigError("the prompt is empty; give the model something to answer")
-        config, origin = self.config, None
-        messages: tuple[Message, ...] = (Message("user", str(prompt)),)
-        if isinstance(prompt, RenderedPrompt):
-            origin = prompt.origin(site)
-            messages = (Message("user", prompt.user),)
-            if prompt.system:
-                messages = (_system_message(prompt.system), *messages)
+        config = self.config
+        messages, origin = self._messages_of(prompt, site)
         chosen, bounds = tuple((choices or {}).items()), tuple((limits or {}).items())
         return ChatRequest(
             model=config.model,
-            messages=messages,
+            messages=tuple(messages),
             schema=_schema_of(
                 response_model,
                 config.max_text_chars,
@@ -429,6 +552,17 @@ class LLMClient:
             site=site,
             origin=origin,
         )
+
+    def _messages_of(
+        self, prompt: str, site: CallSite | None
+    ) -> tuple[list[Message], Origin | None]:
+        """Return a prompt's messages, and where its values came from."""
+        if not prompt.strip():
+            raise ConfigError("the prompt is empty; give the model something to answer")
+        if not isinstance(prompt, RenderedPrompt):
+            return [Message("user", str(prompt))], None
+        system = [_system_message(prompt.system)] if prompt.system else []
+        return [*system, Message("user", prompt.user)], prompt.origin(site)
 
     def _check_size(self, prompt: str, site: CallSite | None) -> None:
         """Raise if the prompt cannot fit by any count; backends judge the close cases."""
@@ -499,12 +633,12 @@ class LLMClient:
     ) -> tuple[Attempt, BackendError | None]:
         """Ask the backend, for no longer than the caller will wait."""
         left = seconds_left() or 0.0
-        limit = asyncio.timeout(left)
+        time_limit = asyncio.timeout(left)
         try:
-            async with limit:
+            async with time_limit:
                 return await self._make(request, asked_wait, seed)
         except TimeoutError:
-            if not limit.expired():
+            if not time_limit.expired():
                 raise  # a time limit further out ended this: its owner must see it
             # ``Scope.deadline`` has passed: no retry, and the tape shows why.
             fault = BackendError(
@@ -526,16 +660,11 @@ class LLMClient:
             watch, attempt = scope().watch, None
             if watch is not None:
                 watch.began(request)
-            limit, began = lane.limit(request.timeout_s), time.perf_counter()
+            time_limit, began = lane.time_limit(request.timeout_s), time.perf_counter()
             self.limits.began(lane.loop.time())
             try:
-                async with limit:
-                    reply = await self.backend.chat(_seeded(request, seed))
-                if not isinstance(reply, ChatReply):
-                    raise ConfigError(
-                        f"{type(self.backend).__name__}.chat returned {type(reply).__name__}; it "
-                        "must return ChatReply(text=...)"
-                    )
+                async with time_limit:
+                    reply = await self._chat(request, watch, seed)
                 seconds = time.perf_counter() - began
                 attempt = Attempt(request=request, reply=reply, seconds=seconds)
                 return attempt, None
@@ -547,8 +676,11 @@ class LLMClient:
                 attempt = failed_attempt(request, fault, seconds=time.perf_counter() - began)
                 return attempt, fault
             finally:
-                lane.ended(limit)
+                lane.ended(time_limit)
                 reply_of = attempt.reply if attempt is not None else None
+                if attempt is not None:
+                    loading = reply_of.load_seconds if reply_of is not None else 0.0
+                    self._last_s = attempt.seconds - loading
                 self.limits.ended(
                     lane.loop.time(),
                     tokens=None if reply_of is None else reply_of.reply_tokens or 1,
@@ -558,6 +690,44 @@ class LLMClient:
                     watch.ended(request, attempt, taped=False)
         finally:
             lane.leave()
+
+    def _within_reach(self, request: ChatRequest) -> ChatRequest:
+        """Return a request with no more alternatives asked for than the backend can give.
+
+        What was asked for stays on the tape: a replay, which has no backend, asks the same.
+        """
+        wanted = request.top_logprobs
+        if wanted is None:
+            return request
+        most: int = getattr(self.backend, "max_top_logprobs", 0)
+        return replace(request, top_logprobs=min(wanted, most) or None)
+
+    async def _chat(
+        self, request: ChatRequest, watch: InFlight | None, seed: int | None
+    ) -> ChatReply:
+        """Ask the backend; read the reply as it is written where that is worth its cost."""
+        streams, last = getattr(self.backend, "streams", False), self._last_s
+        is_worth_it = watch is not None if last is None else last >= _SLOW_S
+        endings = Endings.of(request)
+        end = endings.whole
+        sent = _seeded(self._within_reach(request), seed)
+        if streams == "always" or (streams and is_worth_it):
+            end = endings.ended
+
+            def on_text(piece: str) -> bool:
+                if watch is not None:
+                    watch.wrote(request, piece)
+                return endings(piece)
+
+            reply = await cast("_Streaming", self.backend).chat(sent, on_text=on_text)
+        else:
+            reply = await self.backend.chat(sent)
+        if not isinstance(reply, ChatReply):
+            raise ConfigError(
+                f"{type(self.backend).__name__}.chat returned {type(reply).__name__}; it "
+                "must return ChatReply(text=...)"
+            )
+        return end(reply) if streams else reply
 
     async def _back_off(self, least_s: float) -> None:
         """Wait before the retry, at least so many seconds."""
@@ -588,6 +758,19 @@ def _seeded(request: ChatRequest, seed: int | None) -> ChatRequest:
     if seed is None:
         return request
     return replace(request, options={**request.options, "seed": seed})
+
+
+class _Streaming(ChatBackend, Protocol):
+    """A backend whose ``streams`` is not False."""
+
+    async def chat(self, request: ChatRequest, *, on_text: OnText | None = None) -> ChatReply: ...
+
+
+def _reasoned(reply: ChatReply) -> str:
+    text = without_thinking(reply.text).strip()
+    if not text:
+        raise InvalidReply("it is empty")
+    return text
 
 
 @lru_cache(maxsize=1024)

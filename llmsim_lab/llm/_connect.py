@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import ValidationError
@@ -11,6 +12,7 @@ from pydantic import ValidationError
 from llmsim_lab._util.text import faults
 from llmsim_lab.errors import BackendError, ConfigError, ModelFileError
 from llmsim_lab.llm._client import LLMClient, LLMConfig
+from llmsim_lab.llm._connections import without_password
 from llmsim_lab.llm._embedded.backend import EmbeddedBackend, runtime_installed
 from llmsim_lab.llm._embedded.fetch import get_model, rich_progress
 from llmsim_lab.llm._embedded.store import default_model, find_model, installed_models
@@ -21,11 +23,12 @@ from llmsim_lab.llm._ollama.backend import (
     full_name,
     look,
 )
-from llmsim_lab.llm._ollama.wire import without_password
+from llmsim_lab.llm._openai import Key, OpenAIBackend, clip_names, only_one
 from llmsim_lab.types import ChatBackend
 
 _SPECS = (
-    "'auto', 'ollama', 'ollama:NAME', 'embedded', 'embedded:NAME' or 'embedded:/path/to/model.gguf'"
+    "'auto', 'ollama', 'ollama:NAME', 'openai:NAME', 'embedded', 'embedded:NAME' or "
+    "'embedded:/path/to/model.gguf'"
 )
 
 
@@ -33,6 +36,8 @@ def connect(
     model: str = "auto",
     *,
     host: str | None = None,
+    base_url: str | None = None,
+    api_key: Key | None = None,
     config: LLMConfig | None = None,
     download: bool = False,
     quiet: bool = False,
@@ -44,10 +49,16 @@ def connect(
     the embedded model, if its runtime is installed and its weights are here.
 
     Args:
-        model: ``auto``, ``ollama`` (the model in use there), ``ollama:NAME``, ``embedded`` (the one
-            that suits this machine), ``embedded:NAME``, or ``embedded:/path/to/model.gguf``. The
-            embedded models are for trying the tool, not for findings.
+        model: ``auto``, ``ollama`` (the model in use there), ``ollama:NAME``, ``openai:NAME`` (on a
+            server that speaks OpenAI's protocol, such as vLLM; ``openai`` takes its only model),
+            ``embedded`` (the one that suits this machine), ``embedded:NAME``, or
+            ``embedded:/path/to/model.gguf``. The embedded models are for trying the tool, not for
+            findings.
         host: Ollama's address; ``$OLLAMA_HOST`` if not given, else this machine.
+        base_url: for ``openai:``, the server's address with its ``/v1`` (``host`` may say it too);
+            ``$OPENAI_BASE_URL`` if not given, else OpenAI's own.
+        api_key: for ``openai:``, the key or a function that returns it; ``$OPENAI_API_KEY`` if not
+            given. It is not recorded, logged or shown.
         config: further settings; its own ``model`` is ignored.
         download: whether to fetch an embedded model that is not here yet, with a progress bar.
         quiet: whether to leave the line out; it is the client's ``chosen`` in any case.
@@ -62,7 +73,8 @@ def connect(
         config = LLMConfig(**((config.model_dump() if config else {}) | settings))
     except ValidationError as error:
         raise ConfigError(f"connect(): {faults(error)}; see LLMConfig for what there is") from error
-    name, backend, chosen = _choose(model, host, config, download=download)
+    at = _ServerAddress(host=host, base_url=base_url, api_key=api_key)
+    name, backend, chosen = _choose(model, at, config, download=download)
     settled: dict[str, Any] = {"model": name}
     if isinstance(backend, EmbeddedBackend) and config.max_concurrency is None:
         # It answers one request at a time, and time in its queue must not be charged to the model.
@@ -73,20 +85,37 @@ def connect(
     return client
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ServerAddress:
+    """Where a model is to be looked for."""
+
+    host: str | None
+    base_url: str | None
+    api_key: Key | None = field(repr=False)
+
+
 def _choose(
-    model: str, host: str | None, config: LLMConfig, *, download: bool
+    model: str, at: _ServerAddress, config: LLMConfig, *, download: bool
 ) -> tuple[str, ChatBackend, str]:
     """Return the model's name, its backend, and why."""
     where, _, name = model.strip().partition(":")
     where, name = where.strip().lower(), name.strip()
     if where == "auto" and not name:
-        return _auto(host, config, download=download)
+        return _auto(at, config, download=download)
+    if where == "openai":
+        return _openai(name, at)
+    if at.base_url is not None or at.api_key is not None:
+        given = "api_key" if at.base_url is None else f"base_url={without_password(at.base_url)!r}"
+        raise ConfigError(
+            f"{given} goes with a server that speaks OpenAI's protocol, not with {model!r}: "
+            "connect('openai:NAME', base_url=...)"
+        )
     if where == "ollama":
-        return _ollama(name, host, "")
+        return _ollama(name, at.host, "")
     if where == "embedded":
-        if host is not None:
+        if at.host is not None:
             raise ConfigError(
-                f"host={without_password(host)!r} goes with Ollama; the embedded model runs on "
+                f"host={without_password(at.host)!r} goes with Ollama; the embedded model runs on "
                 "this machine"
             )
         return _embedded(name, config, "", download=download)
@@ -96,18 +125,23 @@ def _choose(
     )
 
 
-def _auto(host: str | None, config: LLMConfig, *, download: bool) -> tuple[str, ChatBackend, str]:
+def _auto(at: _ServerAddress, config: LLMConfig, *, download: bool) -> tuple[str, ChatBackend, str]:
     wish = os.environ.get("LLMSIM_MODEL", "").strip()
     if wish.lower().strip(": ") not in ("", "auto"):
-        name, backend, chosen = _choose(wish, host, config, download=download)
+        name, backend, chosen = _choose(wish, at, config, download=download)
         return name, backend, f"{chosen} (LLMSIM_MODEL={wish})"
+    if at.base_url is not None or at.api_key is not None:
+        raise ConfigError(
+            "'auto' never takes a model of an OpenAI-compatible server, which may cost money; name "
+            "it: connect('openai:NAME', base_url=...), or LLMSIM_MODEL=openai:NAME"
+        )
     try:
-        found = look(host)
+        found = look(at.host)
     except BackendError as error:
         why = str(error)  # part of the message only if there is no other model either
     else:
         if found.model:
-            return _ollama(found.model, host, "it answers and has a model", found)
+            return _ollama(found.model, at.host, "it answers and has a model", found)
         why = f"Ollama at {found.host} has no model"
     if runtime_installed() and (download or installed_models()):
         return _embedded("", config, why.partition(";")[0], download=download)
@@ -146,6 +180,22 @@ def _ollama(
     reason = f": {why}" if why else ""
     chosen = f"Using {name} on Ollama {found.version} at {found.host}{reason}."
     return name, OllamaBackend(name, host=host), chosen
+
+
+def _openai(name: str, at: _ServerAddress) -> tuple[str, ChatBackend, str]:
+    if at.host is not None and at.base_url is not None:
+        raise ConfigError(
+            f"host={without_password(at.host)!r} and base_url={without_password(at.base_url)!r} "
+            "are two addresses; give base_url only"
+        )
+    backend = OpenAIBackend(name or None, base_url=at.base_url or at.host, api_key=at.api_key)
+    try:
+        names = backend.look()
+        name = name or only_one(names or [], backend.base_url)
+    except BackendError as error:
+        raise ConfigError(str(error)) from error
+    known = f", which lists {clip_names(names)}" if names and name not in names else ""
+    return name, backend, f"Using {name} on the server at {backend.base_url}{known}."
 
 
 def _embedded(

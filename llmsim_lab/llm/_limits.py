@@ -181,7 +181,7 @@ class Lane:
                 self._in_flight += 1
                 turn.set_result(None)
 
-    def limit(self, seconds: float) -> asyncio.Timeout:
+    def time_limit(self, seconds: float) -> asyncio.Timeout:
         """Return a timeout that is entered now and cancels its work after so many seconds."""
         limit, due = asyncio.timeout(None), self.loop.time() + seconds
         self._due[limit] = due, seconds

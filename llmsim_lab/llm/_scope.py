@@ -23,6 +23,9 @@ from llmsim_lab._util.config import Settings
 from llmsim_lab.errors import BudgetReached, ConfigError
 from llmsim_lab.types import Attempt, CallRecord, CallSite, ChatRequest
 
+_MAX_TEXT_CHARS = 2_000
+"""How much of a reply that is being written is kept for whoever watches."""
+
 
 class Recorder(Protocol):
     """What records a run's model calls."""
@@ -207,7 +210,7 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 
 def seconds_left() -> float | None:
-    """Return how long the present limit leaves, at least 0; None where there is none."""
+    """Return how long the present limit leaves, at least 0; None without a limit."""
     deadline = _scope.get().deadline
     return None if deadline is None else max(0.0, deadline - time.monotonic())
 
@@ -235,11 +238,13 @@ class Waiting:
         site: who asks, about whom, in which turn; None for a call outside a run.
         attempt: 1, or 2 for the retry.
         since: when it began, seconds of ``time.monotonic``.
+        text: the end of what has been written of the reply, where the backend streams it.
     """
 
     site: CallSite | None
     attempt: int
     since: float
+    text: str = ""
 
     @property
     def seconds(self) -> float:
@@ -266,13 +271,14 @@ class _Counts:
 class InFlight:
     """Lists what is being waited for and counts what is done; may be read from any thread.
 
-    A client calls ``began`` and ``ended`` on the thread and in the task that makes the request. In
-    a subclass they must be quick and raise nothing: an exception ends the call.
+    A client calls ``began``, ``wrote`` and ``ended`` on the thread and in the task that makes the
+    request. In a subclass they must be quick and raise nothing: an exception ends the call.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._waiting: dict[int, Waiting] = {}
+        self._pieces = 0
         self._counts = _Counts()
 
     def began(self, request: ChatRequest) -> None:
@@ -280,6 +286,15 @@ class InFlight:
         entry = Waiting(site=request.site, attempt=request.attempt, since=time.monotonic())
         with self._lock:
             self._waiting[id(request)] = entry  # by identity: equal requests are two
+
+    def wrote(self, request: ChatRequest, piece: str) -> None:
+        """Record a piece of the reply; only of backends that stream, and not of every reply."""
+        with self._lock:
+            entry = self._waiting.get(id(request))
+            if entry is not None:
+                text = (entry.text + piece)[-_MAX_TEXT_CHARS:]
+                self._waiting[id(request)] = replace(entry, text=text)
+                self._pieces += 1
 
     def ended(self, request: ChatRequest, attempt: Attempt | None, *, taped: bool) -> None:
         """Record the outcome of a request.
@@ -306,6 +321,11 @@ class InFlight:
         """What is being waited for, the longest wait first."""
         with self._lock:
             return tuple(self._waiting.values())
+
+    @property
+    def pieces(self) -> int:
+        """How many pieces of replies were seen as they were written."""
+        return self._pieces
 
     @property
     def finished(self) -> int:

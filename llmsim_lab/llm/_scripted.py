@@ -35,6 +35,9 @@ class ScriptedBackend:
         >>> backend = ScriptedBackend([TimeoutError(), {"action": "Hold", "reasoning": "Calm."}])
     """
 
+    max_top_logprobs = 100
+    """A ``ChatReply`` of the script may carry ``top_logprobs``."""
+
     def __init__(
         self,
         replies: Iterable[Any] | Reply | Callable[[ChatRequest], Any],

@@ -8,7 +8,7 @@ event loop; a thread would not help, since the parsers hold Python's lock for a 
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 import httpx
@@ -74,6 +74,32 @@ def count(value: object, name: str, *, most: int = MAX_TOKENS) -> int | None:
     raise ValueError(
         f"{name} is {clip(repr(value), 60)}, which is not a whole number from 0 to {most:,}"
     )
+
+
+def alternatives(listed: Iterable[tuple[Any, Any]], *, who: str) -> tuple[tuple[str, float], ...]:
+    """Return tokens with their log-probabilities, the likeliest first, without impossible ones.
+
+    Args:
+        listed: pairs of token and natural log-probability, as the server says.
+        who: the server, for messages.
+
+    Raises:
+        BackendError: a token is not a text, or a number is not the logarithm of a probability.
+    """
+    pairs = list(listed)
+    for token, value in pairs:
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        # A little above 0 is rounding; what is not a number compares False.
+        if not (isinstance(token, str) and number and value < 1e-3):
+            raise BackendError(
+                f"{who} sent {clip(repr((token, value)), 80)} where a token and the logarithm of "
+                "its probability should be",
+                reason="server_error",
+                status_code=200,
+                retry=True,
+            )
+    possible = [(token, float(min(value, 0))) for token, value in pairs if value > -math.inf]
+    return tuple(sorted(possible, key=lambda pair: -pair[1]))
 
 
 def error_text(text: str) -> str:

@@ -19,17 +19,18 @@ from inspect import isawaitable
 from numbers import Integral, Real
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, get_args
 
 from pydantic import ValidationError
 
 from llmsim_lab._util.text import clip, closest, faults
 from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.errors import ConfigError, PromptError
-from llmsim_lab.llm import LLMClient
+from llmsim_lab.llm import LLMClient, Person
+from llmsim_lab.llm._choose import Decide, text_of
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run._config import RunConfig
-from llmsim_lab.run._turn import Answer
+from llmsim_lab.run._turn import RuleAnswer
 from llmsim_lab.types import CallSite, LLMReasoningChain, Reply, reply_schema
 
 T = TypeVar("T")
@@ -144,6 +145,7 @@ class _Asked(NamedTuple):
     limits: Limits | None
     step: Mapping[str, float] | None
     tag: str
+    decide: Decide | None
     values: Mapping[str, Any]
     place: _Place
 
@@ -177,7 +179,7 @@ class Ask:
         self._asked: set[tuple[Any, ...]] = set()
         self._rngs: dict[str, _GuardedRandom] = {}
         self._places: dict[tuple[str, str], tuple[object, int]] = {}
-        self._ruled: list[tuple[LLMReasoningChain, Answer]] = []
+        self._ruled: list[tuple[LLMReasoningChain, RuleAnswer]] = []
         self._open: dict[object, tuple[str, tuple[Coroutine[Any, Any, Any], ...]]] = {}
         self._over = False
 
@@ -191,6 +193,7 @@ class Ask:
         limits: Limits | None = None,
         step: Mapping[str, float] | None = None,
         tag: str = "",
+        decide: Decide | None = None,
         **values: Any,
     ) -> Coroutine[Any, Any, ReplyT]:
         """Ask one player; await it.
@@ -204,6 +207,10 @@ class Ask:
                 ``{"who": ["Ann", "Bob"]}``.
             step: the grid of some number fields within their bounds: ``{"rate": 0.25}``.
             tag: tells apart questions of one turn that are otherwise equal.
+            decide: asks a model for the probability of each answer, where the reply has one field
+                of its own with few values, and takes a draw (``sample``), the likeliest (``mode``)
+                or the number nearest to the mean (``expected``). None asks for one answer, and
+                rules give one in any case.
             values: of the prompt's other slots.
 
         Raises:
@@ -213,7 +220,7 @@ class Ask:
             LLMFailureException: a model failed to answer.
         """
         place = self._place(player, tag)
-        asked = _Asked(player, reply, prompt, limits, step, tag, values, place)
+        asked = _Asked(player, reply, prompt, limits, step, tag, decide, values, place)
         return self._awaited(self._answer(asked), player)
 
     def each(
@@ -226,6 +233,7 @@ class Ask:
         limits: Limits | Callable[[str], Limits] | None = None,
         step: Mapping[str, float] | None = None,
         tag: str = "",
+        decide: Decide | None = None,
         **values: Any,
     ) -> Coroutine[Any, Any, dict[str, ReplyT]]:
         """Ask several players at once; await their replies by name, in the order given.
@@ -237,6 +245,7 @@ class Ask:
             limits: see ``__call__``, or a function of the name that returns them.
             step: see ``__call__``.
             tag: see ``__call__``.
+            decide: see ``__call__``.
             values: of the prompt's other slots; a function is called with each name.
 
         Raises:
@@ -259,7 +268,7 @@ class Ask:
             for name, place in zip(names, places, strict=True):
                 own = {key: each(name) if callable(each) else each for key, each in values.items()}
                 bounds = limits(name) if callable(limits) else limits
-                asked = _Asked(name, reply, prompt, bounds, step, tag, own, place)
+                asked = _Asked(name, reply, prompt, bounds, step, tag, decide, own, place)
                 work.append(self._answer(asked))
             return dict(zip(names, await gather_all(work), strict=True))
 
@@ -328,7 +337,7 @@ class Ask:
 
     # --- how it is done ----------------------------------------------------------------------
 
-    def close(self) -> tuple[tuple[LLMReasoningChain, ...], tuple[Answer, ...]]:
+    def close(self) -> tuple[tuple[LLMReasoningChain, ...], tuple[RuleAnswer, ...]]:
         """End the turn; returns what rules decided, in an order that any replay has too."""
         self._over = True
         # Rules that await something finish in any order; a replay has to find them in one.
@@ -350,6 +359,8 @@ class Ask:
         who = self._player(player)
         if not isinstance(who, LLMClient):
             return await self._by_rule(who, asked, allowed)
+        if asked.decide is not None:
+            return await self._by_chances(who, asked, allowed, text)
         return await who.call_with_retry(
             prompt=text,
             response_model=reply,
@@ -411,17 +422,8 @@ class Ask:
     async def _by_rule(
         self, rule: Callable[[Question], Any] | str, asked: _Asked, allowed: _Allowed
     ) -> Reply:
-        player, reply, tag, place = asked.player, asked.reply, asked.tag, asked.place
-        # A generator for each question: each may be answered in a task of its own, and a
-        # generator serves one task only.
-        name = f"{player}, {tag}" if tag else player
-        if place.number > 1:
-            name = f"{name}, question {place.number}"
-        rng = (
-            _NoRandom(player)
-            if place.elsewhere
-            else self._rng(f"the random numbers of {name}'s rule", f"rule of {name}")
-        )
+        player, reply, tag = asked.player, asked.reply, asked.tag
+        rng = self._rng_of(asked, "rule")
         answer: Any
         if callable(rule):
             answer = rule(
@@ -451,16 +453,63 @@ class Ask:
                 f"the rule of {player} answered {reply.__name__}, {complaint}; question.limits has "
                 "what is allowed"
             )
+        self._note(asked, decision)
+        return decision
+
+    async def _by_chances(
+        self, client: LLMClient, asked: _Asked, allowed: _Allowed, prompt: str
+    ) -> Reply:
+        """Return the reply that follows from a model's probabilities of each answer."""
+        player, reply, how = asked.player, asked.reply, asked.decide
+        if how is None or how not in get_args(Decide):
+            raise ConfigError(
+                f"decide={how!r:.40} of {player} must be one of {', '.join(get_args(Decide))}"
+            )
+        if isinstance(client.backend, Person):
+            raise ConfigError(
+                f"{player} is a person, who gives one answer and no probabilities; leave out decide"
+            )
+        field, texts = _one_field(player, reply, allowed)
+        if len(texts) == 1:
+            [value] = texts
+            why = "there was nothing else to choose"
+        else:
+            site = CallSite(component=asked.tag or "player", agent=player, turn=self.turn)
+            choice = await client.choose(prompt, texts, site=site)
+            value = choice.decided(how, self._rng_of(asked, "draw"))
+            why = (
+                f"{how}: {field} {texts[value]} has {choice.probabilities[value]:.1%}, with "
+                f"{choice.mass:.1%} of the answers on the options"
+            )
+        decision = reply.model_validate({field: value, "reasoning": why})
+        self._note(asked, decision)
+        return decision
+
+    def _rng_of(self, asked: _Asked, what: str) -> Random:
+        """Return the random numbers of one question, for its rule or its draw.
+
+        A generator for each: each may be answered in a task of its own, and a generator serves one
+        task only.
+        """
+        player, tag, place = asked.player, asked.tag, asked.place
+        name = f"{player}, {tag}" if tag else player
+        if place.number > 1:
+            name = f"{name}, question {place.number}"
+        if place.elsewhere:
+            return _NoRandom(player)
+        return self._rng(f"the random numbers of {name}'s {what}", f"{what} of {name}")
+
+    def _note(self, asked: _Asked, decision: Reply) -> None:
+        """Record a decision that no call says by itself."""
         chain = LLMReasoningChain(
-            component=tag or "player",
-            agent=player,
+            component=asked.tag or "player",
+            agent=asked.player,
             turn=self.turn,
             reasoning=decision.reasoning,
             confidence=decision.confidence,
         )
         fields = decision.model_dump(mode="json")
-        self._ruled.append((chain, Answer(player=player, tag=tag, fields=fields)))
-        return decision
+        self._ruled.append((chain, RuleAnswer(player=asked.player, tag=asked.tag, fields=fields)))
 
 
 def _check_takes_a_name(key: str, function: Callable[..., Any]) -> None:
@@ -536,6 +585,39 @@ class _Allowed(NamedTuple):
 
 # Both are kept, since a schema takes much longer to make than an answer to validate.
 _schema_of = lru_cache(maxsize=1024)(reply_schema)
+
+
+def _one_field(player: str, reply: type[Reply], allowed: _Allowed) -> tuple[str, dict[Any, str]]:
+    """Return the one field that a reply has of its own, and its values, each with its text.
+
+    Raises:
+        ConfigError: there are more fields, or the values cannot be listed.
+    """
+    fields = [name for name in reply.model_fields if name not in Reply.model_fields]
+    if len(fields) != 1:
+        raise ConfigError(
+            f"decide needs one thing to choose, and {reply.__name__} of {player} has "
+            f"{', '.join(fields) or 'nothing'}; ask for each in a reply of its own"
+        )
+    [name] = fields
+    whole = _schema_of(reply)
+    part = whole["properties"][name]
+    if "$ref" in part:
+        part = whole["$defs"][part["$ref"].rpartition("/")[2]]
+    values = list(allowed.choices.get(name, part.get("enum", ())))
+    if part.get("type") == "boolean":
+        return name, {True: "yes", False: "no"}
+    if not values and part.get("type") == "integer":
+        lowest, highest = allowed.ranges.get(name) or _own_range(part)
+        if highest - lowest < _MOST_VALUES:
+            values = list(range(int(lowest), int(highest) + 1))
+    if not values:
+        raise ConfigError(
+            f"decide needs the values of {reply.__name__}.{name} for {player}, at most "
+            f"{_MOST_VALUES}: annotate it as Literal or an enum, give bounds of whole numbers, or "
+            f"ask(..., limits={{{name!r}: (lowest, highest)}}, step={{{name!r}: 0.25}})"
+        )
+    return name, {value: text_of(value) for value in values}
 
 
 @lru_cache(maxsize=1024)

@@ -123,6 +123,14 @@ class RunIntervention(Settings):
         return f"turn {self.turn}: {clip(', '.join(done), 200)}"
 
 
+def one_or_more(names: Any) -> Any:
+    """Return names as a tuple; a single text is one name. To be checked by pydantic then."""
+    if isinstance(names, str):
+        return (names,)
+    # A tuple at once: read strictly from a tape, the first pydantic 2.12 takes no list here.
+    return tuple(names) if isinstance(names, list) else names
+
+
 class StateChange(RunIntervention):
     """Values set in a world's state from outside.
 

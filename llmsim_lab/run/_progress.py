@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import shutil
 import sys
 import threading
 import time
@@ -17,7 +18,7 @@ from contextlib import asynccontextmanager, suppress
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from llmsim_lab._util.text import clip, log_event, printable
+from llmsim_lab._util.text import clip, end_of, log_event, printable
 from llmsim_lab.llm._scope import InFlight, scope, scoped, watching
 from llmsim_lab.types import Attempt, ChatRequest
 
@@ -32,6 +33,8 @@ Show = Callable[[str], object]
 _PATIENCE_S = 1.5
 """Work that is done by then shows nothing."""
 _TICK_S = 0.5
+_LEAST_WRITTEN, _MOST_WRITTEN = 20, 60
+"""How many characters are shown of what is being written; on a terminal, as many as fit."""
 _HUMAN = "human"
 """The model's name in requests to a person, who may be typing where the line would be."""
 
@@ -41,7 +44,7 @@ _terminal = threading.Lock()
 
 @asynccontextmanager
 async def progress_line(
-    unit: str, *, number: int, last: int | None, shown: bool
+    unit: str, *, number: int, last: int | None, enabled: bool
 ) -> AsyncIterator[Callable[[], None]]:
     """Show a line while the work inside takes long; yields a function to call as a unit is done.
 
@@ -51,12 +54,12 @@ async def progress_line(
         unit: what the work consists of, such as ``turn``.
         number: of the first unit.
         last: the number of the last; None for a single one.
-        shown: False for no line. The environment variable ``LLMSIM_PROGRESS=0`` does the same.
+        enabled: False for no line. The environment variable ``LLMSIM_PROGRESS=0`` does the same.
     """
     # The task's context says whether a line counts already: step() inside run(), or run() inside
     # an experiment, is part of what that one counts.
     around = scope()
-    wanted = shown and not around.counted and around.watch is None
+    wanted = enabled and not around.counted and around.watch is None
     show = _screen() if wanted else None
     with scoped(counted=True):
         if show is None:
@@ -147,7 +150,8 @@ class ProgressLine(InFlight):
     def text(self) -> str:
         """What the line says now, such as ``turn 3 of 8 · waiting for 2 of 4 answers · 1:20 left``.
 
-        The time left follows from the median of the units so far.
+        The time left follows from the median of the units so far. Where replies are read as they
+        are written, the end of the oldest one follows.
         """
         of = "" if self._last is None else f" of {self._last}"
         parts = [f"{self._unit} {self._number}{of}"]
@@ -157,7 +161,14 @@ class ProgressLine(InFlight):
         elif waiting:
             asked = len(waiting) + self.finished - self._finished_before
             parts.append(f"waiting for {len(waiting)} of {asked} answers")
-        return " · ".join([*parts, self._time()])
+        parts.append(self._time())
+        if written := next((call.text for call in waiting if call.text), ""):
+            # Line breaks separate words; all else that a terminal obeys is taken out.
+            columns = shutil.get_terminal_size(fallback=(200, 24)).columns
+            room = columns - len(" · ".join(parts)) - len(" · ") - 1
+            room = max(_LEAST_WRITTEN, min(room, _MOST_WRITTEN))
+            parts.append(end_of(printable(written, keep="\n\t"), room))
+        return " · ".join(parts)
 
     def _time(self) -> str:
         now = self._clock()

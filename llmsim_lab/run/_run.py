@@ -108,8 +108,8 @@ _SET_IN_A_TURN = ("turns", "unrecorded", "code_changes", "llm_client")
 """What others may set of a run while it plays a turn."""
 _OWN_CODE = ("file", "methods", "parameters", "state")
 """Digests of a world's own code, as ``code_digests`` names them."""
-_THE_CLIENTS_OWN = ("model", "timeout_s", "retry_wait_s", "max_concurrency", "keep_alive")
-"""Settings that say where and how patiently to ask, not what."""
+CLIENT_SETTINGS = ("model", "timeout_s", "retry_wait_s", "max_concurrency", "keep_alive")
+"""Settings that say where and how patiently to ask, not what: the client's, not a recording's."""
 
 
 def _option(*, default: Any = None, alias: str = "") -> Any:
@@ -884,7 +884,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         self._stepping = True
         try:
             async with progress_line(
-                "turn", number=self.turn_number + 1, last=None, shown=progress
+                "turn", number=self.turn_number + 1, last=None, enabled=progress
             ):
                 with rare_collections():
                     turn = await self._next_turn()
@@ -966,7 +966,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         """Play turns and return the whole run as a frame, as ``to_frame`` does.
 
         While it takes long, a line on the terminal or under the cell says what is waited for and
-        how much time is left; it is gone in the end. Where nobody looks there is none.
+        how much time is left; it is gone in the end. Where nobody looks, no line is shown.
 
         Args:
             turns: how many more; the configuration's number if not given.
@@ -1003,7 +1003,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         count, before = self._how_many(turns), self.turn_number
         try:
             async with progress_line(
-                "turn", number=before + 1, last=before + count, shown=progress
+                "turn", number=before + 1, last=before + count, enabled=progress
             ) as advance:
                 for _ in range(count):
                     if not beyond_done and self.done(self.state):
@@ -1542,21 +1542,21 @@ def series_on(tape: Tape, run: RunInfo) -> Sequence[Series]:
     return plain_series(name for row in rows if isinstance(row, dict) for name in own_numbers(row))
 
 
-def _class_of(info: RunInfo, kind: type[Run] | None) -> type[Run]:
+def _class_of(info: RunInfo, given: type[Run] | None) -> type[Run]:
     """Return the class that plays a recorded run: the one given, if it is the recorded one.
 
     Raises:
         TapeError: it is another, or no class of that name is known.
     """
-    if kind is None:
+    if given is None:
         return class_of_manifest(info.id, info.manifest)
-    if kind_name(info.manifest) != kind.kind:
+    if kind_name(info.manifest) != given.kind:
         raise TapeError(
             f"run {info.id} on the tape is one of {kind_name(info.manifest)}, and "
-            f"{kind.__name__} is {kind.kind}: another class, or in a file of another name; where "
-            f"it was renamed, write kind = '{kind_name(info.manifest)}' in {kind.__name__}"
+            f"{given.__name__} is {given.kind}: another class, or in a file of another name; where "
+            f"it was renamed, write kind = '{kind_name(info.manifest)}' in {given.__name__}"
         )
-    return kind
+    return given
 
 
 @rare_collections()
@@ -1565,9 +1565,9 @@ def _load(
     info: RunInfo,
     llm_client: LLMClient | None,
     parts: Mapping[str, Any],
-    kind: type[Run] | None = None,
+    given: type[Run] | None = None,
 ) -> AnyRun:
-    cls = _class_of(info, kind)
+    cls = _class_of(info, given)
     records = tape.turn_records(info.id)
     turns = load_turns(cls, tape, info.id, records)
     client = llm_client or _no_model(cls, info)
@@ -1587,7 +1587,7 @@ def _with_recorded_settings(info: RunInfo, client: LLMClient | None) -> LLMClien
     """Return a client that asks the given model as the recording did, with its own patience."""
     if client is None:
         return None
-    own = {name: getattr(client.config, name) for name in _THE_CLIENTS_OWN}
+    own = {name: getattr(client.config, name) for name in CLIENT_SETTINGS}
     config = llm_config_of(info.manifest, **own)
     return client if config in (None, client.config) else client.with_config(config)
 

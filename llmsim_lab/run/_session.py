@@ -196,7 +196,7 @@ class Replaying(Session):
     ) -> None:
         super().__init__(cls, tape, run, ReplayRecorder(tape, run))
         self._records = {record["turn"]: record for record in records}
-        self._rows = tape.frame_rows(run)
+        self._frame_rows = tape.frame_rows(run, self._records)
         self._last = max(self._records)
 
     def planned(self, turn: int, planned: Sequence[Any]) -> Sequence[Any]:
@@ -223,7 +223,7 @@ class Replaying(Session):
         now = replace(turn, seconds=recorded.seconds)
         # Through JSON, as the recorded row went: tuples become lists, and keys texts.
         row = json.loads(dumps(turn_row(now, self._cls.own_columns(now))))
-        if recorded != now or row != (there := self._rows[turn.number]):
+        if recorded != now or row != (there := self._frame_rows[turn.number]):
             where = changed_values(record_of(self._cls, recorded), record_of(self._cls, now))
             if recorded == now:
                 where = f"in its row of the frame, {changed_values(there, row)}"
@@ -236,7 +236,7 @@ class Replaying(Session):
                 "turn may only draw on through the run's seed, as with ask.rng"
             )
         # The turn itself has both now: a long replay would hold everything twice.
-        del self._records[turn.number], self._rows[turn.number]
+        del self._records[turn.number], self._frame_rows[turn.number]
         _leave_calls(recorded, self.tape)
         return recorded
 

@@ -163,7 +163,7 @@ def _chain_of(call: CallRecord, turn: int) -> LLMReasoningChain:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class RuleAnswer:
     """What a rule answered: the fields of its reply.
 
     Attributes:
@@ -197,7 +197,7 @@ class WorldTurn(RunTurn[StateT, InterventionT]):
         answers: what rules answered, each beside its chain.
     """
 
-    answers: tuple[Answer, ...] = ()
+    answers: tuple[RuleAnswer, ...] = ()
 
     def outcomes(self, chains: Sequence[LLMReasoningChain]) -> Sequence[Mapping[str, Any]]:
         """Return what rules answered, besides the fields that every reply has."""

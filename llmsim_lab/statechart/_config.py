@@ -20,7 +20,7 @@ from llmsim_lab._util.config import Settings, read_config
 from llmsim_lab._util.files import data_path
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.run._config import RunConfig, RunIntervention
+from llmsim_lab.run._config import RunConfig, RunIntervention, one_or_more
 from llmsim_lab.run._turn import Series
 from llmsim_lab.statechart._chart import AgentState, ChartTable, read_table
 
@@ -205,19 +205,24 @@ class ReasonerConfig(Settings):
         kind: ``llm``, a language model, or ``rule``, a logit on how well the post fits the user.
         rationale: whether the model gives a reason; only for ``llm``.
         shuffle: whether the options stand in a seeded random order; only for ``llm``.
+        decide: ``sample`` or ``mode`` asks for the probability of each option, once for all users
+            who face the same, and draws for each user, or takes the likeliest; only for ``llm``.
+            None asks each user for an answer.
         prompt: a prompt file instead of the shipped one; only for ``llm``.
     """
 
     kind: Literal["llm", "rule"] = "llm"
     rationale: bool = False
     shuffle: bool = True
+    decide: Literal["sample", "mode"] | None = None
     prompt: Path | None = None
 
     @model_validator(mode="after")
     def _check_kind(self) -> Self:
-        if self.kind == "rule" and (self.rationale or self.prompt or not self.shuffle):
+        reads = self.rationale or self.prompt or self.decide or not self.shuffle
+        if self.kind == "rule" and reads:
             raise ValueError(
-                "rationale, shuffle and prompt would have no effect: a rule reads no prompt"
+                "rationale, shuffle, decide and prompt would have no effect: a rule reads no prompt"
             )
         return self
 
@@ -257,13 +262,7 @@ class SocialIntervention(RunIntervention):
     unban: tuple[Name, ...] = ()
     note: str = ""
 
-    @field_validator("ban", "unban", mode="before")
-    @classmethod
-    def _one_name_is_a_list(cls, names: Any) -> Any:
-        if isinstance(names, str):
-            return (names,)
-        # A tuple at once: read strictly from a tape, the first pydantic 2.12 takes no list here.
-        return tuple(names) if isinstance(names, list) else names
+    _names = field_validator("ban", "unban", mode="before")(one_or_more)
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -18,11 +18,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, ClassVar, Self, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, overload
 
 from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.errors import ConfigError, LLMFailureException
-from llmsim_lab.llm import LLMClient
+from llmsim_lab.llm import Choice, LLMClient
 from llmsim_lab.llm._chains import LooksUp, chain_of, chain_of_failure
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class MoveQuestion:
     """One ambiguous move: the arguments of ``Chooser.decide``.
 
     Attributes:
@@ -67,14 +67,14 @@ class Question:
                 f"{self.current_state.value!r}; ask the chart's valid_targets first"
             )
 
-    def rotations(self) -> list[Question]:
+    def rotations(self) -> list[MoveQuestion]:
         """Return the question once for each rotation of its options, the given order first."""
         options = list(self.options)
         return [replace(self, options=options[n:] + options[:n]) for n in range(len(options))]
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class MoveChoice:
     """An answer to a question.
 
     Attributes:
@@ -134,11 +134,11 @@ class Chooser(ABC):
     ) -> AgentState: ...
 
     @overload
-    async def decide(self, agent: Sequence[Question]) -> list[AgentState]: ...
+    async def decide(self, agent: Sequence[MoveQuestion]) -> list[AgentState]: ...
 
     async def decide(
         self,
-        agent: SocialAgent | Sequence[Question],
+        agent: SocialAgent | Sequence[MoveQuestion],
         current_state: AgentState | None = None,
         trigger: str = "",
         options: Sequence[AgentState] = (),
@@ -147,7 +147,7 @@ class Chooser(ABC):
         """Return the state that an agent goes to, or those of a batch of questions, asked at once.
 
         Args:
-            agent: who decides; or a sequence of ``Question``, and nothing else.
+            agent: who decides; or a sequence of ``MoveQuestion``, and nothing else.
             current_state: what it is doing.
             trigger: the event.
             options: the legal states.
@@ -161,14 +161,14 @@ class Chooser(ABC):
         if isinstance(agent, Sequence):
             return [choice.state for choice in await self.choose_all(agent)]
         state = agent.state if current_state is None else current_state
-        (choice,) = await self.choose_all([Question(agent, state, trigger, options, context)])
+        (choice,) = await self.choose_all([MoveQuestion(agent, state, trigger, options, context)])
         return choice.state
 
     @abstractmethod
-    async def choose_all(self, questions: Sequence[Question]) -> list[Choice]:
+    async def choose_all(self, questions: Sequence[MoveQuestion]) -> list[MoveChoice]:
         """Answer questions, in their order, with how each answer came about; see ``decide``."""
 
-    async def ask_rotated(self, questions: Sequence[Question]) -> pd.DataFrame:
+    async def ask_rotated(self, questions: Sequence[MoveQuestion]) -> pd.DataFrame:
         """Ask every question with its options in every rotation; return one row an answer.
 
         Over all rotations of a question each option stands in each place once. A reasoner that
@@ -293,8 +293,14 @@ class Reasoner(Chooser):
     Args:
         client: the model.
         seed: of the order in which options stand in the prompt; None leaves them as they are given.
-        rationale: whether the model gives a reason, in one sentence.
-        prompt: a prompt with the slots of the shipped ``social_reasoner``; that one if not given.
+        rationale: whether the model gives a reason, in one sentence; with ``decide``, whether it
+            writes down its reasoning first, once for all users who face the same.
+        decide: ``sample`` or ``mode`` asks for the probability of each option, once a turn for all
+            users who face the same, and draws for each user, or takes the likeliest. None asks
+            each user for an answer.
+        draws: the seed of these draws.
+        prompt: a prompt with the slots of the shipped ``social_reasoner``, or with ``decide`` of
+            ``social_choice``; that one if not given.
         lookup: looks things up before each choice, for example with tools; what it finds is added
             to the prompt.
 
@@ -309,14 +315,23 @@ class Reasoner(Chooser):
         *,
         seed: int | None = None,
         rationale: bool = False,
+        decide: Literal["sample", "mode"] | None = None,
+        draws: int = 0,
         prompt: Prompt | None = None,
         lookup: LooksUp | None = None,
     ) -> None:
+        if decide is not None and lookup is not None:
+            raise ConfigError(
+                f"decide={decide!r} asks one question for many users, and a lookup is each user's "
+                "own; leave one of them out"
+            )
         self.llm_client = client
         self.seed = seed
         self.rationale = rationale
+        self.decide_by = decide
+        self.draws = draws
         self.lookup = lookup
-        self.prompt = prompt or Prompt.load("social_reasoner")
+        self.prompt = prompt or Prompt.load("social_choice" if decide else "social_reasoner")
         self.counts: dict[Status, int] = {}
 
     # A fork copies its reasoner; shared counts would mix the two runs.
@@ -325,11 +340,13 @@ class Reasoner(Chooser):
             self.llm_client,
             seed=self.seed,
             rationale=self.rationale,
+            decide=self.decide_by,
+            draws=self.draws,
             prompt=self.prompt,
             lookup=self.lookup,
         )
 
-    async def choose_all(self, questions: Sequence[Question]) -> list[Choice]:
+    async def choose_all(self, questions: Sequence[MoveQuestion]) -> list[MoveChoice]:
         """Answer several questions concurrently, in order; see ``decide``.
 
         Where an answer stays invalid, is stopped because the model repeats itself, or does not come
@@ -341,9 +358,97 @@ class Reasoner(Chooser):
             LabError: the lookup's tools are not available; of ``ToolLookup`` it is an ``LLMError``
                 or a ``ToolServerError``.
         """
-        return await gather_all([self._choose(question) for question in questions])
+        if self.decide_by is None:
+            return await gather_all([self._choose(question) for question in questions])
+        # In the order in which each was first asked, which is the same in a replay.
+        groups: dict[tuple[str, tuple[AgentState, ...]], list[int]] = {}
+        prompts: dict[tuple[object, ...], str] = {}
+        for place, question in enumerate(questions):
+            agent, context = question.agent, question.context
+            # All that the prompt says: rendering it for each user would take longer than the rest.
+            situation = (
+                *(agent.personality, question.current_state, question.trigger),
+                *(id(context), _fit(agent, context)),
+            )
+            if situation not in prompts:
+                prompts[situation] = self.build_prompt(question)
+            key = (prompts[situation], tuple(dict.fromkeys(question.options)))
+            groups.setdefault(key, []).append(place)
+        decided = await gather_all(
+            [
+                self._decide_alike(prompt, options, [questions[place] for place in places])
+                for (prompt, options), places in groups.items()
+            ]
+        )
+        found = [it for choices in decided for it in choices]
+        places = [place for group in groups.values() for place in group]
+        return [choice for _, choice in sorted(zip(places, found, strict=True), key=_place_of)]
 
-    async def _choose(self, question: Question) -> Choice:
+    async def _decide_alike(
+        self, prompt: str, options: tuple[AgentState, ...], questions: Sequence[MoveQuestion]
+    ) -> list[MoveChoice]:
+        """Ask once for the probability of each option, and decide for each of some users."""
+        if len(options) == 1:
+            return [MoveChoice(options[0], "ok") for _ in questions]
+        turn = questions[0].turn
+        site = CallSite(component="reasoner", turn=turn)
+        texts = {option: f"{option.value} - {STATE_DESCRIPTIONS[option]}" for option in options}
+        try:
+            chances = await self.llm_client.choose(
+                prompt, texts, reasoning=self.rationale, site=site
+            )
+        except LLMFailureException as failure:
+            if failure.reason not in FALLBACK_REASONS:
+                raise
+            chains = [
+                chain_of_failure(
+                    failure,
+                    replace(site, agent=question.agent.name),
+                    logger=logger,
+                    event="REASONER_FALLBACK",
+                    status="fallback",
+                    instead=f"fallback to {question.options[0].value}, the first option",
+                    trigger=question.trigger,
+                    chosen=question.options[0].value,
+                )
+                for question in questions
+            ]
+            chosen = [question.options[0] for question in questions]
+        else:
+            chosen = [self._decided(chances, question) for question in questions]
+            how = "drew" if self.decide_by == "sample" else "took the likeliest,"
+            said = {
+                option: f"{how} {option.value}: {share:.1%} of {list(map(str, options))}, with "
+                f"{chances.mass:.1%} of the answers on them"
+                for option, share in chances.probabilities.items()
+            }
+            chains = [
+                LLMReasoningChain(
+                    component="reasoner",
+                    agent=question.agent.name,
+                    turn=turn or 0,
+                    reasoning=said[state],
+                    confidence=None,
+                )
+                for question, state in zip(questions, chosen, strict=True)
+            ]
+        for chain in chains:
+            self.counts[chain.status] = self.counts.get(chain.status, 0) + 1
+        return [
+            MoveChoice(state, chain.status, chain)
+            for state, chain in zip(chosen, chains, strict=True)
+        ]
+
+    def _decided(self, chances: Choice[AgentState], question: MoveQuestion) -> AgentState:
+        """Return what one user does; a draw is the user's own, by seed, turn and name."""
+        if self.decide_by == "mode":
+            return chances.mode
+        post = getattr(question.context, "id", None)
+        name = question.agent.name
+        left = draw(self.draws, question.turn, name, question.trigger, post, "decides")
+        return drawn(chances.probabilities, left)
+
+    async def _choose(self, question: MoveQuestion) -> MoveChoice:
         legal = question.options
         prompt: str = self.build_prompt(question)
         site = CallSite(component="reasoner", agent=question.agent.name, turn=question.turn)
@@ -390,11 +495,22 @@ class Reasoner(Chooser):
             chosen = legal_option(decision.next_state, legal)
             chain = chain_of(decision, site, logger=logger, prompt=prompt)
         self.counts[chain.status] = self.counts.get(chain.status, 0) + 1
-        return Choice(chosen, chain.status, chain)
+        return MoveChoice(chosen, chain.status, chain)
 
-    def build_prompt(self, question: Question) -> RenderedPrompt:
-        """Return the prompt for a question, its options in the order the seed gives."""
+    def build_prompt(self, question: MoveQuestion) -> RenderedPrompt:
+        """Return the prompt for a question, its options in the order the seed gives.
+
+        With ``decide`` the options are added later, in every order.
+        """
         agent = question.agent
+        if self.decide_by is not None:
+            return self.prompt.render(
+                agent_personality=agent.personality,
+                current_state=question.current_state.value,
+                trigger=question.trigger,
+                context=format_context(question.context),
+                fit=_fit(agent, question.context),
+            )
         return build_reasoner_prompt(
             agent.name,
             agent.interests,
@@ -407,7 +523,7 @@ class Reasoner(Chooser):
             rationale=self.rationale,
         )
 
-    def _ordered(self, question: Question) -> list[AgentState]:
+    def _ordered(self, question: MoveQuestion) -> list[AgentState]:
         """Return the options, each once, in the order in which the model reads them."""
         options = list(dict.fromkeys(question.options))
         if self.seed is None:
@@ -416,6 +532,18 @@ class Reasoner(Chooser):
         # A string seed is hashed the same way in every process.
         place = f"{self.seed}/{question.turn}/{name}/{question.trigger}/{post}"
         return random.Random(place).sample(options, len(options))
+
+
+def _fit(agent: SocialAgent, context: Any) -> str:
+    """Return what of a post is among a user's interests; users alike in it face the same."""
+    if not isinstance(context, Post):
+        return ""
+    shared = [topic for topic in context.topics if topic in agent.interests]
+    return f"Of its topics you care about: {', '.join(shared) or 'none'}."
+
+
+def _place_of(item: tuple[int, MoveChoice]) -> int:
+    return item[0]
 
 
 def build_reasoner_prompt(
@@ -528,6 +656,15 @@ def draw(*place: object) -> float:
     return int.from_bytes(blake2b(text, digest_size=7).digest()) / 2**56
 
 
+def drawn(shares: Mapping[AgentState, float], left: float) -> AgentState:
+    """Return the option that a number from 0 to 1 falls on."""
+    for option, share in shares.items():
+        left -= share
+        if left < 0:
+            return option
+    return option  # the shares add up to a little less than 1
+
+
 class RuleReasoner(Chooser):
     """Chooses among moves by a logit on how well the post matches the user's interests.
 
@@ -538,11 +675,11 @@ class RuleReasoner(Chooser):
     def __init__(self, *, seed: int = 0) -> None:
         self.seed = seed
 
-    async def choose_all(self, questions: Sequence[Question]) -> list[Choice]:
+    async def choose_all(self, questions: Sequence[MoveQuestion]) -> list[MoveChoice]:
         """Answer several questions, in order."""
-        return [Choice(self.chosen(question), "ok") for question in questions]
+        return [MoveChoice(self.chosen(question), "ok") for question in questions]
 
-    def shares(self, question: Question) -> dict[AgentState, float]:
+    def shares(self, question: MoveQuestion) -> dict[AgentState, float]:
         """Return the chance of each option; they add up to 1."""
         # Without a post there is neither a good match nor a bad one.
         post = question.context
@@ -554,12 +691,8 @@ class RuleReasoner(Chooser):
         total = sum(weights.values())
         return {option: weight / total for option, weight in weights.items()}
 
-    def chosen(self, question: Question) -> AgentState:
+    def chosen(self, question: MoveQuestion) -> AgentState:
         """Return the option that the rule draws."""
         post = getattr(question.context, "id", None)
         left = draw(self.seed, question.turn, question.agent.name, question.trigger, post)
-        for option, share in self.shares(question).items():
-            left -= share
-            if left < 0:
-                return option
-        return option  # the shares add up to a little less than 1
+        return drawn(self.shares(question), left)

@@ -25,19 +25,24 @@ from llmsim_lab.statechart._agent import (
 )
 from llmsim_lab.statechart._analysis import Cascade
 from llmsim_lab.statechart._chart import AgentState, Guard, Statechart, read_table
-from llmsim_lab.statechart._config import SocialConfig, SocialIntervention
-from llmsim_lab.statechart._reasoner import Choice, Question, Reasoner, RuleReasoner
+from llmsim_lab.statechart._config import (
+    ReasonerConfig,
+    SocialConfig,
+    SocialIntervention,
+    WriterConfig,
+)
+from llmsim_lab.statechart._reasoner import MoveChoice, MoveQuestion, Reasoner, RuleReasoner
 from llmsim_lab.statechart._state import (
     FeedEntry,
-    Person,
     SocialState,
     SocialTurn,
+    UserState,
     check_history,
     check_state,
 )
 from llmsim_lab.statechart._turn import (
     FeedSelector,
-    Plan,
+    MovePlan,
     circulate,
     make_moves,
     next_state,
@@ -52,7 +57,9 @@ if TYPE_CHECKING:
 
 
 class _Chooses(Protocol):
-    async def choose_all(self, questions: Sequence[Question]) -> Sequence[Choice | AgentState]: ...
+    async def choose_all(
+        self, questions: Sequence[MoveQuestion]
+    ) -> Sequence[MoveChoice | AgentState]: ...
 
 
 class _Writes(Protocol):
@@ -165,7 +172,7 @@ class SocialSimulation(Run[SocialState, SocialTurn, SocialConfig, SocialInterven
             asked=len(plan.ambiguous),
         )
 
-    def _plan_of(self, state: SocialState, agents: Sequence[SocialAgent]) -> Plan:
+    def _plan_of(self, state: SocialState, agents: Sequence[SocialAgent]) -> MovePlan:
         _place_agents(agents, state)
         return plan_turn(
             state,
@@ -176,7 +183,7 @@ class SocialSimulation(Run[SocialState, SocialTurn, SocialConfig, SocialInterven
             seed=self.config.seed,
         )
 
-    def questions(self, turn: int | None = None) -> list[Question]:
+    def questions(self, turn: int | None = None) -> list[MoveQuestion]:
         """Return what the chart leaves open in a turn, which is what the reasoner is asked.
 
         Another reasoner can be asked the same: ``await other.reasoner.decide(questions)``.
@@ -197,12 +204,12 @@ class SocialSimulation(Run[SocialState, SocialTurn, SocialConfig, SocialInterven
         # New agents, since a plan counts their ticks up.
         return _questions(self._plan_of(self.turns[at - first - 1].state, self._new_agents()))
 
-    async def _decide(self, plan: Plan) -> list[LLMReasoningChain]:
+    async def _decide(self, plan: MovePlan) -> list[LLMReasoningChain]:
         moves = plan.ambiguous
         if not moves:
             return []
         answers = await self.reasoner.choose_all(_questions(plan))
-        choices = [Choice(it, "ok") if isinstance(it, str) else it for it in answers]
+        choices = [MoveChoice(it, "ok") if isinstance(it, str) else it for it in answers]
         if len(choices) != len(moves):
             raise ConfigError(
                 f"{type(self.reasoner).__name__} gave {len(choices)} answers to {len(moves)} "
@@ -437,9 +444,11 @@ def _place_agents(agents: Sequence[SocialAgent], state: SocialState) -> None:
         agent.state, agent.ticks_in_state = person.state, person.ticks
 
 
-def _questions(plan: Plan) -> list[Question]:
+def _questions(plan: MovePlan) -> list[MoveQuestion]:
     return [
-        Question(move.agent, move.agent.state, move.trigger, move.options, move.post, plan.number)
+        MoveQuestion(
+            move.agent, move.agent.state, move.trigger, move.options, move.post, plan.number
+        )
         for move in plan.ambiguous
     ]
 
@@ -481,26 +490,25 @@ def _reasoner_of(
         _needed(client, "reasoner"),
         seed=config.seed if chosen.shuffle else None,
         rationale=chosen.rationale,
-        prompt=prompt or (Prompt.load(chosen.prompt) if chosen.prompt else None),
+        decide=chosen.decide,
+        draws=config.seed,
+        prompt=_prompt_of(chosen, prompt),
     )
 
 
 def _writer_of(
     config: SocialConfig, client: LLMClient | None, prompt: Prompt | None
 ) -> LLMWriter | PhraseWriter:
-    """Return who writes the posts.
-
-    Raises:
-        ConfigError: it needs a model, and there is none.
-    """
-    chosen = config.writer
-    if chosen.kind == "rule":
+    """Return who writes the posts; it may need a model, as in ``_reasoner_of``."""
+    if config.writer.kind == "rule":
         return PhraseWriter(seed=config.seed)
-    return LLMWriter(
-        _needed(client, "writer"),
-        seed=config.seed,
-        prompt=prompt or (Prompt.load(chosen.prompt) if chosen.prompt else None),
-    )
+    asked = _needed(client, "writer")
+    return LLMWriter(asked, seed=config.seed, prompt=_prompt_of(config.writer, prompt))
+
+
+def _prompt_of(config: ReasonerConfig | WriterConfig, given: Prompt | None) -> Prompt | None:
+    """Return the prompt given, else the one that the configuration names, if any."""
+    return given or (Prompt.load(config.prompt) if config.prompt else None)
 
 
 def _needed(client: LLMClient | None, who: str) -> LLMClient:
@@ -523,7 +531,7 @@ def _first_state(config: SocialConfig, chart: Statechart[AgentState]) -> SocialS
     return SocialState(
         turn=0,
         people=tuple(
-            Person(
+            UserState(
                 profile.name,
                 chart.initial,
                 seen=tuple(post.id for post in posts if post.author == profile.name),
@@ -536,7 +544,9 @@ def _first_state(config: SocialConfig, chart: Statechart[AgentState]) -> SocialS
     )
 
 
-def _person_changed(person: Person, item: SocialIntervention, injected: Post | None) -> Person:
+def _person_changed(
+    person: UserState, item: SocialIntervention, injected: Post | None
+) -> UserState:
     banned = person.name in item.ban or (person.banned and person.name not in item.unban)
     # Users do not see their own posts, nor one that is injected in their name.
     own = (injected.id,) if injected is not None and injected.author == person.name else ()

@@ -24,7 +24,7 @@ from llmsim_lab.types import LLMReasoningChain, Status
 _MOST_IN_WORDS = 20
 
 
-class Person(NamedTuple):
+class UserState(NamedTuple):
     """What changes about a user from turn to turn.
 
     Attributes:
@@ -94,7 +94,7 @@ class SocialState:
     """
 
     turn: TurnOnTape
-    people: tuple[Person, ...]
+    people: tuple[UserState, ...]
     feed: tuple[FeedEntry, ...] = ()
     new_posts: tuple[Post, ...] = ()
     kept: tuple[Post, ...] = ()
@@ -218,8 +218,8 @@ def check_history(state: SocialState, earlier: Mapping[int, Post]) -> None:
 
 
 def _check_users(state: SocialState, users: Sequence[str]) -> None:
-    if strange := next((item for item in state.people if not isinstance(item, Person)), None):
-        raise ConfigError(f"people: {strange!r:.80} is not a Person")
+    if strange := next((item for item in state.people if not isinstance(item, UserState)), None):
+        raise ConfigError(f"people: {strange!r:.80} is not a UserState")
     # In the same order too: a turn finds users by their places.
     names = [person.name for person in state.people]
     if names != list(users):

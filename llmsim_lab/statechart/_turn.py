@@ -21,7 +21,7 @@ from llmsim_lab.statechart._agent import DecidedBy, Post, PostKind, SocialAgent
 from llmsim_lab.statechart._chart import TIMEOUT, AgentState, Statechart
 from llmsim_lab.statechart._config import FeedConfig, ProfileConfig
 from llmsim_lab.statechart._reasoner import draw
-from llmsim_lab.statechart._state import FeedEntry, Like, Move, Person, SocialState
+from llmsim_lab.statechart._state import FeedEntry, Like, Move, SocialState, UserState
 from llmsim_lab.types import Status
 
 logger = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class FeedSelector:
                 self._interests[row, self._columns[topic]] = 1.0
 
     def choose(self, state: SocialState, users: Sequence[int]) -> list[Post | None]:
-        """Return the post that each of some users sees next; None where there is none left.
+        """Return the post that each of some users sees next; None if no post is left.
 
         A user does not see own posts, content seen before (in a post or a reshare of it), or posts
         and reshares by banned users. What others reshared from a banned user stays.
@@ -167,7 +167,7 @@ class Pending:
 
 
 @dataclass(slots=True)
-class Plan:
+class MovePlan:
     """A turn's moves and the ``content`` of posts seen, both by the users' places."""
 
     number: int
@@ -218,7 +218,7 @@ def plan_turn(
     chart: Statechart[AgentState],
     selector: FeedSelector,
     seed: int,
-) -> Plan:
+) -> MovePlan:
     """Return what may happen in the next turn; the agents' ticks go up by one.
 
     Args:
@@ -229,7 +229,7 @@ def plan_turn(
         selector: chooses what they see.
         seed: of who opens the app.
     """
-    plan = Plan(state.turn + 1)
+    plan = MovePlan(state.turn + 1)
     # The 1 keeps these draws apart from those of the feed, which are seeded by seed and turn. One
     # for each user, used or not: what one user does must not move the others' draws.
     luck = np.random.default_rng([seed, plan.number, 1]).random(len(agents))
@@ -262,7 +262,7 @@ def plan_turn(
 
 
 @dataclass(slots=True)
-class Outcome:
+class MoveEffects:
     """What the moves of a turn lead to.
 
     Attributes:
@@ -276,7 +276,9 @@ class Outcome:
     drafts: list[tuple[SocialAgent, Post, Post | None]] = field(default_factory=list)
 
 
-def make_moves(plan: Plan, state: SocialState, chart: Statechart[AgentState], seed: int) -> Outcome:
+def make_moves(
+    plan: MovePlan, state: SocialState, chart: Statechart[AgentState], seed: int
+) -> MoveEffects:
     """Return the moves of a plan whose targets are all known; the agents' states do not change.
 
     Args:
@@ -285,7 +287,7 @@ def make_moves(plan: Plan, state: SocialState, chart: Statechart[AgentState], se
         chart: its actions are run.
         seed: of what new posts are about.
     """
-    out = Outcome()
+    out = MoveEffects()
     number = state.next_post
     # In the users' order: those that scroll were added last, and ids of posts follow this order.
     for user in sorted(plan.pending):
@@ -352,8 +354,8 @@ def _post_made(
 
 def next_state(
     state: SocialState,
-    plan: Plan,
-    outcome: Outcome,
+    plan: MovePlan,
+    outcome: MoveEffects,
     posts: Sequence[Post],
     agents: Sequence[SocialAgent],
     config: FeedConfig,
@@ -402,12 +404,12 @@ def next_state(
 
 
 def _person_after(
-    person: Person,
+    person: UserState,
     agent: SocialAgent,
     move: Move | None,
     saw: Sequence[int],
     known: set[int],
-) -> Person:
+) -> UserState:
     # Only of what circulates, else a state would grow with the run.
     seen = tuple(dict.fromkeys(content for content in (*person.seen, *saw) if content in known))
     if move is None:

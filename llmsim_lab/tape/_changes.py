@@ -343,7 +343,7 @@ def _mapping(value: object) -> Mapping[str, Any]:
 # --- as a tree -----------------------------------------------------------------------------------
 
 
-class RunTree:
+class TextTree:
     """Runs, each with its forks and reruns below it, and what each changed.
 
     Args:

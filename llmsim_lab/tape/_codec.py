@@ -144,6 +144,7 @@ class _SettingsText(TypedDict):
     think: bool | str | None
     keep_alive: float | str | None
     timeout_s: float
+    top_logprobs: NotRequired[int]
     system: NotRequired[str]
 
 
@@ -153,7 +154,7 @@ def _settings() -> TypeAdapter[_SettingsText]:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class RequestSettings:
     """What a request shares with others.
 
     Attributes:
@@ -190,6 +191,8 @@ def settings_of(request: ChatRequest) -> dict[str, Any]:
         "options": plain(request.options),
         "think": request.think,
     }
+    if request.top_logprobs is not None:  # else absent, as before there was this setting
+        values["top_logprobs"] = request.top_logprobs
     system = _shared_system(request)
     return values if system is None else values | {"system": system}
 
@@ -210,9 +213,9 @@ class SettingsCache:
     """
 
     def __init__(self) -> None:
-        self._known: dict[tuple[Any, ...], Settings] = {}
+        self._known: dict[tuple[Any, ...], RequestSettings] = {}
 
-    def of(self, request: ChatRequest) -> Settings:
+    def of(self, request: ChatRequest) -> RequestSettings:
         """Return the request's settings."""
         system = _shared_system(request)
         # By identity, since hashing a schema for each of many calls would take long.
@@ -222,6 +225,7 @@ class SettingsCache:
             id(request.tools),
             id(request.options),
             request.think,
+            request.top_logprobs,
             request.keep_alive,
             request.timeout_s,
             system,
@@ -231,7 +235,7 @@ class SettingsCache:
             values = settings_of(request)
             waits = {"keep_alive": request.keep_alive, "timeout_s": request.timeout_s}
             text, key_text = dumps(values | waits), dumps(values)
-            found = Settings(
+            found = RequestSettings(
                 text,
                 hashlib.sha256(text.encode()).digest(),
                 hashlib.sha256(key_text.encode()).digest(),
@@ -251,15 +255,15 @@ class EncodedRequest(NamedTuple):
     """A request as it is recorded: its own messages as JSON, its settings, and its key."""
 
     messages: str
-    settings: Settings
+    settings: RequestSettings
     key: bytes
 
 
 def encode_request(request: ChatRequest, cache: SettingsCache) -> EncodedRequest:
     """Return a request as it is recorded; the key is equal for equal calls in any process.
 
-    The key covers model, messages, schema, tools, options and thinking; component, agent, turn and
-    replicate; and the attempt.
+    The key covers model, messages, schema, tools, options, thinking and alternatives; component,
+    agent, turn and replicate; and the attempt.
     """
     settings = cache.of(request)
     messages = _write(_messages(), request.messages[settings.own :])

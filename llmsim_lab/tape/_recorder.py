@@ -236,7 +236,7 @@ class LiveRecorder:
     def _write(self, answers: Sequence[_Answer]) -> list[Attempt]:
         """Commit answers; returns them with their numbers."""
         with self._transaction() as connection:
-            numbers = self._ledger.add_calls(connection, self._rows(connection, answers))
+            numbers = self._ledger.add_calls(connection, self._call_rows(connection, answers))
         # Only now, when the commit is done: nothing may be handed on that a kill could still undo.
         attempts = []
         for number, (attempt, found, _, _) in zip(numbers, answers, strict=True):
@@ -259,7 +259,7 @@ class LiveRecorder:
             raise
         self._ledger.committed()
 
-    def _rows(
+    def _call_rows(
         self, connection: sqlite3.Connection, answers: Sequence[_Answer]
     ) -> list[tuple[object, ...]]:
         rows: list[tuple[object, ...]] = []
@@ -512,10 +512,10 @@ def _differences(old: ChatRequest, new: ChatRequest) -> str:
     if old.site != new.site:
         faults.append(f"the place differs: recorded {old.site}, asked {new.site}")
     before, after = (settings_of(request) for request in (old, new))
-    for name in before:
+    for name in before | after:
         if name == "system":  # which is a part of the prompt
             continue
-        was, now = (json.dumps(value[name]) for value in (before, after))
+        was, now = (json.dumps(value.get(name)) for value in (before, after))
         if was != now:  # as JSON, where 20 and 20.0 differ
             was, now = clip(was, 200), clip(now, 200)
             faults.append(f"{name} differs: recorded {was}, asked {now}")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from llmsim_lab.errors import ConfigError, TapeError
-from llmsim_lab.tape._changes import Changes, RunTree
+from llmsim_lab.tape._changes import Changes, TextTree
 from llmsim_lab.tape._codec import (
     RecordedCall,
     RunInfo,
@@ -233,10 +233,19 @@ class Tape:
                 raise TapeError(what)
         return pd.DataFrame(rows)
 
-    def frame_rows(self, run: int) -> dict[int, Any]:
-        """Return the rows of a run's frame as they were written, by turn."""
+    def frame_rows(self, run: int, turns: Container[int] | None = None) -> dict[int, Any]:
+        """Return the rows of a run's frame as they were written, by turn.
+
+        Args:
+            run: the run.
+            turns: which turns' rows to read; all if not given.
+        """
         rows = self._turn_rows(run, "row")
-        return {row["turn"]: loads(row["row"], f"turn {row['turn']}") for row in rows}
+        return {
+            row["turn"]: loads(row["row"], f"turn {row['turn']}")
+            for row in rows
+            if turns is None or row["turn"] in turns
+        }
 
     def calls_frame(self, run: int | None = None) -> pd.DataFrame:
         """Return a run's own requests as a frame, one row each.
@@ -287,7 +296,7 @@ class Tape:
         """Return what each run changed, in words: ``tape.changes().of(2)``."""
         return Changes(self.file, self.runs())
 
-    def tree(self) -> RunTree:
+    def tree(self) -> TextTree:
         """Return the runs with their forks and reruns below them; it has a view in a notebook.
 
         Each says what it changed: the prompt's words, interventions, the state, the settings, the
@@ -295,7 +304,7 @@ class Tape:
         name.
         """
         runs = self.runs()
-        return RunTree(runs, title=str(self), changes=Changes(self.file, runs).of)
+        return TextTree(runs, title=str(self), changes=Changes(self.file, runs).of)
 
     def export(self, path: str | Path, *, run: int | None = None) -> list[Path]:
         """Write the runs to files for other programs, by what the path's name ends in.

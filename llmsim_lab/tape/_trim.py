@@ -335,6 +335,7 @@ def _without_texts(attempt: Attempt) -> Attempt:
             text=_digest(reply.text) if fields is None else dumps(_mapped(fields, _digest)),
             thinking=_digest(reply.thinking),
             tool_calls=_arguments_replaced(reply.tool_calls),
+            top_logprobs=tuple((_digest(token), value) for token, value in reply.top_logprobs),
         )
     request = replace(attempt.request, messages=messages)
     return replace(attempt, request=request, reply=reply, detail=_digest(attempt.detail))

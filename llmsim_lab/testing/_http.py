@@ -53,18 +53,6 @@ def dumps(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).translate(_HTML)
 
 
-def json_response(value: Any, status: int = 200) -> Response:
-    """Answer with one JSON document."""
-    body = dumps(value).encode()
-    headers = {"Content-Type": "application/json; charset=utf-8"}
-    return Response(status=status, headers=headers, chunks=(body,))
-
-
-def error(status: int, text: str) -> Response:
-    """Answer as Ollama reports a fault."""
-    return json_response({"error": text}, status)
-
-
 def _head(response: Response, framing: str) -> bytes:
     reason = HTTPStatus(response.status).phrase
     lines = [f"HTTP/1.1 {response.status} {reason}"]

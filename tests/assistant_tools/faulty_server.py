@@ -76,7 +76,7 @@ def many_texts() -> list[str]:
 
 @server.tool(structured_output=False)
 def plain() -> str:
-    """Answer with a text that is no JSON."""
+    """Answer with a text that is not JSON."""
     return "just a text"
 
 

@@ -29,14 +29,54 @@ def bench() -> ModuleType:
     return module
 
 
-def test_both_orders_send_the_same_sections_in_another_order(bench: ModuleType) -> None:
-    usual, stable = (bench.requests_of(2, stable_first=order) for order in (False, True))
-    assert len(usual) == len(stable) == 2 * 5
-    assert usual[0].prompt == stable[0].prompt, "the engine's prompt has but one order"
-    for one, other in zip(usual, stable, strict=True):
+def test_both_orders_of_a_crisis_send_the_same_sections_in_another_order(bench: ModuleType) -> None:
+    usual, ordered = (bench.requests_of(world, 2) for world in ("crisis, usual order", "crisis"))
+    assert len(usual) == len(ordered) == 2 * 5
+    assert usual[0].prompt == ordered[0].prompt, "the engine's prompt has but one order"
+    for one, other in zip(usual, ordered, strict=True):
         assert sorted(one.prompt.split("\n\n")) == sorted(other.prompt.split("\n\n"))
     assert "YOUR DECISION" not in usual[1].messages[0].content
-    assert "YOUR DECISION" in stable[1].messages[0].content
+    assert "YOUR DECISION" in ordered[1].messages[0].content
+
+
+def test_contracts_prompts_could_have_their_fixed_lines_first(bench: ModuleType) -> None:
+    for world, line in (("economy", "Think step-by-step:"), ("social", "Respond with JSON only:")):
+        usual = bench.requests_of(world, 2)
+        moved = bench.requests_of(f"{world}, contract's fixed lines first", 2)
+        changed = [
+            (one.prompt, other.prompt)
+            for one, other in zip(usual, moved, strict=True)
+            if one.prompt != other.prompt
+        ]
+        assert changed
+        for one, other in changed:
+            assert sorted(one.split()) == sorted(other.split())
+            assert other.startswith(line)
+
+
+def test_the_same_requests_are_made_each_time(bench: ModuleType) -> None:
+    for world in bench.WORLDS:
+        requests = bench.requests_of(world, 2)
+        assert requests
+        assert requests == bench.requests_of(world, 2)
+
+
+def test_a_server_with_one_slot_has_only_the_prompt_before(bench: ModuleType) -> None:
+    requests = bench.requests_of("crisis", 2)[:3]
+    tokens = [[1, 2, 3, 4], [1, 2, 9], [1, 2, 3, 4]]
+    rows = bench.rows_of(requests, tokens, [(4, 0), (3, 2), (4, 3)])
+    assert [row["anew_one_slot"] for row in rows] == [4, 1, 2]
+    assert [row["anew"] for row in rows] == [4, 1, 1]
+    assert [row["component"] for row in rows] == ["engine", "agent", "agent"]
+
+
+def test_figures_are_of_a_turn_from_the_second_on(bench: ModuleType) -> None:
+    row = {"component": "agent", "prompt": 9, "anew": 4, "anew_one_slot": 6}
+    rows = [row | {"turn": turn} for turn in (1, 2, 2, 3, 3)]
+    assert bench.summary(rows) == {
+        part: {"calls": 2.0, "prompt": 18.0, "anew": 8.0, "anew_one_slot": 12.0}
+        for part in ("agent", "all")
+    }
 
 
 def test_cached_tokens_are_counted_from_the_replys_usage(bench: ModuleType) -> None:

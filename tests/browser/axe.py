@@ -24,7 +24,7 @@ GRAVE = ("serious", "critical")
 # beside outputs are pale on a narrow page.
 NOT_OURS = (".jp-RenderedImage", ".jp-OutputPrompt")
 
-# JupyterLab's own menus, toolbars and editors are not ours to mend: only what our cells put out is
+# JupyterLab's own menus, toolbars and editors are not ours to fix: only what our cells put out is
 # looked at. The rules "region" and "page-has-heading-one" judge whole pages, so they say nothing
 # about a part of one. JupyterLab's body hides what overflows and has no height, its contents being
 # positioned; axe-core takes all of them for hidden and finds nothing unless the body has a height.

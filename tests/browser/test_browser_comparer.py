@@ -105,7 +105,7 @@ def test_samples_that_fail_are_counted_and_told(notebook: Notebook) -> None:
     expect(output).to_contain_text("All 8 failed, the first with:")
     notebook.screenshot("comparer_failed", of=output)
     notebook.evaluate("model.set(broken=False)")
-    notebook.click("Play anew", cell=WIDGET)
+    notebook.click("Play again", cell=WIDGET)
     expect(output).to_contain_text("8 of 8 samples played, 0 of them failed")
     assert notebook.faults() == []
 

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from cli_kit import Run
 
+from llmsim_lab.llm import LLMClient
 from llmsim_lab.testing import FakeOllama
 
 WORLDS = Path(__file__).parents[1] / "worlds.py"
@@ -31,6 +32,11 @@ class Ruled(PublicGoods):
 class Failing(PublicGoods):
     async def turn(self, state, ask):
         return 1 / (state.coins["Ann"] - 20)
+
+
+class Empty(PublicGoods):
+    def start(self):
+        raise ValueError("the pot is empty")
 
 
 if __name__ == "__main__":
@@ -61,8 +67,9 @@ def _forget(known: set[str]) -> None:
     for name in ("pot", "ruled", "broken"):
         if name not in known:
             sys.modules.pop(name, None)
-    for kind in [kind for kind in _registry._known if kind.partition(":")[0] in ("pot", "ruled")]:
-        del _registry._known[kind]
+    own = [name for name in _registry._known if name.partition(":")[0] in ("pot", "ruled")]
+    for name in own:
+        del _registry._known[name]
 
 
 def turns(folder: str) -> pd.DataFrame:
@@ -111,6 +118,33 @@ def test_a_world_is_played_by_a_model_with_parameters_from_a_file(lab: Run) -> N
     assert turns("run")["given.Ann"].tolist()[1] == 2
 
 
+@pytest.mark.parametrize(
+    ("source", "tape", "said"),
+    [
+        ("pot.py", "no.tape", "no.tape"),
+        ("ruled.py:Empty", "t.tape", "ruled.py, line 21: ValueError: the pot is empty"),
+    ],
+)
+def test_the_model_is_closed_if_the_run_cannot_begin(
+    lab: Run, monkeypatch: pytest.MonkeyPatch, source: str, tape: str, said: str
+) -> None:
+    Path("no.tape").write_text("not a tape")
+    closed: list[LLMClient] = []
+
+    async def close(self: LLMClient) -> None:
+        closed.append(self)
+
+    monkeypatch.setattr(LLMClient, "aclose", close)
+    with FakeOllama() as server:
+        status, _, err = lab(
+            *("run", source, "--model", "ollama:llama3.2", "--host", server.host),
+            *("--tape", tape),
+        )
+    assert status == 1
+    assert said in err
+    assert len(closed) == 1
+
+
 def test_a_model_that_nobody_asks_is_said_to_be_none(lab: Run) -> None:
     _, out, _ = lab("run", "pot.py", "--model", "ollama:x", "--set", "players={'*': random}")
     assert "--model ollama:x is not asked: rules, chance or people play everybody" in out
@@ -125,7 +159,7 @@ def test_the_word_for_the_model_leaves_other_players_as_they_are(lab: Run) -> No
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("ruled.py",), "defines 2 worlds, Ruled, Failing; say which: ruled.py:Ruled"),
+        (("ruled.py",), "defines 3 worlds, Ruled, Failing, Empty; say which: ruled.py:Ruled"),
         (("pot.py:PublicGood",), "'PublicGood' (did you mean 'PublicGoods'?)"),
         (("empty.py",), "empty.py defines no world"),
         (("none.py",), "there is no file none.py"),

@@ -232,11 +232,25 @@ def test_stable_first_puts_what_never_changes_into_the_system_message() -> None:
     assert one.user.endswith("1 mm.")
 
 
-def test_stable_first_says_the_same_as_the_usual_order() -> None:
+@pytest.mark.parametrize("order", [True, "shared"])
+def test_stable_first_says_the_same_as_the_usual_order(order: Any) -> None:
     arguments: dict[str, Any] = {"said": {"Bo": "Hi."}, "roles": {"Ada": "A farmer."}}
     usual = build(make_module(context="Rain."), **arguments)
-    stable = build(make_module(context="Rain."), stable_first=True, **arguments)
+    stable = build(make_module(context="Rain."), stable_first=order, **arguments)
     assert span_texts(stable) == span_texts(usual)
+
+
+def test_what_all_agents_share_can_stand_before_each_ones_role() -> None:
+    module = make_module(sections=[{"title": "RULES", "text": "Rain is shared."}])
+    options = {**stable_options(), "stable_first": "shared"}
+    names = list(span_texts(build(module, **options)))
+    assert names[:5] == ["RULES", "YOUR DECISION", "RESPONSE FORMAT", "YOUR ROLE", "SIMULATION"]
+    miner, farmer = (
+        build(module, **{**options, "roles": {"Ada": role}}).system
+        for role in ("A miner.", "A farmer.")
+    )
+    assert miner.replace("A miner.", "A farmer.") == farmer
+    assert miner.index("A miner.") > miner.index("=== RESPONSE FORMAT ===")
 
 
 def test_an_agent_without_a_role_has_no_system_message() -> None:

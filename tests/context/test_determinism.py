@@ -27,7 +27,8 @@ for name in ("strait", "bank_run"):
         records = apply_deterministic_updates(modules, engine, step)
         state = engine.get_current_state()
         said = {agent: f"{agent} waits." for agent in scenario.agents}
-        for options in ({}, {"stable_first": True}, {"budget_tokens": 330}):
+        orders = ({"stable_first": True}, {"stable_first": "shared"})
+        for options in ({}, *orders, {"budget_tokens": 330}):
             builder = scenario.builder(modules, **options)
             for agent, own in state["agent_vars"].items():
                 prompt = builder.build_prompt(

@@ -18,7 +18,7 @@ from llmsim_lab.statechart import (
     build_reasoner_prompt,
     parse_reasoner_response,
 )
-from llmsim_lab.statechart._reasoner import Question
+from llmsim_lab.statechart._reasoner import MoveQuestion
 
 OPTIONS = [AgentState.COMPOSING, AgentState.SCROLLING]
 POST = Post(id=7, author="Bob", text="Tea is best cold", topics=("tea",))
@@ -134,7 +134,7 @@ async def test_a_batch_is_reasoned_about_concurrently_and_answered_in_order() ->
     )
     reasoner = Reasoner(LLMClient(LLMConfig(retry_wait_s=0), backend))
     questions = [
-        Question(SocialAgent(name), AgentState.EVALUATING, "decides", OPTIONS)
+        MoveQuestion(SocialAgent(name), AgentState.EVALUATING, "decides", OPTIONS)
         for name in ("Ada", "Bea", "Ada the Second")
     ]
     assert await reasoner.decide(questions) == ["composing", "scrolling", "composing"]

@@ -312,7 +312,7 @@ async def test_a_click_that_overtakes_a_fault_plays_nothing_and_says_the_fault()
     assert widget.experiment is None
 
 
-async def test_when_all_samples_fail_it_says_why_and_all_can_be_played_anew() -> None:
+async def test_when_all_samples_fail_it_says_why_and_all_can_be_played_again() -> None:
     broken: list[bool] = []
 
     def reply(request: ChatRequest) -> Any:
@@ -326,7 +326,7 @@ async def test_when_all_samples_fail_it_says_why_and_all_can_be_played_anew() ->
     said = plan_of(widget)
     assert "all samples are played" in said
     assert "All 6 failed, the first with: agent" in said
-    assert "playing only those that failed again would favour whatever came off" in said
+    assert "playing only the failed ones again would favour whatever came off" in said
     assert not widget.again_button.disabled
     broken.clear()
     widget.again_button.click()
@@ -339,7 +339,7 @@ async def test_when_all_samples_fail_it_says_why_and_all_can_be_played_anew() ->
     assert "failed" not in plan_of(widget)
 
 
-async def test_what_is_to_be_played_anew_must_be_what_was_played() -> None:
+async def test_what_is_to_be_played_again_must_be_what_was_played() -> None:
     widget = PromptComparer(await played(), samples=1)
     widget.run_button.click()
     await widget.idle()

@@ -79,7 +79,7 @@ def test_a_run_is_drawn_with_the_rule_and_history() -> None:
     ]
     assert drawn["mine"] == ([0, 1, 2, 3, 4], simulation.to_frame()["interest_rate"].tolist())
     assert chart.scene.title == "Policy rate from 1979Q3"
-    labels = [series.label for series in chart.scene.shown]
+    labels = [series.label for series in chart.scene.panel_series]
     assert labels == ["Policy rate", "Inflation", "Output gap", "Unemployment"]
     for series in chart.scene.panels:
         [own, _] = [
@@ -331,7 +331,7 @@ async def test_columns_and_references_are_chosen_by_the_reader() -> None:
     parts.main.value = "inflation"
     await chart.idle()
     assert chart.alt.startswith("Chart of Inflation from 1979Q3, turns 0 to 3.")
-    assert [series.column for series in chart.scene.shown] == ["inflation", "output_gap"]
+    assert [series.column for series in chart.scene.panel_series] == ["inflation", "output_gap"]
 
 
 def test_a_frame_of_another_kind_is_charted_by_its_numbers() -> None:

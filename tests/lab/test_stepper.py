@@ -16,10 +16,11 @@ from builders import answer, make_client, make_config, make_simulation, policy, 
 from llmsim_lab._util.files import data_path
 from llmsim_lab.errors import BackendError, ConfigError, LabError, LLMFailureException
 from llmsim_lab.lab import TurnStepper
-from llmsim_lab.llm import Tape
+from llmsim_lab.lab._stepper import Playing
+from llmsim_lab.llm import LLMClient, LLMConfig, Tape
 from llmsim_lab.run import replay
-from llmsim_lab.simulation import Simulation
-from llmsim_lab.types import ChatRequest
+from llmsim_lab.simulation import Simulation, SimulationConfig
+from llmsim_lab.types import ChatReply, ChatRequest, OnText
 
 
 def ruled(**config: Any) -> Simulation:
@@ -186,6 +187,75 @@ async def test_while_a_turn_is_played_the_screen_says_how_far_it_is(
     gate.open.set()
     await stepper.idle()
     assert any('<progress value="1"' in text for text in seen)
+
+
+class Writing:
+    """A model that writes its answer in as many pieces as it is let."""
+
+    streams = "always"
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.pieces: asyncio.Queue[str | None] = asyncio.Queue()
+
+    async def chat(self, request: ChatRequest, *, on_text: OnText | None = None) -> ChatReply:
+        assert on_text is not None
+        while piece := await self.pieces.get():
+            on_text(piece)
+        return ChatReply(text=self.text)
+
+
+def asking(backend: Writing) -> Simulation:
+    """Return a run of one nation that asks this model."""
+    client = LLMClient(LLMConfig(model="m", max_concurrency=1), backend)
+    return Simulation(SimulationConfig(nations=("Aland",)), llm_client=client)
+
+
+async def test_what_is_being_written_is_seen_to_grow_and_does_nothing_to_the_page() -> None:
+    backend = Writing(policy().model_dump_json())
+    stepper = TurnStepper(asking(backend))
+    stepper.tick_s = 0.01
+    shown: list[str] = []
+    stepper.progress.observe(lambda change: shown.append(change["new"]), names="value")
+
+    async def shows(text: str) -> None:
+        async with asyncio.timeout(20):
+            while text not in stepper.progress.value:  # noqa: ASYNC110 - what the user sees
+                await asyncio.sleep(0.005)
+
+    stepper.step_button.click()
+    backend.pieces.put_nowait("Prices <script>alert(1)</script> rise")
+    await shows("Prices &lt;script&gt;alert(1)&lt;/script&gt; rise</pre>")
+    backend.pieces.put_nowait(" \x1b[31mfast.")
+    await shows("rise ␛[31mfast.</pre>")
+    backend.pieces.put_nowait("so " * 400)
+    await shows(">… so so so ")
+    assert not any("<script>" in text for text in shown)
+    stepper.stop()
+    await stepper.idle()
+    assert stepper.progress.value == ""
+
+
+async def test_growing_text_is_shown_a_few_times_a_second_and_else_at_each_tick() -> None:
+    ticks: list[int] = []
+    backend = Writing(policy().model_dump_json())
+    playing = Playing(
+        asking(backend),
+        1,
+        on_tick=lambda play: ticks.append(play.calls.pieces),
+        on_turn=lambda _: None,
+        tick_s=60,
+    )
+    task = asyncio.create_task(playing())
+    for _ in range(60):
+        backend.pieces.put_nowait("word ")
+        await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ticks[0] == 0
+    assert 2 <= len(ticks) < 8  # of sixty pieces
+    assert ticks == sorted(set(ticks))
 
 
 # Another kind of simulation

@@ -88,7 +88,7 @@ async def test_where_a_schema_is_asked_for_the_complaint_asks_for_json() -> None
     await client.converse(
         TALK,
         schema={"type": "object"},
-        check=lambda reply: None if reply.text == "{}" else "it is no JSON",
+        check=lambda reply: None if reply.text == "{}" else "it is not JSON",
     )
     assert "one complete JSON object" in backend.requests[1].messages[-1].content
 

@@ -14,7 +14,7 @@ from llmsim_lab.types import ChatReply, ChatRequest, Message
 
 
 def play(
-    limits: Limits,
+    limit: Limits,
     *,
     slots: int,
     calls: int = 400,
@@ -26,7 +26,7 @@ def play(
     """Send calls to a server and return how long all of them took, one answer taking one second.
 
     Args:
-        limits: says how many may be in flight.
+        limit: says how many may be in flight.
         slots: how many the server answers at once; others wait there.
         calls: how many calls in all.
         wanted: how many are wanted at the same time, as by the agents of a turn.
@@ -42,11 +42,11 @@ def play(
         queue: list[float] = []
         running: list[tuple[float, float]] = []
         while due or queue or running:
-            while due and len(queue) + len(running) < limits.at_once:
-                limits.began(now)
+            while due and len(queue) + len(running) < limit.at_once:
+                limit.began(now)
                 due -= 1
                 if len(queue) + len(running) >= refuses_above:
-                    limits.ended(now, tokens=None, too_many=True)
+                    limit.ended(now, tokens=None, too_many=True)
                     due += 1
                     break
                 queue.append(rng.lognormvariate(0, spread) if spread else 1.0)
@@ -54,7 +54,7 @@ def play(
                 length = queue.pop(0)
                 heapq.heappush(running, (now + length, length))
             now, length = heapq.heappop(running)
-            limits.ended(now, tokens=max(1, round(100 * length)))
+            limit.ended(now, tokens=max(1, round(100 * length)))
     return now
 
 
@@ -77,47 +77,47 @@ def test_answers_of_all_lengths_do_not_mislead_for_long(slots: int) -> None:
 
 
 def test_what_a_run_never_asks_at_once_is_not_tried() -> None:
-    limits = Limits()
-    play(limits, slots=64, wanted=3)
-    assert set(limits.answers_per_s) == {1, 2}
+    limit = Limits()
+    play(limit, slots=64, wanted=3)
+    assert set(limit.answers_per_s) == {1, 2}
 
 
 def test_a_server_that_says_too_many_is_sent_fewer() -> None:
-    limits = Limits()
-    play(limits, slots=8, refuses_above=4)
-    assert limits.at_once <= 4
+    limit = Limits()
+    play(limit, slots=8, refuses_above=4)
+    assert limit.at_once <= 4
 
 
 def test_a_server_that_has_become_slower_is_sent_fewer() -> None:
-    limits = Limits()
-    play(limits, slots=16)
-    assert limits.at_once >= 16
-    play(limits, slots=1)
-    assert limits.at_once <= 2
+    limit = Limits()
+    play(limit, slots=16)
+    assert limit.at_once >= 16
+    play(limit, slots=1)
+    assert limit.at_once <= 2
 
 
 def test_a_burst_of_rejections_counts_once() -> None:
-    limits = Limits()
-    play(limits, slots=16)
-    before = limits.at_once
+    limit = Limits()
+    play(limit, slots=16)
+    before = limit.at_once
     for _ in range(before):
-        limits.began(0.0)
+        limit.began(0.0)
     for _ in range(before):
-        limits.ended(0.0, tokens=None, too_many=True)
-    assert limits.at_once == before // 2
+        limit.ended(0.0, tokens=None, too_many=True)
+    assert limit.at_once == before // 2
 
 
 def test_a_given_number_stays() -> None:
-    limits = Limits(3)
-    play(limits, slots=8)
-    assert limits.at_once == 3
-    assert repr(limits) == "<3 at once, as configured>"
+    limit = Limits(3)
+    play(limit, slots=8)
+    assert limit.at_once == 3
+    assert repr(limit) == "<3 at once, as configured>"
 
 
 def test_the_client_shows_what_it_found() -> None:
-    limits = Limits()
-    play(limits, slots=2, calls=40)
-    assert repr(limits).startswith("<2 at once; answers a second by number: 1: 1, 2: 2, 4: ")
+    limit = Limits()
+    play(limit, slots=2, calls=40)
+    assert repr(limit).startswith("<2 at once; answers a second by number: 1: 1, 2: 2, 4: ")
 
 
 async def test_the_queue_of_a_server_is_not_charged_to_the_model() -> None:

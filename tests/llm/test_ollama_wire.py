@@ -12,13 +12,13 @@ import pytest
 
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.llm import connect
+from llmsim_lab.llm._connections import is_loopback
 from llmsim_lab.llm._ollama.backend import OllamaBackend
 from llmsim_lab.llm._ollama.wire import (
+    ChatExchange,
     Clients,
     FieldsTransport,
-    Outgoing,
     clients_for,
-    is_loopback,
     parse_host,
 )
 from llmsim_lab.llm._scope import scoped
@@ -177,7 +177,7 @@ async def test_only_chat_requests_get_further_fields() -> None:
         return httpx.Response(200)
 
     transport = FieldsTransport(httpx.MockTransport(note))
-    extra = Outgoing({"truncate": False})
+    extra = ChatExchange({"truncate": False})
     async with httpx.AsyncClient(transport=transport, base_url="http://box") as client:
         with scoped(outgoing=extra):
             await client.post("/api/show", json={"model": "m"})

@@ -24,6 +24,17 @@ def test_the_shipped_prompts_are_listed_and_load() -> None:
         assert Prompt.load(name).name == name
 
 
+IN_ANOTHER_ORDER = {
+    *("agent_policy", "engine_interest_rate", "social_reasoner"),  # their contracts'
+    "tool_lookup",  # tapes do not hold it, so with another order they could not be replayed
+}
+
+
+@pytest.mark.parametrize("name", sorted({*Prompt.shipped()} - IN_ANOTHER_ORDER))
+def test_nothing_that_stays_the_same_follows_what_changes(name: str) -> None:
+    assert "{{" in Prompt.load(name).user.splitlines()[-1]
+
+
 def test_a_shipped_prompt_is_read_once() -> None:
     assert Prompt.load("agent_policy") is Prompt.load("agent_policy")
 

@@ -13,12 +13,12 @@ from social_kit import OPTIONS, any_option, make_question, picks, social_client
 from llmsim_lab.errors import BackendError, ConfigError, FailureReason, LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig, OllamaBackend
 from llmsim_lab.statechart import AgentState, Reasoner, SocialAgent
-from llmsim_lab.statechart._reasoner import Question, RuleReasoner
+from llmsim_lab.statechart._reasoner import MoveQuestion, RuleReasoner
 from llmsim_lab.testing import FakeOllama
 from llmsim_lab.types import CallSite, ChatReply, ChatRequest
 
 
-def shown(reasoner: Reasoner, question: Question) -> list[str]:
+def shown(reasoner: Reasoner, question: MoveQuestion) -> list[str]:
     lines = reasoner.build_prompt(question).splitlines()
     return [line[2:].split(":")[0] for line in lines if line.startswith("- ")]
 
@@ -189,7 +189,7 @@ def test_the_rules_shares_add_up_and_grow_with_the_match() -> None:
     keen = make_question()
     agent = SocialAgent("Ada", ["bread"], state=AgentState.EVALUATING)
     cool = make_question(options=OPTIONS)
-    cool = Question(agent, cool.current_state, "decides", OPTIONS, cool.context, 1)
+    cool = MoveQuestion(agent, cool.current_state, "decides", OPTIONS, cool.context, 1)
     shares = RuleReasoner().shares(keen)
     assert sum(shares.values()) == pytest.approx(1)
     assert shares[AgentState.ENGAGING_LIKE] > RuleReasoner().shares(cool)[AgentState.ENGAGING_LIKE]

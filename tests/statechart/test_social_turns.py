@@ -14,8 +14,8 @@ from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
 from llmsim_lab.statechart import AgentState, Post, SocialConfig, SocialSimulation
 from llmsim_lab.statechart._agent import GUARDS
 from llmsim_lab.statechart._config import FeedConfig
-from llmsim_lab.statechart._reasoner import Choice, Question, RuleReasoner
-from llmsim_lab.statechart._state import FeedEntry, Person, SocialState
+from llmsim_lab.statechart._reasoner import MoveChoice, MoveQuestion, RuleReasoner
+from llmsim_lab.statechart._state import FeedEntry, SocialState, UserState
 from llmsim_lab.statechart._turn import FeedSelector, circulate
 
 RULE = {"reasoner": {"kind": "rule"}}
@@ -27,7 +27,7 @@ def post(number: int, author: str = "Press", **more: Any) -> Post:
     return Post(id=number, author=author, **values)
 
 
-def network(*entries: FeedEntry, people: Sequence[Person], turn: int = 1) -> SocialState:
+def network(*entries: FeedEntry, people: Sequence[UserState], turn: int = 1) -> SocialState:
     last = max((entry.post.id for entry in entries), default=0)
     return SocialState(turn=turn, people=tuple(people), feed=entries, next_post=last + 1)
 
@@ -41,7 +41,7 @@ def selector(seed: int = 1, **weights: Any) -> FeedSelector:
 
 
 def test_interest_recency_and_popularity_each_decide_when_alone() -> None:
-    people = [Person("User 1"), Person("User 2")]
+    people = [UserState("User 1"), UserState("User 2")]
     other = FeedEntry(post(1, topics=("football",), turn=1), likes=9)
     match = FeedEntry(post(2, turn=0))
     state = network(match, other, people=people)
@@ -52,7 +52,7 @@ def test_interest_recency_and_popularity_each_decide_when_alone() -> None:
 
 
 def test_a_topic_that_a_post_names_twice_is_no_worse_a_match() -> None:
-    people = [Person("User 1"), Person("User 2")]
+    people = [UserState("User 1"), UserState("User 2")]
     once, twice = FeedEntry(post(1)), FeedEntry(post(2, topics=("tea", "tea")))
     half = FeedEntry(post(3, topics=("tea", "golf")))
     weights = {"interest": 1, "recency": 0, "popularity": 0, "noise": 0}
@@ -62,7 +62,7 @@ def test_a_topic_that_a_post_names_twice_is_no_worse_a_match() -> None:
 
 
 def test_the_draws_follow_from_seed_and_turn_and_differ_between_users() -> None:
-    people = [Person("User 1"), Person("User 2")]
+    people = [UserState("User 1"), UserState("User 2")]
     state = network(*(FeedEntry(post(n)) for n in range(1, 30)), people=people)
     only_noise = {"interest": 0, "recency": 0, "popularity": 0, "noise": 1}
     first = selector(**only_noise).choose(state, [0, 1])
@@ -75,7 +75,7 @@ def test_the_draws_follow_from_seed_and_turn_and_differ_between_users() -> None:
 
 def test_nobody_sees_what_was_seen_or_passed_on_before_or_comes_from_a_banned_user() -> None:
     reshare = post(3, "User 2", kind="reshare", copy_of=1, parent=1, root=1)
-    people = [Person("User 1", seen=(1,)), Person("User 2", banned=True)]
+    people = [UserState("User 1", seen=(1,)), UserState("User 2", banned=True)]
     state = network(FeedEntry(post(1)), FeedEntry(reshare), people=people)
     assert selector().choose(state, [0]) == [None]
     state = network(FeedEntry(post(4, "User 2")), people=people)
@@ -84,13 +84,13 @@ def test_nobody_sees_what_was_seen_or_passed_on_before_or_comes_from_a_banned_us
 
 def test_what_others_passed_on_from_a_banned_user_stays() -> None:
     reshare = post(3, "User 3", kind="reshare", copy_of=1, parent=1, root=1)
-    people = [Person("User 1"), Person("User 2", banned=True), Person("User 3")]
+    people = [UserState("User 1"), UserState("User 2", banned=True), UserState("User 3")]
     state = network(FeedEntry(post(1, "User 2")), FeedEntry(reshare), people=people)
     assert selector().choose(state, [0]) == [reshare]
 
 
 def test_an_empty_feed_and_nobody_looking_are_no_problem() -> None:
-    state = network(people=[Person("User 1"), Person("User 2")])
+    state = network(people=[UserState("User 1"), UserState("User 2")])
     assert selector().choose(state, [0, 1]) == [None, None]
     assert selector().choose(state, []) == []
 
@@ -159,8 +159,8 @@ async def test_a_user_never_sees_the_same_twice_in_a_long_run() -> None:
 
 
 async def test_time_up_is_a_trigger_before_all_others_and_the_chart_may_set_its_own() -> None:
-    person = Person("User 1", AgentState.SCROLLING, ticks=4)
-    rest = Person("User 2", AgentState.RESTING, ticks=1)
+    person = UserState("User 1", AgentState.SCROLLING, ticks=4)
+    rest = UserState("User 2", AgentState.RESTING, ticks=1)
     start = network(FeedEntry(post(1)), people=[person, rest], turn=0)
     simulation = SocialSimulation(social_config(2, **RULE), state=start)
     turn = await simulation.step()
@@ -172,7 +172,7 @@ async def test_time_up_is_a_trigger_before_all_others_and_the_chart_may_set_its_
 
 async def test_who_finds_nothing_of_interest_scrolls_on_and_who_finds_nothing_leaves() -> None:
     dull = FeedEntry(post(1, topics=("football",)))
-    person = Person("User 1", AgentState.SCROLLING)
+    person = UserState("User 1", AgentState.SCROLLING)
     start = network(dull, people=[person], turn=0)
     simulation = SocialSimulation(social_config(1, **RULE), state=start)
     assert (await simulation.step()).moves == ()
@@ -279,7 +279,7 @@ async def test_questions_of_a_turn_are_what_was_asked_there_and_others_can_be_as
 
 async def test_a_reasoner_of_ones_own_may_answer_with_states_alone() -> None:
     class Rests:
-        async def choose_all(self, questions: Sequence[Question]) -> list[Any]:
+        async def choose_all(self, questions: Sequence[MoveQuestion]) -> list[Any]:
             return [AgentState.RESTING, "resting"][: len(questions)]
 
     simulation = SocialSimulation(social_config(2), reasoner=Rests())
@@ -294,8 +294,8 @@ async def test_a_reasoner_of_ones_own_plays_the_run_but_only_legally() -> None:
         def __init__(self, state: AgentState) -> None:
             self.state = state
 
-        async def choose_all(self, questions: Sequence[Question]) -> list[Choice]:
-            return [Choice(self.state, "ok") for _ in questions]
+        async def choose_all(self, questions: Sequence[MoveQuestion]) -> list[MoveChoice]:
+            return [MoveChoice(self.state, "ok") for _ in questions]
 
     config = social_config(2)
     legal = SocialSimulation(config, reasoner=Always(AgentState.RESTING))
@@ -351,7 +351,7 @@ async def test_whom_a_guard_keeps_from_timing_out_goes_on_as_ever(
 
 async def test_a_reasoner_that_leaves_questions_unanswered_is_named() -> None:
     class Silent:
-        async def choose_all(self, questions: Sequence[Question]) -> list[Choice]:
+        async def choose_all(self, questions: Sequence[MoveQuestion]) -> list[MoveChoice]:
             return []
 
     simulation = SocialSimulation(social_config(), reasoner=Silent())
@@ -473,7 +473,7 @@ def test_a_state_of_other_users_or_of_another_turn_is_refused() -> None:
     fewer = replace(simulation.state, people=simulation.state.people[:3])
     with pytest.raises(ConfigError, match="3 users where there are 6"):
         simulation.fork(2, state=fewer)
-    renamed = replace(simulation.state, people=(Person("Eve"), *simulation.state.people[1:]))
+    renamed = replace(simulation.state, people=(UserState("Eve"), *simulation.state.people[1:]))
     with pytest.raises(ConfigError, match="'Eve' where 'User 1' is"):
         SocialSimulation(simulation.config, state=renamed)
     with pytest.raises(ConfigError, match="that of turn 1, not of 2"):

@@ -11,7 +11,7 @@ from social_kit import make_social, social_config
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.statechart import AgentState, Post, SocialSimulation
-from llmsim_lab.statechart._state import FeedEntry, Person, SocialState
+from llmsim_lab.statechart._state import FeedEntry, SocialState, UserState
 
 CALM = {"reasoner": {"kind": "rule"}, "users": 2}
 STORY = Post(id=1, author="Press", text="Story", topics=("tea",), root=1)
@@ -27,7 +27,10 @@ def valid(**values: Any) -> SocialState:
     """A state of turn 1: a story, an answer to it, and somebody who passed it on."""
     given: dict[str, Any] = {
         "turn": 1,
-        "people": (Person("User 1"), Person("User 2", AgentState.EVALUATING, post=2, seen=(1, 3))),
+        "people": (
+            UserState("User 1"),
+            UserState("User 2", AgentState.EVALUATING, post=2, seen=(1, 3)),
+        ),
         "feed": tuple(map(FeedEntry, (STORY, ANSWER, PASSED_ON))),
         "new_posts": (ANSWER, PASSED_ON),
         "next_post": 4,
@@ -40,7 +43,7 @@ def begin(state: SocialState, **config: Any) -> SocialSimulation:
 
 
 def with_person(**values: Any) -> SocialState:
-    return valid(people=(Person("User 1")._replace(**values), Person("User 2")))
+    return valid(people=(UserState("User 1")._replace(**values), UserState("User 2")))
 
 
 def with_post(post: Post, **values: Any) -> SocialState:
@@ -102,14 +105,14 @@ def test_a_user_must_be_in_a_state_of_the_charts() -> None:
 
 
 def test_a_user_may_hold_a_post_that_is_out_of_circulation_but_kept() -> None:
-    people = (Person("User 1", AgentState.EVALUATING, post=1), Person("User 2"))
+    people = (UserState("User 1", AgentState.EVALUATING, post=1), UserState("User 2"))
     state = valid(people=people, feed=(), kept=(STORY,), new_posts=())
     assert begin(state).state == state
 
 
 def test_what_is_no_person_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"people: \('User 1', 'idle'\) is not a Person"):
-        begin(valid(people=(("User 1", "idle"), Person("User 2"))))
+    with pytest.raises(ConfigError, match=r"people: \('User 1', 'idle'\) is not a UserState"):
+        begin(valid(people=(("User 1", "idle"), UserState("User 2"))))
 
 
 @pytest.mark.parametrize(
@@ -155,7 +158,7 @@ def test_a_post_that_cannot_be_is_named_with_what_is_wrong(post: Post, said: str
 )
 def test_a_network_that_cannot_be_is_refused(values: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        begin(valid(**{"people": (Person("User 1"), Person("User 2")), **values}))
+        begin(valid(**{"people": (UserState("User 1"), UserState("User 2")), **values}))
 
 
 def test_several_faults_are_counted() -> None:

@@ -12,7 +12,7 @@ import pytest
 import llmsim_lab
 
 PACKAGE = Path(llmsim_lab.__file__).parent
-FRONT_PAGE, PACKAGES_IN_ALL, WHOLE_PAGE = 30, 120, 150
+FRONT_PAGE, PACKAGES_IN_ALL, WHOLE_PAGE = 30, 120, 155
 """The most names; some modules have more: errors, what goes to a model, the contracts' values."""
 MODULES = {
     ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): path
@@ -119,3 +119,20 @@ def test_the_map_names_modules_that_are_there(repo: Path) -> None:
     assert len(named) > 25
     here = [PACKAGE, repo, PACKAGE / "run"]
     assert [name for name in sorted(named) if not any((at / name).exists() for at in here)] == []
+
+
+NAMED_BY_TWO_CONTRACTS = {
+    "AgentState": "a nation in agent_llm_contract, a user's state in reasoner_contract",
+    "Message": "of a conversation in agent_engine_contract; to and from a model in all others",
+    "ToolCall": "one that was run in agent_engine_contract; one that a model wants in all others",
+}
+
+
+def test_no_two_classes_share_a_name_unless_contracts_ask_for_it() -> None:
+    where: dict[str, list[str]] = {}
+    for name, path in MODULES.items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                where.setdefault(node.name, []).append(name)
+    assert len(where) > 300, "next to no class found"
+    assert {name for name, found in where.items() if len(found) > 1} == set(NAMED_BY_TWO_CONTRACTS)

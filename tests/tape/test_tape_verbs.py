@@ -1,4 +1,4 @@
-"""Resuming, forking and running again; what a run's manifest says; strangers' tapes."""
+"""Resuming, forking and running again; what a run's manifest says; untrusted tapes."""
 
 from __future__ import annotations
 
@@ -353,7 +353,7 @@ def test_a_fork_leaves_its_parents_parts_alone(tmp_path: Path) -> None:
     assert replay(tmp_path / "x.tape", 1).turns == root.turns
 
 
-# --- strangers' tapes --------------------------------------------------------------------------
+# --- untrusted tapes ---------------------------------------------------------------------------
 
 HOSTILE = (
     "<script>alert(1)</script>",

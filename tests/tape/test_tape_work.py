@@ -20,7 +20,7 @@ from llmsim_lab.types import Attempt, ChatReply, ChatRequest, Message
 
 
 def readings(statements: list[str]) -> int:
-    """How often a run's calls were read to go on with its tally."""
+    """How often a run's calls were read to continue its tally."""
     return sum("SELECT place, seal FROM calls" in statement for statement in statements)
 
 
@@ -84,6 +84,23 @@ def test_loading_parses_a_prompt_that_all_agents_share_once(
     loaded = load(tmp_path / "x.tape")
     assert len(loaded.agents) == 9
     assert len(parsed) == len(set(parsed))
+
+
+def test_loading_reads_the_row_of_the_last_turn_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_recorded(tmp_path / "x.tape", turns=3)
+    read: list[str] = []
+
+    def counted(text: str, what: str) -> Any:
+        read.append(what)
+        return loads(text, what)
+
+    monkeypatch.setattr("llmsim_lab.tape._tape.loads", counted)
+    loaded = load(tmp_path / "x.tape")
+    assert loaded.turn_number == 3
+    assert [what for what in read if "of run" not in what] == ["turn 3"], "but for the records"
+    assert len(loaded.to_frame()) == 4
 
 
 def test_where_values_came_from_takes_a_text_a_prompt_and_a_few_bytes_a_call(

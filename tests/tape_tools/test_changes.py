@@ -103,7 +103,7 @@ def test_prompts_are_named_where_a_run_of_the_same_name_has_others(tape: Tape) -
     ]
 
 
-def test_a_strangers_words_are_printable_and_short(tape: Tape) -> None:
+def test_untrusted_words_are_printable_and_short(tape: Tape) -> None:
     note = HOSTILE * 50
     fork(
         tape,

@@ -54,7 +54,7 @@ def settings(config: Any) -> dict[str, Any]:
 
 
 def holds(name: str, run: int, config: Any, turns: int) -> None:
-    """Say whether a run has a configuration and was played so far with the model it names."""
+    """Return True if a run has a configuration and was played so far with the model it names."""
     with tape(name) as opened:
         info = opened.run(run)
     # They are from before each call had a sampling seed of its own.

@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.models import PolicyDecision
-from llmsim_lab.testing import FakeModel, FakeOllama, Fault
+from llmsim_lab.testing import FakeModel, FakeOllama, FakeTokens, Fault
 from llmsim_lab.testing._fake_ollama import example
 from llmsim_lab.types import ChatReply, ToolCall
 
@@ -133,6 +133,63 @@ class TestReplies:
         with FakeOllama(reply=made_up) as server:
             answer = chat(server)
         assert (answer.prompt_eval_count, answer.eval_count) == (1026, 5)
+
+
+class TestLogProbabilities:
+    REPLY = FakeTokens([{"hold": -2.5, "raise": -0.2, "cut": -3.0}, {".": -0.1, "!": -4.0}])
+
+    @pytest.mark.parametrize("stream", [True, False])
+    def test_a_place_says_its_first_token_and_lists_the_likeliest(self, stream: bool) -> None:
+        with FakeOllama(reply=self.REPLY) as server:
+            parts = parts_of(server, stream=stream, logprobs=True, top_logprobs=2)
+        assert "".join(part.message.content or "" for part in parts) == "hold."
+        first, second = (token for part in parts for token in part.logprobs or ())
+        assert (first.token, first.logprob) == ("hold", -2.5)
+        listed = [(each.token, each.logprob) for each in first.top_logprobs or ()]
+        assert listed == [("raise", -0.2), ("hold", -2.5)]
+        assert (second.token, second.logprob) == (".", -0.1)
+        assert parts[-1].eval_count == 3
+
+    def test_without_a_number_no_alternatives_are_listed(self) -> None:
+        with FakeOllama(reply=self.REPLY) as server:
+            [first, _] = chat(server, logprobs=True).logprobs or ()
+        assert (first.token, first.top_logprobs) == ("hold", None)
+
+    def test_who_does_not_ask_gets_none(self) -> None:
+        with FakeOllama(reply=self.REPLY) as server:
+            answer = chat(server)
+        assert (text_of(answer), answer.logprobs) == ("hold.", None)
+
+    def test_any_other_reply_has_made_up_ones(self, server: FakeOllama) -> None:
+        tokens = chat(server, logprobs=True, top_logprobs=3).logprobs or ()
+        assert "".join(token.token for token in tokens) == "The capital of France is Paris."
+        assert [each.token for each in tokens[0].top_logprobs or ()] == ["The"]
+
+    def test_limits_and_stop_sequences_cut_token_by_token(self) -> None:
+        reply = FakeTokens([{"one": -1.0}, {" two": -1.5, " to": -2.0}, {" three": -3.0}])
+        with FakeOllama(reply=reply) as server:
+            limited = chat(server, logprobs=True, options={"num_predict": 1})
+            stopped = chat(server, logprobs=True, top_logprobs=9, options={"stop": ["o three"]})
+        assert (text_of(limited), len(limited.logprobs or ())) == ("one", 1)
+        assert text_of(stopped) == "one tw"
+        assert [(token.token, token.logprob) for token in stopped.logprobs or ()] == [
+            ("one", -1.0),
+            (" tw", -1.5),
+        ]
+
+    @pytest.mark.parametrize("place", [{}, {"A": 0.9}])
+    def test_what_is_not_a_log_probability_is_an_error(self, place: dict[str, float]) -> None:
+        with pytest.raises(ConfigError, match=r"write FakeTokens\(\[\{"):
+            FakeTokens([place])
+
+
+class TestToolCalls:
+    def test_arguments_may_be_called_as_fields_of_the_answer_are(self) -> None:
+        arguments = {"name": "Ann", "arguments": {"id": 7, "content": "x"}, "model": None}
+        reply = ChatReply(text="", tool_calls=(ToolCall(name="note", arguments=arguments),))
+        with FakeOllama(reply=reply) as server:
+            [call] = chat(server).message.tool_calls or ()
+        assert (call.function.name, call.function.arguments) == ("note", arguments)
 
 
 class Item(BaseModel):

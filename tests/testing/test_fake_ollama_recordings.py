@@ -19,7 +19,8 @@ import httpx
 import pytest
 from ollama_rules import refusal
 
-from llmsim_lab.testing._fake_ollama import FakeModel, FakeOllama, Fault
+from llmsim_lab.testing import FakeModel, FakeOllama, FakeTokens, Fault
+from llmsim_lab.testing._exchanges import FILE
 from llmsim_lab.types import ChatReply, ToolCall
 
 WIRE = Path(__file__).parents[1] / "wire"
@@ -125,22 +126,30 @@ REFUSED = [r for r in ALL if r.path == "/api/chat" and r.status >= 400 and not r
 RECORDINGS = [recording for recording in ALL if recording not in REFUSED]
 
 
-def recorded_reply(recording: Recording) -> ChatReply | None:
+def recorded_reply(recording: Recording) -> ChatReply | FakeTokens | None:
     """What the model said, longer where it was cut, so that the fake server has to cut too."""
     messages = [answer.get("message", {}) for answer in recording.answers]
     if not messages or recording.path != "/api/chat":
         return None
+    tokens = [token for answer in recording.answers for token in answer.get("logprobs", ())]
+    if tokens:
+        more = [{" and on": -0.1}] * 5 if recording.answers[-1]["done_reason"] == "length" else []
+        return FakeTokens([*map(candidates, tokens), *more])
     calls = [call["function"] for message in messages for call in message.get("tool_calls", ())]
     text = "".join(message.get("content", "") for message in messages)
     last = recording.answers[-1]
     if last.get("done_reason") == "length":
         text += " and on it goes" * 200
-    elif last.get("done") is False:  # stopped for repeating itself, so that it goes on doing that
+    elif last.get("done") is False:  # stopped for repeating itself, so that it continues with that
         text += f" {text.split()[-1]}" * 200
     return ChatReply(
         text=text,
         tool_calls=tuple(ToolCall(name=c["name"], arguments=c["arguments"]) for c in calls),
     )
+
+
+def candidates(token: dict[str, Any]) -> dict[str, float]:
+    return {each["token"]: each["logprob"] for each in (token, *token.get("top_logprobs", ()))}
 
 
 def serve(recording: Recording) -> FakeOllama:
@@ -237,6 +246,21 @@ def test_the_fake_server_answers_in_the_recorded_form(
 
 @pytest.mark.parametrize(
     "recording",
+    [recording for recording in RECORDINGS if "logprobs" in recording.answer],
+    ids=lambda recording: recording.name,
+    indirect=True,
+    scope="module",
+)
+def test_log_probabilities_are_answered_as_recorded(
+    recording: Recording, answered: httpx.Response
+) -> None:
+    lines = [json.loads(line) for line in answered.text.splitlines()]
+    wanted = [answer.get("logprobs") for answer in recording.answers]
+    assert [line.get("logprobs") for line in lines] == wanted
+
+
+@pytest.mark.parametrize(
+    "recording",
     [recording for recording in ALL if recording.path == "/api/chat"],
     ids=lambda recording: f"{recording.version}-{recording.name}",
 )
@@ -273,6 +297,47 @@ def test_the_fake_server_escapes_and_orders_json_as_go_does(
     for line in answered.text.splitlines() if recording.answers else ():
         assert not re.search("[<>&]", line)
         assert ": " not in re.sub(r'"(?:[^"\\]|\\.)*"', '""', line)
+
+
+def is_trimmed(copy: Any, whole: Any) -> bool:
+    """Whether it is the same but for items that lists have no more."""
+    if isinstance(copy, dict):
+        same_keys = list(copy) == list(whole)
+        return same_keys and all(is_trimmed(item, whole[key]) for key, item in copy.items())
+    if isinstance(copy, list):
+        return all(any(is_trimmed(item, other) for other in whole) for item in copy)
+    return type(copy) is type(whole) and copy == whole
+
+
+EXCHANGES = json.loads(FILE.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("version", "name"), [(version, name) for version in EXCHANGES for name in EXCHANGES[version]]
+)
+def test_what_the_package_plays_is_what_was_recorded(version: str, name: str) -> None:
+    exchange, path = EXCHANGES[version][name], WIRE / f"v{version}" / f"{name}.txt"
+    if name in NOT_PLAYED:  # a fault, recorded by a script: its status and body on one line
+        said = json.dumps(exchange["body"], separators=(",", ":"))
+        recorded = [line for line in path.read_text(encoding="utf-8").splitlines() if said in line]
+        assert recorded
+        assert all(re.search(rf"\b{exchange['status']}, ", line) for line in recorded)
+        return
+    recording = read(path)
+    headers = dict(recording.answer_headers)
+    assert (exchange["status"], exchange["content_type"]) == (
+        recording.status,
+        headers["Content-Type"],
+    )
+    streamed = "charset" not in exchange["content_type"] and "Transfer-Encoding" in headers
+    assert exchange.get("chunked", False) == streamed
+    if not recording.answers:
+        assert exchange["body"] == recording.answer
+    elif isinstance(exchange["body"], list):
+        assert is_trimmed(exchange["body"], recording.answers)
+    else:
+        [answer] = recording.answers
+        assert is_trimmed(exchange["body"], answer)
 
 
 def test_every_recording_is_played_or_has_a_reason_not_to_be() -> None:

@@ -1,4 +1,4 @@
-"""What a stranger's text becomes in HTML: itself, and nothing that acts."""
+"""What untrusted text becomes in HTML: itself, and nothing that acts."""
 
 from __future__ import annotations
 
@@ -6,8 +6,19 @@ from html.parser import HTMLParser
 
 import pytest
 from markupsafe import Markup
+from pydantic import BaseModel
 
-from llmsim_lab._util.html import STATUS_COLOURS, badge, details, join, pairs, pre, safe, table
+from llmsim_lab._util.html import (
+    STATUS_COLOURS,
+    badge,
+    cell,
+    details,
+    join,
+    pairs,
+    pre,
+    safe,
+    table,
+)
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -32,7 +43,7 @@ class Tags(HTMLParser):
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_a_strangers_markup_stays_text_in_every_shape(text: str) -> None:
+def test_untrusted_markup_stays_text_in_every_shape(text: str) -> None:
     shapes = {
         "pre": pre(text),
         "table": table([text], [[text]], caption=text),
@@ -90,3 +101,37 @@ def test_a_status_label_can_be_read_and_names_the_status(status: str) -> None:
 def test_details_start_folded_unless_asked() -> None:
     assert "<details>" in details("a", "b")
     assert "<details open>" in details("a", "b", open=True)
+
+
+class Shop(BaseModel):
+    goods: int
+    town: str = "Ur"
+
+
+def test_models_in_a_mapping_keep_their_names() -> None:
+    html = str(cell({"Ann's": Shop(goods=3), "<b>": Shop(goods=4)}))
+    assert "Ann&#39;s" in html
+    assert "&lt;b&gt;" in html
+    assert html.count('<th scope="row"') == 2
+
+
+def test_a_name_that_a_field_repeats_is_shown_once() -> None:
+    assert str(cell({"Ur": Shop(goods=3)})).count("Ur") == 1
+    assert str(cell({"Uruk": Shop(goods=3)})).count("Ur") == 2
+
+
+def test_models_of_several_classes_keep_their_own_fields() -> None:
+    class Road(BaseModel):
+        miles: int
+
+    for values in ({"a": Shop(goods=3), "b": Road(miles=7)}, [Shop(goods=3), Road(miles=7)]):
+        html = str(cell(values))
+        assert "goods" in html
+        assert "miles" in html
+
+
+def test_of_many_models_in_a_mapping_the_rest_is_counted() -> None:
+    html = str(cell({f"shop {n}": Shop(goods=n) for n in range(53)}))
+    assert "shop 49" in html
+    assert "shop 50" not in html
+    assert "… and 3 more" in html

@@ -201,7 +201,9 @@ async def test_the_reasoning_is_logged_as_one_line(caplog: pytest.LogCaptureFixt
 
 async def test_another_prompt_can_be_given() -> None:
     client = make_client(verdict())
-    prompt = Prompt.load("validator_economic").replace("Is this action valid", "Is it sound")
+    prompt = Prompt.load("validator_economic").replace(
+        "Is the action that is proposed valid", "Is it sound"
+    )
     await EconLLMValidator(client, prompt=prompt).validate_actions(proposals("Cut taxes"), STATE)
     assert "Is it sound in this domain?" in requests_of(client)[0].prompt
 

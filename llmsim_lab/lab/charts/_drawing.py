@@ -179,7 +179,7 @@ class Drawing:
                 )
                 self._passing.append(fill)
         self._marks(scene)
-        for series in scene.shown:
+        for series in scene.panel_series:
             set_limits(self._axes[series.column], scene, series.column)
         axes = self._axes[scene.main.column]
         if self._labelled:
@@ -212,7 +212,7 @@ class Drawing:
         self._axes = {str(name): axes for name, axes in mosaic.items()}
         # With a given height matplotlib does not search for one that is clear of everything.
         height = 1.0 if self._quick else None
-        for series in scene.shown:
+        for series in scene.panel_series:
             axes = self._axes[series.column]
             axes.grid(alpha=0.3)
             plain_numbers(axes)
@@ -352,7 +352,7 @@ def _frame(scene: Scene) -> tuple[object, ...]:
     """Return what needs the figure laid out again once it has changed."""
     return (
         scene.title,
-        scene.shown,
+        scene.panel_series,
         scene.ticks.label,
         tuple((item.name, item.legend, item.look, _parts(item)) for item in scene.curves),
         tuple((band.legend, band.colour, tuple(band.points)) for band in scene.bands),

@@ -178,7 +178,7 @@ def _name(item: Item) -> str:
     return f"{item.name} (median of {len(item.members)})"
 
 
-def _shown(value: float) -> str:
+def _number_text(value: float) -> str:
     return number(value) if math.isfinite(value) else "none"
 
 
@@ -198,13 +198,15 @@ def _bars(values: Sequence[float]) -> str:
 
 
 def _summary(items: Sequence[Item], scene: Scene) -> tuple[list[str], list[list[str]]]:
-    header = ["run", "turns", *(str(series) for series in scene.shown)]
+    header = ["run", "turns", *(str(series) for series in scene.panel_series)]
     header.append(f"course of: {scene.main.label}")
     rows = []
     for item in items[:_MOST_RUNS]:
-        columns = [_values(item, series.column) for series in scene.shown]
+        columns = [_values(item, series.column) for series in scene.panel_series]
         ends = [
-            _shown(values[0]) if len(values) == 1 else f"{_shown(values[0])} → {_shown(values[-1])}"
+            _number_text(values[0])
+            if len(values) == 1
+            else f"{_number_text(values[0])} → {_number_text(values[-1])}"
             for values in columns
         ]
         first, last = _turns(item)
@@ -264,18 +266,21 @@ def alt_text(items: Sequence[Item], scene: Scene) -> str:
     parts = [f"Chart of {scene.title}, turns {first} to {last_turn(items)}. Latest values."]
     for item in items[:_MOST_RUNS]:
         values = ", ".join(
-            f"{series.label} {_shown(_values(item, series.column)[-1])}" for series in scene.shown
+            f"{series.label} {_number_text(_values(item, series.column)[-1])}"
+            for series in scene.panel_series
         )
         parts.append(f"{_name(item)}: {values}.")
     return visible(" ".join([*parts, *_more(items)]))
 
 
-def data_table(items: Sequence[Item], shown: Sequence[Series], *, last: int, turns: int) -> Markup:
+def data_table(
+    items: Sequence[Item], columns: Sequence[Series], *, last: int, turns: int
+) -> Markup:
     """Return the values of some turns as a table, the latest first.
 
     Args:
         items: the runs.
-        shown: the columns.
+        columns: what is in it.
         last: the latest turn.
         turns: how many.
     """
@@ -285,11 +290,13 @@ def data_table(items: Sequence[Item], shown: Sequence[Series], *, last: int, tur
         for item in items[:_MOST_RUNS]:
             begin, end = _turns(item)
             if begin <= turn <= end:
-                values = [_shown(_values(item, series.column)[turn - begin]) for series in shown]
+                values = [
+                    _number_text(_values(item, series.column)[turn - begin]) for series in columns
+                ]
                 when = [_period(item, turn)] if dated else []
                 rows.append([str(turn), *when, _name(item), *values])
     heading = ["turn", *(["quarter"] if dated else []), "run"]
-    return table([*heading, *(str(series) for series in shown)], rows)
+    return table([*heading, *(str(series) for series in columns)], rows)
 
 
 def _period(item: Item, turn: int) -> str:

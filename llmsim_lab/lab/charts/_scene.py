@@ -263,13 +263,13 @@ class Scene:
     limits: Mapping[str, tuple[float, float]]
 
     @property
-    def shown(self) -> tuple[Series, ...]:
+    def panel_series(self) -> tuple[Series, ...]:
         """The main panel's column and the small ones'."""
         return (self.main, *self.panels)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class ChartOptions:
     """What of the runs is shown.
 
     Attributes:
@@ -290,7 +290,7 @@ class Choice:
     share: bool = True
 
 
-def compose(items: Sequence[Track | Ensemble], choice: Choice) -> Scene:
+def compose(items: Sequence[Track | Ensemble], choice: ChartOptions) -> Scene:
     """Return what a chart of these runs shows."""
     made = _Composer(items, choice)
     made.compose()
@@ -318,7 +318,7 @@ def compose(items: Sequence[Track | Ensemble], choice: Choice) -> Scene:
 @dataclass
 class _Composer:
     items: Sequence[Track | Ensemble]
-    choice: Choice
+    choice: ChartOptions
     curves: list[Curve] = field(default_factory=list)
     bands: list[Band] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)

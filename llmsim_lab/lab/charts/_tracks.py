@@ -362,13 +362,13 @@ def _on_tape(tape: Tape, info: RunInfo) -> Track:
 def _prediction_on(info: RunInfo) -> Mapping[str, float]:
     """Return what theory says of a recorded run; nothing if its class is not known here."""
     try:
-        kind: Any = class_of_manifest(info.id, info.manifest)
-        if kind.prediction is Run.prediction:
+        run_class: Any = class_of_manifest(info.id, info.manifest)
+        if run_class.prediction is Run.prediction:
             return {}
-        config = kind.config_type.recorded(info.manifest["config"])
+        config = run_class.config_type.recorded(info.manifest["config"])
     except (TapeError, ValueError, KeyError):
         return {}
-    return _predicted(kind(config))
+    return _predicted(run_class(config))
 
 
 def _predicted_first(

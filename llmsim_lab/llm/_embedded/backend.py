@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
 import httpx
@@ -41,7 +41,7 @@ from llmsim_lab.llm._embedded.wire import (
 )
 from llmsim_lab.llm._retry import context_overflow
 from llmsim_lab.llm._transport import STREAMED, GuardedTransport, read_json
-from llmsim_lab.types import ChatReply, ChatRequest, ModelInfo
+from llmsim_lab.types import ChatReply, ChatRequest, ModelInfo, OnText
 
 _RUNTIME = "xllamacpp"
 _POLL_S = 0.05
@@ -75,6 +75,11 @@ class EmbeddedBackend:
         ModelFileError: the model is not on this machine, or the file is not a GGUF file.
     """
 
+    max_top_logprobs = 100
+    continues_messages = True
+    """Whether the model continues an assistant's message that the conversation ends with."""
+    streams: bool | Literal["always"] = "always"
+
     def __init__(
         self,
         model: str | Path | None = None,
@@ -107,8 +112,12 @@ class EmbeddedBackend:
     def __repr__(self) -> str:
         return f"EmbeddedBackend({self.name!r}, num_ctx={self._settings.num_ctx})"
 
-    async def chat(self, request: ChatRequest) -> ChatReply:
+    async def chat(self, request: ChatRequest, *, on_text: OnText | None = None) -> ChatReply:
         """Answer one request.
+
+        Args:
+            request: what is asked.
+            on_text: is given each piece of the reply as it comes; True stops the model.
 
         Raises:
             BackendError: the request failed; its ``reason`` says how.
@@ -126,7 +135,7 @@ class EmbeddedBackend:
         server = self._server()
         try:
             async with asyncio.timeout(request.timeout_s), server.gate:
-                reply = await self._answer(server, sent)
+                reply = await self._answer(server, sent, on_text)
         except TimeoutError:
             raise BackendError(
                 f"no reply from the embedded model within {request.timeout_s:g} s (requests are "
@@ -155,6 +164,19 @@ class EmbeddedBackend:
             version=importlib.metadata.version(_RUNTIME) if runtime_installed() else None,
         )
 
+    async def unload(self) -> None:
+        """Take the model out of memory, for all its users here; the next request loads it again."""
+        server = self._server()
+        async with server.gate:  # a request that is being answered ends first
+            await asyncio.to_thread(server.unload)
+
+    async def memory_bytes(self) -> int | None:
+        """Return the memory that the model's process holds; None where it does not run."""
+        import psutil  # here, since it takes long to import
+
+        child = self._server().running(0)
+        return None if child is None else psutil.Process(child.pid).memory_info().rss
+
     async def aclose(self) -> None:
         """Release the model; the last backend that uses it ends its process."""
         client = self._clients.pop(asyncio.get_running_loop(), None)
@@ -178,7 +200,9 @@ class EmbeddedBackend:
             return self._known.sha256
         return file_sha256(self._path)
 
-    async def _answer(self, server: ModelServer, sent: Outgoing) -> ChatReply:
+    async def _answer(
+        self, server: ModelServer, sent: Outgoing, on_text: OnText | None
+    ) -> ChatReply:
         """Let the child answer; the caller holds the gate."""
         num_ctx, trained = sent.num_ctx or self._settings.num_ctx, self._header.context_length
         child, load_seconds = await self._child(server, num_ctx)
@@ -190,7 +214,10 @@ class EmbeddedBackend:
                 if response.status_code != 200:
                     body = _json_of(await response.aread())
                     raise_error(body, response.status_code, trained=trained)
-                reply = await collect(response.aiter_lines(), trained=trained)
+                reply = await collect(response.aiter_lines(), trained=trained, on_text=on_text)
+        if reply.done_reason == "aborted":
+            # The child notices between two tokens; the next request waits for that.
+            server.suspect_since = time.monotonic()
         if reply.prompt_tokens is not None and reply.prompt_tokens > num_ctx:
             # The child may be loaded with a larger window than this request asks for.
             raise context_overflow(f"{reply.prompt_tokens:,} tokens", num_ctx, trained=trained)

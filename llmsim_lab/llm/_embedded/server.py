@@ -132,6 +132,10 @@ class ModelServer:
         """End the child for good."""
         # Before taking the lock, which a start may hold for a minute; at its end it looks here.
         self._closed = True
+        self.unload()
+
+    def unload(self) -> None:
+        """End the child; the next request starts it again."""
         with self._lock:
             child, self._child = self._child, None
             if child is not None:
@@ -268,7 +272,7 @@ class Gate:
 
     async def __aexit__(
         self,
-        kind: type[BaseException] | None,
+        error_type: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:

@@ -19,9 +19,10 @@ from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from llmsim_lab.errors import BackendError
+from llmsim_lab.llm._endings import Telling
 from llmsim_lab.llm._retry import context_overflow
-from llmsim_lab.llm._transport import count, error_text, read_json
-from llmsim_lab.types import ChatReply, ChatRequest, Message, ToolCall
+from llmsim_lab.llm._transport import alternatives, count, error_text, read_json
+from llmsim_lab.types import ChatReply, ChatRequest, Message, OnText, ToolCall
 
 _LARGEST_SEED = 2**32 - 1
 """To the runtime, this one means: draw a seed."""
@@ -59,6 +60,7 @@ _RESPONDS = f'{{"name": "{RESPOND}", "arguments": {{...}}}}'
 MARKER = "~Qz7~"
 """A text that no model writes by itself; see ``probe_of``."""
 
+_WHO = "the embedded model's process"
 _MOST = 10**12
 _STEP = 0.01
 _LONGEST_TEXT = 1000
@@ -107,6 +109,8 @@ def outgoing(request: ChatRequest) -> Outgoing:
             _set_option(fields, name, value)
     if schema is not None:
         fields["grammar"] = grammar_of(schema)
+    if request.top_logprobs:
+        fields |= {"logprobs": True, "top_logprobs": request.top_logprobs}
     if request.think is not None:
         fields["chat_template_kwargs"] = {"enable_thinking": bool(request.think)}
     num_ctx = request.options.get("num_ctx")
@@ -148,18 +152,24 @@ def _require(good: bool, name: str, value: Any, what: str) -> None:
         raise BackendError(f"option {name}={value!r} must be {what}", reason="client_error")
 
 
-async def collect(lines: AsyncIterator[str], *, trained: int | None = None) -> ChatReply:
+async def collect(
+    lines: AsyncIterator[str], *, trained: int | None = None, on_text: OnText | None = None
+) -> ChatReply:
     """Put a reply together from the lines of its event stream; times are left out.
 
     Args:
         lines: the stream.
         trained: the longest context the model was trained for, tokens, where known.
+        on_text: is given each piece; where it returns True the rest is not read, and the reply's
+            ``done_reason`` is ``aborted``.
 
     Raises:
         BackendError: the runtime reports an error, or the stream ends early.
     """
     text, thinking = list[str](), list[str]()
     done_reason, read, written = "", None, None
+    first: tuple[tuple[str, float], ...] = ()
+    tell = Telling(on_text) if on_text is not None else None
     async for line in lines:
         name, _, content = line.partition(": ")
         if name == "error":
@@ -178,8 +188,16 @@ async def collect(lines: AsyncIterator[str], *, trained: int | None = None) -> C
                 text.append(_text(delta, "content"))
                 thinking.append(_text(delta, "reasoning_content"))
                 done_reason = _text(choice, "finish_reason") or done_reason
-        except (ValueError, TypeError, AttributeError) as error:
+                if not first and (tokens := (choice.get("logprobs") or {}).get("content")):
+                    listed = tokens[0]["top_logprobs"]
+                    first = alternatives(
+                        [(one["token"], one["logprob"]) for one in listed], who=_WHO
+                    )
+        except (ValueError, TypeError, AttributeError, LookupError) as error:
             raise _not_an_event(content) from error
+        if tell is not None and event.get("choices") and tell(text[-1], thinking[-1]):
+            done_reason, written = done_reason or "aborted", written or tell.pieces
+            break
     if not done_reason:
         raise BackendError(
             "the embedded model's reply broke off", reason="connection_error", retry=True
@@ -190,6 +208,7 @@ async def collect(lines: AsyncIterator[str], *, trained: int | None = None) -> C
         done_reason=done_reason,
         prompt_tokens=read,
         reply_tokens=written,
+        top_logprobs=first,
     )
 
 
@@ -205,7 +224,7 @@ def _decoded(content: str) -> dict[str, Any]:
 
 def _not_an_event(content: str) -> BackendError:
     return BackendError(
-        f"the embedded model's process sent {content[:200]!r}, which is not an event",
+        f"{_WHO} sent {content[:200]!r}, which is not an event",
         reason="server_error",
         retry=True,
     )

@@ -16,9 +16,9 @@ import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import httpx
 import ollama
@@ -26,26 +26,27 @@ import ollama
 from llmsim_lab._util.text import clip, log_event, printable
 from llmsim_lab.errors import BackendError
 from llmsim_lab.llm import _transport
+from llmsim_lab.llm._endings import Telling, stopped
 from llmsim_lab.llm._ollama.faults import (
     fault_of,
     is_overflow,
     lost_connection,
     no_thinking,
     not_understood,
-    stopped,
     translated,
 )
-from llmsim_lab.llm._ollama.wire import Clients, Outgoing, clients_for, parse_host, release
+from llmsim_lab.llm._ollama.wire import ChatExchange, Clients, clients_for, parse_host, release
 from llmsim_lab.llm._retry import context_overflow
 from llmsim_lab.llm._scope import scoped
-from llmsim_lab.llm._transport import count
-from llmsim_lab.types import ChatReply, ChatRequest, Message, ModelInfo, ToolCall
+from llmsim_lab.llm._transport import alternatives, count
+from llmsim_lab.types import ChatReply, ChatRequest, Message, ModelInfo, OnText, ToolCall
 
 logger = logging.getLogger(__name__)
 
 SUGGESTED_MODEL = "llama3.1:8b"
 """What to pull where there is no model, or only a very small one; 4.9 GB."""
 _LIST_TIMEOUT_S = 2.0
+_UNLOADED_POLLS, _UNLOADED_POLL_S = 50, 0.2
 _UNNAMED = ("", "auto")
 
 _START, _FLOOR, _MARGIN = 8.0, 6.0, 1.3
@@ -71,11 +72,16 @@ class OllamaBackend:
         model: taken where a request names none (or ``auto``); without one, a model that is loaded,
             else the one pulled last, embedding models left out.
         host: the server; by default ``$OLLAMA_HOST``, else ``127.0.0.1:11434``.
-        stream: fetch replies token by token; what comes out is the same.
+        stream: fetch all replies token by token, not only those of a slow model; what comes out is
+            the same.
 
     Raises:
         ConfigError: the host makes no sense.
     """
+
+    streams: bool | Literal["always"] = True
+    max_top_logprobs = 20
+    """What the server grants; one too old for probabilities answers without them."""
 
     def __init__(
         self, model: str | None = None, *, host: str | None = None, stream: bool = False
@@ -83,14 +89,20 @@ class OllamaBackend:
         self.host = parse_host(host)
         self._model = None if model in _UNNAMED else model
         self._stream = stream
+        if stream:
+            self.streams = "always"
         self._thinkless: set[str] = set()
         self._gauges: dict[str, PromptGauge] = {}
 
     def __repr__(self) -> str:
         return f"OllamaBackend({self._model!r}, host={self.host!r})"
 
-    async def chat(self, request: ChatRequest) -> ChatReply:
+    async def chat(self, request: ChatRequest, *, on_text: OnText | None = None) -> ChatReply:
         """Answer one request.
+
+        Args:
+            request: what is asked.
+            on_text: is given each piece of the reply as it comes; True stops the model.
 
         Raises:
             BackendError: the request failed; its ``reason`` says how.
@@ -103,7 +115,7 @@ class OllamaBackend:
             raise await self._overflow(model, f"at least {least} tokens", num_ctx)
         think = None if full_name(model) in self._thinkless else request.think
         try:
-            reply = await self._exchange(model, request, think)
+            reply = await self._exchange(model, request, think, on_text)
         except _NoThinkingError:
             # Remembered, so that each later request of the run is made once and not twice.
             self._thinkless.add(full_name(model))
@@ -116,7 +128,7 @@ class OllamaBackend:
                 asked=request.think,
                 detail="continuing without",
             )
-            reply = await self._exchange(model, request, None)
+            reply = await self._exchange(model, request, None, on_text)
         if reply.prompt_tokens is not None:
             # With tools nothing is certain: a template that is not known here writes them out.
             fits = not request.tools and gauge.surely_fits(texts, num_ctx=num_ctx or 0)
@@ -161,6 +173,42 @@ class OllamaBackend:
             clients = await clients_for(self.host, self)
             return installed(await clients.chat.list())
 
+    async def unload(self) -> None:
+        """Take the model out of the server's memory, for all its users; the next request loads it.
+
+        Raises:
+            BackendError: the server cannot be reached, or still holds the model after some seconds.
+        """
+        name = await self._resolve("")
+        with translated(name, host=self.host):
+            clients = await clients_for(self.host, self)
+            await clients.chat.chat(name, [], keep_alive=0)
+            for _ in range(_UNLOADED_POLLS):
+                if await self._loaded(name) is None:
+                    return
+                await asyncio.sleep(_UNLOADED_POLL_S)
+        raise BackendError(
+            f"Ollama at {self.host} still has {name!r} in memory "
+            f"{_UNLOADED_POLLS * _UNLOADED_POLL_S:g} s after it was asked to unload it",
+            reason="server_error",
+        )
+
+    async def memory_bytes(self) -> int | None:
+        """Return the memory that the loaded model takes; None where it is not loaded.
+
+        Raises:
+            BackendError: the server cannot be reached.
+        """
+        name = await self._resolve("")
+        with translated(name, host=self.host):
+            model = await self._loaded(name)
+        return None if model is None else int(model.size or 0) or None
+
+    async def _loaded(self, name: str) -> ollama.ProcessResponse.Model | None:
+        loaded = (await (await clients_for(self.host, self)).chat.ps()).models
+        same = (known for known in loaded if full_name(known.model or "") == full_name(name))
+        return next(same, None)
+
     async def aclose(self) -> None:
         """Close the connections that no other backend uses."""
         await release(self.host, self)
@@ -184,14 +232,17 @@ class OllamaBackend:
         return self._model
 
     async def _exchange(
-        self, model: str, request: ChatRequest, think: bool | str | None
+        self,
+        model: str,
+        request: ChatRequest,
+        think: bool | str | None,
+        on_text: OnText | None,
     ) -> ChatReply:
         """Make one request over the wire."""
-        # Else the server cuts an overlong prompt, and drops the start of a full window, silently.
-        fields: dict[str, Any] = {"truncate": False, "shift": False}
-        if request.tools:
-            fields["tools"] = [dict(tool) for tool in request.tools]
-        extra = Outgoing(fields)
+        extra = ChatExchange(_further_fields(request))
+        stream = self._stream or on_text is not None
+        tell = Telling(on_text) if on_text is not None else None
+        is_ended = False
         began = time.perf_counter()
         try:
             clients = await clients_for(self.host, self)
@@ -199,18 +250,24 @@ class OllamaBackend:
                 answer = await clients.chat.chat(
                     model,
                     [_as_json(message) for message in request.messages],
-                    stream=self._stream,  # type: ignore[call-overload]
+                    stream=stream,  # type: ignore[call-overload]
                     think=think,
                     format=request.schema,
                     options=dict(request.options),
                     keep_alive=request.keep_alive,
                 )
-                if self._stream:
+                parts = list[ollama.ChatResponse]()
+                if stream:
                     # Closed whatever happens: the server stops a model nobody listens to.
                     async with aclosing(cast("Any", answer)) as lines:
-                        parts = [line async for line in lines]
+                        async for line in lines:
+                            parts.append(line)
+                            text, thinking = line.message.content, line.message.thinking
+                            if tell is not None and tell(text or "", thinking or ""):
+                                is_ended = not line.done
+                                break
                 else:
-                    parts = [answer]
+                    parts.append(answer)
         except ollama.ResponseError as error:
             if think is not None and no_thinking(error):
                 raise _NoThinkingError from error
@@ -228,8 +285,13 @@ class OllamaBackend:
                 f"the request for {model!r} cannot be sent: {error}", reason="client_error"
             ) from error
         seconds = time.perf_counter() - began
-        whole = extra.framed or not self._stream
-        return _joined(parts, host=self.host, seconds=seconds, whole=whole)
+        whole = extra.framed or not stream or is_ended
+        reply = _joined(parts, host=self.host, seconds=seconds, whole=whole)
+        if is_ended:  # the line with the counts was not waited for
+            return replace(reply, reply_tokens=tell.pieces if tell is not None else None)
+        if not parts[-1].done:
+            raise stopped(reply, who=f"Ollama at {self.host}")
+        return reply
 
     async def _explained(
         self, error: ollama.ResponseError, model: str, request: ChatRequest | None = None
@@ -291,6 +353,17 @@ class _NoThinkingError(Exception):
     """The model cannot think; ask again without."""
 
 
+def _further_fields(request: ChatRequest) -> dict[str, Any]:
+    """Return what the official client has no parameter for, or does not pass on whole."""
+    # Else the server cuts an overlong prompt, and drops the start of a full window, silently.
+    fields: dict[str, Any] = {"truncate": False, "shift": False}
+    if request.tools:
+        fields["tools"] = [dict(tool) for tool in request.tools]
+    if request.top_logprobs:
+        fields |= {"logprobs": True, "top_logprobs": request.top_logprobs}
+    return fields
+
+
 def _as_json(message: Message) -> dict[str, Any]:
     """Return a message as the protocol writes it."""
     value: dict[str, Any] = {"role": message.role, "content": message.content}
@@ -336,8 +409,10 @@ def _joined(
             reason="server_error",
             status_code=200,
         )
+    tokens = next((part.logprobs for part in parts if part.logprobs), ())
+    listed = tokens[0].top_logprobs or () if tokens else ()
     calls = [call.function for message in messages for call in message.tool_calls or ()]
-    reply = ChatReply(
+    return ChatReply(
         text="".join(message.content or "" for message in messages),
         thinking="".join(message.thinking or "" for message in messages),
         # Without their ids, which the official client does not pass on.
@@ -349,10 +424,10 @@ def _joined(
         reply_tokens=last.eval_count,
         seconds=seconds,
         load_seconds=(last.load_duration or 0) / 1e9,
+        top_logprobs=alternatives(
+            [(one.token, one.logprob) for one in listed], who=f"Ollama at {host}"
+        ),
     )
-    if not last.done:
-        raise stopped(reply, host=host)
-    return reply
 
 
 def countable(text: str) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,12 +11,10 @@ from typing import Any
 import httpx
 import ollama
 
-from llmsim_lab._util.text import clip
 from llmsim_lab.errors import BackendError, FailureReason
-from llmsim_lab.llm._extract import repeated_end
+from llmsim_lab.llm._connections import connection_fault
 from llmsim_lab.llm._retry import context_overflow
 from llmsim_lab.llm._transport import error_text, read_json
-from llmsim_lab.types import ChatReply
 
 _WRONG_REQUEST = re.compile(
     r"option \".*\" must be of type|option \".*\" must be of an array|invalid format:"
@@ -30,7 +27,7 @@ _OVERFLOW = re.compile(
     r"|exceed_context_size_error",
     re.IGNORECASE,
 )
-_MAX_TEXT, _MAX_EXCERPT, _MAX_UNIT = 500, 120, 40
+_MAX_TEXT = 500
 
 
 def _unwrap(error: Any) -> tuple[str, dict[str, Any]]:
@@ -116,73 +113,14 @@ def fault_of(
     return BackendError(message, reason=reason, status_code=status, retry=retry)
 
 
-def stopped(reply: ChatReply, *, host: str) -> BackendError:
-    """Return the failure of a model that the server stopped before it was done.
-
-    Args:
-        reply: what had arrived of it.
-        host: the server.
-    """
-    found = repeated_end(reply.text) or repeated_end(reply.thinking)
-    if found is None:
-        what = (
-            f"ended the reply before the model was done, after {clip(reply.text, _MAX_EXCERPT)!r}"
-        )
-    else:
-        unit = repr(clip(found.unit, _MAX_UNIT)) if found.unit else "white space"
-        what = (
-            f"stopped the model because it repeated {unit} {found.times} times, at the end of "
-            f"{clip(found.before, _MAX_EXCERPT)!r}"
-        )
-    return BackendError(
-        f"Ollama at {host} {what}; change the prompt, raise the temperature, or use another model",
-        reason="generation_stopped",
-        status_code=200,
-        retry=True,
-        reply=reply,
-    )
-
-
 def lost_connection(error: ConnectionError | httpx.TransportError, *, host: str) -> BackendError:
     """Return the failure of a connection that could not be made, or broke."""
-    plain = host.replace("https:", "http:", 1)
+    start = "start it with: ollama serve, or set OLLAMA_HOST"
     # The official client makes a plain ConnectionError of a ConnectError, and of nothing else.
     not_made = isinstance(error, httpx.ConnectError) or type(error) is ConnectionError
-    if not_made and (fault := _tls_fault(error)) is not None:
-        if isinstance(fault, ssl.SSLCertVerificationError):
-            text = (
-                f"the certificate of {host} is not trusted ({fault.verify_message}); name the file "
-                "of your own authority's certificate in SSL_CERT_FILE"
-            )
-        else:
-            text = (
-                f"{host} does not answer in TLS ({fault.reason or fault}); if it speaks plain "
-                f"http, as Ollama itself does, write {plain}"
-            )
-        return BackendError(text, reason="connection_error")
-    if not_made:
-        text = (
-            f"no Ollama server answers at {host}; start it with: ollama serve, or set OLLAMA_HOST"
-        )
-    elif isinstance(error, httpx.TimeoutException):
-        text = f"nothing answered in time at {host}; see that an Ollama server runs there"
-    else:
-        detail = error_text(str(error)) or type(error).__name__
-        text = f"the connection to Ollama at {host} broke: {detail}"
-    if host.startswith("https:") and (not_made or isinstance(error, httpx.ConnectTimeout)):
-        text += f"; if it speaks plain http, write {plain}"
-    return BackendError(text, reason="connection_error", retry=True)
-
-
-def _tls_fault(error: BaseException | None) -> ssl.SSLError | None:
-    """Return what went wrong with TLS, below the errors of the libraries in between."""
-    # Every read over TLS raises these, so they are in the context of other errors too.
-    not_yet = (ssl.SSLWantReadError, ssl.SSLWantWriteError)
-    while error is not None:
-        if isinstance(error, ssl.SSLError) and not isinstance(error, not_yet):
-            return error
-        error = error.__cause__ or error.__context__
-    return None
+    return connection_fault(
+        error, url=host, who="Ollama", kind="Ollama server", not_made=not_made, way_out=start
+    )
 
 
 @contextmanager

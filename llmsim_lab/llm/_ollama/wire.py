@@ -11,30 +11,27 @@ gives it JSON that was read and checked before.
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
 import json
 import os
 import re
-import threading
 import urllib.parse
 import urllib.request
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
-from weakref import WeakKeyDictionary, WeakSet
 
 import httpx
 import ollama
 
 from llmsim_lab.errors import ConfigError
+from llmsim_lab.llm._connections import Shared, open_transport, without_password
 from llmsim_lab.llm._retry import retry_after_s
 from llmsim_lab.llm._scope import scope
 from llmsim_lab.llm._transport import (
     MAX_TOKENS,
     STREAMED,
-    GuardedTransport,
     count,
     error_text,
     read_json,
@@ -102,24 +99,8 @@ def parse_host(host: str | None = None) -> str:
     return url
 
 
-def without_password(url: str) -> str:
-    """Return an address for messages: whatever stands before an ``@`` is masked."""
-    before, at, after = url.rpartition("@")
-    scheme, separator, _ = before.partition("://")
-    return f"{scheme}://***@{after}" if separator else f"***@{after}" if at else url
-
-
-def is_loopback(url: str) -> bool:
-    """Return True if the URL is this machine's own, which is reached without a proxy."""
-    host = httpx.URL(url).host
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
-
-
 @dataclass(slots=True)
-class Outgoing:
+class ChatExchange:
     """A chat request's further fields, and what the client leaves out of its response.
 
     Attributes:
@@ -144,7 +125,7 @@ class FieldsTransport(httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send the request, a chat request with its further fields."""
-        extra: Outgoing | None = scope().outgoing
+        extra: ChatExchange | None = scope().outgoing
         if (
             extra is not None
             and request.method == "POST"
@@ -202,7 +183,7 @@ class CheckedTransport(httpx.AsyncBaseTransport):
             return httpx.Response(
                 response.status_code,
                 headers=response.headers,
-                stream=_Lines(response),
+                stream=_CheckedLines(response),
                 extensions=response.extensions,
             )
         return _Document(response.status_code, _checked(response.content))
@@ -224,7 +205,7 @@ class _Document(httpx.Response):
         return self._value
 
 
-class _Lines(httpx.AsyncByteStream):
+class _CheckedLines(httpx.AsyncByteStream):
     """A streamed answer, each line read, checked and written anew."""
 
     def __init__(self, response: httpx.Response) -> None:
@@ -273,16 +254,6 @@ def _text(error: Any) -> str:
     return error_text(error if isinstance(error, str) else json.dumps(error, ensure_ascii=False))
 
 
-def _env_proxy(url: str) -> str | None:
-    """Return the proxy that the environment names for a URL."""
-    parsed = httpx.URL(url)
-    if is_loopback(url) or urllib.request.proxy_bypass(parsed.host):
-        return None
-    proxies = urllib.request.getproxies()
-    proxy = proxies.get(parsed.scheme) or proxies.get("all")
-    return f"http://{proxy}" if proxy and "://" not in proxy else proxy
-
-
 @dataclass(slots=True, eq=False)
 class Clients:
     """The official client and a plain one for one server and one event loop."""
@@ -302,28 +273,7 @@ class Clients:
         Raises:
             ConfigError: the environment's proxy, or its file of certificates, cannot be used.
         """
-        proxy = _env_proxy(url)  # httpx asks the environment only for transports of its own
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
-        try:
-            # Certificates take long to load, and without redirects plain http stays plain http.
-            verify = any(address.startswith("https:") for address in (url, (proxy or "").lower()))
-            inner = httpx.AsyncHTTPTransport(verify=verify, limits=limits, proxy=proxy)
-        except (ValueError, ImportError) as error:
-            raise ConfigError(
-                f"the environment's proxy {without_password(proxy or '')!r} cannot be used for "
-                f"{url}: {error}; correct it, or name the host in NO_PROXY"
-            ) from error
-        except OSError as error:
-            named = {
-                name: os.environ[name]
-                for name in ("SSL_CERT_FILE", "SSL_CERT_DIR")
-                if os.environ.get(name)
-            }
-            raise ConfigError(
-                f"the environment's certificates {named} cannot be read: {error}; name a file "
-                "of certificates in PEM format, or unset the variable"
-            ) from error
-        guarded = GuardedTransport(inner, who=f"Ollama at {url}")
+        guarded = open_transport(url, who=f"Ollama at {url}")
         transport = FieldsTransport(CheckedTransport(guarded))
         return cls(
             ollama.AsyncClient(url, transport=transport, timeout=timeout_s),
@@ -335,54 +285,5 @@ class Clients:
         await self.http.aclose()
 
 
-@dataclass(slots=True, eq=False)
-class _Lease:
-    clients: Clients
-    lifetime: AsyncGenerator[Clients, None]
-    users: WeakSet[Any] = field(default_factory=WeakSet)
-
-
-_leases: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, _Lease]] = WeakKeyDictionary()
-_lock = threading.Lock()
-
-
-async def _lifetime(url: str) -> AsyncGenerator[Clients, None]:
-    """Keep clients open; ``asyncio.run`` closes async generators before it closes the loop."""
-    clients = Clients.open(url)
-    try:
-        yield clients
-    finally:
-        await clients.aclose()
-
-
-async def clients_for(url: str, user: object) -> Clients:
-    """Return the clients that all users of a server share in the running loop."""
-    loop = asyncio.get_running_loop()
-    with _lock:
-        shared = _leases.setdefault(loop, {})
-    lease = shared.get(url)
-    if lease is None:
-        lifetime = _lifetime(url)
-        # This does not suspend, so no other task of the loop can come in between.
-        lease = shared[url] = _Lease(await anext(lifetime), lifetime)
-    lease.users.add(user)
-    return lease.clients
-
-
-async def release(url: str, user: object) -> None:
-    """Close the clients that only this user has, in every loop that still runs."""
-    here = asyncio.get_running_loop()
-    with _lock:  # not held below: the other loops need it to answer
-        pairs = [(loop, shared) for loop, shared in _leases.items() if url in shared]
-    for loop, shared in pairs:
-        lease = shared[url]
-        lease.users.discard(user)
-        if lease.users:
-            continue
-        del shared[url]
-        if loop is here:
-            await lease.lifetime.aclose()
-        elif loop.is_running():
-            # Connections belong to their loop and are closed on it.
-            closing = asyncio.run_coroutine_threadsafe(lease.lifetime.aclose(), loop)
-            await asyncio.wrap_future(closing)
+_shared = Shared(Clients.open)
+clients_for, release = _shared.get, _shared.release

@@ -1,0 +1,210 @@
+"""Connections to a model server, whichever protocol it speaks.
+
+The transport, with the environment's proxy and certificates; what a connection's failure means; and
+one set of clients per server and event loop, closed with the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import os
+import ssl
+import threading
+import urllib.request
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+from weakref import WeakKeyDictionary, WeakSet
+
+import httpx
+
+from llmsim_lab.errors import BackendError, ConfigError
+from llmsim_lab.llm._transport import GuardedTransport, error_text
+
+
+def without_password(url: str) -> str:
+    """Return an address for messages: whatever stands before an ``@`` is masked."""
+    before, at, after = url.rpartition("@")
+    scheme, separator, _ = before.partition("://")
+    return f"{scheme}://***@{after}" if separator else f"***@{after}" if at else url
+
+
+def is_loopback(url: str) -> bool:
+    """Return True if the URL is this machine's own, which is reached without a proxy."""
+    host = httpx.URL(url).host
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+def env_proxy(url: str) -> str | None:
+    """Return the proxy that the environment names for a URL."""
+    parsed = httpx.URL(url)
+    if is_loopback(url) or urllib.request.proxy_bypass(parsed.host):
+        return None
+    proxies = urllib.request.getproxies()
+    proxy = proxies.get(parsed.scheme) or proxies.get("all")
+    return f"http://{proxy}" if proxy and "://" not in proxy else proxy
+
+
+def open_transport(url: str, *, who: str) -> GuardedTransport:
+    """Return a guarded transport without a limit of connections: the caller bounds those.
+
+    Args:
+        url: the server.
+        who: the same, for messages.
+
+    Raises:
+        ConfigError: the environment's proxy, or its file of certificates, cannot be used.
+    """
+    proxy = env_proxy(url)  # httpx asks the environment only for transports of its own
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
+    try:
+        # Certificates take long to load, and without redirects plain http stays plain http.
+        verify = any(address.startswith("https:") for address in (url, (proxy or "").lower()))
+        inner = httpx.AsyncHTTPTransport(verify=verify, limits=limits, proxy=proxy)
+    except (ValueError, ImportError) as error:
+        raise ConfigError(
+            f"the environment's proxy {without_password(proxy or '')!r} cannot be used for "
+            f"{url}: {error}; correct it, or name the host in NO_PROXY"
+        ) from error
+    except OSError as error:
+        named = {
+            name: os.environ[name]
+            for name in ("SSL_CERT_FILE", "SSL_CERT_DIR")
+            if os.environ.get(name)
+        }
+        raise ConfigError(
+            f"the environment's certificates {named} cannot be read: {error}; name a file "
+            "of certificates in PEM format, or unset the variable"
+        ) from error
+    return GuardedTransport(inner, who=who)
+
+
+def connection_fault(
+    error: ConnectionError | httpx.TransportError,
+    *,
+    url: str,
+    who: str,
+    kind: str,
+    not_made: bool,
+    way_out: str,
+) -> BackendError:
+    """Return the failure of a connection that could not be made, or broke.
+
+    Args:
+        error: what the client raised.
+        url: the server.
+        who: the same, as a name.
+        kind: what kind of server it is.
+        not_made: whether there was never a connection.
+        way_out: what to do if no such server answers.
+    """
+    plain = url.replace("https:", "http:", 1)
+    if not_made and (fault := _tls_fault(error)) is not None:
+        if isinstance(fault, ssl.SSLCertVerificationError):
+            text = (
+                f"the certificate of {url} is not trusted ({fault.verify_message}); name the file "
+                "of your own authority's certificate in SSL_CERT_FILE"
+            )
+        else:
+            text = (
+                f"{url} does not answer in TLS ({fault.reason or fault}); if it speaks plain "
+                f"http, as local model servers do, write {plain}"
+            )
+        return BackendError(text, reason="connection_error")
+    if not_made:
+        text = f"no {kind} answers at {url}; {way_out}"
+    elif isinstance(error, httpx.TimeoutException):
+        text = f"nothing answered in time at {url}; see that an {kind} runs there"
+    else:
+        detail = error_text(str(error)) or type(error).__name__
+        text = f"the connection to {who} at {url} broke: {detail}"
+    if url.startswith("https:") and (not_made or isinstance(error, httpx.ConnectTimeout)):
+        text += f"; if it speaks plain http, write {plain}"
+    return BackendError(text, reason="connection_error", retry=True)
+
+
+def _tls_fault(error: BaseException | None) -> ssl.SSLError | None:
+    """Return what went wrong with TLS, below the errors of the libraries in between."""
+    # Every read over TLS raises these, so they are in the context of other errors too.
+    not_yet = (ssl.SSLWantReadError, ssl.SSLWantWriteError)
+    while error is not None:
+        if isinstance(error, ssl.SSLError) and not isinstance(error, not_yet):
+            return error
+        error = error.__cause__ or error.__context__
+    return None
+
+
+class Closable(Protocol):
+    """What has connections."""
+
+    async def aclose(self) -> None:
+        """Close them."""
+        ...
+
+
+ClientsT = TypeVar("ClientsT", bound=Closable)
+
+
+@dataclass(slots=True, eq=False)
+class _Lease(Generic[ClientsT]):
+    clients: ClientsT
+    lifetime: AsyncGenerator[ClientsT, None]
+    users: WeakSet[Any] = field(default_factory=WeakSet)
+
+
+class Shared(Generic[ClientsT]):
+    """The clients of servers: one set for each server and event loop, shared by all its users.
+
+    Args:
+        open_clients: opens those of a server, by its URL.
+    """
+
+    def __init__(self, open_clients: Callable[[str], ClientsT]) -> None:
+        self._open = open_clients
+        self._leases: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, _Lease[ClientsT]]] = (
+            WeakKeyDictionary()
+        )
+        self._lock = threading.Lock()
+
+    async def _lifetime(self, url: str) -> AsyncGenerator[ClientsT, None]:
+        """Keep clients open; ``asyncio.run`` closes async generators before it closes the loop."""
+        clients = self._open(url)
+        try:
+            yield clients
+        finally:
+            await clients.aclose()
+
+    async def get(self, url: str, user: object) -> ClientsT:
+        """Return the clients that all users of a server share in the running loop."""
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            shared = self._leases.setdefault(loop, {})
+        lease = shared.get(url)
+        if lease is None:
+            lifetime = self._lifetime(url)
+            # This does not suspend, so no other task of the loop can come in between.
+            lease = shared[url] = _Lease(await anext(lifetime), lifetime)
+        lease.users.add(user)
+        return lease.clients
+
+    async def release(self, url: str, user: object) -> None:
+        """Close the clients that only this user has, in every loop that still runs."""
+        here = asyncio.get_running_loop()
+        with self._lock:  # not held below: the other loops need it to answer
+            pairs = [(loop, shared) for loop, shared in self._leases.items() if url in shared]
+        for loop, shared in pairs:
+            lease = shared[url]
+            lease.users.discard(user)
+            if lease.users:
+                continue
+            del shared[url]
+            if loop is here:
+                await lease.lifetime.aclose()
+            elif loop.is_running():
+                # Connections belong to their loop and are closed on it.
+                closing = asyncio.run_coroutine_threadsafe(lease.lifetime.aclose(), loop)
+                await asyncio.wrap_future(closing)

@@ -1,0 +1,417 @@
+"""A model's fitness card: how quick it is, what form it keeps, what it obeys, and fit for what.
+
+A card is kept in a file, by the digest of the model's weights, as it grows: what is stopped is
+continued from the last whole check, and what was measured is not measured again.
+
+What a model is fit for follows from stated cut-offs (``LEVELS``). A level is reached if the whole
+95 % interval of each of its shares is at or above the cut-off, missed if one is wholly below, and
+undecided otherwise: more answers decide it. Whether a model is of use for an economy is another
+question, which no card answers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, ValidationError, computed_field
+
+from llmsim_lab._util.html import join, safe, table
+from llmsim_lab._util.tables import plain_frame
+from llmsim_lab._util.text import clip
+from llmsim_lab._util.waiting import run_sync
+from llmsim_lab.errors import ConfigError, LLMFailureException
+from llmsim_lab.llm import LLMClient, connect
+from llmsim_lab.study._checks import (
+    CHECKS,
+    LASTING,
+    SHORT_FORMS,
+    VERSION,
+    Asker,
+    Measure,
+    missing,
+    share,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Level(NamedTuple):
+    """What a model can be fit for.
+
+    Attributes:
+        name: in words.
+        forms: least share of short replies that have the form asked for at the first attempt.
+        obeyed: least share of pairs of an instruction and its reverse that are both obeyed.
+    """
+
+    name: str
+    forms: float
+    obeyed: float = 0.0
+
+
+LEVELS = (
+    Level("plumbing and tests", forms=0.5),
+    Level("trying the tool", forms=0.8, obeyed=0.5),
+    Level("structured decisions", forms=0.9, obeyed=0.8),
+)
+"""The least first. A model that takes one of three options at random obeys one pair in nine."""
+_OTHER = 0.8
+"""Least share for tools, and for each single form."""
+
+
+class Check(BaseModel):
+    """What a check found, and the answers that it rests on."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
+
+    measures: tuple[Measure, ...]
+    seconds: float
+    raw: tuple[Any, ...] = ()
+
+
+class FitnessCard(BaseModel):
+    """What was measured of a model; its last line, ``verdict``, says what it is fit for.
+
+    Attributes:
+        model: the model's name as its backend knows it.
+        backend: ``ollama``, ``embedded`` …
+        version: of the server or runtime, where known.
+        digest: of the model's weights; None where it is not known: the card is kept by name then.
+        context_trained: longest context it was trained for, tokens, where known.
+        context_used: the one that it was measured with, tokens.
+        full: whether it is the long form, which asks more of each.
+        measured_at: when it was begun.
+        version_of_checks: a kept card of another one is not read.
+        checks: by name, in the order in which they were made.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
+
+    model: str
+    backend: str
+    version: str | None = None
+    digest: str | None = None
+    context_trained: int | None = None
+    context_used: int
+    full: bool = False
+    measured_at: datetime
+    version_of_checks: int = VERSION
+    checks: dict[str, Check] = {}
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """All lines, in order."""
+        return tuple(one for check in self.checks.values() for one in check.measures)
+
+    @property
+    def seconds(self) -> float:
+        """How long the checks took."""
+        return sum(check.seconds for check in self.checks.values())
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def verdict(self) -> str:
+        """What the model is fit for, what is undecided, and by which numbers."""
+        return _verdict({one.name: one for one in self.measures}, full=self.full)
+
+    @property
+    def heading(self) -> str:
+        """Which model this is, and how the card was made."""
+        known = f"digest {self.digest[:12]}" if self.digest else "no digest is known: kept by name"
+        trained = f" of {self.context_trained:,}" if self.context_trained else ""
+        form = "full" if self.full else "quick"
+        server = f"{self.backend} {self.version}" if self.version else self.backend
+        return (
+            f"{self.model} ({server}, {known}), "
+            f"context {self.context_used:,}{trained} tokens; {form}, "
+            f"{self.measured_at:%Y-%m-%d}, {self.seconds:.0f} s"
+        )
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the card as a table, a row a measure."""
+        rows = [
+            {
+                "check": name,
+                **one.model_dump(exclude={"interval"}),
+                "low": one.interval[0] if one.interval else None,
+                "high": one.interval[1] if one.interval else None,
+            }
+            for name, check in self.checks.items()
+            for one in check.measures
+        ]
+        columns = ["check", "name", "title", "value", "unit", "n", "hits", "low", "high"]
+        return plain_frame(rows, [*columns, "note", "why_not"])
+
+    def to_json(self) -> str:
+        """Return all of the card, with the answers that it rests on."""
+        return self.model_dump_json(indent=2)
+
+    def compare(self, *others: FitnessCard) -> pd.DataFrame:
+        """Return cards side by side, a column each, the last row what each is fit for."""
+        cards = (self, *others)
+        names = column_names(cards)
+        titles = dict.fromkeys(one.title for card in cards for one in card.measures)
+        rows = []
+        for title in titles:
+            row: dict[str, Any] = {"measure": title}
+            for name, card in zip(names, cards, strict=True):
+                row[name] = next((_cell(one) for one in card.measures if one.title == title), "")
+            rows.append(row)
+        verdicts = (card.verdict for card in cards)
+        rows.append({"measure": "fit for", **dict(zip(names, verdicts, strict=True))})
+        return plain_frame(rows, ["measure", *names])
+
+    def __str__(self) -> str:
+        lines = [f"{one.title}: {_cell(one)}" for one in self.measures]
+        return "\n".join([self.heading, *lines, self.verdict])
+
+    def __repr__(self) -> str:
+        return f"<FitnessCard {self.model!r}: {self.verdict}>"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (one.title, one.shown, one.n or "", one.shown_interval, one.why_not or one.note)
+            for one in self.measures
+        ]
+        header = ("measure", "value", "n", "95 % interval", "note")
+        shown = table(header, rows, caption=self.heading)
+        return str(join([shown, safe(self.verdict)]))
+
+
+def column_names(cards: Iterable[FitnessCard]) -> list[str]:
+    """Return a name for each card: the model's, with what tells two of one model apart."""
+    cards = list(cards)
+    names = [card.model for card in cards]
+    if len(set(names)) < len(names):
+        names = [f"{card.model} ({'full' if card.full else 'quick'})" for card in cards]
+    if len(set(names)) < len(names):
+        names = [f"{place}: {name}" for place, name in enumerate(names, 1)]
+    return names
+
+
+def _cell(one: Measure) -> str:
+    if one.value is None:
+        return f"not measured: {one.why_not}"
+    count = f" (n = {one.n}{f', {one.shown_interval}' if one.interval else ''})" if one.n else ""
+    return one.shown + count
+
+
+# --- fit for what ---------------------------------------------------------------------------------
+
+
+def _verdict(known: Mapping[str, Measure], *, full: bool) -> str:
+    forms = [known[name] for name in SHORT_FORMS if name in known and known[name].n]
+    obeyed = known.get("obeyed")
+    if len(forms) < len(SHORT_FORMS) or obeyed is None or not obeyed.n:
+        why = {one.why_not for one in known.values() if one.name in SHORT_FORMS and one.why_not}
+        why |= {obeyed.why_not} if obeyed is not None and obeyed.why_not else set()
+        return f"Undecided: {'; '.join(sorted(why)) or 'the card is not finished'}."
+    whole = share("forms", sum(one.hits or 0 for one in forms), sum(one.n for one in forms))
+    reached, rest = "", ""
+    for level in LEVELS:
+        faults, open_ = [], []
+        for words, one, least in (
+            ("replies have the form asked for", whole, level.forms),
+            ("pairs of an instruction and its reverse are obeyed", obeyed, level.obeyed),
+        ):
+            low, high = one.interval or (0.0, 1.0)
+            takes = f"{one.shown_interval}; it takes {100 * least:.0f} %"
+            text = f"{one.hits} of {one.n} {words} ({takes})"
+            if high < least:
+                faults.append(text)
+            elif low < least:
+                open_.append(text)
+        if faults:
+            rest = f"not for {level.name}: {', '.join(faults)}"
+            break
+        if open_:
+            more = "" if full else "; the full card asks more"
+            rest = f"undecided for {level.name}: {', '.join(open_)}{more}"
+            break
+        reached = level.name
+    parts = []
+    if reached:
+        only = " only" if reached == LEVELS[0].name and rest.startswith("not") else ""
+        parts.append(f"Fit for {reached}{only}")
+    elif rest.startswith("not"):
+        parts.append("Fit for nothing here")
+    if rest:
+        parts.append(rest if parts else rest[:1].upper() + rest[1:])
+    if reached == LEVELS[-1].name:
+        parts += _exceptions(known)
+    parts.append("nothing is said of economics")
+    return "; ".join(parts) + "."
+
+
+def _exceptions(known: Mapping[str, Measure]) -> list[str]:
+    """Return what a model that is fit for decisions cannot do, or may not."""
+    found = []
+    for name in (*SHORT_FORMS, "long_text", "tools"):
+        one = known.get(name)
+        if one is None or one.interval is None:
+            if one is not None:
+                found.append(f"not measured for {_short(one)}")
+            continue
+        low, high = one.interval
+        if high < _OTHER:
+            found.append(f"not for {_short(one)} ({one.hits} of {one.n})")
+        elif low < _OTHER and name not in SHORT_FORMS:
+            found.append(f"undecided for {_short(one)} ({one.hits} of {one.n})")
+    return found
+
+
+def _short(one: Measure) -> str:
+    return "tools" if one.name == "tools" else one.title.removeprefix("valid: ")
+
+
+# --- measuring ------------------------------------------------------------------------------------
+
+
+def fitness_card(
+    model: LLMClient | str = "auto",
+    *,
+    full: bool = False,
+    again: bool = False,
+    reload: bool = True,
+    folder: Path | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> FitnessCard:
+    """Return a model's card: the one that is kept, completed or measured where need be.
+
+    Args:
+        model: a client, whose context, time limit and further options hold; or what ``connect``
+            takes.
+        full: ask three times as much, which decides more.
+        again: measure anew what is kept.
+        reload: whether the model may be unloaded, for all that use it on its server, to see how
+            long it takes to load and whether it answers the same then.
+        folder: where cards are kept; ``$LLMSIM_CARDS``, else the user's cache.
+        progress: called with the name of each check as it begins.
+
+    Raises:
+        ConfigError: there is no such model, or the folder cannot be written to.
+        LLMFailureException: the server does not answer; what was measured until then is kept.
+    """
+    if isinstance(model, LLMClient):
+        return run_sync(_measured(model, full, again, reload, folder, progress))
+    client = connect(model, quiet=True, timeout_s=120)
+
+    async def closing() -> FitnessCard:
+        async with client:
+            return await _measured(client, full, again, reload, folder, progress)
+
+    return run_sync(closing())
+
+
+async def _measured(
+    client: LLMClient,
+    full: bool,
+    again: bool,
+    reload: bool,
+    folder: Path | None,
+    progress: Callable[[str], None] | None,
+) -> FitnessCard:
+    info = await client.model_info()
+    settings = {"num_ctx": client.config.num_ctx, "options": client.config.options}
+    settings |= {"think": client.config.think, "reload": reload, "full": full}
+    which = [info.backend, info.digest or f"name {info.name}", info.version]
+    which.append(str(getattr(client.backend, "host", "")))
+    path = _place(folder or cards_folder(), info.name, [VERSION, *which, settings])
+    card = None if again else _read(path)
+    if card is None:
+        card = FitnessCard(
+            model=info.name,
+            backend=info.backend,
+            version=info.version,
+            digest=info.digest,
+            context_trained=info.context_length,
+            context_used=client.config.num_ctx,
+            full=full,
+            measured_at=datetime.now(UTC),
+        )
+    changes = {"temperature": 0.7, "max_text_chars": 400, "retry_wait_s": (0.0, 0.0)}
+    asker = Asker(
+        client.with_config(client.config.model_copy(update=changes)), full=full, reload=reload
+    )
+    for name, group in CHECKS.items():
+        if name in card.checks:
+            continue
+        if progress is not None:
+            progress(name)
+        asker.raw, began = [], time.perf_counter()
+        try:
+            measures = await group.check(asker)
+        except LLMFailureException as failure:
+            if failure.reason in LASTING:
+                raise  # the card can be continued
+            measures = [missing(one, clip(str(failure), 200)) for one in group.names]
+        done = Check(
+            measures=tuple(measures),
+            seconds=time.perf_counter() - began,
+            raw=tuple(json.loads(json.dumps(asker.raw))),  # as they will be read again
+        )
+        card = card.model_copy(update={"checks": card.checks | {name: done}})
+        _write(path, card)
+    return card
+
+
+# --- keeping --------------------------------------------------------------------------------------
+
+
+def cards_folder() -> Path:
+    """Return the folder that keeps cards: ``$LLMSIM_CARDS``, else the user's cache."""
+    chosen = os.environ.get("LLMSIM_CARDS", "").strip()
+    if chosen:
+        return Path(chosen).expanduser()
+    import platformdirs
+
+    return platformdirs.user_cache_path("llmsim_lab") / "cards"
+
+
+def kept_cards(folder: Path | None = None) -> list[FitnessCard]:
+    """Return the finished cards that are kept, the newest first."""
+    found = map(_read, (folder or cards_folder()).glob("*.json"))
+    done = [card for card in found if card is not None and card.checks.keys() >= CHECKS.keys()]
+    return sorted(done, key=lambda card: card.measured_at, reverse=True)
+
+
+def _place(folder: Path, name: str, which: list[Any]) -> Path:
+    key = hashlib.sha256(json.dumps(which, sort_keys=True, default=str).encode()).hexdigest()
+    plain = re.sub(r"[^\w.-]+", "-", name.rpartition("/")[2], flags=re.ASCII)[:60]
+    return folder / f"{plain}-{key[:16]}.json"
+
+
+def _read(path: Path) -> FitnessCard | None:
+    """Return a kept card, or None where there is none that can be read: it is measured anew."""
+    try:
+        card = FitnessCard.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError):
+        return None
+    return card if card.version_of_checks == VERSION else None
+
+
+def _write(path: Path, card: FitnessCard) -> None:
+    """Write a card aside and move it into place: whoever stops this finds the old one or the new.
+
+    Raises:
+        ConfigError: the folder cannot be written to.
+    """
+    aside = path.with_name(f"{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        aside.write_text(card.to_json(), encoding="utf-8")
+        aside.replace(path)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot keep the card in {path.parent}: {error.strerror}; name another folder in "
+            "$LLMSIM_CARDS"
+        ) from error

@@ -1,0 +1,89 @@
+"""The doctor's fitness cards as its user meets them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_kit import Run
+
+from llmsim_lab.testing import FakeOllama, Fault
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeOllama]:
+    """Two models: one says the least that has the form asked for, the other what has none."""
+    monkeypatch.setenv("LLMSIM_CARDS", str(tmp_path / "cards"))
+
+    def reply(body: dict[str, Any]) -> Any:
+        return "I would rather not." if body["model"].startswith("rude") else None
+
+    with FakeOllama(["polite", "rude"], reply=reply) as fake:
+        monkeypatch.setenv("OLLAMA_HOST", fake.host)
+        yield fake
+
+
+def test_the_doctor_measures_a_card_shows_it_and_lists_it_from_then_on(
+    llmsim_lab: Run, server: FakeOllama
+) -> None:
+    status, out, err = llmsim_lab("doctor", "ollama:polite")
+    assert (status, err) == (0, "")
+    assert "polite (ollama 0.32.15, digest " in out
+    assert "valid: a nested list" in out
+    assert "69 to 100 %" in out
+    last = out.rstrip().splitlines()[-1]
+    assert last.startswith("Fit for plumbing and tests only; not for trying the tool: 0 of 10")
+    asked = len(server.requests)
+    _, again, _ = llmsim_lab("doctor", "ollama:polite")
+    assert again == out
+    assert len(server.requests) == asked
+    _, out, _ = llmsim_lab("doctor", "--model", "ollama:polite")
+    assert out.index("connect('auto') says") < out.index("polite (ollama 0.32.15")
+    assert last in out
+
+
+def test_cards_are_compared_written_as_json_and_drawn(llmsim_lab: Run, server: FakeOllama) -> None:
+    arguments = ("doctor", "--compare", "ollama:polite", "ollama:rude")
+    status, out, err = llmsim_lab(*arguments, "--json", "c.json", "--picture", "c.png")
+    assert (status, err) == (0, "")
+    assert "Fit for nothing here" in " ".join(out.split())
+    assert "Written: c.json, c.png" in out
+    first, second = json.loads(Path("c.json").read_text())
+    assert (first["model"], second["model"]) == ("polite", "rude")
+    assert second["verdict"].startswith("Fit for nothing here")
+    assert Path("c.png").read_bytes().startswith(b"\x89PNG")
+    _, out, _ = llmsim_lab("doctor", "ollama:rude", "--json", "-")
+    assert json.loads(out)["model"] == "rude"
+    status, _, err = llmsim_lab("doctor", "ollama:rude", "--picture", "card.docx")
+    assert status == 1
+    assert "cannot draw card.docx" in err
+
+
+def test_a_card_whose_server_goes_away_says_that_it_can_be_continued(
+    llmsim_lab: Run, server: FakeOllama
+) -> None:
+    server.fail_next(Fault.status(429), times=3)  # to unload, to load, and once more
+    status, _, err = llmsim_lab("doctor", "ollama:polite")
+    assert status == 1
+    assert "What was measured is kept; the same command continues." in err
+    assert "rate_limited" in err
+    assert llmsim_lab("doctor", "ollama:polite")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--full",), "a fitness card needs a model"),
+        (("--compare",), "a fitness card needs a model"),
+        (("embedded:smollm2-135m", "--tools"), "do not go with a fitness card"),
+    ],
+)
+def test_options_that_do_not_go_together_are_named(
+    llmsim_lab: Run, arguments: tuple[str, ...], message: str
+) -> None:
+    status, _, err = llmsim_lab("doctor", *arguments)
+    assert status == 2
+    assert message in " ".join(err.split())

@@ -1,0 +1,67 @@
+"""Probabilities of choices of the real small model, compared with answers that it draws."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scipy.stats import binomtest
+
+from llmsim_lab.llm import Choice, EmbeddedBackend, LLMClient, LLMConfig
+from llmsim_lab.llm._choose import _CUT
+
+pytestmark = [pytest.mark.embedded, pytest.mark.process]
+
+PROMPT = "Prices rose fast this year. Should the bank raise, hold or lower its rate?"
+
+
+def chosen(count: int, options: list[Any], **more: Any) -> tuple[Choice[Any], Choice[Any]]:
+    """Return a choice as measured, and from so many answers."""
+
+    async def both() -> tuple[Choice[Any], Choice[Any]]:
+        config = LLMConfig(model="auto", seed=1, num_ctx=1024, max_tokens=64)
+        async with LLMClient(config, EmbeddedBackend("smollm2-135m", num_ctx=1024)) as client:
+            measured = await client.choose(PROMPT, options, **more)
+            drawn = await client.choose(PROMPT, options, samples=count, method="samples")
+            return measured, drawn
+
+    return asyncio.run(both())
+
+
+def assert_alike(measured: Choice[Any], drawn: Choice[Any]) -> None:
+    """Check each share, and what is off the options, by exact binomial tests at 0.1 % together."""
+    each = drawn.samples // len(drawn.measured)
+    shares = [
+        (seen, expected)
+        for known, counted in zip(measured.measured, drawn.measured, strict=True)
+        for seen, expected in [
+            *((counted[option], known[option]) for option in known),
+            (sum(counted.values()), sum(known.values())),
+        ]
+    ]
+    for seen, expected in shares:
+        # What is less likely than a cut is not followed, so that a share of 0 is a little more.
+        p = binomtest(round(seen * each), each, min(max(expected, _CUT), 1.0)).pvalue
+        assert p > 0.001 / len(shares), (seen, expected)
+
+
+def test_letters_have_the_shares_that_2000_drawn_answers_have(small_model: Path) -> None:
+    measured, drawn = chosen(2_000, ["raise", "hold", "lower"])
+    assert (measured.method, drawn.method, drawn.samples) == ("logprobs", "samples", 2_001)
+    assert 0.05 < measured.mass < 1
+    assert_alike(measured, drawn)
+
+
+def test_numbers_have_the_shares_that_drawn_numbers_have(small_model: Path) -> None:
+    measured, drawn = chosen(150, list(range(30)))
+    assert measured.method == "digits walk"
+    assert 0.05 < measured.mass < 1
+    assert_alike(measured, drawn)
+
+
+def test_numbers_are_asked_for_by_their_digits_without_being_told(small_model: Path) -> None:
+    measured, _ = chosen(1, [0, 25, 50], reasoning=True)
+    assert measured.method == "digits walk"
+    assert measured.reasoning

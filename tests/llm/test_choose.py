@@ -1,0 +1,414 @@
+"""Choices: what a request for probabilities is, and what a model's choice is measured as."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmsim_lab import Ask, Run, State
+from llmsim_lab.errors import ConfigError, LLMFailureException
+from llmsim_lab.llm import (
+    ChatReply,
+    ChatRequest,
+    Choice,
+    LLMClient,
+    LLMConfig,
+    OllamaBackend,
+    ScriptedBackend,
+    connect,
+)
+from llmsim_lab.llm._choose import label_of
+from llmsim_lab.tape._codec import SettingsCache, encode_request
+from llmsim_lab.testing import FakeOllama
+from llmsim_lab.types import Message
+
+WANTS = {"raise": 0.5, "hold": 0.3, "lower": 0.2}
+QUESTION = ChatRequest(model="tiny", messages=(Message("user", "A or B?"),), top_logprobs=5)
+
+
+def test_ollama_gives_the_alternatives_of_the_first_token() -> None:
+    async def asked(host: str) -> ChatReply:
+        backend = OllamaBackend(host=host)
+        try:
+            return await backend.chat(QUESTION)
+        finally:
+            await backend.aclose()
+
+    with FakeOllama(["tiny"], reply="Well") as fake:
+        reply = asyncio.run(asked(fake.host))
+    assert [value for _, value in reply.top_logprobs] == [-0.5, -1.5, -2.5, -3.5, -4.5]
+    body = fake.requests[0].body
+    assert (body["logprobs"], body["top_logprobs"]) == (True, 5)
+
+
+def test_a_choice_of_an_ollama_model_is_measured() -> None:
+    def answer(body: dict[str, Any]) -> str:
+        [letter] = re.findall(r"^([A-Z]): hold$", body["messages"][-1]["content"], re.MULTILINE)
+        return str(letter)
+
+    async def asked(host: str) -> Choice[str]:
+        async with connect("ollama:tiny", host=host) as client:
+            return await client.choose("Inflation is on target. What now?", list(WANTS))
+
+    with FakeOllama(["tiny"], reply=answer) as fake:
+        choice = asyncio.run(asked(fake.host))
+    assert choice.mode == "hold"
+    assert choice.mass == pytest.approx(sum(math.exp(-0.5 - rank) for rank in range(20)))
+    assert {body["top_logprobs"] for body in (one.body for one in fake.requests)} == {20}
+    assert len(fake.requests) == 3
+
+
+def test_a_request_without_alternatives_keeps_the_key_it_had() -> None:
+    plain = ChatRequest(model="tiny", messages=(Message("user", "A or B?"),))
+    cache = SettingsCache()
+    assert encode_request(plain, cache).key.hex() == "a597bbdfda01a1fcc42def664c3e0255"
+    assert encode_request(QUESTION, cache).key != encode_request(plain, cache).key
+
+
+# --- letters: a model whose answers are known --------------------------------------------------
+
+PULL = {"A": 3.0, "B": 1.0, "C": 0.5}
+
+
+def shown(request: ChatRequest) -> dict[str, str]:
+    """Return what stands at each letter in a question."""
+    return dict(re.findall(r"^([A-Z]): (.+)$", request.messages[-1].content, re.MULTILINE))
+
+
+def known(
+    wants: Mapping[str, float] = WANTS, *, pull: Mapping[str, float] | None = None, off: float = 0.3
+) -> Callable[[ChatRequest], ChatReply]:
+    """Return a model with these preferences, pull of letters and share of other answers."""
+
+    def answer(request: ChatRequest) -> ChatReply:
+        labels = shown(request)
+        weights = {it: wants[text] * (pull or {}).get(it, 1.0) for it, text in labels.items()}
+        whole = sum(weights.values())
+        chances = {it: (1 - off) * weight / whole for it, weight in weights.items()}
+        listed = [*chances.items(), ("The", off * 0.6), ("I", off * 0.4)]
+        top = tuple((token, math.log(p)) for token, p in listed if p)
+        rng = random.Random(f"{request.options.get('seed')}/{request.prompt}")
+        drawn = rng.choices([token for token, _ in listed], [p for _, p in listed])[0]
+        return ChatReply(text=drawn, top_logprobs=top if request.top_logprobs else ())
+
+    return answer
+
+
+def client_of(answer: Any, **config: Any) -> LLMClient:
+    return LLMClient(LLMConfig(model="scripted", **config), backend=ScriptedBackend(answer))
+
+
+def choose(client: LLMClient, options: Any = tuple(WANTS), **more: Any) -> Choice[Any]:
+    return asyncio.run(client.choose("Inflation is 6 percent. What now?", options, **more))
+
+
+def test_probabilities_are_those_of_the_options_and_the_mass_says_how_much_falls_on_them() -> None:
+    choice = choose(client_of(known()))
+    assert choice.method == "logprobs"
+    assert choice.probabilities == pytest.approx(WANTS, abs=1e-12)
+    assert choice.mass == pytest.approx(0.7, abs=1e-12)
+    assert [sum(shares.values()) for shares in choice.measured] == pytest.approx([0.7] * 3)
+    assert choice.measured[0]["raise"] == pytest.approx(0.35)
+    assert choice.position_bias == pytest.approx(0.0, abs=1e-12)
+    assert (choice.mode, choice.interval, choice.samples) == ("raise", {}, 0)
+    entropy = -sum(p * math.log2(p) for p in WANTS.values())
+    assert choice.entropy == pytest.approx(entropy)
+
+
+def test_a_letters_own_pull_cancels_exactly_and_is_reported() -> None:
+    choice = choose(client_of(known(pull=PULL)))
+    assert choice.probabilities == pytest.approx(WANTS, abs=1e-12)
+    assert choice.label_pull == pytest.approx({"A": 3 / 4.5, "B": 1 / 4.5, "C": 0.5 / 4.5})
+    assert choice.position_bias == pytest.approx(3 / 4.5 - 1 / 3)
+    assert choice.measured[0]["raise"] == pytest.approx(0.7 * 1.5 / 1.9)
+    assert choice.mass == pytest.approx(0.7)
+
+
+def test_each_option_stands_once_at_each_letter_and_one_unconstrained_token_is_asked_for() -> None:
+    client = client_of(known())
+    choice = choose(client)
+    requests = client.backend.requests  # type: ignore[attr-defined]
+    assert [list(shown(one).values()) for one in requests] == [
+        ["raise", "hold", "lower"],
+        ["hold", "lower", "raise"],
+        ["lower", "raise", "hold"],
+    ]
+    assert {(one.schema, one.options["num_predict"]) for one in requests} == {(None, 1)}
+    assert [call.attempts for call in choice.calls] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("token", "label"),
+    [
+        *[
+            ("B", "B"),
+            (" B", "B"),
+            ("b", "B"),
+            ("B.", "B"),
+            ("(B", "B"),
+            ("**B", "B"),
+            (" b)", "B"),
+        ],
+        *[("B: hold", "B"), ("B) hold", "B"), ("A", "A"), ("a", None), ("But", None), ("", None)],
+        *[("D", None), ("B hold", None), ("hold", None), ("BA", None)],
+    ],
+)
+def test_only_what_clearly_means_a_letter_counts(token: str, label: str | None) -> None:
+    assert label_of(token, dict.fromkeys("ABC")) == label
+
+
+def test_variants_of_a_letter_are_added_up() -> None:
+    tokens = (("A", 0.3), (" A", 0.2), ("B", 0.2), ("b", 0.1), ("a", 0.1), ("The", 0.1))
+    top = tuple((token, math.log(p)) for token, p in tokens)
+    choice = choose(client_of(ChatReply(text="A", top_logprobs=top)), ["x", "y"])
+    assert choice.measured[0] == pytest.approx({"x": 0.5, "y": 0.3})
+    assert choice.mass == pytest.approx(0.8)
+
+
+def test_a_model_that_only_sees_letters_is_undecided() -> None:
+    always_a = ChatReply(text="A", top_logprobs=(("A", 0.0),))
+    choice = choose(client_of(always_a), ["x", "y"])
+    assert choice.probabilities == pytest.approx({"x": 0.5, "y": 0.5})
+    assert choice.position_bias == pytest.approx(0.5)
+
+
+def test_an_expectation_needs_numbers() -> None:
+    numbers = {"0": 0.5, "25": 0.3, "50": 0.2}
+    choice = choose(client_of(known(numbers)), [0, 25, 50.0])
+    assert choice.expectation == pytest.approx(17.5)
+    assert choice.decided("expected", random.Random(1)) == 25
+    with pytest.raises(ConfigError, match="only numbers have an expectation"):
+        _ = choose(client_of(known())).expectation
+
+
+def test_draws_follow_the_probabilities_and_their_generator() -> None:
+    choice = choose(client_of(known()))
+    rng = random.Random(1)
+    drawn = Counter(choice.draw(rng) for _ in range(20_000))
+    assert {option: n / 20_000 for option, n in drawn.items()} == pytest.approx(WANTS, abs=0.01)
+    assert choice.draw(random.Random(5)) == choice.draw(random.Random(5))
+    assert choice.decided("mode", rng) == "raise"
+
+
+def test_options_may_have_other_texts_or_be_enums() -> None:
+    class Move(Enum):
+        UP = "raise"
+        STAY = "hold"
+
+    texts = {1: "raise", 0: "hold"}
+    assert choose(client_of(known()), texts).probabilities == pytest.approx({1: 0.625, 0: 0.375})
+    assert choose(client_of(known()), list(Move)).mode is Move.UP
+
+
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    [
+        (["raise"], "needs two options"),
+        (["raise", "raise "], "differ"),
+        ("raise", "is one text"),
+        ([1.0, math.nan], "finite"),
+        ([f"option {n}" for n in range(21)], "21 options, and letters for 20"),
+    ],
+)
+def test_options_that_cannot_be_asked_for_are_named(options: Any, fault: str) -> None:
+    with pytest.raises(ConfigError, match=fault):
+        choose(client_of(known()), options)
+
+
+def test_no_option_among_the_answers_is_a_failure() -> None:
+    other = ChatReply(text="The", top_logprobs=(("The", -0.1), ("I", -2.4)))
+    with pytest.raises(LLMFailureException, match="no letter of an option") as caught:
+        choose(client_of(other))
+    assert caught.value.reason == "invalid_response"
+
+
+def test_a_choice_is_shown_with_its_mass() -> None:
+    choice = choose(client_of(known(pull=PULL)))
+    assert repr(choice) == (
+        "<Choice {'raise': 0.500, 'hold': 0.300, 'lower': 0.200}, mass 0.700, by logprobs>"
+    )
+    page = choice._repr_html_()
+    assert "answers that are options" in page
+    assert "70.0%" in page
+    assert "33.3%" in page
+
+
+# --- reasoning first ---------------------------------------------------------------------------
+
+
+def test_reasoning_is_asked_for_once_and_stands_before_every_order() -> None:
+    def answer(request: ChatRequest) -> ChatReply:
+        if request.top_logprobs is None:
+            return ChatReply(text="<think>Hm.</think> Prices run away.")
+        return known()(request)
+
+    client = client_of(answer, temperature=0.4)
+    choice = choose(client, reasoning=True, seed=7)
+    thought, *asked = client.backend.requests  # type: ignore[attr-defined]
+    assert "- raise\n- hold\n- lower" in thought.messages[-1].content
+    assert (thought.options["temperature"], thought.options["seed"]) == (0.4, 7)
+    assert {one.messages[:2] for one in asked} == {
+        (thought.messages[0], Message("assistant", "Prices run away."))
+    }
+    assert choice.reasoning == "Prices run away."
+    assert len(choice.calls) == 4
+    assert choice.probabilities == pytest.approx(WANTS)
+
+
+# --- samples -----------------------------------------------------------------------------------
+
+
+class Mute(ScriptedBackend):
+    """A backend without probabilities."""
+
+    max_top_logprobs = 0
+
+
+def test_without_probabilities_answers_are_drawn_in_each_order(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    client = LLMClient(LLMConfig(model="scripted", seed=3), backend=Mute(known()))
+    with caplog.at_level("INFO", logger="llmsim_lab.llm"):
+        choice = choose(client, samples=900)
+        choose(client, samples=30)
+    assert (choice.method, choice.samples, len(choice.measured)) == ("samples", 900, 3)
+    assert choice.mass == pytest.approx(0.7, abs=0.05)
+    assert all(low < WANTS[option] < high for option, (low, high) in choice.interval.items())
+    assert choice.position_bias == pytest.approx(0.0, abs=0.08)
+    assert [record.message for record in caplog.records if "choose" in record.message] == [
+        'choose_by_samples model=scripted detail="the backend gives no probabilities"'
+    ]
+    first, *drawn = client.backend.requests[:901]  # type: ignore[attr-defined]
+    assert first.top_logprobs is None
+    assert len({one.options["seed"] for one in drawn}) == 900
+    assert {one.options["temperature"] for one in drawn} == {1.0}
+
+
+def test_intervals_of_samples_are_wilsons() -> None:
+    client = client_of("B")
+    choice = choose(client, ["x", "y"], samples=10, method="samples")
+    assert choice.probabilities == {"x": 0.5, "y": 0.5}
+    assert choice.interval["x"] == pytest.approx((0.2366, 0.7634), abs=1e-4)
+    assert choice.label_pull == {"A": 0.0, "B": 1.0}
+
+
+def test_no_option_among_the_samples_is_a_failure() -> None:
+    with pytest.raises(LLMFailureException, match="none of 4 answers is an option"):
+        choose(client_of("Well"), ["x", "y"], samples=4, method="samples")
+
+
+# --- digits ------------------------------------------------------------------------------------
+
+ANSWERS = {"0": 0.2, "2": 0.15, "25": 0.3, "250": 0.05, "2.5": 0.1, "0.25": 0.05, "Well": 0.15}
+
+
+def writes(answers: Mapping[str, float]) -> Callable[[ChatRequest], ChatReply]:
+    """Return a model that writes one of these answers, a character a token."""
+
+    def answer(request: ChatRequest) -> ChatReply:
+        last = request.messages[-1]
+        begun = last.content if last.role == "assistant" else ""
+        following: Counter[str] = Counter()
+        for text, p in answers.items():
+            if text.startswith(begun):
+                following[(text + "\n")[len(begun)]] += p  # type: ignore[assignment]
+        whole = sum(following.values())
+        top = tuple((token, math.log(p / whole)) for token, p in following.items())
+        return ChatReply(text="", top_logprobs=top if request.top_logprobs else ())
+
+    return answer
+
+
+def test_numbers_are_followed_along_their_digits_to_their_end() -> None:
+    client = client_of(writes(ANSWERS))
+    choice = choose(client, [0, 2, 25, 50], method="digits walk")
+    assert choice.measured == (pytest.approx({0: 0.2, 2: 0.15, 25: 0.3, 50: 0.0}),)
+    assert choice.mass == pytest.approx(0.65)
+    assert choice.probabilities[25] == pytest.approx(0.3 / 0.65)
+    assert (choice.method, choice.position_bias) == ("digits walk", None)
+    begun = [one.messages[-1].content for one in client.backend.requests[1:]]  # type: ignore[attr-defined]
+    assert sorted(begun) == ["0", "0.", "2", "2.", "25"]
+
+
+def test_signs_spaces_and_zeros_do_not_make_another_number() -> None:
+    answers = {" -25": 0.25, "+50": 0.25, "0.0": 0.2, "0.": 0.2, "\u221225": 0.1}
+    choice = choose(client_of(writes(answers)), [-25, 0, 50.0], method="digits walk")
+    assert choice.measured == (pytest.approx({-25: 0.35, 0: 0.4, 50.0: 0.25}),)
+
+
+def test_more_numbers_than_letters_are_asked_for_by_their_digits() -> None:
+    choice = choose(client_of(writes(ANSWERS)), range(30))
+    assert choice.method == "digits walk"
+    assert choice.measured[0][25] == pytest.approx(0.3)
+
+
+def test_more_numbers_than_letters_are_drawn_as_numbers() -> None:
+    client = LLMClient(LLMConfig(model="scripted"), backend=Mute(["", *["25", "7.", "Well"] * 4]))
+    choice = choose(client, range(30), samples=12)
+    assert (choice.method, choice.mass) == ("samples", pytest.approx(2 / 3))
+    assert (choice.probabilities[25], choice.probabilities[7]) == (0.5, 0.5)
+
+
+def test_texts_have_no_digits_to_walk() -> None:
+    with pytest.raises(ConfigError, match="needs options that are numbers"):
+        choose(client_of(known()), method="digits walk")
+
+
+# --- on a tape ---------------------------------------------------------------------------------
+
+
+class Mood(State):
+    said: str = ""
+    mass: float = 0.0
+
+
+class Board(Run[Mood]):
+    """Asks once a turn what is to be done, and for a number."""
+
+    async def turn(self, state: Mood, ask: Ask) -> Mood:
+        assert self.llm_client is not None
+        choice = await self.llm_client.choose(f"Turn {ask.turn}.", list(WANTS), samples=6)
+        rate = await self.llm_client.choose("How much?", [0, 25], samples=6)
+        return Mood(said=f"{choice!r} {rate!r}", mass=choice.mass)
+
+
+class Walker(ScriptedBackend):
+    continues_messages = True
+
+
+def either(request: ChatRequest) -> ChatReply:
+    letters = shown(request)
+    if letters and set(letters.values()) <= set(WANTS):
+        return known(pull=PULL)(request)
+    return (known({"0": 0.6, "25": 0.4}) if letters else writes(ANSWERS))(request)
+
+
+@pytest.mark.parametrize(
+    ("backend", "methods"),
+    [
+        (ScriptedBackend, "logprobs>.*logprobs>"),
+        (Mute, "samples, 6 samples>.*samples, 6 samples>"),
+        (Walker, "logprobs>.*digits walk>"),
+    ],
+)
+def test_a_choice_is_replayed_from_its_tape(
+    tmp_path: Path, backend: type[ScriptedBackend], methods: str
+) -> None:
+    tape = tmp_path / "board.tape"
+    client = LLMClient(LLMConfig(model="scripted", seed=1), backend=backend(either))
+    live = Board(llm_client=client, tape=tape)
+    live.run(2)
+    assert re.search(methods, live.state.said)
+    again = Board.replay(tape)
+    assert again.state == live.state
+    kept = [call.request for turn in again.turns for call in turn.calls]
+    assert kept[0].top_logprobs == 100

@@ -1,0 +1,340 @@
+"""Replies that are read while they are written: who gets the text, and that stopping stops."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmsim_lab.errors import LLMFailureException, TapeMiss
+from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
+from llmsim_lab.llm._ollama.backend import OllamaBackend
+from llmsim_lab.llm._scope import InFlight, recording, time_limit, watching
+from llmsim_lab.models import PolicyDecision
+from llmsim_lab.tape._recorder import LiveRecorder, ReplayRecorder
+from llmsim_lab.testing import FakeOllama
+from llmsim_lab.types import CallSite, ChatReply, ChatRequest, Message, OnText
+
+TEXT = "Raise the rate, and say why."
+GOOD = {"action": "Raise the rate", "reasoning": "Prices rise.", "confidence": 0.8}
+SITE = CallSite(component="agent", agent="Aland", turn=1)
+REQUEST = ChatRequest(model="llama3.2", messages=(Message("user", "What now?"),))
+
+
+class Writer:
+    """A backend that writes its text in small pieces, and remembers how it was asked."""
+
+    streams: Any = True
+
+    def __init__(self, text: str, *, seconds: float = 0.0) -> None:
+        self.text = text
+        self.seconds = seconds
+        self.streamed: list[bool] = []
+        self.written = ""
+
+    async def chat(self, request: ChatRequest, *, on_text: OnText | None = None) -> ChatReply:
+        self.streamed.append(on_text is not None)
+        await asyncio.sleep(self.seconds)
+        if on_text is None:
+            return ChatReply(text=self.text)
+        self.written = ""
+        for at in range(0, len(self.text), 5):
+            piece = self.text[at : at + 5]
+            self.written += piece
+            if on_text(piece):
+                return ChatReply(text=self.written, done_reason="aborted", reply_tokens=at)
+            await asyncio.sleep(0)
+        return ChatReply(text=self.text)
+
+
+def client_of(backend: Any, **config: Any) -> LLMClient:
+    return LLMClient(LLMConfig(**{"model": "llama3.2", "retry_wait_s": 0} | config), backend)
+
+
+async def decide(client: LLMClient) -> PolicyDecision:
+    return await client.call_with_retry(
+        prompt="What now?", response_model=PolicyDecision, site=SITE
+    )
+
+
+# Ollama
+
+
+@pytest.fixture
+def pieces() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def listen(pieces: list[str]) -> OnText:
+    return lambda piece: bool(pieces.append(piece))
+
+
+async def ask(server: FakeOllama, on_text: OnText | None = None) -> ChatReply:
+    backend = OllamaBackend(host=server.host)
+    try:
+        return await backend.chat(REQUEST, on_text=on_text)
+    finally:
+        await backend.aclose()
+
+
+@pytest.mark.parametrize(
+    "reply", [TEXT, "", ChatReply(text="Raise.", thinking="Hm, well."), "Zwölf Prüfungen 🎉"]
+)
+async def test_a_streamed_reply_is_the_same_reply(
+    reply: Any, pieces: list[str], listen: OnText
+) -> None:
+    with FakeOllama(reply=reply) as server:
+        plain, streamed = await ask(server), await ask(server, listen)
+        kinds = [request.body["stream"] for request in server.requests]
+    assert kinds == [False, True]
+    for field in ("text", "thinking", "done_reason", "prompt_tokens", "reply_tokens"):
+        assert getattr(streamed, field) == getattr(plain, field)
+    thought = f"<think>{plain.thinking}</think>" if plain.thinking else ""
+    assert "".join(pieces) == thought + plain.text
+
+
+async def test_a_stopped_reply_is_what_came_so_far_with_its_pieces_counted(
+    pieces: list[str],
+) -> None:
+    def stop_at_three(piece: str) -> bool:
+        pieces.append(piece)
+        return len(pieces) == 3
+
+    with FakeOllama(reply=TEXT) as server:
+        reply = await ask(server, stop_at_three)
+    assert reply.text == "".join(pieces)
+    assert TEXT.startswith(reply.text)
+    assert len(reply.text) < len(TEXT)
+    counts = (reply.done_reason, reply.prompt_tokens, reply.reply_tokens)
+    assert counts == ("aborted", None, 3)
+
+
+class Endless:
+    """An Ollama that writes without end: its address, and by request whether its client left."""
+
+    def __init__(self) -> None:
+        self.host = ""
+        self.asked = asyncio.Event()
+        self.left: list[asyncio.Event] = []
+
+    async def are_all_gone(self) -> bool:
+        """Wait until all clients have left; returns True if there was one."""
+        for left in self.left:
+            await left.wait()
+        return bool(self.left)
+
+
+@asynccontextmanager
+async def endless(piece: str) -> AsyncIterator[Endless]:
+    """Run such a server."""
+    ollama = Endless()
+    line = {"model": "llama3.2", "message": {"role": "assistant", "content": piece}, "done": False}
+    chunk = json.dumps(line).encode() + b"\n"
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        left = asyncio.Event()
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\n"
+        await reader.read(65536)
+        ollama.left.append(left)
+        ollama.asked.set()
+        writer.write(head + b"Transfer-Encoding: chunked\r\n\r\n")
+        try:
+            while not reader.at_eof():
+                writer.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
+                await writer.drain()
+                await asyncio.sleep(0.001)
+        except ConnectionError:
+            pass
+        finally:
+            left.set()
+            writer.transport.abort()
+
+    async with await asyncio.start_server(talk, "127.0.0.1", 0) as server:
+        ollama.host = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        yield ollama
+
+
+async def test_stopping_closes_the_connection_at_once(pieces: list[str]) -> None:
+    def stop_at_five(piece: str) -> bool:
+        pieces.append(piece)
+        return len(pieces) == 5
+
+    async with endless("so ") as ollama:
+        backend = OllamaBackend(host=ollama.host)
+        reply = await backend.chat(REQUEST, on_text=stop_at_five)
+        assert await ollama.are_all_gone()
+        await backend.aclose()
+    assert reply.text == "so " * 5
+
+
+async def test_a_model_in_a_loop_is_stopped_at_the_server_and_asked_once_more() -> None:
+    async with endless("so ") as ollama:
+        client = client_of(OllamaBackend(host=ollama.host, stream=True), seed=1)
+        with pytest.raises(LLMFailureException) as caught:
+            await decide(client)
+        assert await ollama.are_all_gone()
+        await client.aclose()
+    assert len(ollama.left) == 2
+    assert caught.value.reason == "generation_stopped"
+    assert "the client stopped the model because it repeated 'so'" in str(caught.value)
+    assert caught.value.call is not None
+    first, second = caught.value.call.history
+    assert first.reply is not None
+    assert first.reply.text.startswith("so so so")
+    assert (first.reply.prompt_tokens, first.reply.done_reason) == (None, "aborted")
+    assert first.reply.reply_tokens == len(first.reply.text) // 3
+    assert first.request.options["seed"] != second.request.options["seed"]
+    assert "Do not repeat yourself." in second.request.messages[-1].content
+
+
+@pytest.mark.parametrize("how", ["cancelled", "timeout", "deadline"])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_giving_up_closes_the_connection_at_once(how: str, stream: bool) -> None:
+    async with endless(" ") as ollama:
+        backend = OllamaBackend(host=ollama.host, stream=stream)
+        client = client_of(backend, timeout_s=0.1 if how == "timeout" else 60)
+        with time_limit(0.1 if how == "deadline" else 60):
+            task = asyncio.create_task(decide(client))
+            await ollama.asked.wait()
+            if how == "cancelled":
+                task.cancel()
+            with pytest.raises((asyncio.CancelledError, LLMFailureException)) as caught:
+                await task
+        assert await ollama.are_all_gone()
+        await client.aclose()
+    assert (caught.type is asyncio.CancelledError) == (how == "cancelled")
+    if isinstance(caught.value, LLMFailureException):
+        assert caught.value.reason == "timeout"
+
+
+# Who gets the text
+
+
+async def test_whoever_watches_sees_the_text_grow() -> None:
+    calls, seen = InFlight(), list[str]()
+
+    class Seen(Writer):
+        async def chat(self, request: ChatRequest, *, on_text: OnText | None = None) -> ChatReply:
+            assert on_text is not None
+
+            def and_look(piece: str) -> bool:
+                stops = on_text(piece)
+                seen.append(calls.waiting[0].text)
+                return stops
+
+            return await super().chat(request, on_text=and_look)
+
+    with watching(calls):
+        await decide(client_of(Seen(json.dumps(GOOD))))
+    assert seen == [json.dumps(GOOD)[: 5 * n] for n in range(1, len(seen) + 1)]
+    assert len(seen) == calls.pieces > 10
+    assert calls.waiting == ()
+
+
+async def test_of_a_long_text_the_end_is_kept() -> None:
+    calls = InFlight()
+    calls.began(REQUEST)
+    for number in range(2_000):
+        calls.wrote(REQUEST, f"{number} ")
+    [waiting] = calls.waiting
+    assert waiting.text.endswith(" 1998 1999 ")
+    assert len(waiting.text) == 2_000
+    calls.ended(REQUEST, None, taped=False)
+    calls.wrote(REQUEST, "late")
+    assert (calls.waiting, calls.pieces) == ((), 2_000)
+
+
+# When replies are streamed
+
+
+async def test_a_reply_that_nobody_watches_is_not_streamed() -> None:
+    backend = Writer(json.dumps(GOOD))
+    await decide(client_of(backend))
+    assert backend.streamed == [False]
+
+
+async def test_a_first_reply_is_streamed_for_whoever_watches_and_later_ones_of_slow_models() -> (
+    None
+):
+    backend = Writer(json.dumps(GOOD))
+    client = client_of(backend)
+    with watching(InFlight()):
+        await decide(client)
+        await decide(client)  # it answers at once: there is nothing to see
+    backend.seconds = 0.6
+    await decide(client)
+    await decide(client)
+    assert backend.streamed == [True, False, False, True]
+    copy = client.with_config(LLMConfig(model="llama3.2", temperature=0))
+    await decide(copy)
+    assert backend.streamed[-1] is True
+
+
+async def test_a_backend_that_streams_in_any_case_always_hands_its_text_on() -> None:
+    backend = Writer(json.dumps(GOOD))
+    backend.streams = "always"
+    client = client_of(backend)
+    await decide(client)
+    await decide(client)
+    assert backend.streamed == [True, True]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_the_same_text_is_the_same_attempt_however_it_came(stream: bool) -> None:
+    backend = Writer(json.dumps(GOOD) + "\n\nI hope that this helps, as " * 20)
+    if stream:
+        backend.streams = "always"
+    decision = await decide(client_of(backend))
+    assert decision.call is not None
+    [attempt] = decision.call.history
+    assert attempt.reply is not None
+    assert (attempt.reply.text, attempt.reply.done_reason) == (json.dumps(GOOD), "stop")
+    assert (decision.call.status, attempt.reason) == ("ok", None)
+
+
+async def test_a_backend_that_cannot_stream_is_asked_as_ever() -> None:
+    class Plain:
+        async def chat(self, request: ChatRequest) -> ChatReply:
+            return ChatReply(text="so " * 999)
+
+    with watching(InFlight()):
+        reply, _ = await client_of(Plain()).converse([Message("user", "?")])
+    assert len(reply.text) == 3 * 999
+
+
+# Tapes
+
+
+async def test_a_stopped_reply_replays_from_its_tape_without_being_streamed(tmp_path: Path) -> None:
+    class Improving(Writer):
+        async def chat(self, request: ChatRequest, *, on_text: OnText | None = None) -> ChatReply:
+            if request.attempt == 2:
+                self.text = json.dumps(GOOD) + " Done."
+            return await super().chat(request, on_text=on_text)
+
+    backend = Improving("I say " + "ha " * 999)
+    backend.streams = "always"
+    with Tape(tmp_path / "x.tape") as tape:
+        run = tape.add_run({}, name="looped", first=(0, "{}", "{}"))
+        live = LiveRecorder(tape, run)
+        with recording(live):
+            made = await decide(client_of(backend, seed=7))
+        live.close()
+        replaying, calls = ReplayRecorder(tape, run), InFlight()
+        replaying.begin_turn(1)
+        silent = ScriptedBackend(TapeMiss("a call was made"))
+        with recording(replaying), watching(calls):
+            replayed = await decide(client_of(silent, seed=7))
+    assert (made.call, made.action) == (replayed.call, replayed.action)
+    assert made.call is not None
+    reasons = [attempt.reason for attempt in made.call.history]
+    assert (made.call.status, reasons) == ("repaired", ["generation_stopped", None])
+    assert made.call.history[1].reply is not None
+    assert made.call.history[1].reply.text == json.dumps(GOOD)
+    assert (calls.taped, calls.pieces) == (2, 0)

@@ -1,0 +1,135 @@
+"""Players who are asked for the probability of each answer, of which one is taken."""
+
+from __future__ import annotations
+
+import math
+import re
+from enum import Enum
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from pydantic import Field
+
+from llmsim_lab import Ask, Reply, Run, State
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.llm import ChatReply, LLMClient, LLMConfig, Person, ScriptedBackend
+from llmsim_lab.types import ChatRequest
+
+CHANCES = {"0": 0.1, "5": 0.5, "10": 0.2, "up": 0.6, "down": 0.2, "yes": 0.1, "no": 0.7}
+
+
+def answer(request: ChatRequest) -> ChatReply:
+    letters = re.findall(r"^([A-Z]): (.+)$", request.messages[-1].content, re.MULTILINE)
+    top = tuple((letter, math.log(CHANCES[text])) for letter, text in letters)
+    return ChatReply(text="A", top_logprobs=top)
+
+
+class Way(Enum):
+    UP = "up"
+    DOWN = "down"
+
+
+class Move(Reply):
+    way: Way
+
+
+class Gift(Reply):
+    amount: int = Field(ge=0, le=20)
+
+
+class Two(Reply):
+    first: int
+    second: int
+
+
+class Vote(Reply):
+    yes: bool
+
+
+class Side(Reply):
+    side: Literal["up", "down"]
+
+
+class Rate(Reply):
+    rate: float
+
+
+class Said(State):
+    answers: dict[str, Any] = dict.fromkeys([])
+
+
+def asking(reply: type[Reply], tape: Path | None = None, *, turns: int = 1, **question: Any) -> Any:
+    class Once(Run[Said]):
+        async def turn(self, state: Said, ask: Ask) -> Said:
+            replies = await ask.each(["Ann", "Bob"], reply, "You are {{ name }}.", **question)
+            return Said(answers={name: it.model_dump(mode="json") for name, it in replies.items()})
+
+    client = LLMClient(LLMConfig(model="scripted"), ScriptedBackend(answer))
+    run = Once(llm_client=client, tape=tape, turns=turns)
+    run.run(turns)
+    return run
+
+
+@pytest.mark.parametrize(
+    ("reply", "decide", "more", "taken"),
+    [
+        (Move, "mode", {}, {"way": "up"}),
+        (Side, "mode", {}, {"side": "up"}),
+        (Vote, "mode", {}, {"yes": False}),
+        (Gift, "mode", {"limits": {"amount": (0, 10)}, "step": {"amount": 5}}, {"amount": 5}),
+        (Gift, "expected", {"limits": {"amount": [0, 10]}}, {"amount": 10}),
+        (Gift, "mode", {"limits": {"amount": (7, 7)}}, {"amount": 7}),
+        (Rate, "expected", {"limits": {"rate": (0, 10)}, "step": {"rate": 5}}, {"rate": 5.0}),
+    ],
+)
+def test_what_is_taken_follows_from_the_probabilities(
+    reply: type[Reply], decide: str, more: dict[str, Any], taken: dict[str, Any]
+) -> None:
+    said = asking(reply, decide=decide, **more).state.answers["Ann"]
+    assert {name: said[name] for name in taken} == taken
+
+
+def test_draws_are_each_players_own_and_the_same_in_a_replay(tmp_path: Path) -> None:
+    run = asking(Move, tmp_path / "x.tape", turns=40, decide="sample")
+    played = [turn.state.answers for turn in run.turns[1:]]
+    ways = {name: [said[name]["way"] for said in played] for name in ("Ann", "Bob")}
+    assert ways["Ann"] != ways["Bob"]
+    share = (ways["Ann"] + ways["Bob"]).count("up") / 80
+    assert share == pytest.approx(0.75, abs=0.15)
+    assert type(run).replay(tmp_path / "x.tape").state == run.state
+
+
+def test_decisions_show_what_was_taken_and_why() -> None:
+    decisions = asking(Move, decide="mode").decisions()
+    taken = decisions[decisions["way"].notna()]
+    assert list(taken["player"]) == ["Ann", "Bob"]
+    assert taken["reasoning"].iloc[0] == (
+        "mode: way up has 75.0%, with 80.0% of the answers on the options"
+    )
+
+
+@pytest.mark.parametrize(
+    ("reply", "more", "fault"),
+    [
+        (Two, {}, "one thing to choose, and Two of Ann has first, second"),
+        (Rate, {}, "decide needs the values of Rate.rate for Ann"),
+        (Move, {"decide": "best"}, "decide='best' of Ann must be one of sample, mode, expected"),
+        (Move, {"decide": "expected"}, "only numbers have an expectation"),
+    ],
+)
+def test_what_cannot_be_decided_so_is_an_error(
+    reply: type[Reply], more: dict[str, Any], fault: str
+) -> None:
+    with pytest.raises(ConfigError, match=fault):
+        asking(reply, **{"decide": "mode", **more})
+
+
+def test_a_person_has_no_probabilities() -> None:
+    class Once(Run[Said]):
+        async def turn(self, state: Said, ask: Ask) -> Said:
+            await ask("Ann", Move, "Where to?", decide="mode")
+            return state
+
+    with pytest.raises(ConfigError, match="Ann is a person"):
+        Once(players={"Ann": Person()}).run(1)

@@ -11,6 +11,8 @@ import logging
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from random import Random
 from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
@@ -24,6 +26,7 @@ from llmsim_lab.economy._macro import RateLimits
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._chains import chain_of
+from llmsim_lab.llm._choose import Decide
 from llmsim_lab.models import Action, PolicyDecision, RateDecision, SimulationState
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.types import CallSite, LLMReasoningChain, Status
@@ -280,6 +283,10 @@ class NationAgent(EconLLMAgent):
         briefing: how the agent is briefed, with eight quarters of history and all that a decision
             needs; the prompt is then ``agent_briefing``, and there have to be moves. If not given,
             the agent sees four indicators of the quarter, as the agent contract has it.
+        decide: asks the model for the probability of each move, and takes a draw (``sample``), the
+            likeliest (``mode``) or the one nearest to the mean (``expected``); see
+            ``LLMClient.choose``. If not given, the model writes its decision.
+        seed: of the draws.
 
     Attributes:
         past: the states before the one that the agent is asked about, from the run's first on. A
@@ -299,7 +306,14 @@ class NationAgent(EconLLMAgent):
         prompt: Prompt | None = None,
         moves_bp: Sequence[int] | None = None,
         briefing: Briefing | None = None,
+        decide: Decide | None = None,
+        seed: int = 0,
     ) -> None:
+        if decide and not moves_bp:
+            raise ConfigError(
+                f"{name!r} decides by {decide}, from the probabilities of the moves on offer, but "
+                "has no moves; give moves_bp=[-50, -25, 0, 25, 50], or leave out decide"
+            )
         if briefing and not moves_bp:
             raise ConfigError(
                 f"{name!r} has a briefing, which asks for one of the moves on offer, but no moves; "
@@ -309,6 +323,8 @@ class NationAgent(EconLLMAgent):
             prompt = Prompt.load("agent_briefing")
         super().__init__(name, llm_client, prompt=prompt, moves_bp=moves_bp)
         self.briefing = briefing
+        self.decide = decide
+        self.seed = seed
         self.past: Sequence[SimulationState] = ()
         try:
             self.profile = NationProfile.model_validate(profile or {})
@@ -321,6 +337,32 @@ class NationAgent(EconLLMAgent):
             f"You advise {self.name}. Mandate: {profile.mandate}. "
             f"Inflation target: {number(profile.inflation_target)}%. "
             f"Temperament: {profile.temperament}."
+        )
+
+    async def _ask(self, prompt: str, state: SimulationState, site: CallSite) -> PolicyDecision:
+        if self.decide is None:
+            return await super()._ask(prompt, state, site)
+        moves = {
+            move: f"{move:+d} basis points" if move else "no change" for move in self.moves_bp or ()
+        }
+        # The calls are rows of their own in ``decisions()``; the decision that they lead to is one.
+        asked = replace(site, component="choice")
+        choice = await self.llm_client.choose(prompt, moves, site=asked)
+        # Of its own for each place, so that what others draw changes nothing here.
+        rng = Random(f"{self.seed}/{site.turn}/{self.name}")
+        move = choice.decided(self.decide, rng)
+        chance = choice.probabilities[move]
+        return RateDecision(
+            action=f"Change the interest rate by {move:+d} basis points"
+            if move
+            else "Hold the interest rate",
+            reasoning=(
+                f"By {self.decide}: {moves[move]} has {chance:.1%}, the mean is "
+                f"{choice.expectation:+.0f} basis points, and {choice.mass:.1%} of the answers are "
+                "moves on offer."
+            ),
+            confidence=round(chance, 4),
+            rate_change_bp=move,
         )
 
     def prompt_for(self, state: SimulationState) -> str:

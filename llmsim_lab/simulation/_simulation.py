@@ -489,6 +489,8 @@ def _agent_for(
         prompt=prompt,
         moves_bp=config.moves_bp,
         briefing=briefing,
+        decide=config.decide,
+        seed=config.seed,
     )
 
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 from random import Random
 from typing import Annotated, Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field, GetJsonSchemaHandler, ValidationError
 
 from llmsim_lab._util.config import Settings
 from llmsim_lab._util.text import faults, number
@@ -27,7 +27,7 @@ from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._chains import chain_of
 from llmsim_lab.llm._choose import Decide
-from llmsim_lab.models import Action, PolicyDecision, RateDecision, SimulationState
+from llmsim_lab.models import Action, PolicyDecision, SimulationState
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.types import CallSite, LLMReasoningChain, Status
 
@@ -160,6 +160,31 @@ class LLMAgent(Agent):
         return None if self._validate_decision(decision) else self._complaint()
 
 
+class RateDecision(PolicyDecision):
+    """A decision that states its size, among moves on offer; code applies exactly that.
+
+    A model is asked for its reasoning first, then for the size, then for the action in words.
+
+    Attributes:
+        rate_change_bp: the change of the interest rate in force, basis points; 0 holds it. None
+            leaves the size to the engine's model, which judges the words.
+    """
+
+    rate_change_bp: int | None = None
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: Any, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        schema = handler.resolve_ref_schema(handler(core_schema))
+        # Inherited fields come first, so a model would be sure of itself before it decided.
+        fields = dict(schema["properties"])
+        first = {name: fields.pop(name) for name in ("reasoning", "rate_change_bp", "action")}
+        last = fields.pop("confidence")
+        schema["properties"] = {**first, **fields, "confidence": last}
+        return schema
+
+
 class NationProfile(Settings):
     """How one nation's advisor differs from another's.
 
@@ -182,8 +207,8 @@ class EconLLMAgent(LLMAgent):
         llm_client: the model.
         prompt: a prompt with the slots of the shipped ``agent_policy``, or with moves of
             ``agent_rate``; that one if not given.
-        moves_bp: the changes of the rate on offer, basis points; the decision then states its size,
-            as a ``RateDecision``. Without them it is a ``PolicyDecision``, in words alone.
+        moves_bp: the changes of the rate on offer, basis points; the decision then states its size.
+            Without them it is in words alone.
 
     Raises:
         ConfigError: there are moves, and the prompt has no slot for them.

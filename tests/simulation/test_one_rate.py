@@ -12,9 +12,10 @@ from builders import answer, make_client, make_config, make_state, policy, rate_
 
 from llmsim_lab import data_path
 from llmsim_lab.agents import EconLLMAgent, NationAgent, TaylorRuleAgent
+from llmsim_lab.agents._agents import RateDecision
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import Tape
-from llmsim_lab.models import PolicyDecision, RateDecision
+from llmsim_lab.models import PolicyDecision
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.simulation import Simulation, SimulationConfig
 from llmsim_lab.types import ChatRequest

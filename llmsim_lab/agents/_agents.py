@@ -316,6 +316,7 @@ class NationAgent(EconLLMAgent):
     Attributes:
         past: the states before the one that the agent is asked about, from the run's first on. A
             simulation sets it before each turn; a briefing shows them.
+        us_past: whether the US data are what was before them, if they are dated.
 
     Raises:
         ConfigError: the profile has an unknown key or a wrong value, the prompt no slot for the
@@ -351,6 +352,7 @@ class NationAgent(EconLLMAgent):
         self.decide = decide
         self.seed = seed
         self.past: Sequence[SimulationState] = ()
+        self.us_past = True
         try:
             self.profile = NationProfile.model_validate(profile or {})
         except ValidationError as error:
@@ -401,7 +403,7 @@ class NationAgent(EconLLMAgent):
         profile, how = self.profile, self.briefing or Briefing()
         target = number(profile.inflation_target)
         values = briefing_values(
-            known_quarters([*self.past, state]),
+            known_quarters([*self.past, state], us_past=self.us_past),
             inflation_target=profile.inflation_target,
             neutral_real_rate=how.neutral_real_rate,
             masked=how.masked,

@@ -20,7 +20,11 @@ HERE = Path(__file__).parent
 DEMO = demo_config(turns=12, nations=2, model="auto", seed=7, start="1979Q3")
 SETTINGS = DEMO.llm.model_copy(update={"max_text_chars": 200})
 """The demo's own since cut texts to 140 characters."""
-IN_WORDS = {"moves_bp": None, "committee": CommitteeConfig(rule="sequential")}
+IN_WORDS = {
+    "moves_bp": None,
+    "committee": CommitteeConfig(rule="sequential"),
+    "briefing": "thin",
+}
 """Agents put actions into words, and the engine's model turns each into a rate, in order."""
 ONE_NATION = SimulationConfig(
     name="one nation",

@@ -19,7 +19,7 @@ from pydantic import Field, GetJsonSchemaHandler, ValidationError
 
 from llmsim_lab._util.config import Settings
 from llmsim_lab._util.text import faults, number
-from llmsim_lab.agents._briefing import Briefing, known_quarters
+from llmsim_lab.agents._briefing import PolicyBriefing, known_quarters
 from llmsim_lab.agents._briefing import briefing as briefing_values
 from llmsim_lab.economy import TaylorRule
 from llmsim_lab.economy._macro import RateLimits
@@ -331,7 +331,7 @@ class NationAgent(EconLLMAgent):
         profile: NationProfile | Mapping[str, Any] | None = None,
         prompt: Prompt | None = None,
         moves_bp: Sequence[int] | None = None,
-        briefing: Briefing | None = None,
+        briefing: PolicyBriefing | None = None,
         decide: Decide | None = None,
         seed: int = 0,
     ) -> None:
@@ -400,7 +400,7 @@ class NationAgent(EconLLMAgent):
         """Show what a briefing shows, where the prompt has a place for it."""
         if "history" not in self.prompt.slots:
             return super()._construct_prompt(state)
-        profile, how = self.profile, self.briefing or Briefing()
+        profile, how = self.profile, self.briefing or PolicyBriefing()
         target = number(profile.inflation_target)
         values = briefing_values(
             known_quarters([*self.past, state], us_past=self.us_past),

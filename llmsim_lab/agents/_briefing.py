@@ -76,7 +76,7 @@ def _gap(real_output: tuple[float, ...]) -> float | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Briefing:
+class PolicyBriefing:
     """How a central bank, or a member of its committee, is briefed.
 
     Attributes:

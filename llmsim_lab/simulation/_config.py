@@ -446,7 +446,9 @@ class SimulationConfig(RunConfig):
             ConfigError: a value is wrong.
         """
         try:
-            return SimulationConfig.model_validate({**dict(self), **values})
+            # Those set alone: the others follow from what is set now.
+            own = {name: getattr(self, name) for name in self.model_fields_set}
+            return SimulationConfig.model_validate({**own, **values})
         except ValidationError as error:
             raise ConfigError(faults(error)) from error
 

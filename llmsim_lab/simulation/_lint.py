@@ -61,7 +61,7 @@ _STATED_MOVE = re.compile(r"(\d+)(?:-| )?(?:basis points?|bp)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class LintFinding:
     """One thing that is probably wrong.
 
     Attributes:
@@ -114,7 +114,7 @@ class Subject:
         return max(map(abs, self.moves_bp)) / 100 if self.moves_bp else self.limits.max_move
 
 
-def quick_findings(subject: Subject) -> list[Finding]:
+def quick_findings(subject: Subject) -> list[LintFinding]:
     """Return what is wrong that can be told without playing the economy."""
     found = [*_of_targets(subject), *_of_model(subject), *_of_moves(subject)]
     for who, rule in subject.rules.items():
@@ -124,7 +124,7 @@ def quick_findings(subject: Subject) -> list[Finding]:
     if len(subject.one_after_another) > 1:
         names = ", ".join(subject.one_after_another)
         found.append(
-            Finding(
+            LintFinding(
                 "L14 several set one rate",
                 f"{names} change the same rate one after another, so that their order matters",
                 "make them a committee, which votes, or give each an economy of its own",
@@ -133,12 +133,12 @@ def quick_findings(subject: Subject) -> list[Finding]:
     return found
 
 
-def findings(subject: Subject) -> list[Finding]:
+def findings(subject: Subject) -> list[LintFinding]:
     """Return all that is wrong; some of it takes a second, for it plays the economy."""
     return [*quick_findings(subject), *_of_horizon(subject)]
 
 
-def _of_targets(subject: Subject) -> Iterator[Finding]:
+def _of_targets(subject: Subject) -> Iterator[LintFinding]:
     numbers = {f"the inflation target of {who}": value for who, value in subject.targets.items()}
     for who, rule in subject.rules.items():
         if isinstance(rule, TaylorRule):
@@ -146,21 +146,23 @@ def _of_targets(subject: Subject) -> Iterator[Finding]:
             numbers[f"the neutral real rate of {who}'s rule"] = rule.neutral_real_rate
     for name, value in numbers.items():
         if 0 < abs(value) < _FRACTION:
-            yield Finding(
+            yield LintFinding(
                 "L4 percent and fraction",
                 f"{name} is {value:g} percent",
                 f"rates are in percent here: write {100 * value:g} if you mean {100 * value:g}%",
             )
 
 
-def _of_rule(who: str, rule: TaylorRule | Rule, subject: Subject) -> Iterator[Finding]:
+def _of_rule(who: str, rule: TaylorRule | Rule, subject: Subject) -> Iterator[LintFinding]:
     try:
         response = long_run_response(rule)
     except ConfigError as error:
-        yield Finding("L1 Taylor principle", f"{who}: {error}", "lower the weight on the last rate")
+        yield LintFinding(
+            "L1 Taylor principle", f"{who}: {error}", "lower the weight on the last rate"
+        )
         return
     if response <= 1:
-        yield Finding(
+        yield LintFinding(
             "L1 Taylor principle",
             f"{who} raises the rate by {response:.2f} points in the end for each point of "
             "inflation, so that the real rate falls when inflation rises",
@@ -169,14 +171,14 @@ def _of_rule(who: str, rule: TaylorRule | Rule, subject: Subject) -> Iterator[Fi
     neutral = _rate_at_rest(rule)
     steady = STEADY_STATE.interest_rate
     if 0 < abs(neutral) < _FRACTION or abs(neutral) > 25:
-        yield Finding(
+        yield LintFinding(
             "L4 percent and fraction",
             f"{who} asks for {number(neutral)}% where inflation is 2%, the gap 0 and the rate "
             f"{number(steady)}%",
             "use percent for all of it, targets and neutral rates too",
         )
     elif abs(neutral - steady) > _SAME_RATE:
-        yield Finding(
+        yield LintFinding(
             "L8 neutral rates differ",
             f"{who} asks for {number(neutral)}% at 2% inflation and no gap, where the economy "
             f"rests at {number(steady)}%",
@@ -191,7 +193,7 @@ def _of_rule(who: str, rule: TaylorRule | Rule, subject: Subject) -> Iterator[Fi
             return  # the model itself is at fault, which has findings of its own
         if root >= 1:
             late = " if it sees the economy a quarter later than it does" if delay else ""
-            yield Finding(
+            yield LintFinding(
                 title,
                 f"under {who} shocks grow by {100 * (root - 1):.2f}% a quarter{late}",
                 "weaken its response to inflation, or answer the output gap more",
@@ -207,7 +209,7 @@ def _rate_at_rest(rule: TaylorRule | Rule) -> float:
     )
 
 
-def _of_model(subject: Subject) -> Iterator[Finding]:
+def _of_model(subject: Subject) -> Iterator[LintFinding]:
     model = subject.model
     if model is None:
         return
@@ -219,7 +221,7 @@ def _of_model(subject: Subject) -> Iterator[Finding]:
         if abs(getattr(quarter, name) - getattr(rest, name)) > 1e-6
     ]
     if moved:
-        yield Finding(
+        yield LintFinding(
             "L7 steady state moves",
             f"where nothing happens the economy moves {', '.join(moved)} in a quarter",
             "see whether a level is used as a rate, or a logarithm as a level",
@@ -230,20 +232,20 @@ def _of_model(subject: Subject) -> Iterator[Finding]:
     if isinstance(model, StaticEconomy) or abs(4 * change - growth) < 1e-6:
         return
     if abs(change - growth) < 0.02 * abs(growth) or abs(compounded**0.25 - growth) < 1e-9:
-        yield Finding(
+        yield LintFinding(
             "L5 annual rate in a quarter",
             f"growth of {number(growth)}% per year raises output by {number(change)}% in a quarter",
             "divide annual rates by 4 where a turn is a quarter",
         )
     elif abs(4 * change - growth) < 0.05 * abs(growth):
-        yield Finding(
+        yield LintFinding(
             "L6 annualisation",
             f"output rises by {change:.4f}% in a quarter, 4 times which is {4 * change:.4f}, and "
             f"growth says {growth:.4f}",
             "annualise all rates one way: 400 times the log change, as inflation is here",
         )
     else:
-        yield Finding(
+        yield LintFinding(
             "L7 steady state moves",
             f"output rises by {number(change)}% in a quarter where growth is {number(growth)}% "
             "per year",
@@ -251,14 +253,14 @@ def _of_model(subject: Subject) -> Iterator[Finding]:
         )
 
 
-def _of_moves(subject: Subject) -> Iterator[Finding]:
+def _of_moves(subject: Subject) -> Iterator[LintFinding]:
     state, largest = subject.state, subject.largest_move
     offered = {abs(move) for move in subject.moves_bp}
     for place, text in subject.prompts.items():
         # Where moves are listed with their signs, the list itself is not a statement about others.
         stated = {int(size) for size in _STATED_MOVE.findall(text)} - {0, 100}
         if offered and (missing := sorted(stated - offered)):
-            yield Finding(
+            yield LintFinding(
                 "L9 moves",
                 f"the prompt of {place} speaks of {missing[0]} basis points, and the moves on "
                 f"offer are {', '.join(map(str, sorted(offered)))} up or down",
@@ -269,7 +271,7 @@ def _of_moves(subject: Subject) -> Iterator[Finding]:
     rates = history(state.period, subject.turns + 1)["interest_rate"].tolist()
     moved = max((abs(after - before) for before, after in pairwise(rates)), default=0.0)
     if moved > largest + 0.125:
-        yield Finding(
+        yield LintFinding(
             "L9 moves",
             f"in these quarters the rate moved by {number(moved)} points once, and one turn may "
             f"move it by {number(largest)}",
@@ -285,7 +287,7 @@ def _of_moves(subject: Subject) -> Iterator[Finding]:
         )
         quarters = abs(asked - economy.interest_rate) / largest
         if quarters > _MOST_QUARTERS_TO_RULE:
-            yield Finding(
+            yield LintFinding(
                 "L9 moves",
                 f"{who} asks for {number(asked)}% at the start, and from "
                 f"{number(economy.interest_rate)}% the moves on offer take {quarters:.0f} quarters "
@@ -294,9 +296,9 @@ def _of_moves(subject: Subject) -> Iterator[Finding]:
             )
 
 
-def _of_prompt(place: str, text: str, subject: Subject) -> Iterator[Finding]:
-    def finding(rule: str, what: str, remedy: str) -> Finding:
-        return Finding(rule, f"the prompt of {place} {what}", remedy)
+def _of_prompt(place: str, text: str, subject: Subject) -> Iterator[LintFinding]:
+    def finding(rule: str, what: str, remedy: str) -> LintFinding:
+        return LintFinding(rule, f"the prompt of {place} {what}", remedy)
 
     title = ""  # of the table whose lines follow
     for line in text.splitlines():
@@ -345,7 +347,7 @@ def _of_prompt(place: str, text: str, subject: Subject) -> Iterator[Finding]:
             )
 
 
-def _of_horizon(subject: Subject) -> Iterator[Finding]:
+def _of_horizon(subject: Subject) -> Iterator[LintFinding]:
     """Play the first rule, or Taylor's where there is none, and no change at all."""
     model = subject.model
     if model is None or isinstance(model, StaticEconomy) or not subject.turns:
@@ -370,14 +372,14 @@ def _of_horizon(subject: Subject) -> Iterator[Finding]:
         if len(held) == len(ruled):
             differences.append(ruled[-1].inflation - held[-1].inflation)
     if at_bound > MOST_AT_BOUND * quarters:
-        yield Finding(
+        yield LintFinding(
             "L10 bounds and spirals",
             f"in {RUNS} runs of {who} {at_bound / quarters:.0%} of the quarters are at a bound of "
             "the rate",
             "start further from the bounds, or play fewer turns",
         )
     if spirals > MOST_SPIRALS * RUNS:
-        yield Finding(
+        yield LintFinding(
             "L10 bounds and spirals",
             f"{spirals / RUNS:.0%} of {RUNS} runs of {who} end in a spiral: at the bound the real "
             "rate rises as prices fall",
@@ -386,7 +388,7 @@ def _of_horizon(subject: Subject) -> Iterator[Finding]:
     if len(differences) > 1 and len(last) > 1:
         effect, noise = sqrt(fmean(d * d for d in differences)), stdev(last)
         if effect < LEAST_LEVERAGE * noise:
-            yield Finding(
+            yield LintFinding(
                 "L11 horizon",
                 f"after {subject.turns} quarters inflation under {who} and under no change differ "
                 f"by {number(effect)} points, where shocks alone have a standard deviation of "

@@ -12,7 +12,7 @@ from typing import Any, get_args
 from llmsim_lab._util.text import closest, log_event
 from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.agents import Agent, NationAgent, TaylorRuleAgent
-from llmsim_lab.agents._briefing import Briefing
+from llmsim_lab.agents._briefing import PolicyBriefing
 from llmsim_lab.agents._human import HumanAgent
 from llmsim_lab.economy import RudebuschSvensson, TaylorRule, initial_state
 from llmsim_lab.economy._analysis import Rule
@@ -36,7 +36,7 @@ from llmsim_lab.simulation._config import (
     Variable,
     named_twice,
 )
-from llmsim_lab.simulation._lint import Finding, Subject, findings, quick_findings
+from llmsim_lab.simulation._lint import LintFinding, Subject, findings, quick_findings
 from llmsim_lab.types import FrozenDict, LLMReasoningChain
 from llmsim_lab.validators import AlwaysValid, EconLLMValidator, Validator
 
@@ -206,6 +206,8 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
         if self.config.briefing == "thin":  # by choice as the contract words it, horizons or not
             subject = replace(subject, prompts={})
         for finding in quick_findings(subject):
+            if self.config.moves_bp is None and finding.rule.startswith("L9"):
+                continue  # no moves are on offer, and ``max_move`` is the contract's engine's
             log_event(
                 logger,
                 logging.WARNING,
@@ -215,7 +217,7 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
                 remedy=finding.remedy,
             )
 
-    def lint(self) -> list[Finding]:
+    def lint(self) -> list[LintFinding]:
         """Return what is probably wrong with this simulation, as ``simulation.lint`` does."""
         return findings(self._subject())
 
@@ -415,7 +417,7 @@ def lint(
     *,
     rule: TaylorRule | Rule | None = None,
     model: MacroModel | None = None,
-) -> list[Finding]:
+) -> list[LintFinding]:
     """Return what is probably wrong with an economic simulation; an empty list if nothing is.
 
     No model is asked. The checks are for mistakes that published simulations have made; each
@@ -487,7 +489,7 @@ def _agent_for(
     briefing = None
     if config.briefing == "economist":
         members, rule = len(config.nations), config.committee.rule
-        briefing = Briefing(masked=config.masked, members=members, rule=rule)
+        briefing = PolicyBriefing(masked=config.masked, members=members, rule=rule)
     return NationAgent(
         nation.name,
         client,

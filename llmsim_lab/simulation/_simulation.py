@@ -36,7 +36,7 @@ from llmsim_lab.simulation._config import (
     Variable,
     named_twice,
 )
-from llmsim_lab.simulation._lint import LintFinding, Subject, findings, quick_findings
+from llmsim_lab.simulation._lint import LintFinding, Subject, findings, findings_at_start
 from llmsim_lab.types import FrozenDict, LLMReasoningChain
 from llmsim_lab.validators import AlwaysValid, EconLLMValidator, Validator
 
@@ -205,7 +205,7 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
         subject = self._subject()
         if self.config.briefing == "thin":  # by choice as the contract words it, horizons or not
             subject = replace(subject, prompts={})
-        for finding in quick_findings(subject):
+        for finding in findings_at_start(subject):
             if self.config.moves_bp is None and finding.rule.startswith("L9"):
                 continue  # no moves are on offer, and ``max_move`` is the contract's engine's
             log_event(

@@ -197,3 +197,15 @@ def test_the_catalogue_is_listed_with_what_its_models_cannot_do(llmsim_lab: Run)
     assert "'ollama pull llama3.1:8b', then --model ollama:llama3.1:8b" in out
     assert "qwen2.5-coder-1.5b" in out
     assert "smollm2-135m" in out
+
+
+def test_lint_names_what_is_wrong_and_how_to_fix_it(llmsim_lab: Run) -> None:
+    Path("run.yaml").write_text("turns: 8\nnations: [{name: Aland, inflation_target: 0.02}]\n")
+    status, out, err = llmsim_lab("lint", "run.yaml")
+    assert (status, err) == (1, "")
+    assert "L4 percent and fraction" in out
+    assert "-> rates are in percent here: write 2 if you mean 2%" in out
+    assert "L11 horizon" in out
+    assert "run.yaml: 2 findings" in out
+    Path("run.yaml").write_text("turns: 20\n")
+    assert llmsim_lab("lint", "run.yaml") == (0, "run.yaml: no findings\n", "")

@@ -17,9 +17,21 @@ from llmsim_lab.economy import RudebuschSvensson, TaylorRule
 from llmsim_lab.economy._shocks import NO_SHOCKS, Shocks
 from llmsim_lab.models import GlobalState
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.simulation import Simulation, SimulationConfig, lint
+from llmsim_lab.simulation import Simulation, SimulationConfig, _lint, lint
 
+ALL_RUNS = _lint.RUNS
 RULES = {"nations": [{"name": "Rule", "kind": "taylor"}], "validator": {"kind": "always_valid"}}
+
+
+@pytest.fixture(autouse=True)
+def few_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Play fewer runs than a user's, where a test is not about them."""
+    monkeypatch.setattr(_lint, "RUNS", 25)
+
+
+@pytest.fixture
+def all_runs(few_runs: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_lint, "RUNS", ALL_RUNS)
 
 
 def found(subject: Any = None, **options: Any) -> dict[str, str]:
@@ -46,10 +58,12 @@ def mandate(text: str, **fields: Any) -> SimulationConfig:
     ],
     ids=["default", "committee", "1979Q3", "rules"],
 )
+@pytest.mark.usefixtures("all_runs")
 def test_nothing_is_found_in_what_is_shipped(config: dict[str, Any]) -> None:
     assert found(SimulationConfig.model_validate(config)) == {}
 
 
+@pytest.mark.usefixtures("all_runs")
 def test_nothing_is_found_in_the_shipped_economic_scenario() -> None:
     assert found(data_path("scenarios/volcker.yaml")) == {}
 
@@ -181,16 +195,19 @@ def test_moves_too_small_for_the_rule_are_found() -> None:
 # --- bounds and horizon -----------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("all_runs")
 def test_runs_long_enough_to_spiral_are_found() -> None:
     findings = [str(finding) for finding in lint(SimulationConfig(turns=80))]
     assert any("19% of 500 runs of the Taylor rule end in a spiral" in text for text in findings)
 
 
+@pytest.mark.usefixtures("all_runs")
 def test_the_fiscal_backstop_ends_spirals() -> None:
     config = SimulationConfig.model_validate({"turns": 80, "economy": {"fiscal_backstop": True}})
     assert not any("spiral:" in str(finding) for finding in lint(config))
 
 
+@pytest.mark.usefixtures("all_runs")
 def test_a_run_too_short_for_policy_to_matter_is_found() -> None:
     message = found(SimulationConfig(turns=8))["L11"]
     assert "differ by 0.04 points" in message
@@ -249,6 +266,17 @@ def test_a_run_warns_of_what_is_found_at_once(caplog: pytest.LogCaptureFixture) 
     warnings = [text for text in caplog.messages if text.startswith("LINT")]
     assert len(warnings) == 1
     assert "L1 Taylor principle" in warnings[0]
+
+
+@pytest.mark.usefixtures("all_runs")
+def test_a_run_warns_of_spirals_where_it_is_long(caplog: pytest.LogCaptureFixture) -> None:
+    for backstop in (False, True):
+        economy = {"fiscal_backstop": backstop}
+        config = SimulationConfig.model_validate({**RULES, "turns": 80, "economy": economy})
+        with caplog.at_level(logging.WARNING):
+            Simulation(config).run(1)
+    [warning] = [text for text in caplog.messages if text.startswith("LINT")]
+    assert "of 100 runs of Rule end in a spiral" in warning
 
 
 def test_a_prompt_of_ones_own_is_read(tmp_path: Path) -> None:

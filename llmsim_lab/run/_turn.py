@@ -13,6 +13,7 @@ from typing_extensions import TypeVar
 from llmsim_lab._util.html import badge, cell, details, join, pairs, safe, table
 from llmsim_lab._util.tables import plain_frame
 from llmsim_lab.errors import ConfigError
+from llmsim_lab.llm._choose import measures
 from llmsim_lab.llm._extract import InvalidReply, reply_fields
 from llmsim_lab.run._state import COMMON_COLUMNS, State, columns_in
 from llmsim_lab.types import CallRecord, LLMReasoningChain, Reply, Status
@@ -299,6 +300,8 @@ def decisions_frame(
             "interventions": _interventions_in_words(turn),
         }
         for chain, outcome in zip(chains, outcomes(turn, chains), strict=True):
+            if chain.call and chain.status == "ok" and measures(chain.call.request):
+                continue  # one of many calls for one choice: the decision has a row of its own
             taken = _TAKEN | outcome.keys()
             fields = {
                 f"reply_{name}" if name in taken else name: value

@@ -11,7 +11,6 @@ import logging
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from random import Random
 from typing import Annotated, Any
 
@@ -372,9 +371,7 @@ class NationAgent(EconLLMAgent):
         moves = {
             move: f"{move:+d} basis points" if move else "no change" for move in self.moves_bp or ()
         }
-        # The calls are rows of their own in ``decisions()``; the decision that they lead to is one.
-        asked = replace(site, component="choice")
-        choice = await self.llm_client.choose(prompt, moves, site=asked)
+        choice = await self.llm_client.choose(prompt, moves, site=site)
         # Of its own for each place, so that what others draw changes nothing here.
         rng = Random(f"{self.seed}/{site.turn}/{self.name}")
         move = choice.decided(self.decide, rng)

@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Annotated, Any, Protocol, Self, TypeVar, cast
+from typing import Annotated, Any, Protocol, Self, TypeVar, cast, get_args
 
 from pydantic import BaseModel, Field, model_validator
 
@@ -331,7 +331,8 @@ class LLMClient:
             site: where in the run the call is made.
 
         Raises:
-            ConfigError: the options are fewer than two, alike, or too many for letters.
+            ConfigError: the options are fewer than two, alike, or too many for letters; the
+                method is unknown or does not suit them.
             LLMFailureException: a call failed for good, or no answer was one of the options.
 
         Example:
@@ -341,6 +342,10 @@ class LLMClient:
         named = _choose.Options.of(options)
         if samples < 1:
             raise ConfigError(f"samples={samples} must be at least 1")
+        if method not in (None, *get_args(_choose.Method)):
+            raise ConfigError(
+                f"method={method!r:.40} must be one of {', '.join(get_args(_choose.Method))}"
+            )
         before, origin = self._messages_of(prompt, site)
         self._check_size(prompt, site)
         text, calls = "", list[CallRecord]()

@@ -255,6 +255,8 @@ class Waiting:
         if self.site is None:
             return "a call"
         agent = self.site.agent
+        if agent and self.site.component == "player":
+            return agent
         return f"{self.site.component} of {agent}" if agent else self.site.component
 
 

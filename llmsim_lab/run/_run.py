@@ -1220,8 +1220,9 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         ``outcomes``; ``status``; ``interventions`` of the turn, in words; ``attempts``;
         ``prompt_tokens``, ``reply_tokens`` and ``tokens``, both together; ``seconds``; ``model``.
 
-        Where a rule decided, ``attempts``, tokens and seconds are 0 and there is no model; likewise
-        where a model's probabilities did, whose calls have rows of their own.
+        Where a rule decided, ``attempts``, tokens and seconds are 0 and there is no model. So it is
+        where ``decide=`` took an answer from its probabilities: the calls that measured them have
+        no rows, and are in ``calls``.
         """
         return decisions_frame(
             self.turns,

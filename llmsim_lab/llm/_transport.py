@@ -76,6 +76,17 @@ def count(value: object, name: str, *, most: int = MAX_TOKENS) -> int | None:
     )
 
 
+def check_length(chars: int, *, who: str) -> None:
+    """Raise BackendError if a streamed reply has more text than is read of one."""
+    if chars > MAX_TEXT_CHARS:
+        raise BackendError(
+            f"{who} wrote {chars:,} characters; {MAX_TEXT_CHARS:,} are the most that is read of a "
+            "reply: lower max_tokens",
+            reason="server_error",
+            status_code=200,
+        )
+
+
 def alternatives(listed: Iterable[tuple[Any, Any]], *, who: str) -> tuple[tuple[str, float], ...]:
     """Return tokens with their log-probabilities, the likeliest first, without impossible ones.
 

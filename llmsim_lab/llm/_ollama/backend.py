@@ -25,20 +25,19 @@ import ollama
 
 from llmsim_lab._util.text import clip, log_event, printable
 from llmsim_lab.errors import BackendError
-from llmsim_lab.llm import _transport
+from llmsim_lab.llm._connections import broken_off, not_understood
 from llmsim_lab.llm._endings import Telling, stopped
 from llmsim_lab.llm._ollama.faults import (
     fault_of,
     is_overflow,
     lost_connection,
     no_thinking,
-    not_understood,
     translated,
 )
 from llmsim_lab.llm._ollama.wire import ChatExchange, Clients, clients_for, parse_host, release
 from llmsim_lab.llm._retry import context_overflow
 from llmsim_lab.llm._scope import scoped
-from llmsim_lab.llm._transport import alternatives, count
+from llmsim_lab.llm._transport import alternatives, check_length, count
 from llmsim_lab.types import ChatReply, ChatRequest, Message, ModelInfo, OnText, ToolCall
 
 logger = logging.getLogger(__name__)
@@ -241,8 +240,7 @@ class OllamaBackend:
         """Make one request over the wire."""
         extra = ChatExchange(_further_fields(request))
         stream = self._stream or on_text is not None
-        tell = Telling(on_text) if on_text is not None else None
-        is_ended = False
+        tell, parts = Telling(on_text), list[ollama.ChatResponse]()
         began = time.perf_counter()
         try:
             clients = await clients_for(self.host, self)
@@ -256,15 +254,12 @@ class OllamaBackend:
                     options=dict(request.options),
                     keep_alive=request.keep_alive,
                 )
-                parts = list[ollama.ChatResponse]()
                 if stream:
                     # Closed whatever happens: the server stops a model nobody listens to.
                     async with aclosing(cast("Any", answer)) as lines:
                         async for line in lines:
                             parts.append(line)
-                            text, thinking = line.message.content, line.message.thinking
-                            if tell is not None and tell(text or "", thinking or ""):
-                                is_ended = not line.done
+                            if tell(line.message.content or "", line.message.thinking or ""):
                                 break
                 else:
                     parts.append(answer)
@@ -277,18 +272,17 @@ class OllamaBackend:
         except (ConnectionError, httpx.TransportError) as error:
             raise lost_connection(error, host=self.host) from error
         except (ValueError, TypeError, AttributeError) as error:
-            # A request that cannot be written and an answer that cannot be read raise the same
-            # exceptions; whether the request was sent tells which of the two it was.
-            if extra.sent:
-                raise not_understood(error, host=self.host) from error
-            raise BackendError(
-                f"the request for {model!r} cannot be sent: {error}", reason="client_error"
+            raise not_understood(
+                error, url=self.host, form="Ollama's", model=model, sent=extra.sent
             ) from error
         seconds = time.perf_counter() - began
-        whole = extra.framed or not stream or is_ended
-        reply = _joined(parts, host=self.host, seconds=seconds, whole=whole)
-        if is_ended:  # the line with the counts was not waited for
-            return replace(reply, reply_tokens=tell.pieces if tell is not None else None)
+        # Without a length the end of a broken connection looks like the end of the reply.
+        may_be_cut = stream and not (extra.framed or tell.stopped)
+        if not parts or (may_be_cut and not parts[-1].done):
+            raise broken_off(f"Ollama at {self.host}", f"{len(parts)} lines")
+        reply = _joined(parts, host=self.host, seconds=seconds)
+        if tell.stopped and not parts[-1].done:  # the line with the counts was not waited for
+            return replace(reply, reply_tokens=tell.pieces)
         if not parts[-1].done:
             raise stopped(reply, who=f"Ollama at {self.host}")
         return reply
@@ -377,38 +371,16 @@ def _as_json(message: Message) -> dict[str, Any]:
     return value
 
 
-def _joined(
-    parts: list[ollama.ChatResponse], *, host: str, seconds: float, whole: bool
-) -> ChatReply:
-    """Put the parts of an answer together.
-
-    Args:
-        parts: the lines of a stream, or the one answer.
-        host: the server.
-        seconds: how long it took.
-        whole: True unless it may have ended early because its connection broke.
+def _joined(parts: list[ollama.ChatResponse], *, host: str, seconds: float) -> ChatReply:
+    """Put together the lines of a stream, or the one answer.
 
     Raises:
-        BackendError: the closing part is missing: the server stopped the model, or the connection
-            broke.
+        BackendError: it is too long, or its probabilities are none.
     """
-    last = parts[-1] if parts else None
-    if last is None or not (last.done or whole):
-        raise BackendError(
-            f"the reply of Ollama at {host} ended after {len(parts)} lines, before it was done",
-            reason="connection_error",
-            status_code=200,
-            retry=True,
-        )
+    last = parts[-1]
     messages = [part.message for part in parts]
     chars = sum(len(part.content or "") + len(part.thinking or "") for part in messages)
-    if chars > _transport.MAX_TEXT_CHARS:
-        raise BackendError(
-            f"the model of Ollama at {host} wrote {chars:,} characters; "
-            f"{_transport.MAX_TEXT_CHARS:,} are the most that is read of a reply: lower max_tokens",
-            reason="server_error",
-            status_code=200,
-        )
+    check_length(chars, who=f"the model of Ollama at {host}")
     tokens = next((part.logprobs for part in parts if part.logprobs), ())
     listed = tokens[0].top_logprobs or () if tokens else ()
     calls = [call.function for message in messages for call in message.tool_calls or ()]

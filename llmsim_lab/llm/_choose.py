@@ -24,7 +24,7 @@ import random
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
 from enum import Enum
 from typing import Any, Generic, Literal, TypeVar
@@ -256,6 +256,43 @@ class Options(Generic[OptionT]):
             )
 
 
+async def choice_by(
+    method: Method,
+    ask: Ask,
+    before: Sequence[Message],
+    options: Options[OptionT],
+    *,
+    samples: int,
+    seed: int | None,
+    lacks: Callable[[], None],
+) -> Choice[OptionT]:
+    """Return the choice by a method, or from samples if the backend gives no probabilities.
+
+    Args:
+        method: to be tried.
+        ask: makes a request.
+        before: the conversation before the question.
+        options: what can be chosen.
+        samples: how many answers to draw, if it comes to that.
+        seed: of these.
+        lacks: called if there are no probabilities.
+
+    Raises:
+        NoOptionError: no answer was an option.
+    """
+    calls = tuple[CallRecord, ...]()
+    if method != "samples":
+        try:
+            return await (by_digits if method == "digits walk" else by_letters)(
+                ask, before, options
+            )
+        except NoLogprobsError as lack:
+            calls = lack.calls
+            lacks()
+    found = await by_samples(ask, before, options, count=samples, seed=seed)
+    return replace(found, calls=(*calls, *found.calls))
+
+
 # --- letters --------------------------------------------------------------------------------------
 
 
@@ -481,14 +518,9 @@ async def by_samples(
     count: int,
     seed: int | None,
 ) -> Choice[OptionT]:
-    """Return the choice from drawn answers, as many in each order of the options.
+    """Return the choice from at least so many drawn answers, as many in each order of the options.
 
-    Args:
-        ask: makes a request.
-        before: the conversation before the question.
-        options: what can be chosen.
-        count: how many answers; rounded up to a multiple of the number of orders.
-        seed: each answer's own follows from it; None leaves drawing to the server.
+    Each answer's seed follows from the one given; None leaves drawing to the server.
 
     Raises:
         NoOptionError: no answer was an option.
@@ -497,13 +529,13 @@ async def by_samples(
     orders = [_number(options)] if as_numbers else lettered(options)
     most = _LONGEST_NUMBER_TOKENS if as_numbers else 1
     each = math.ceil(count / len(orders))
-    asking = []
-    for place in range(each * len(orders)):
-        settings: dict[str, Any] = {**DRAWN, "num_predict": most}
-        if seed is not None:
-            settings["seed"] = _seed_of(seed, place)
-        asking.append(ask(asked(before, orders[place // each].question), settings, None))
-    answers = await gather_all(asking)
+    answers = await gather_all(
+        [
+            ask(asked(before, order.question), _drawing(seed, number * each + place, most), None)
+            for number, order in enumerate(orders)
+            for place in range(each)
+        ]
+    )
     calls = tuple(call for _, call in answers)
     counts: Counter[OptionT] = Counter()
     pulls: Counter[str] = Counter()
@@ -540,9 +572,13 @@ def _number(options: Options[OptionT]) -> Order[OptionT]:
     return Order(digits_question(options), read, {})
 
 
-def _seed_of(seed: int, place: int) -> int:
-    digest = hashlib.sha256(f"sample {place} of a choice, seed {seed}".encode()).digest()
-    return int.from_bytes(digest[:4], "big") >> 1
+def _drawing(seed: int | None, place: int, most: int) -> dict[str, Any]:
+    """Return the options of one drawn answer."""
+    options = {**DRAWN, "num_predict": most}
+    if seed is not None:
+        digest = hashlib.sha256(f"sample {place} of a choice, seed {seed}".encode()).digest()
+        options["seed"] = int.from_bytes(digest[:4], "big") >> 1
+    return options
 
 
 def _interval(count: int, whole: int) -> tuple[float, float]:

@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import httpx
 import ollama
@@ -238,31 +238,12 @@ class OllamaBackend:
         on_text: OnText | None,
     ) -> ChatReply:
         """Make one request over the wire."""
-        extra = ChatExchange(_further_fields(request))
+        extra, tell = ChatExchange(_further_fields(request)), Telling(on_text)
         stream = self._stream or on_text is not None
-        tell, parts = Telling(on_text), list[ollama.ChatResponse]()
         began = time.perf_counter()
         try:
-            clients = await clients_for(self.host, self)
             with scoped(outgoing=extra):
-                answer = await clients.chat.chat(
-                    model,
-                    [_as_json(message) for message in request.messages],
-                    stream=stream,  # type: ignore[call-overload]
-                    think=think,
-                    format=request.schema,
-                    options=dict(request.options),
-                    keep_alive=request.keep_alive,
-                )
-                if stream:
-                    # Closed whatever happens: the server stops a model nobody listens to.
-                    async with aclosing(cast("Any", answer)) as lines:
-                        async for line in lines:
-                            parts.append(line)
-                            if tell(line.message.content or "", line.message.thinking or ""):
-                                break
-                else:
-                    parts.append(answer)
+                parts = await self._parts(model, request, think, tell if stream else None)
         except ollama.ResponseError as error:
             if think is not None and no_thinking(error):
                 raise _NoThinkingError from error
@@ -286,6 +267,30 @@ class OllamaBackend:
         if not parts[-1].done:
             raise stopped(reply, who=f"Ollama at {self.host}")
         return reply
+
+    async def _parts(
+        self, model: str, request: ChatRequest, think: bool | str | None, tell: Telling | None
+    ) -> list[ollama.ChatResponse]:
+        """Return the lines of a stream as far as they were read, or without ``tell`` the answer."""
+        answer: Any = await (await clients_for(self.host, self)).chat.chat(
+            model,
+            [_as_json(message) for message in request.messages],
+            stream=tell is not None,  # type: ignore[call-overload]
+            think=think,
+            format=request.schema,
+            options=dict(request.options),
+            keep_alive=request.keep_alive,
+        )
+        if tell is None:
+            return [answer]
+        parts = list[ollama.ChatResponse]()
+        # Closed whatever happens: the server stops a model nobody listens to.
+        async with aclosing(answer) as lines:
+            async for line in lines:
+                parts.append(line)
+                if tell(line.message.content or "", line.message.thinking or ""):
+                    break
+        return parts
 
     async def _explained(
         self, error: ollama.ResponseError, model: str, request: ChatRequest | None = None

@@ -45,7 +45,7 @@ def _first(values: Any) -> dict[str, Any]:
 
 
 @dataclass(slots=True)
-class Answer:
+class Completion:
     """Puts an answer together, from the events of a stream or from the one document there is.
 
     Attributes:

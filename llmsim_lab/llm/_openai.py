@@ -30,7 +30,7 @@ from pydantic import SecretStr
 
 from llmsim_lab._util.text import clip, log_event, printable
 from llmsim_lab.errors import BackendError, ConfigError, FailureReason
-from llmsim_lab.llm._completions import Answer, as_object
+from llmsim_lab.llm._completions import Completion, as_object
 from llmsim_lab.llm._connections import (
     Shared,
     broken_off,
@@ -367,7 +367,7 @@ class OpenAIBackend:
         if "logprobs" in rest:
             rest |= {"logprobs": True, "top_logprobs": rest["logprobs"]}
         told = {"model": model, "messages": fields["messages"], "extra_body": rest}
-        tell, answer = Telling(on_text), Answer("the server")
+        tell, answer = Telling(on_text), Completion("the server")
         began = time.perf_counter()
         with self._translated(outgoing, model):
             chat = (await _shared.get(self.base_url, self)).sdk.chat.completions

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from llmsim_lab.errors import BackendError
-from llmsim_lab.llm._completions import Answer
+from llmsim_lab.llm._completions import Completion
 from llmsim_lab.llm._endings import Telling
 from llmsim_lab.llm._retry import context_overflow
 from llmsim_lab.llm._transport import error_text, read_json
@@ -167,7 +167,7 @@ async def collect(
     Raises:
         BackendError: the runtime reports an error, or the stream ends early.
     """
-    answer, tell = Answer(_WHO), Telling(on_text)
+    answer, tell = Completion(_WHO), Telling(on_text)
     async for line in lines:
         name, _, content = line.partition(": ")
         if name not in ("data", "error") or content == "[DONE]":

@@ -23,7 +23,7 @@ import math
 import random
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
 from enum import Enum
@@ -321,6 +321,7 @@ def lettered(options: Options[OptionT]) -> list[Order[OptionT]]:
             f"{lines}\n\nAnswer with one letter and nothing else: {', '.join(first)} or {last}."
         )
 
+        # Letters as a default, since the loop's variable is that of the last order by then.
         def read(text: str, labels: Mapping[str, OptionT] = labels) -> OptionT | None:
             label = label_of(text, labels)
             return None if label is None else labels[label]
@@ -366,6 +367,7 @@ def softmax(logs: Mapping[Any, Sequence[float]]) -> dict[Any, float]:
     """Return geometric means of probabilities, scaled to add up to 1."""
     means = {key: math.fsum(values) / len(values) for key, values in logs.items()}
     highest = max(means.values())
+    # Relative to the highest, since all of them may be too small for a float.
     weights = {key: math.exp(mean - highest) for key, mean in means.items()}
     whole = math.fsum(weights.values())
     return {key: weight / whole for key, weight in weights.items()}
@@ -449,15 +451,12 @@ async def by_digits(
             if not reply.top_logprobs:
                 raise NoLogprobsError(calls)
             number, ends = _canonical(begun), 1.0
-            for token, value in reply.top_logprobs:
-                chance, longer = math.exp(value), _canonical(begun + token)
-                if number.strip("-") and not _DIGITS.fullmatch(token):
-                    continue  # the number has ended before this token
+            for longer, chance in _continued(begun, reply):
+                # What no digit takes is the probability that the number ends here.
                 ends -= chance
-                if chance * reached >= _CUT and _leads_to(longer, options):
-                    following[begun + token] += chance * reached
-            option = _option_at(number, options)
-            if option is not None:
+                if chance * reached >= _CUT and _leads_to(_canonical(longer), options):
+                    following[longer] += chance * reached
+            if (option := _option_at(number, options)) is not None:
                 shares[option] += reached * max(0.0, ends)
         level = dict(following)
         if not level:
@@ -472,6 +471,14 @@ async def by_digits(
         measured=(shares,),
         calls=tuple(calls),
     )
+
+
+def _continued(begun: str, reply: ChatReply) -> Iterator[tuple[str, float]]:
+    """Yield what a number that was begun may continue as, with the probability."""
+    has_digits = bool(_canonical(begun).strip("-"))
+    for token, value in reply.top_logprobs:
+        if not has_digits or _DIGITS.fullmatch(token):  # else the number has ended before it
+            yield begun + token, math.exp(value)
 
 
 def _canonical(text: str) -> str:
@@ -542,9 +549,9 @@ async def by_samples(
     measured = [dict.fromkeys(options.values, 0.0) for _ in orders]
     for place, (reply, _) in enumerate(answers):
         order = orders[place // each]
-        option = order.read(reply.text)
-        if option is not None:
+        if (option := order.read(reply.text)) is not None:
             counts[option] += 1
+            # The letter at which the option stood in this order.
             pulls.update(label for label, one in order.labels.items() if one == option)
             measured[place // each][option] += 1 / each
     valid = counts.total()

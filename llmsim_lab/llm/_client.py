@@ -358,6 +358,7 @@ class LLMClient:
             before, calls = [*conversation, Message("assistant", text)], (call,)
         if method is None:
             start = _choose.asked(before, _choose.digits_question(named))
+            # The first request of a walk. A replay sees by it how the recorded run has asked.
             root = request_of(start, _choose.MEASURED, _choose.WANTED)
             walk = named.numeric and self._walks(root, many=len(named.values) > len(_choose.LABELS))
             method = "digits walk" if walk else "logprobs"
@@ -659,6 +660,7 @@ class LLMClient:
                 lane.ended(time_limit)
                 reply_of = attempt.reply if attempt is not None else None
                 if attempt is not None:
+                    # Loading happens once and says nothing of how long the next reply takes.
                     loading = reply_of.load_seconds if reply_of is not None else 0.0
                     self._last_s = attempt.seconds - loading
                 self.limits.ended(
@@ -705,6 +707,7 @@ class LLMClient:
                 f"{type(self.backend).__name__}.chat returned {type(reply).__name__}; it "
                 "must return ChatReply(text=...)"
             )
+        # A backend that could stream is treated as if it had: a run must not depend on which.
         return end(reply) if streams else reply
 
     async def _back_off(self, least_s: float) -> None:

@@ -1,14 +1,14 @@
-"""Answers in the form of OpenAI's chat completions, which the embedded runtime writes too."""
+"""What OpenAI's chat completions and those of the embedded runtime have in common."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from llmsim_lab._util.text import clip
 from llmsim_lab.llm._transport import alternatives, check_length, count, read_json
-from llmsim_lab.types import ChatReply, ToolCall
+from llmsim_lab.types import ChatReply, Message, ToolCall
 
 _DONE_REASONS = {
     "length": "length",
@@ -18,6 +18,14 @@ _DONE_REASONS = {
     "error": "aborted",
     "insufficient_system_resource": "aborted",
 }
+
+
+def with_instruction(messages: Sequence[Message], text: str) -> tuple[Message, ...]:
+    """Return the conversation with a text at the end of its system message."""
+    first = messages[0] if messages else None
+    if first is not None and first.role == "system":
+        return (replace(first, content=f"{first.content}\n\n{text}"), *messages[1:])
+    return (Message("system", text), *messages)
 
 
 def as_object(value: Any) -> dict[str, Any]:

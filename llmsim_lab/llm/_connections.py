@@ -13,7 +13,8 @@ import os
 import ssl
 import threading
 import urllib.request
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
@@ -23,6 +24,8 @@ import httpx
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import BackendError, ConfigError, FailureReason
 from llmsim_lab.llm._transport import GuardedTransport, error_text
+
+T = TypeVar("T")
 
 _MAX_DETAIL = 500
 
@@ -51,6 +54,13 @@ def env_proxy(url: str) -> str | None:
     proxies = urllib.request.getproxies()
     proxy = proxies.get(parsed.scheme) or proxies.get("all")
     return f"http://{proxy}" if proxy and "://" not in proxy else proxy
+
+
+def run_aside(work: Coroutine[Any, Any, T]) -> T:
+    """Run a quick look at a server to its end."""
+    # In a thread of its own, since the caller's may be running an event loop already.
+    with ThreadPoolExecutor(1, thread_name_prefix="llmsim-lab-look") as thread:
+        return thread.submit(asyncio.run, work).result()
 
 
 def open_transport(url: str, *, who: str) -> GuardedTransport:
@@ -235,6 +245,7 @@ ClientsT = TypeVar("ClientsT", bound=Closable)
 class _Lease(Generic[ClientsT]):
     clients: ClientsT
     lifetime: AsyncGenerator[ClientsT, None]
+    # Weak, since a backend may be forgotten without being closed.
     users: WeakSet[Any] = field(default_factory=WeakSet)
 
 

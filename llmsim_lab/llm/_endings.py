@@ -113,6 +113,7 @@ class Endings:
         Raises:
             BackendError: the model repeats itself in it.
         """
+        # In pieces, so that it ends where a stream of it would have been stopped.
         tell, each = Telling(self), _LOOK_EACH_CHARS
         for at in range(0, len(reply.thinking), each):
             if tell("", reply.thinking[at : at + each]):
@@ -151,6 +152,7 @@ class Endings:
                 continue
             if self._string_from >= 0:
                 if sign == "\\":
+                    # What it escapes may come with the next piece.
                     self._escaped_at = at + 1
                 elif sign == '"':
                     self._string_from = -1

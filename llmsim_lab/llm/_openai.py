@@ -19,7 +19,6 @@ import os
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
@@ -30,7 +29,7 @@ from pydantic import SecretStr
 
 from llmsim_lab._util.text import clip, log_event, printable
 from llmsim_lab.errors import BackendError, ConfigError, FailureReason
-from llmsim_lab.llm._completions import Completion, as_object
+from llmsim_lab.llm._completions import Completion, as_object, with_instruction
 from llmsim_lab.llm._connections import (
     Shared,
     broken_off,
@@ -38,13 +37,14 @@ from llmsim_lab.llm._connections import (
     is_loopback,
     not_understood,
     open_transport,
+    run_aside,
     status_fault,
     without_password,
 )
 from llmsim_lab.llm._endings import Telling, stopped
 from llmsim_lab.llm._retry import context_overflow, retry_after_s
 from llmsim_lab.llm._scope import scope, scoped
-from llmsim_lab.llm._transport import STREAMED, error_text, read_json
+from llmsim_lab.llm._transport import STREAMED, error_text, is_framed, read_json
 from llmsim_lab.types import ChatReply, ChatRequest, Message, ModelInfo, OnText
 
 logger = logging.getLogger(__name__)
@@ -130,6 +130,7 @@ class OpenAIBackend:
         if callable(given):
             self._key = given
         elif given:
+            # The method of a secret, so that no attribute of this backend shows the key.
             self._key = _checked_key(given).get_secret_value
         if self._key is None and self._hosted:
             raise ConfigError(
@@ -217,9 +218,7 @@ class OpenAIBackend:
                 ) from None
             return None if listed is None else [printable(str(one["id"])) for one in listed]
 
-        # In a thread of its own, since the caller's may be running an event loop already.
-        with ThreadPoolExecutor(1, thread_name_prefix="llmsim-lab-look") as thread:
-            return thread.submit(asyncio.run, names()).result()
+        return run_aside(names())
 
     async def aclose(self) -> None:
         """Close the connections that no other backend uses."""
@@ -274,6 +273,7 @@ class OpenAIBackend:
         first = 1 if self._hosted else 0
         if schema is None or not self._forms:
             return first
+        # What is known of all schemas, and of this one.
         known = (self._forms.get((model, key), 0) for key in ("", _key_of(schema)))
         return max(first, *known)
 
@@ -293,7 +293,11 @@ class OpenAIBackend:
         if stream:
             fields["stream_options"] = {"include_usage": True}
         if request.schema is not None and _FORMS[form] == "none":
-            messages = with_schema(messages, request.schema)
+            messages = with_instruction(
+                messages,
+                "Reply with one JSON object and nothing else. It must fit this JSON schema:\n"
+                f"{json.dumps(request.schema, ensure_ascii=False)}",
+            )
         elif request.schema is not None:
             schema = dict(request.schema)
             if _FORMS[form] == "portable":
@@ -330,6 +334,7 @@ class OpenAIBackend:
             lacking.append(_LIMITS[0])
         if not lacking and "response_format" in fields and _ABOUT_SCHEMAS.search(said):
             schema = request.schema or {}
+            # A complaint about this schema leaves others alone; any other is about all of them.
             this_one = _ABOUT_THIS_SCHEMA.search(said) is not None
             further = form + 1 if this_one and portable(schema) != schema else len(_FORMS) - 1
             place = (model, _key_of(schema) if this_one else "")
@@ -611,6 +616,7 @@ class _KeyTransport(httpx.AsyncBaseTransport):
             headers.append((b"Authorization", b"Bearer " + secret))
         content = await request.aread()
         outgoing.sent = True
+        # A new request: the client's own is in its errors, and must not have the key.
         response = await self._inner.handle_async_request(
             httpx.Request(
                 request.method,
@@ -620,7 +626,8 @@ class _KeyTransport(httpx.AsyncBaseTransport):
                 extensions=request.extensions | (STREAMED if outgoing.stream else {}),
             )
         )
-        outgoing.framed = bool({"content-length", "transfer-encoding"} & response.headers.keys())
+        outgoing.framed = is_framed(response)
+        # Only what is read later: some other header might repeat the key.
         kept = {
             name: value
             for name, value in response.headers.items()
@@ -650,6 +657,7 @@ class _MaskedStream(httpx.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         assert isinstance(self._response.stream, httpx.AsyncByteStream)
+        # Blocks are whole lines, so none ends within the key.
         async for block in self._response.stream:
             yield block.replace(self._secret, b"***") if self._secret else block
 
@@ -764,24 +772,13 @@ def as_json(messages: Sequence[Message]) -> Iterator[dict[str, Any]]:
                 function = {"name": call.name, "arguments": arguments}
                 calls.append({"id": named, "type": "function", "function": function})
         if message.role == "tool":
+            # A result names its tool and not the call, so it is of the first open one of that tool.
             same = [pair for pair in open_calls if pair[0] == message.tool_name]
             pair = next(iter(same or open_calls), ("", "call_0"))
             if pair in open_calls:
                 open_calls.remove(pair)
             value["tool_call_id"] = pair[1]
         yield value
-
-
-def with_schema(messages: Sequence[Message], schema: Mapping[str, Any]) -> tuple[Message, ...]:
-    """Return the conversation with the schema in its system message."""
-    asked = (
-        "Reply with one JSON object and nothing else. It must fit this JSON schema:\n"
-        f"{json.dumps(schema, ensure_ascii=False)}"
-    )
-    first = messages[0] if messages else None
-    if first is not None and first.role == "system":
-        return (replace(first, content=f"{first.content}\n\n{asked}"), *messages[1:])
-    return (Message("system", asked), *messages)
 
 
 def portable(schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -113,6 +113,14 @@ def alternatives(listed: Iterable[tuple[Any, Any]], *, who: str) -> tuple[tuple[
     return tuple(sorted(possible, key=lambda pair: -pair[1]))
 
 
+def is_framed(response: httpx.Response) -> bool:
+    """Return True if a response says where it ends.
+
+    If it does not, a connection that breaks looks like the end.
+    """
+    return bool({"content-length", "transfer-encoding"} & response.headers.keys())
+
+
 def error_text(text: str) -> str:
     """Return a server's explanation without characters that control a terminal."""
     return printable(text[:MAX_ERROR_BYTES], keep="\n").strip()

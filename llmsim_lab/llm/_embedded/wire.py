@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from llmsim_lab.errors import BackendError
-from llmsim_lab.llm._completions import Completion
+from llmsim_lab.llm._completions import Completion, with_instruction
 from llmsim_lab.llm._endings import Telling
 from llmsim_lab.llm._retry import context_overflow
 from llmsim_lab.llm._transport import error_text, read_json
@@ -283,10 +283,7 @@ def describe_tools(
     )
     answer = _RESPONDS if _responds(tools) else _ANSWERS
     explained = _EXPLAINED.format(tools=listed, answer=answer)
-    first = messages[0] if messages else None
-    if first is not None and first.role == "system":
-        return (replace(first, content=f"{first.content}\n\n{explained}"), *messages[1:])
-    return (Message("system", explained), *messages)
+    return with_instruction(messages, explained)
 
 
 def tools_as_text(message: Message) -> tuple[str, str]:

@@ -14,7 +14,6 @@ import logging
 import re
 import time
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -25,7 +24,7 @@ import ollama
 
 from llmsim_lab._util.text import clip, log_event, printable
 from llmsim_lab.errors import BackendError
-from llmsim_lab.llm._connections import broken_off, not_understood
+from llmsim_lab.llm._connections import broken_off, not_understood, run_aside
 from llmsim_lab.llm._endings import Telling, stopped
 from llmsim_lab.llm._ollama.faults import (
     fault_of,
@@ -556,9 +555,7 @@ def look(host: str | None = None, *, timeout_s: float = 1.0) -> OllamaProbe:
         BackendError: no server answers there, or not in Ollama's form; the message says which.
     """
     url = parse_host(host)
-    # In a thread of its own, since the caller's may be running an event loop already.
-    with ThreadPoolExecutor(1, thread_name_prefix="llmsim-lab-look") as thread:
-        return thread.submit(asyncio.run, _look(url, timeout_s)).result()
+    return run_aside(_look(url, timeout_s))
 
 
 async def _look(url: str, timeout_s: float) -> OllamaProbe:

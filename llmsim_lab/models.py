@@ -32,7 +32,6 @@ __all__ = [
     "PolicyDecision",
     "SimulationState",
     "StateUpdateDecision",
-    "ValidationDecision",
     "ValidationResult",
 ]
 

@@ -113,6 +113,11 @@ def doctor(
         raise typer.Exit(1 if bad else 0)
     if whole:
         raise typer.BadParameter("--all goes with --tools")
+    raise typer.Exit(0 if _report(model, host) else 1)
+
+
+def _report(model: str | None, host: str | None) -> bool:
+    """Print what this machine has and what each model answers; return True if one works."""
     memory = psutil.virtual_memory()
     wish = os.environ.get("LLMSIM_MODEL")
     say(
@@ -139,7 +144,7 @@ def doctor(
     say(_choice(host if is_ollamas else None))
     for card in kept_cards():
         say(f"{card.heading}: {card.verdict}")
-    raise typer.Exit(0 if any(finding.works for finding in findings) else 1)
+    return any(finding.works for finding in findings)
 
 
 def _choice(host: str | None) -> str:

@@ -20,7 +20,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
@@ -212,7 +212,7 @@ class LLMClient:
         """How long the last request took, loading the model left out."""
         self._lanes: dict[asyncio.AbstractEventLoop, Lane] = {}
         self._lock = threading.Lock()
-        self._told: set[str] = set()
+        self._told_of_samples = False
         self._turns: dict[CallLog, asyncio.AbstractEventLoop] = {}
         """The turns being played with this client, each with its loop."""
 
@@ -348,27 +348,25 @@ class LLMClient:
             )
         before, origin = self._messages_of(prompt, site)
         self._check_size(prompt, site)
-        text, calls = "", list[CallRecord]()
+        text, calls = "", tuple[CallRecord, ...]()
 
         def request_of(
-            messages: Sequence[Message], settings: Mapping[str, Any] | None, top: int | None
+            messages: Sequence[Message], settings: Mapping[str, Any], top: int | None
         ) -> ChatRequest:
             request = self._request(messages, settings, site)
             return replace(request, think=False, top_logprobs=top, origin=origin)
 
-        async def ask(
-            messages: Sequence[Message], settings: Mapping[str, Any], top: int | None
-        ) -> tuple[ChatReply, CallRecord]:
-            request = request_of(messages, settings, top)
-            return await self._ask_twice(request, lambda reply: reply, site)
+        def ask(*request: Any) -> Coroutine[Any, Any, tuple[ChatReply, CallRecord]]:
+            return self._ask_twice(request_of(*request), lambda reply: reply, site)
 
         if reasoning:
             conversation = _choose.thinking_first(before, named)
             request = self._request(conversation, None if seed is None else {"seed": seed}, site)
             text, call = await self._ask_twice(replace(request, origin=origin), _reasoned, site)
-            before, calls = [*conversation, Message("assistant", text)], [call]
+            before, calls = [*conversation, Message("assistant", text)], (call,)
         if method is None:
             start = _choose.asked(before, _choose.digits_question(named))
+            # The first request of a walk. A replay sees by it how the recorded run has asked.
             root = request_of(start, _choose.MEASURED, _choose.WANTED)
             walk = named.numeric and self._walks(root, many=len(named.values) > len(_choose.LABELS))
             method = "digits walk" if walk else "logprobs"
@@ -377,18 +375,11 @@ class LLMClient:
                 f"method='digits walk' needs options that are numbers, not {list(named.texts)}; "
                 "leave method out"
             )
-        found: Choice[OptionT] | None = None
+        base = self.config.seed if seed is None else seed
         try:
-            if method != "samples":
-                measure = _choose.by_digits if method == "digits walk" else _choose.by_letters
-                try:
-                    found = await measure(ask, before, named)
-                except _choose.NoLogprobsError as lack:
-                    calls += lack.calls
-                    self._tell_once("choose_by_samples", "the backend gives no probabilities")
-            if found is None:
-                base = self.config.seed if seed is None else seed
-                found = await _choose.by_samples(ask, before, named, count=samples, seed=base)
+            found = await _choose.choice_by(
+                method, ask, before, named, samples=samples, seed=base, lacks=self._tell_of_samples
+            )
         except _choose.NoOptionError as nothing:
             fault = BackendError(
                 f"{nothing}; say in the prompt what is to be chosen, or use another model",
@@ -398,17 +389,19 @@ class LLMClient:
             raise failure_of(fault, history, site, model=self.config.model) from nothing
         return replace(found, reasoning=text, calls=(*calls, *found.calls))
 
+    def _tell_of_samples(self) -> None:
+        if not self._told_of_samples:
+            self._told_of_samples = True
+            detail = "the backend gives no probabilities"
+            model = self.config.model
+            log_event(logger, logging.INFO, "choose_by_samples", model=model, detail=detail)
+
     def _walks(self, root: ChatRequest, *, many: bool) -> bool:
         """Return True if numbers are asked for by their digits, beginning with a request."""
         recorder = scope().recorder
         if isinstance(recorder, ReplayRecorder):  # which has no backend
             return recorder.knows(recorder.place(root))
         return many or getattr(self.backend, "continues_messages", False)
-
-    def _tell_once(self, event: str, detail: str) -> None:
-        if event not in self._told:
-            self._told.add(event)
-            log_event(logger, logging.INFO, event, model=self.config.model, detail=detail)
 
     def _request(
         self, messages: Sequence[Message], options: Mapping[str, Any] | None, site: CallSite | None
@@ -684,6 +677,7 @@ class LLMClient:
                 lane.ended(time_limit)
                 reply_of = attempt.reply if attempt is not None else None
                 if attempt is not None:
+                    # Loading happens once and says nothing of how long the next reply takes.
                     loading = reply_of.load_seconds if reply_of is not None else 0.0
                     self._last_s = attempt.seconds - loading
                 self.limits.ended(
@@ -732,6 +726,7 @@ class LLMClient:
                 f"{type(self.backend).__name__}.chat returned {type(reply).__name__}; it "
                 "must return ChatReply(text=...)"
             )
+        # A backend that could stream is treated as if it had: a run must not depend on which.
         return end(reply) if streams else reply
 
     async def _back_off(self, least_s: float) -> None:

@@ -20,6 +20,7 @@ from llmsim_lab._util.text import faults, number
 from llmsim_lab.agents._briefing import Briefing, known_quarters
 from llmsim_lab.agents._briefing import briefing as briefing_values
 from llmsim_lab.economy import TaylorRule
+from llmsim_lab.economy._data import Quarter
 from llmsim_lab.economy._macro import RateLimits
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient
@@ -331,10 +332,14 @@ class NationAgent(EconLLMAgent):
         """Show what a briefing shows, where the prompt has a place for it."""
         if "history" not in self.prompt.slots:
             return super()._construct_prompt(state)
+        return self.briefed(known_quarters([*self.past, state]), turn=state.turn)
+
+    def briefed(self, quarters: Sequence[Quarter], *, turn: int = 0) -> str:
+        """Return a briefing on quarters, oldest first, of which the last is the present one."""
         profile, how = self.profile, self.briefing or Briefing()
         target = number(profile.inflation_target)
         values = briefing_values(
-            known_quarters([*self.past, state]),
+            quarters,
             inflation_target=profile.inflation_target,
             neutral_real_rate=how.neutral_real_rate,
             masked=how.masked,
@@ -348,7 +353,7 @@ class NationAgent(EconLLMAgent):
             moves=moves_in_words(self.moves_bp or ()),
             neutral_real_rate=number(how.neutral_real_rate),
             **values,
-        ).sourced(_SOURCES, agent=self.name, turn=state.turn)
+        ).sourced(_SOURCES, agent=self.name, turn=turn)
 
 
 class TaylorRuleAgent(Agent):

@@ -374,7 +374,7 @@ def _by_rule(rule: Rule, situation: Situation) -> Answer:
         wanted = rule(inflation=situation.inflation, output_gap=situation.gap, previous_rate=here)
         # Of two equally close moves the smaller one, as ``TaylorRuleAgent`` does it.
         distance = {move: round(abs(move / 100 - wanted + here), 9) for move in GATE_MOVES_BP}
-        chosen = min(GATE_MOVES_BP, key=lambda move: (distance[move], abs(move)))  # noqa: B023
+        chosen = min(GATE_MOVES_BP, key=lambda move: (distance[move], abs(move)))
         orders.append({move: float(move == chosen) for move in GATE_MOVES_BP})
     chances = {move: fmean(order[move] for order in orders) for move in GATE_MOVES_BP}
     return Answer(chances=chances, orders=tuple(orders), mass=1.0, method="rule")

@@ -78,7 +78,7 @@ CRITERIA = ("direction", "response", "state", "names")
 _WAYS: tuple[Decide, ...] = get_args(Decide)
 _LEVEL = 0.95
 
-_SEEDS = {"A": 1, "B": 2}
+_SETS = ("A", "B")
 _QUARTERS = 28
 """Quarters that are played from the steady state on before a player is asked."""
 _SLIP, _SLIP_STD = 0.85, 0.6
@@ -132,16 +132,26 @@ class Situation:
 
 @cache
 def situations(which: str) -> tuple[Situation, ...]:
-    """Return a set's situations, each followed by its mirror image; always the same ones.
+    """Return a set's situations, each followed by its mirror image; always the same ones."""
+    seed = f"economic gate, set {which}, seed {_SETS.index(which) + 1}"
+    return drawn_situations(random.Random(seed), which, PAIRS)
+
+
+def drawn_situations(rng: random.Random, which: str, pairs: int) -> tuple[Situation, ...]:
+    """Return new situations, each followed by its mirror image.
 
     Each is the end of a run of the macro model from the steady state, with random shocks and a
     policy that makes lasting mistakes. One is taken if a Taylor rule would move by ``CLEAR`` points
     or more, in the same direction by the model's own output gap and by the one that can be seen,
     and to a rate that the lower bound does not touch, its mirror's included.
+
+    Args:
+        rng: what they follow from.
+        which: the set's name.
+        pairs: how many, mirror images apart.
     """
-    rng = random.Random(f"economic gate, set {which}, seed {_SEEDS[which]}")
     found: list[Situation] = []
-    while len(found) < 2 * PAIRS:
+    while len(found) < 2 * pairs:
         path = _played(rng)
         one = _clear(path, f"{which}{len(found) // 2 + 1:02}") if path else None
         if one is not None:
@@ -187,9 +197,10 @@ def _clear(path: Sequence[GlobalState], pair: str) -> Situation | None:
     assert gap is not None  # there are far more than twenty quarters
     last, rule = path[-1], TaylorRule()
     asked = _asked(rule, last.inflation, gap)
-    moves = (asked - last.interest_rate, _asked(rule, last.inflation, last.output_gap))
-    moves = (moves[0], moves[1] - last.interest_rate)
-    if min(map(abs, moves)) < CLEAR or moves[0] * moves[1] < 0 or not 0 <= asked <= 8:
+    move = asked - last.interest_rate
+    by_own_gap = _asked(rule, last.inflation, last.output_gap) - last.interest_rate
+    unclear = min(abs(move), abs(by_own_gap)) < CLEAR or move * by_own_gap < 0
+    if unclear or not 0 <= asked <= 2 * STEADY_STATE.interest_rate:
         return None
     return Situation(
         pair=pair,
@@ -197,7 +208,7 @@ def _clear(path: Sequence[GlobalState], pair: str) -> Situation | None:
         quarters=quarters,
         gap=gap,
         growth=last.gdp_growth,
-        move=moves[0],
+        move=move,
     )
 
 
@@ -487,7 +498,7 @@ def direction(asked: _Asked, way: Decide) -> Criterion:
     low, high = share_interval(value * units, units)
     by_set = ", ".join(
         f"set {name}: {100 * right(part):.0f} %"
-        for name in _SEEDS
+        for name in _SETS
         if (part := [one for one in asked if one[0].pair.startswith(name)])
     )
     words = f"{_moves_in_words(asked, way)}; right in {100 * value:.0f} % ({by_set})"
@@ -618,12 +629,11 @@ def state(asked: _Asked, way: Decide) -> Criterion:
     """
     import numpy as np
 
-    parts: list[list[tuple[float, float, float]]] = []
+    # Of each pair: how many states, the sums of their means and of the squares, what is within.
+    sums: list[list[float]] = []
     for pair in _pairs(asked).values():
-        rows = []
-        for _, answer in pair:
-            if not answer.orders:
-                continue
+        found = [0.0] * 5
+        for answer in (answer for _, answer in pair if answer.orders):
             means = [_moved(order, way) for order in answer.orders]
             mean, number = fmean(means), len(means)
             between = sum((one - mean) ** 2 for one in means) / (number - 1) if number > 1 else 0.0
@@ -633,19 +643,18 @@ def state(asked: _Asked, way: Decide) -> Criterion:
                     sum(p * (move / 100 - one) ** 2 for move, p in order.items())
                     for order, one in zip(answer.orders, means, strict=True)
                 )
-            rows.append((mean, between + drawn, between / number))
-        if rows:
-            parts.append(rows)
+            row = (1.0, mean, mean * mean, between + drawn, between / number)
+            found = [a + b for a, b in zip(found, row, strict=True)]
+        if found[0]:
+            sums.append(found)
 
-    def explained(groups: Sequence[Sequence[tuple[float, float, float]]]) -> float:
-        means, within, excess = map(
-            np.array, zip(*(r for rows in groups for r in rows), strict=True)
-        )
-        of_states = max(0.0, float(means.var(ddof=1) - excess.mean()))
-        whole = of_states + float(within.mean())
-        return of_states / whole if whole > 1e-12 else 0.0
+    def explained(states: float, first: float, second: float, within: float, by: float) -> float:
+        variance = (second - first * first / states) / (states - 1)
+        of_states = max(0.0, variance - by / states)
+        whole = of_states + within / states
+        return of_states / whole if whole > 1e-9 else 0.0
 
-    if len(parts) < 3:
+    if len(sums) < 3:
         return Criterion(
             name="state",
             decide=way,
@@ -656,10 +665,10 @@ def state(asked: _Asked, way: Decide) -> Criterion:
             verdict="undecided",
             words="there are too few answers",
         )
-    value, count = explained(parts), len(parts)
-    without = np.array([explained(parts[:n] + parts[n + 1 :]) for n in range(count)])
-    error = sqrt((count - 1) / count * float(((without - without.mean()) ** 2).sum()))
-    reach = _quantile(count) * error
+    whole, count = np.sum(sums, axis=0), len(sums)
+    value = explained(*whole)
+    without = np.array([explained(*(whole - one)) for one in np.array(sums)])
+    reach = _quantile(count) * sqrt((count - 1) * float(without.var()))
     low, high = max(0.0, value - reach), min(1.0, value + reach)
     return Criterion(
         name="state",
@@ -748,7 +757,7 @@ class EconomicsCard(BaseModel):
         """All criteria, for each way of deciding."""
         asked = [
             (one, self.answers[one.name])
-            for which in _SEEDS
+            for which in _SETS
             for one in situations(which)
             if one.name in self.answers
         ]
@@ -889,7 +898,7 @@ def _plan() -> tuple[tuple[str, Situation, bool], ...]:
     """Return what is asked, in order: each answer's name, the situation, whether it is named."""
 
     def all_of_them() -> Iterator[tuple[str, Situation, bool]]:
-        for which in _SEEDS:
+        for which in _SETS:
             for one in situations(which):
                 yield one.name, one, False
         for one in situations("A")[: 2 * NAMED_PAIRS]:

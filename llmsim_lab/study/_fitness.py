@@ -6,7 +6,7 @@ continued from the last whole check, and what was measured is not measured again
 What a model is fit for follows from stated cut-offs (``LEVELS``). A level is reached if the whole
 95 % interval of each of its shares is at or above the cut-off, missed if one is wholly below, and
 undecided otherwise: more answers decide it. Whether a model is of use for an economy is another
-question, which no card answers.
+question, which the economic gate asks (``_gate``).
 """
 
 from __future__ import annotations

@@ -911,8 +911,8 @@ def what_it_takes() -> str:
     """Return how much is asked, in words."""
     whole, moves = len(_plan()), len(GATE_MOVES_BP)
     return (
-        f"{whole} situations, each in some {moves} to {4 * moves} calls of one token "
-        f"(by letters {whole * moves:,} calls in all), most of each prompt read once"
+        f"{whole} situations, each in {moves} calls of one token by letters, some {6 * moves} by "
+        f"digits ({whole * moves:,} to {whole * 6 * moves:,} in all); most of each prompt is read once"
     )
 
 

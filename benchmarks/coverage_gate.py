@@ -21,7 +21,7 @@ from command import command
 from rich.table import Table
 
 from llmsim_lab.study import _gate
-from llmsim_lab.study._gate import Answer, Criterion, Situation
+from llmsim_lab.study._gate import Criterion, GateAnswer, Situation
 
 __all__ = ["FULL", "QUICK", "Plan", "main", "measure"]
 
@@ -104,17 +104,17 @@ PLAYERS: dict[str, Player] = {
 }
 
 
-def answer(player: Player, one: Situation, shared: float, rng: random.Random) -> Answer:
+def answer(player: Player, one: Situation, shared: float, rng: random.Random) -> GateAnswer:
     """Return what a player answers, in two orders that differ a little."""
     own = rng.gauss(0, 1)
     orders = tuple(player(one, shared, own + 0.1 * rng.gauss(0, 1)) for _ in range(2))
     chances = {move: fmean(order[move] for order in orders) for move in _MOVES}
-    return Answer(chances=chances, orders=orders, mass=1.0, method="script")
+    return GateAnswer(chances=chances, orders=orders, mass=1.0, method="script")
 
 
 def asked_of(
     player: Player, pairs: Sequence[tuple[Situation, Situation]], rng: random.Random
-) -> list[tuple[Situation, Answer]]:
+) -> list[tuple[Situation, GateAnswer]]:
     """Return a player's answers; a pair that is drawn twice counts as two."""
     found = []
     for place, pair in enumerate(pairs):
@@ -185,8 +185,8 @@ def _names(plan: Plan, rng: random.Random) -> list[dict[str, Any]]:
             asked, named = [], {}
             for one in both:
                 by = change() / 400
-                asked.append((one, Answer(chances={-200: 0.5, 200: 0.5})))
-                named[one.name] = Answer(chances={-200: 0.5 - by, 200: 0.5 + by})
+                asked.append((one, GateAnswer(chances={-200: 0.5, 200: 0.5})))
+                named[one.name] = GateAnswer(chances={-200: 0.5 - by, 200: 0.5 + by})
             found.append(_gate.names(asked, named, "sample"))
         rows.append(
             {"player": name, "criterion": "names", "true": true[name]} | _row(found, true[name])

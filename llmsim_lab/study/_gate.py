@@ -305,7 +305,7 @@ def _prompt(told: Told) -> Prompt:
     return Prompt(prompt.user, system=system, name=prompt.name, parent=prompt.digest)
 
 
-class Answer(BaseModel):
+class GateAnswer(BaseModel):
     """What a player would do in one situation.
 
     Attributes:
@@ -350,7 +350,7 @@ def _moved(chances: Mapping[int, float], way: Decide) -> float:
     return min(chances, key=lambda move: (abs(move - mean), -chances[move])) / 100
 
 
-async def _answered(client: LLMClient, prompt: str) -> Answer:
+async def _answered(client: LLMClient, prompt: str) -> GateAnswer:
     began, moves = time.perf_counter(), GATE_MOVES_BP
     try:
         asked = [await client.choose(prompt, moves, seed=1)]
@@ -360,9 +360,9 @@ async def _answered(client: LLMClient, prompt: str) -> Answer:
     except LLMFailureException as failure:
         if failure.reason in LASTING:
             raise  # the card can be continued
-        return Answer(fault=clip(str(failure), 200), seconds=time.perf_counter() - began)
+        return GateAnswer(fault=clip(str(failure), 200), seconds=time.perf_counter() - began)
     orders = [share for one in asked for share in map(_whole, one.measured) if share]
-    return Answer(
+    return GateAnswer(
         chances={move: fmean(one.probabilities[move] for one in asked) for move in moves},
         orders=tuple(orders),
         mass=fmean(one.mass for one in asked),
@@ -378,7 +378,7 @@ def _whole(shares: Mapping[int, float]) -> dict[int, float]:
     return {move: share / mass for move, share in shares.items()} if mass > 0 else {}
 
 
-def _by_rule(rule: Rule, situation: Situation) -> Answer:
+def _by_rule(rule: Rule, situation: Situation) -> GateAnswer:
     """Ask a rule several times, since it may draw."""
     here, orders = situation.interest_rate, []
     for _ in range(_REPEATS):
@@ -388,7 +388,7 @@ def _by_rule(rule: Rule, situation: Situation) -> Answer:
         chosen = min(GATE_MOVES_BP, key=lambda move: (distance[move], abs(move)))
         orders.append({move: float(move == chosen) for move in GATE_MOVES_BP})
     chances = {move: fmean(order[move] for order in orders) for move in GATE_MOVES_BP}
-    return Answer(chances=chances, orders=tuple(orders), mass=1.0, method="rule")
+    return GateAnswer(chances=chances, orders=tuple(orders), mass=1.0, method="rule")
 
 
 # --- judging --------------------------------------------------------------------------------------
@@ -477,11 +477,11 @@ def _judged(low: float, high: float, cut: float) -> Verdict:
     return "fail" if high < cut else "undecided"
 
 
-_Asked = Sequence[tuple[Situation, Answer]]
+_Asked = Sequence[tuple[Situation, GateAnswer]]
 
 
-def _pairs(asked: _Asked) -> dict[str, list[tuple[Situation, Answer]]]:
-    groups: dict[str, list[tuple[Situation, Answer]]] = {}
+def _pairs(asked: _Asked) -> dict[str, list[tuple[Situation, GateAnswer]]]:
+    groups: dict[str, list[tuple[Situation, GateAnswer]]] = {}
     for situation, answer in asked:
         groups.setdefault(situation.pair, []).append((situation, answer))
     return groups
@@ -683,7 +683,7 @@ def state(asked: _Asked, way: Decide) -> Criterion:
     )
 
 
-def names(asked: _Asked, named: Mapping[str, Answer], way: Decide) -> Criterion:
+def names(asked: _Asked, named: Mapping[str, GateAnswer], way: Decide) -> Criterion:
     """Return how much the move changes when it has names and dates: basis points, a pair a unit."""
     changes = []
     for pair in _pairs(asked).values():
@@ -745,7 +745,7 @@ class EconomicsCard(BaseModel):
     told: Told = "economist"
     measured_at: datetime
     version_of_gate: int = VERSION
-    answers: dict[str, Answer] = {}
+    answers: dict[str, GateAnswer] = {}
 
     @property
     def finished(self) -> bool:
@@ -912,7 +912,7 @@ def what_it_takes() -> str:
     whole, moves = len(_plan()), len(GATE_MOVES_BP)
     return (
         f"{whole} situations, each in {moves} calls of one token by letters, some {6 * moves} by "
-        f"digits ({whole * moves:,} to {whole * 6 * moves:,} in all); most of each prompt is read once"
+        f"digits ({whole * moves:,} to {whole * 6 * moves:,} in all); most of a prompt is read once"
     )
 
 

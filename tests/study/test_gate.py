@@ -15,13 +15,14 @@ import pytest
 from llmsim_lab.economy import RudebuschSvensson, TaylorRule
 from llmsim_lab.errors import BackendError, LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
-from llmsim_lab.study import EconomicsCard, economics_card
+from llmsim_lab.study import economics_card
 from llmsim_lab.study._gate import (
     CLEAR,
     GATE_MOVES_BP,
     PAIRS,
-    Answer,
     Criterion,
+    EconomicsCard,
+    GateAnswer,
     drawn_situations,
     fieller_interval,
     kept_economics_cards,
@@ -264,7 +265,7 @@ def test_the_second_set_is_not_printed() -> None:
     for one in situations("B"):
         assert one.name not in shown
         assert f"{one.inflation:.6f}" not in shown
-    assert all(set(one) <= set(Answer.model_fields) for one in _answers(card).values())
+    assert all(set(one) <= set(GateAnswer.model_fields) for one in _answers(card).values())
 
 
 def _answers(card: EconomicsCard) -> dict[str, Any]:
@@ -292,8 +293,8 @@ def test_fiellers_interval_holds_the_ratios_that_a_t_test_does_not_reject() -> N
     assert unknown == (-math.inf, math.inf)
 
 
-def answered(of: Callable[[Any], dict[int, float]], **options: Any) -> list[tuple[Any, Answer]]:
-    return [(one, Answer(chances=of(one), **options)) for one in situations("A")]
+def answered(of: Callable[[Any], dict[int, float]], **options: Any) -> list[tuple[Any, GateAnswer]]:
+    return [(one, GateAnswer(chances=of(one), **options)) for one in situations("A")]
 
 
 def test_repeats_do_not_count_as_more_evidence() -> None:
@@ -344,7 +345,7 @@ def test_the_state_explains_what_draws_and_orders_leave() -> None:
 
 def test_a_change_with_names_fails_if_it_is_surely_more_than_half_a_move() -> None:
     asked = answered(lambda one: {-75: 0.0, 75: 1.0})
-    other = {one.name: Answer(chances={-75: 0.2, 75: 0.8}) for one, _ in asked}
+    other = {one.name: GateAnswer(chances={-75: 0.2, 75: 0.8}) for one, _ in asked}
     found = names(asked, other, "sample")
     assert (found.value, found.verdict) == (pytest.approx(30), "fail")
     assert names(asked, other, "mode").verdict == "pass"

@@ -7,9 +7,9 @@ All of them are immutable. Rates are percent per year, confidence runs from 0 to
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Self
 
-from pydantic import AfterValidator, Field, GetJsonSchemaHandler, model_validator
+from pydantic import AfterValidator, Field, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from llmsim_lab.types import (
@@ -30,7 +30,6 @@ __all__ = [
     "LLMReasoningChain",
     "MacroLags",
     "PolicyDecision",
-    "RateDecision",
     "SimulationState",
     "StateUpdateDecision",
     "ValidationDecision",
@@ -44,31 +43,6 @@ class PolicyDecision(Decision):
     action: Text
     reasoning: Text
     confidence: Confidence
-
-
-class RateDecision(PolicyDecision):
-    """A decision that states its size, among moves on offer; code applies exactly that.
-
-    A model is asked for its reasoning first, then for the size, then for the action in words.
-
-    Attributes:
-        rate_change_bp: the change of the interest rate in force, basis points; 0 holds it. None
-            leaves the size to the engine's model, which judges the words.
-    """
-
-    rate_change_bp: int | None = None
-
-    @classmethod
-    def __get_pydantic_json_schema__(
-        cls, core_schema: Any, handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
-        schema = handler.resolve_ref_schema(handler(core_schema))
-        # Inherited fields come first, so a model would be sure of itself before it decided.
-        fields = dict(schema["properties"])
-        first = {name: fields.pop(name) for name in ("reasoning", "rate_change_bp", "action")}
-        last = fields.pop("confidence")
-        schema["properties"] = {**first, **fields, "confidence": last}
-        return schema
 
 
 class ValidationDecision(Decision):

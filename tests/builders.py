@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from llmsim_lab.agents._agents import RateDecision
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.models import (
     Action,
     AgentState,
     GlobalState,
     PolicyDecision,
-    RateDecision,
     SimulationState,
     StateUpdateDecision,
     ValidationDecision,

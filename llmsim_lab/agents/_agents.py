@@ -11,9 +11,11 @@ import logging
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from random import Random
 from typing import Annotated, Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field, GetJsonSchemaHandler, ValidationError
 
 from llmsim_lab._util.config import Settings
 from llmsim_lab._util.text import faults, number
@@ -25,7 +27,8 @@ from llmsim_lab.economy._macro import RateLimits
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._chains import chain_of
-from llmsim_lab.models import Action, PolicyDecision, RateDecision, SimulationState
+from llmsim_lab.llm._choose import Decide
+from llmsim_lab.models import Action, PolicyDecision, SimulationState
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.types import CallSite, LLMReasoningChain, Status
 
@@ -158,6 +161,31 @@ class LLMAgent(Agent):
         return None if self._validate_decision(decision) else self._complaint()
 
 
+class RateDecision(PolicyDecision):
+    """A decision that states its size, among moves on offer; code applies exactly that.
+
+    A model is asked for its reasoning first, then for the size, then for the action in words.
+
+    Attributes:
+        rate_change_bp: the change of the interest rate in force, basis points; 0 holds it. None
+            leaves the size to the engine's model, which judges the words.
+    """
+
+    rate_change_bp: int | None = None
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: Any, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        schema = handler.resolve_ref_schema(handler(core_schema))
+        # Inherited fields come first, so a model would be sure of itself before it decided.
+        fields = dict(schema["properties"])
+        first = {name: fields.pop(name) for name in ("reasoning", "rate_change_bp", "action")}
+        last = fields.pop("confidence")
+        schema["properties"] = {**first, **fields, "confidence": last}
+        return schema
+
+
 class NationProfile(Settings):
     """How one nation's advisor differs from another's.
 
@@ -180,8 +208,8 @@ class EconLLMAgent(LLMAgent):
         llm_client: the model.
         prompt: a prompt with the slots of the shipped ``agent_policy``, or with moves of
             ``agent_rate``; that one if not given.
-        moves_bp: the changes of the rate on offer, basis points; the decision then states its size,
-            as a ``RateDecision``. Without them it is a ``PolicyDecision``, in words alone.
+        moves_bp: the changes of the rate on offer, basis points; the decision then states its size.
+            Without them it is in words alone.
 
     Raises:
         ConfigError: there are moves, and the prompt has no slot for them.
@@ -268,6 +296,11 @@ def moves_in_words(moves_bp: Sequence[int]) -> str:
     return ", ".join(f"{move:+d}" if move else "0" for move in moves_bp)
 
 
+def moves_to_choose(moves_bp: Sequence[int]) -> dict[int, str]:
+    """Return moves as ``LLMClient.choose`` offers them."""
+    return {move: f"{move:+d} basis points" if move else "no change" for move in moves_bp}
+
+
 class NationAgent(EconLLMAgent):
     """A nation's advisor, with a mandate, an inflation target and a temperament.
 
@@ -281,10 +314,15 @@ class NationAgent(EconLLMAgent):
         briefing: how the agent is briefed, with eight quarters of history and all that a decision
             needs; the prompt is then ``agent_briefing``, and there have to be moves. If not given,
             the agent sees four indicators of the quarter, as the agent contract has it.
+        decide: asks the model for the probability of each move, and takes a draw (``sample``), the
+            likeliest (``mode``) or the one nearest to the mean (``expected``); see
+            ``LLMClient.choose``. If not given, the model writes its decision.
+        seed: of the draws.
 
     Attributes:
         past: the states before the one that the agent is asked about, from the run's first on. A
             simulation sets it before each turn; a briefing shows them.
+        us_past: whether the US data are what was before them, if they are dated.
 
     Raises:
         ConfigError: the profile has an unknown key or a wrong value, the prompt no slot for the
@@ -300,7 +338,14 @@ class NationAgent(EconLLMAgent):
         prompt: Prompt | None = None,
         moves_bp: Sequence[int] | None = None,
         briefing: Briefing | None = None,
+        decide: Decide | None = None,
+        seed: int = 0,
     ) -> None:
+        if decide and not moves_bp:
+            raise ConfigError(
+                f"{name!r} decides by {decide}, from the probabilities of the moves on offer, but "
+                "has no moves; give moves_bp=[-50, -25, 0, 25, 50], or leave out decide"
+            )
         if briefing and not moves_bp:
             raise ConfigError(
                 f"{name!r} has a briefing, which asks for one of the moves on offer, but no moves; "
@@ -310,7 +355,10 @@ class NationAgent(EconLLMAgent):
             prompt = Prompt.load("agent_briefing")
         super().__init__(name, llm_client, prompt=prompt, moves_bp=moves_bp)
         self.briefing = briefing
+        self.decide = decide
+        self.seed = seed
         self.past: Sequence[SimulationState] = ()
+        self.us_past = True
         try:
             self.profile = NationProfile.model_validate(profile or {})
         except ValidationError as error:
@@ -324,6 +372,30 @@ class NationAgent(EconLLMAgent):
             f"Temperament: {profile.temperament}."
         )
 
+    async def _ask(self, prompt: str, state: SimulationState, site: CallSite) -> PolicyDecision:
+        if self.decide is None:
+            return await super()._ask(prompt, state, site)
+        moves = moves_to_choose(self.moves_bp or ())
+        # The calls are rows of their own in ``decisions()``; the decision that they lead to is one.
+        asked = replace(site, component="choice")
+        choice = await self.llm_client.choose(prompt, moves, site=asked)
+        # Of its own for each place, so that what others draw changes nothing here.
+        rng = Random(f"{self.seed}/{site.turn}/{self.name}")
+        move = choice.decided(self.decide, rng)
+        chance = choice.probabilities[move]
+        return RateDecision(
+            action=f"Change the interest rate by {move:+d} basis points"
+            if move
+            else "Hold the interest rate",
+            reasoning=(
+                f"By {self.decide}: {moves[move]} has {chance:.1%}, the mean is "
+                f"{choice.expectation:+.0f} basis points, and {choice.mass:.1%} of the answers are "
+                "moves on offer."
+            ),
+            confidence=round(chance, 4),
+            rate_change_bp=move,
+        )
+
     def prompt_for(self, state: SimulationState) -> str:
         """Return what the model would be sent about a state."""
         return self._construct_prompt(state)
@@ -332,7 +404,8 @@ class NationAgent(EconLLMAgent):
         """Show what a briefing shows, where the prompt has a place for it."""
         if "history" not in self.prompt.slots:
             return super()._construct_prompt(state)
-        return self.briefed(known_quarters([*self.past, state]), turn=state.turn)
+        quarters = known_quarters([*self.past, state], us_past=self.us_past)
+        return self.briefed(quarters, turn=state.turn)
 
     def briefed(self, quarters: Sequence[Quarter], *, turn: int = 0) -> str:
         """Return a briefing on quarters, oldest first, of which the last is the present one."""

@@ -33,7 +33,7 @@ _TITLES = (
 )
 
 
-def known_quarters(states: Sequence[SimulationState]) -> list[Quarter]:
+def known_quarters(states: Sequence[SimulationState], *, us_past: bool = True) -> list[Quarter]:
     """Return all quarters that are known at the last of a run's states, oldest first.
 
     Before a run that starts from a real quarter the data are used. Before any other the economy has
@@ -41,9 +41,10 @@ def known_quarters(states: Sequence[SimulationState]) -> list[Quarter]:
 
     Args:
         states: of a run, from its first turn on.
+        us_past: whether a dated run starts from the US data, not from others.
     """
     first = states[0]
-    before = _steady(first) if first.period is None else quarters_before(first.period)
+    before = quarters_before(first.period) if first.period and us_past else _steady(first)
     return [*before, *map(_quarter, states)]
 
 
@@ -64,7 +65,7 @@ def _steady(first: SimulationState) -> list[Quarter]:
     trend = level.real_output * exp(-first.global_state.output_gap / 100)
     growth = STEADY_STATE.gdp_growth / 400
     return [
-        replace(level, real_output=trend * exp(-growth * back))
+        replace(level, period=None, real_output=trend * exp(-growth * back))
         for back in range(STEADY_QUARTERS, 0, -1)
     ]
 

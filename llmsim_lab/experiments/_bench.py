@@ -249,7 +249,8 @@ class Bench:
                 if agent.name in self.tested
             ]
             first = simulation.turns[0].number
-            brief(agents, simulation.turns[: before.turn - first])
+            dated = simulation.config.start is not None
+            brief(agents, simulation.turns[: before.turn - first], us_past=dated)
             asked = await gather_all([agent.decide_action(before) for agent in agents])
             work.put(asked, (action.chain for action in asked))
         elif self.stage == "validator":

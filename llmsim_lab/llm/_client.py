@@ -753,6 +753,13 @@ class LLMClient:
         return lane
 
 
+def _seeded(request: ChatRequest, seed: int | None) -> ChatRequest:
+    """Return a request as a backend gets it."""
+    if seed is None:
+        return request
+    return replace(request, options={**request.options, "seed": seed})
+
+
 class _Streaming(ChatBackend, Protocol):
     """A backend whose ``streams`` is not False."""
 
@@ -764,13 +771,6 @@ def _reasoned(reply: ChatReply) -> str:
     if not text:
         raise InvalidReply("it is empty")
     return text
-
-
-def _seeded(request: ChatRequest, seed: int | None) -> ChatRequest:
-    """Return a request as a backend gets it."""
-    if seed is None:
-        return request
-    return replace(request, options={**request.options, "seed": seed})
 
 
 @lru_cache(maxsize=1024)

@@ -1220,7 +1220,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         ``outcomes``; ``status``; ``interventions`` of the turn, in words; ``attempts``;
         ``prompt_tokens``, ``reply_tokens`` and ``tokens``, both together; ``seconds``; ``model``.
 
-        Where a rule decided, ``attempts``, tokens and seconds are 0 and there is no model.
+        Where a rule decided, ``attempts``, tokens and seconds are 0 and there is no model; likewise
+        where a model's probabilities did, whose calls have rows of their own.
         """
         return decisions_frame(
             self.turns,

@@ -28,6 +28,7 @@ from llmsim_lab.engines import EconomicEngine
 from llmsim_lab.engines._committee import Committee
 from llmsim_lab.engines._engines import EngineConfig
 from llmsim_lab.errors import ConfigError
+from llmsim_lab.llm._choose import Decide
 from llmsim_lab.llm._human import DAY_S
 from llmsim_lab.models import GlobalState, SimulationState
 from llmsim_lab.prompts import Prompt
@@ -303,6 +304,8 @@ class SimulationConfig(RunConfig):
             four indicators of the quarter, as the agent contract has it, which is the default where
             ``moves_bp`` is None.
         masked: whether an economist's briefing leaves out dates and the names of countries.
+        decide: how a model's move is taken from its probabilities: ``sample``, ``mode`` or
+            ``expected``; None lets it write its decision.
         validator: how actions are checked.
         engine: limits of the interest rate: ``rate_bounds``, lowest and highest, percent per year;
             ``max_move``, the largest change by one action that states no move, percentage points;
@@ -319,6 +322,7 @@ class SimulationConfig(RunConfig):
     moves_bp: tuple[int, ...] | None = tuple(sorted({*MOVES_BP, *(-move for move in MOVES_BP)}))
     briefing: Literal["economist", "thin"] = "economist"
     masked: bool = True
+    decide: Decide | None = None
     validator: ValidatorConfig = Field(default_factory=ValidatorConfig)
     engine: EngineConfig = Field(default_factory=EngineConfig)
     engine_prompt: Path | None = None
@@ -375,6 +379,8 @@ class SimulationConfig(RunConfig):
             raise ValueError(f"nations must have different names; twice: {', '.join(twice)}")
         if self.briefing == "thin" and not self.masked:
             raise ValueError("masked: false has no effect with briefing: thin; leave it out")
+        if self.decide and self.moves_bp is None:
+            raise ValueError(f"decide: {self.decide} needs moves to choose from; set moves_bp")
         if self.briefing == "economist" and self.moves_bp is None:
             raise ValueError(
                 "moves_bp is null, and an economist's briefing asks for one of the moves on offer; "

@@ -181,7 +181,7 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
             self.engine.extra_shocks = {before.number + 1: shocks}
         if before is self.turns[0] and not isinstance(self._session, Replaying):
             self._warn_of_findings()
-        brief(self.agents, self.turns[:-1])
+        brief(self.agents, self.turns[:-1], us_past=self.config.start is not None)
         # All agents see the same state: nobody knows what the others propose this turn.
         proposed = await gather_all([agent.decide_action(before.state) for agent in self.agents])
         actions = await self.validator.validate_actions(proposed, before.state)
@@ -222,7 +222,7 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
     def _subject(self) -> Subject:
         """Return what a check looks at; no model is asked."""
         first, config, engine = self.turns[0].state, self.config, self.engine
-        brief(self.agents, ())
+        brief(self.agents, (), us_past=config.start is not None)
         asked = [agent for agent in self.agents if isinstance(agent, NationAgent)]
         in_turn = isinstance(engine, EconLLMEngine) and engine.committee is None
         return Subject(
@@ -447,12 +447,18 @@ def lint(
     return findings(checked)
 
 
-def brief(agents: Sequence[Agent], turns: Sequence[Turn]) -> None:
-    """Give agents the states of the turns before the one that they will be asked about."""
+def brief(agents: Sequence[Agent], turns: Sequence[Turn], *, us_past: bool) -> None:
+    """Give agents the states of the turns before the one that they will be asked about.
+
+    Args:
+        agents: who is told; only those of nations have a use for it.
+        turns: from the run's first on.
+        us_past: whether the run starts from the US data.
+    """
     past = [turn.state for turn in turns]
     for agent in agents:
         if isinstance(agent, NationAgent):
-            agent.past = past
+            agent.past, agent.us_past = past, us_past
 
 
 def _agent_for(
@@ -489,6 +495,8 @@ def _agent_for(
         prompt=prompt,
         moves_bp=config.moves_bp,
         briefing=briefing,
+        decide=config.decide,
+        seed=config.seed,
     )
 
 

@@ -324,7 +324,7 @@ async def _measured(
     settings = {"num_ctx": client.config.num_ctx, "options": client.config.options}
     settings |= {"think": client.config.think, "reload": reload, "full": full}
     which = [info.backend, info.digest or f"name {info.name}", info.version]
-    which.append(str(getattr(client.backend, "host", "")))
+    which += [str(getattr(client.backend, name, "")) for name in ("host", "base_url")]
     path = place_of(folder or cards_folder(), info.name, [VERSION, *which, settings])
     card = None if again else _read(path)
     if card is None:

@@ -24,7 +24,6 @@ from datetime import UTC, datetime
 from functools import cache, cached_property
 from math import exp, inf, isfinite, sqrt
 from pathlib import Path
-from re import DOTALL, sub
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -35,6 +34,7 @@ from llmsim_lab._util.tables import plain_frame
 from llmsim_lab._util.text import clip
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.agents import NationAgent
+from llmsim_lab.agents._agents import moves_to_choose
 from llmsim_lab.agents._briefing import STEADY_QUARTERS, Briefing
 from llmsim_lab.economy import RudebuschSvensson, TaylorRule
 from llmsim_lab.economy._data import Quarter, latest_gap, next_quarter
@@ -44,7 +44,6 @@ from llmsim_lab.errors import EconomyError, LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, connect
 from llmsim_lab.llm._choose import Decide
 from llmsim_lab.models import GlobalState, SimulationState
-from llmsim_lab.prompts import Prompt
 from llmsim_lab.study._checks import LASTING
 from llmsim_lab.study._fitness import cards_folder, place_of, write_card
 
@@ -256,7 +255,7 @@ def _mirror(one: Situation) -> Situation:
 
 
 def question(situation: Situation, *, told: Told, named: bool) -> str:
-    """Return what a model is asked, as agents of a run are, but for the form of the answer.
+    """Return what a model is asked, which is what agents of a run are that have ``decide``.
 
     Args:
         situation: what it is asked about.
@@ -290,19 +289,9 @@ def _agent(told: Told, named: bool) -> NationAgent:
     return NationAgent(
         _NAME if named else _NO_NAME,
         LLMClient(LLMConfig(), ScriptedBackend("")),  # never asked: it writes the prompts
-        prompt=_prompt(told),
         moves_bp=GATE_MOVES_BP,
         briefing=Briefing(masked=not named) if told == "economist" else None,
     )
-
-
-@cache
-def _prompt(told: Told) -> Prompt:
-    """Return the agents' prompt without the form of their answer: ``choose`` adds its own."""
-    prompt = Prompt.load("agent_briefing" if told == "economist" else "agent_rate")
-    system = sub(r"Return your response as JSON.*?\n\}\n\s*", "", prompt.system, flags=DOTALL)
-    system = sub(r" Keep action and reasoning to [^.]*\.", "", system)
-    return Prompt(prompt.user, system=system, name=prompt.name, parent=prompt.digest)
 
 
 class GateAnswer(BaseModel):
@@ -312,6 +301,7 @@ class GateAnswer(BaseModel):
         chances: the probability of each move, by basis points; empty where there was no answer.
         orders: the same for each order in which the moves were shown, as it came.
         mass: how much of a model's answers were moves at all.
+        label_pull: how the letters pull, as ``Choice`` has it.
         method: as ``Choice`` has it; ``rule`` for a rule.
         calls: how many it took.
         seconds: how long it took.
@@ -323,6 +313,7 @@ class GateAnswer(BaseModel):
     chances: dict[int, float] = {}
     orders: tuple[dict[int, float], ...] = ()
     mass: float = 0.0
+    label_pull: dict[str, float] = {}
     method: str = ""
     calls: int = 0
     seconds: float = 0.0
@@ -351,23 +342,21 @@ def _moved(chances: Mapping[int, float], way: Decide) -> float:
 
 
 async def _answered(client: LLMClient, prompt: str) -> GateAnswer:
-    began, moves = time.perf_counter(), GATE_MOVES_BP
+    began = time.perf_counter()
     try:
-        asked = [await client.choose(prompt, moves, seed=1)]
-        if asked[0].method == "digits walk":
-            # Letters are asked for in each rotation; numbers have to be listed the other way round.
-            asked.append(await client.choose(prompt, moves[::-1], seed=2))
+        # As an agent with ``decide`` asks.
+        choice = await client.choose(prompt, moves_to_choose(GATE_MOVES_BP), seed=1)
     except LLMFailureException as failure:
         if failure.reason in LASTING:
             raise  # the card can be continued
         return GateAnswer(fault=clip(str(failure), 200), seconds=time.perf_counter() - began)
-    orders = [share for one in asked for share in map(_whole, one.measured) if share]
     return GateAnswer(
-        chances={move: fmean(one.probabilities[move] for one in asked) for move in moves},
-        orders=tuple(orders),
-        mass=fmean(one.mass for one in asked),
-        method=asked[0].method,
-        calls=sum(len(one.calls) for one in asked),
+        chances=dict(choice.probabilities),
+        orders=tuple(share for share in map(_whole, choice.measured) if share),
+        mass=choice.mass,
+        label_pull=dict(choice.label_pull),
+        method=choice.method,
+        calls=len(choice.calls),
         seconds=time.perf_counter() - began,
     )
 
@@ -911,8 +900,8 @@ def what_it_takes() -> str:
     """Return how much is asked, in words."""
     whole, moves = len(_plan()), len(GATE_MOVES_BP)
     return (
-        f"{whole} situations, each in {moves} calls of one token by letters, some {6 * moves} by "
-        f"digits ({whole * moves:,} to {whole * 6 * moves:,} in all); most of a prompt is read once"
+        f"{whole} situations, each in {moves} calls of one token ({whole * moves:,} in all; more "
+        "where the backend tells no probabilities), most of each prompt read once"
     )
 
 
@@ -973,7 +962,8 @@ async def _measured(
 ) -> EconomicsCard:
     info = await client.model_info()
     which = [info.backend, info.digest or f"name {info.name}", info.version]
-    which += [str(getattr(client.backend, "host", "")), told, _prompt(told).digest]
+    which += [str(getattr(client.backend, name, "")) for name in ("host", "base_url")]
+    which += [told, _agent(told, named=False).prompt.digest]
     settings = {"num_ctx": client.config.num_ctx, "options": client.config.options}
     path = place_of(_folder(folder), info.name, [VERSION, *which, settings])
     card = None if again else _read(path)

@@ -93,3 +93,11 @@ def test_quarters_before_the_run_are_in_the_units_of_its_output() -> None:
     growth = load_us_macro().loc["1979Q3", "real_gdp"] / load_us_macro().loc["1979Q2", "real_gdp"]
     assert first.real_output / last.real_output == pytest.approx(growth)
     assert replace(first, real_output=1.0) != replace(last, real_output=1.0)
+
+
+def test_a_run_from_other_data_is_not_given_the_past_of_the_us() -> None:
+    state = initial_state("1979Q3")
+    elsewhere = SimulationState(turn=0, period="1979Q3", global_state=state.global_state)
+    quarters = known_quarters([elsewhere], us_past=False)
+    assert {quarter.interest_rate for quarter in quarters} == {elsewhere.global_state.interest_rate}
+    assert quarters[0].period is None

@@ -99,7 +99,9 @@ def raiser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeOlla
     monkeypatch.setenv("LLMSIM_CARDS", str(tmp_path / "cards"))
 
     def reply(body: dict[str, Any]) -> FakeTokens:
-        [letter] = re.findall(r"^([A-Z]): 75$", body["messages"][-1]["content"], re.MULTILINE)
+        [letter] = re.findall(
+            r"^([A-Z]): \+75 basis points$", body["messages"][-1]["content"], re.MULTILINE
+        )
         return FakeTokens([{letter: -0.1, "I": -2.4}])
 
     with FakeOllama(["smollm2-135m"], reply=reply) as fake:
@@ -112,7 +114,7 @@ def test_the_doctor_asks_about_economies_and_the_verdict_is_listed_from_then_on(
 ) -> None:
     status, out, err = llmsim_lab("doctor", "ollama:smollm2-135m", "--economics")
     assert status == 0
-    assert "120 situations, each in 7 calls of one token by letters, some 42 by digits" in err
+    assert "120 situations, each in 7 calls of one token (840 in all" in err
     last = out.rstrip().splitlines()[-1]
     assert last.startswith("Fails the economic gate; direction (fail): raises in 96 of 96")
     asked = len(raiser.requests)

@@ -33,6 +33,8 @@ CONFIG = {
     "start": "1979Q3",
     "turns": 4,
     "nations": ["Aland"],
+    "moves_bp": None,  # so that three components ask the model
+    "economy": {"shock_scale": 0},
     "llm": {"model": "ollama:llama3.2", "retry_wait_s": 0},
 }
 

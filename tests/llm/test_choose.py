@@ -28,32 +28,36 @@ from llmsim_lab.llm import (
 )
 from llmsim_lab.llm._choose import label_of
 from llmsim_lab.tape._codec import SettingsCache, encode_request
-from llmsim_lab.testing import FakeOllama
+from llmsim_lab.testing import FakeOllama, FakeTokens
 from llmsim_lab.types import Message
 
 WANTS = {"raise": 0.5, "hold": 0.3, "lower": 0.2}
 QUESTION = ChatRequest(model="tiny", messages=(Message("user", "A or B?"),), top_logprobs=5)
 
 
-def test_ollama_gives_the_alternatives_of_the_first_token() -> None:
+@pytest.mark.parametrize("stream", [False, True])
+def test_ollama_gives_the_alternatives_of_the_first_token(stream: bool) -> None:
     async def asked(host: str) -> ChatReply:
-        backend = OllamaBackend(host=host)
+        backend = OllamaBackend(host=host, stream=stream)
         try:
             return await backend.chat(QUESTION)
         finally:
             await backend.aclose()
 
-    with FakeOllama(["tiny"], reply="Well") as fake:
+    places = [{"A": -1.5, " B": -0.5, "To": -2.5}, {".": -0.1}]
+    with FakeOllama(["tiny"], reply=FakeTokens(places)) as fake:
         reply = asyncio.run(asked(fake.host))
-    assert [value for _, value in reply.top_logprobs] == [-0.5, -1.5, -2.5, -3.5, -4.5]
+    assert reply.text == "A."
+    assert reply.top_logprobs == ((" B", -0.5), ("A", -1.5), ("To", -2.5))
     body = fake.requests[0].body
     assert (body["logprobs"], body["top_logprobs"]) == (True, 5)
 
 
 def test_a_choice_of_an_ollama_model_is_measured() -> None:
-    def answer(body: dict[str, Any]) -> str:
-        [letter] = re.findall(r"^([A-Z]): hold$", body["messages"][-1]["content"], re.MULTILINE)
-        return str(letter)
+    def answer(body: dict[str, Any]) -> FakeTokens:
+        labels = re.findall(r"^([A-Z]): (.+)$", body["messages"][-1]["content"], re.MULTILINE)
+        chances = {letter: 0.7 * WANTS[text] for letter, text in labels}
+        return FakeTokens([{t: math.log(p) for t, p in {**chances, "The": 0.3}.items()}])
 
     async def asked(host: str) -> Choice[str]:
         async with connect("ollama:tiny", host=host) as client:
@@ -61,8 +65,8 @@ def test_a_choice_of_an_ollama_model_is_measured() -> None:
 
     with FakeOllama(["tiny"], reply=answer) as fake:
         choice = asyncio.run(asked(fake.host))
-    assert choice.mode == "hold"
-    assert choice.mass == pytest.approx(sum(math.exp(-0.5 - rank) for rank in range(20)))
+    assert choice.probabilities == pytest.approx(WANTS)
+    assert choice.mass == pytest.approx(0.7)
     assert {body["top_logprobs"] for body in (one.body for one in fake.requests)} == {20}
     assert len(fake.requests) == 3
 

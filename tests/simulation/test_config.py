@@ -152,7 +152,7 @@ def test_an_absolute_prompt_path_stays_as_it_is(tmp_path: Path) -> None:
     [
         (
             "turns: 3\nsede: 1",
-            "HERE/run.yaml, line 2: sede: unknown key; known here are committee, ",
+            "HERE/run.yaml, line 2: sede: unknown key; known here are briefing, ",
         ),
         (
             "nations:\n  - name: Aland\n    tpye: llm",

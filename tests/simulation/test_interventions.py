@@ -33,7 +33,7 @@ def test_agents_see_what_was_set_in_the_turn_after() -> None:
     simulation.intervene(1, set={"inflation": 9})
     simulation.run(2)
     shown = [
-        request.prompt.split("Inflation: ")[1].split("%")[0]
+        request.prompt.split("Inflation over 4 quarters is ")[1].split("%")[0]
         for request in requests_of(client, "agent")
     ]
     assert shown == ["2", "9"]

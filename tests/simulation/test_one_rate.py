@@ -12,9 +12,10 @@ from builders import answer, make_client, make_config, make_state, policy, rate_
 
 from llmsim_lab import data_path
 from llmsim_lab.agents import EconLLMAgent, NationAgent, TaylorRuleAgent
+from llmsim_lab.agents._agents import RateDecision
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import Tape
-from llmsim_lab.models import PolicyDecision, RateDecision
+from llmsim_lab.models import PolicyDecision
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.simulation import Simulation, SimulationConfig
 from llmsim_lab.types import ChatRequest
@@ -270,9 +271,11 @@ def test_a_committee_that_makes_no_sense_is_an_error(committee: Any, why: str) -
 
 def test_a_configuration_recorded_before_there_were_moves_means_what_it_meant() -> None:
     values = SimulationConfig(nations=["A", "B"]).model_dump(mode="json", by_alias=True)
-    old = {name: value for name, value in values.items() if name not in ("moves_bp", "committee")}
+    new = ("moves_bp", "committee", "briefing")
+    old = {name: value for name, value in values.items() if name not in new}
     config = SimulationConfig.recorded(old)
     assert (config.moves_bp, config.committee.rule) == (None, "sequential")
+    assert config.briefing == "thin"
     assert SimulationConfig.recorded(values) == SimulationConfig(nations=["A", "B"])
 
 

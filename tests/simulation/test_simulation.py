@@ -133,7 +133,7 @@ async def test_the_next_turns_prompts_show_the_economy_that_the_last_one_left() 
     simulation = Simulation(SimulationConfig(nations=("Aland",)), llm_client=client)
     await simulation.arun(2)
     shown = [
-        r.messages[1].content.split("Interest Rate: ")[1][:5]
+        r.messages[1].content.split("The policy rate is ")[1][:5]
         for r in requests_of(client)
         if r.site and r.site.component == "agent"
     ]

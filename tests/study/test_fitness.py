@@ -268,6 +268,14 @@ def test_other_settings_another_form_and_another_digest_have_cards_of_their_own(
     assert len(kept_cards()) == 4
 
 
+def test_servers_whose_models_have_the_same_name_have_cards_of_their_own() -> None:
+    for base_url in ("http://one/v1", "http://two/v1", "http://two/v1"):
+        backend = ScriptedBackend(obeys, name="served")
+        backend.base_url = base_url  # type: ignore[attr-defined]
+        fitness_card(LLMClient(LLMConfig(), backend))
+    assert len(kept_cards()) == 2
+
+
 def test_a_card_that_cannot_be_read_is_measured_anew(tmp_path: Path) -> None:
     first = card_of(obeys)
     [path] = (tmp_path / "cards").iterdir()
@@ -295,7 +303,7 @@ def server() -> Iterator[FakeOllama]:
 def test_a_server_that_has_no_tools_for_a_model_is_quoted(server: FakeOllama) -> None:
     card = fitness_card(connect("ollama:tiny", host=server.host, quiet=True))
     assert "does not support tools" in measure(card, "tools").why_not
-    assert measure(card, "memory_gb").value == pytest.approx(0.3236, abs=0.001)
+    assert measure(card, "memory_gb").value == pytest.approx(0.3224, abs=0.001)
     assert measure(card, "load_s").value == 0.25
     assert measure(card, "same_reload").hits == 4
     assert card.digest == FakeModel(name="tiny").digest

@@ -126,7 +126,8 @@ def scripted(rate: Callable[[Mapping[str, float]], float], *, mass: float = 0.9)
         }
         wanted = rate(seen) - seen["previous_rate"]
         letters = {
-            letter: int(move) for letter, move in re.findall(r"^([A-Z]): (\S+)$", text, re.M)
+            letter: 0 if move == "no change" else int(move.split()[0])
+            for letter, move in re.findall(r"^([A-Z]): (.+)$", text, re.M)
         }
         best = min(letters, key=lambda letter: abs(letters[letter] / 100 - wanted))
         rest = (1 - mass) / len(letters)
@@ -251,11 +252,9 @@ def test_names_and_dates_are_all_that_differs_between_the_two_questions() -> Non
 
 
 @pytest.mark.parametrize("told", ["economist", "thin"])
-def test_the_question_asks_for_a_move_and_not_for_json(told: Any) -> None:
+def test_the_question_has_the_moves_on_offer(told: Any) -> None:
     text = question(situations("A")[0], told=told, named=False)
     assert "-200, -75, -25, 0, +25, +75, +200" in text
-    assert "JSON" not in text
-    assert "{" not in text
 
 
 def test_the_second_set_is_not_printed() -> None:

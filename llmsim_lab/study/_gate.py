@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cache, cached_property
+from functools import cache
 from math import exp, inf, isfinite, sqrt
 from pathlib import Path
 from statistics import fmean
@@ -741,7 +741,7 @@ class EconomicsCard(BaseModel):
         """Whether all situations were asked."""
         return all(key in self.answers for key, _, _ in _plan())
 
-    @cached_property
+    @property
     def criteria(self) -> tuple[Criterion, ...]:
         """All criteria, for each way of deciding."""
         asked = [
@@ -775,19 +775,19 @@ class EconomicsCard(BaseModel):
         """
         if not self.finished:
             return "undecided"
-        verdicts = {one.verdict for one in self.criteria if one.decide == decide}
-        if "fail" in verdicts:
-            return "fail"
-        return "undecided" if "undecided" in verdicts else "pass"
+        return _outcome(self.criteria, decide)
 
     @computed_field  # type: ignore[prop-decorator]
     @property
     def verdict(self) -> str:
         """Whether the player passes, in each way of deciding, and why not."""
+        criteria = self.criteria
         if not self.finished:
-            whole = len(_plan())
-            return f"Undecided: {len(self.answers)} of {whole} situations were asked."
-        outcomes = {way: self.outcome(way) for way in _WAYS}
+            asked = f"Undecided: {len(self.answers)} of {len(_plan())} situations were asked"
+            return (
+                f"{asked}; so far {_telling(criteria, 'direction').words}." if criteria else asked
+            )
+        outcomes = {way: _outcome(criteria, way) for way in _WAYS}
         if len(set(outcomes.values())) == 1:
             head = {
                 "pass": "Passes the economic gate",
@@ -799,19 +799,10 @@ class EconomicsCard(BaseModel):
             head = f"Economic gate by way of deciding: {each}"
         whys = [
             f"{one.name} ({one.verdict}): {one.words}"
-            for name in CRITERIA
-            for one in [self._telling(name)]
+            for one in (_telling(criteria, name) for name in CRITERIA)
             if one.verdict != "pass"
         ]
-        if not whys:
-            whys = [self._telling("direction").words]
-        return f"{head}; {'; '.join(whys)}."
-
-    def _telling(self, name: str) -> Criterion:
-        """Return a criterion's outcome by mode if that is no better than the others, else worst."""
-        order = ("fail", "undecided", "pass")
-        found = [one for one in self.criteria if one.name == name]
-        return min(found, key=lambda one: (order.index(one.verdict), one.decide != "mode"))
+        return f"{head}; {'; '.join(whys or [_telling(criteria, 'direction').words])}."
 
     @property
     def heading(self) -> str:
@@ -880,6 +871,20 @@ def shown(one: Criterion) -> str:
     takes = "at most" if one.name == "names" else "at least"
     ends = ["no bound" if end is None else f"{end:.2f}" for end in (one.low, one.high)]
     return f"{one.value:.2f}{unit}, {ends[0]} to {ends[1]}; it takes {takes} {one.cut:g}"
+
+
+def _outcome(criteria: Sequence[Criterion], decide: Decide) -> Verdict:
+    verdicts = {one.verdict for one in criteria if one.decide == decide}
+    if "fail" in verdicts:
+        return "fail"
+    return "undecided" if "undecided" in verdicts else "pass"
+
+
+def _telling(criteria: Sequence[Criterion], name: str) -> Criterion:
+    """Return the worst outcome of a criterion, of equally bad ones that by mode."""
+    order = ("fail", "undecided", "pass")
+    found = [one for one in criteria if one.name == name]
+    return min(found, key=lambda one: (order.index(one.verdict), one.decide != "mode"))
 
 
 @cache

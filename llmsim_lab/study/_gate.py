@@ -16,6 +16,7 @@ output, only what the answers to both add up to. Prompts must be tuned on neithe
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,7 +28,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError, computed_field
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from llmsim_lab._util.html import join, safe, table
 from llmsim_lab._util.tables import plain_frame
@@ -46,6 +47,7 @@ from llmsim_lab.llm._choose import Decide
 from llmsim_lab.models import GlobalState, SimulationState
 from llmsim_lab.study._checks import LASTING
 from llmsim_lab.study._fitness import cards_folder, place_of, write_card
+from llmsim_lab.types import ModelInfo
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -741,6 +743,10 @@ class EconomicsCard(BaseModel):
         """Whether all situations were asked."""
         return all(key in self.answers for key, _, _ in _plan())
 
+    def is_of(self, info: ModelInfo) -> bool:
+        """Return True if the card is of a model: by digest, by name where there is none."""
+        return (self.digest or self.model) == (info.digest or info.name)
+
     @property
     def criteria(self) -> tuple[Criterion, ...]:
         """All criteria, for each way of deciding."""
@@ -777,7 +783,6 @@ class EconomicsCard(BaseModel):
             return "undecided"
         return _outcome(self.criteria, decide)
 
-    @computed_field  # type: ignore[prop-decorator]
     @property
     def verdict(self) -> str:
         """Whether the player passes, in each way of deciding, and why not."""
@@ -845,7 +850,7 @@ class EconomicsCard(BaseModel):
 
     def to_json(self) -> str:
         """Return all answers and the verdict; of set B no more than the answers."""
-        return self.model_dump_json(indent=1)
+        return json.dumps(self.model_dump(mode="json") | {"verdict": self.verdict}, indent=1)
 
     def __str__(self) -> str:
         lines = [
@@ -990,7 +995,7 @@ async def _measured(
             progress(f"situation {whole - len(todo) + done + 1} of {whole}{about}")
         answer = await _answered(client, question(situation, told=told, named=named))
         card = card.model_copy(update={"answers": card.answers | {key: answer}})
-        write_card(path, card.to_json())
+        write_card(path, card.model_dump_json())
     return card
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from cli_kit import Run
 
+from llmsim_lab.study import economics_card
 from llmsim_lab.testing import FakeOllama, FakeTokens, Fault
 
 
@@ -125,3 +126,15 @@ def test_the_doctor_asks_about_economies_and_the_verdict_is_listed_from_then_on(
     assert last in out
     _, out, _ = llmsim_lab("model", "ls")
     assert last in out
+
+
+def test_a_run_of_a_model_that_failed_the_gate_says_so(llmsim_lab: Run, raiser: FakeOllama) -> None:
+    Path("run.yaml").write_text("turns: 0\nllm: {model: 'ollama:smollm2-135m'}\n")
+    _, out, _ = llmsim_lab("run", "run.yaml")
+    assert "economic gate" not in out
+    economics_card("ollama:smollm2-135m")
+    _, out, _ = llmsim_lab("run", "run.yaml")
+    assert "smollm2-135m: Fails the economic gate; direction (fail): raises in 96 of 96" in out
+    Path("run.yaml").write_text("turns: 0\nbriefing: thin\nllm: {model: 'ollama:smollm2-135m'}\n")
+    _, out, _ = llmsim_lab("run", "run.yaml")
+    assert "economic gate" not in out

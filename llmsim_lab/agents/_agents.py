@@ -21,6 +21,7 @@ from llmsim_lab._util.text import faults, number
 from llmsim_lab.agents._briefing import PolicyBriefing, known_quarters
 from llmsim_lab.agents._briefing import briefing as briefing_values
 from llmsim_lab.economy import TaylorRule
+from llmsim_lab.economy._data import Quarter
 from llmsim_lab.economy._macro import RateLimits
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient
@@ -294,6 +295,11 @@ def moves_in_words(moves_bp: Sequence[int]) -> str:
     return ", ".join(f"{move:+d}" if move else "0" for move in moves_bp)
 
 
+def moves_to_choose(moves_bp: Sequence[int]) -> dict[int, str]:
+    """Return moves as ``LLMClient.choose`` offers them."""
+    return {move: f"{move:+d} basis points" if move else "no change" for move in moves_bp}
+
+
 class NationAgent(EconLLMAgent):
     """A nation's advisor, with a mandate, an inflation target and a temperament.
 
@@ -368,9 +374,7 @@ class NationAgent(EconLLMAgent):
     async def _ask(self, prompt: str, state: SimulationState, site: CallSite) -> PolicyDecision:
         if self.decide is None:
             return await super()._ask(prompt, state, site)
-        moves = {
-            move: f"{move:+d} basis points" if move else "no change" for move in self.moves_bp or ()
-        }
+        moves = moves_to_choose(self.moves_bp or ())
         choice = await self.llm_client.choose(prompt, moves, site=site)
         # Of its own for each place, so that what others draw changes nothing here.
         rng = Random(f"{self.seed}/{site.turn}/{self.name}")
@@ -397,10 +401,15 @@ class NationAgent(EconLLMAgent):
         """Show what a briefing shows, where the prompt has a place for it."""
         if "history" not in self.prompt.slots:
             return super()._construct_prompt(state)
+        quarters = known_quarters([*self.past, state], us_past=self.us_past)
+        return self.briefed(quarters, turn=state.turn)
+
+    def briefed(self, quarters: Sequence[Quarter], *, turn: int = 0) -> str:
+        """Return a briefing on quarters, oldest first, of which the last is the present one."""
         profile, how = self.profile, self.briefing or PolicyBriefing()
         target = number(profile.inflation_target)
         values = briefing_values(
-            known_quarters([*self.past, state], us_past=self.us_past),
+            quarters,
             inflation_target=profile.inflation_target,
             neutral_real_rate=how.neutral_real_rate,
             masked=how.masked,
@@ -414,7 +423,7 @@ class NationAgent(EconLLMAgent):
             moves=moves_in_words(self.moves_bp or ()),
             neutral_real_rate=number(how.neutral_real_rate),
             **values,
-        ).sourced(_SOURCES, agent=self.name, turn=state.turn)
+        ).sourced(_SOURCES, agent=self.name, turn=turn)
 
 
 class TaylorRuleAgent(Agent):

@@ -6,11 +6,11 @@ import json
 import logging
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import psutil
 import typer
@@ -29,11 +29,14 @@ from llmsim_lab.llm._ollama.wire import parse_host
 from llmsim_lab.llm._openai import HOSTED, OpenAIBackend, clip_names
 from llmsim_lab.models import PolicyDecision
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.study import FitnessCard, fitness_card
+from llmsim_lab.study import FitnessCard, economics_card, fitness_card
 from llmsim_lab.study._fitness import kept_cards
+from llmsim_lab.study._gate import EconomicsCard, Told, kept_economics_cards, shown, what_it_takes
 
 if TYPE_CHECKING:
     from llmsim_lab.assistant._evaluation import Evaluation
+
+CardT = TypeVar("CardT")
 
 _SETTINGS = LLMConfig(
     temperature=0, seed=1, num_ctx=2048, max_tokens=200, max_text_chars=120, timeout_s=120
@@ -83,6 +86,13 @@ def doctor(
         bool,
         typer.Option("--keep-loaded", help="Never unload the model: others on its server use it."),
     ] = False,
+    economics: Annotated[
+        bool,
+        typer.Option("--economics", help="Ask about economies whose direction is beyond doubt."),
+    ] = False,
+    thin: Annotated[
+        bool, typer.Option("--thin", help="With --economics: tell it four indicators only.")
+    ] = False,
     json_to: Annotated[
         str | None,
         typer.Option("--json", metavar="FILE", help="Write the cards as JSON; - prints them."),
@@ -92,6 +102,17 @@ def doctor(
     ] = None,
 ) -> None:
     """Show which models are there, whether they answer as they must, and what they are fit for."""
+    if economics or thin:
+        other = (model, tools, whole, full, compare, keep_loaded, picture)
+        if not (models and economics) or any(other):
+            raise typer.BadParameter(
+                "MODEL... --economics, with --thin, --again or --json, goes with nothing else: "
+                "llmsim-lab doctor embedded:smollm2-135m --economics"
+            )
+        told: Told = "thin" if thin else "economist"
+        gates = [_economics(name, host, told=told, again=again) for name in models]
+        _show_economics(gates, json_to)
+        return
     if models:
         if model or tools or whole:
             raise typer.BadParameter("--model, --tools and --all do not go with a fitness card")
@@ -144,6 +165,8 @@ def _report(model: str | None, host: str | None) -> bool:
     say(_choice(host if is_ollamas else None))
     for card in kept_cards():
         say(f"{card.heading}: {card.verdict}")
+    for gate in kept_economics_cards():
+        say(f"{gate.heading}: {gate.verdict}")
     return any(finding.works for finding in findings)
 
 
@@ -243,19 +266,32 @@ async def _examine(client: LLMClient, backend: str) -> _Finding:
 
 
 def _card(model: str, host: str | None, *, full: bool, again: bool, reload: bool) -> FitnessCard:
+    def measure(client: LLMClient, progress: Callable[[str], None]) -> FitnessCard:
+        return fitness_card(client, full=full, again=again, reload=reload, progress=progress)
+
+    return _measured(model, host, measure)
+
+
+def _economics(model: str, host: str | None, *, told: Told, again: bool) -> EconomicsCard:
+    def measure(client: LLMClient, progress: Callable[[str], None]) -> EconomicsCard:
+        return economics_card(client, told=told, again=again, progress=progress)
+
+    say(f"{model}: {what_it_takes()}; stopped, it is continued.", to=errors)
+    return _measured(model, host, measure)
+
+
+def _measured(
+    model: str,
+    host: str | None,
+    measure: Callable[[LLMClient, Callable[[str], None]], CardT],
+) -> CardT:
     client = connect(model, host=host, config=_CARD_SETTINGS, quiet=True)
     log = logging.getLogger("llmsim_lab.llm")
     before = log.level
     log.setLevel(logging.CRITICAL)  # an invalid answer is a number of the card, not an error
     try:
         with errors.status(f"{model}: looking ...") as status:
-            return fitness_card(
-                client,
-                full=full,
-                again=again,
-                reload=reload,
-                progress=lambda name: status.update(f"{model}: {name} ..."),
-            )
+            return measure(client, lambda name: status.update(f"{model}: {name} ..."))
     except LLMFailureException:
         say("What was measured is kept; the same command continues.", to=errors)
         raise
@@ -299,6 +335,30 @@ def _show_cards(
     written = [str(file) for file in (json_to, picture) if file is not None]
     if written:
         say(f"Written: {', '.join(written)}")
+
+
+def _show_economics(cards: Sequence[EconomicsCard], json_to: str | None) -> None:
+    """Print cards, and write them as JSON; with JSON to print, nothing else is printed."""
+    if json_to is not None:
+        whole = [json.loads(card.to_json()) for card in cards]
+        text = json.dumps(whole[0] if len(whole) == 1 else whole, indent=1)
+        if json_to == "-":
+            typer.echo(text)
+            return
+        _write(Path(json_to), text.encode())
+    for card in cards:
+        say(card.heading)
+        table = plain_table("criterion", "decided by", "verdict")
+        table.add_column("value, 95 % interval, cut")
+        table.add_column("in words", overflow="fold")
+        for one in card.criteria:
+            style = {"pass": "green", "fail": "red", "undecided": "yellow"}[one.verdict]
+            cells = (one.name, one.decide, one.verdict, shown(one), one.words)
+            table.add_row(*map(literal, cells), style=style)
+        console.print(table)
+        say(card.verdict, style="bold")
+    if json_to is not None:
+        say(f"Written: {json_to}")
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -12,6 +12,7 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm._embedded.fetch import get_model, rich_progress
 from llmsim_lab.llm._embedded.store import CATALOGUE, default_model, list_models, remove_model
 from llmsim_lab.llm._ollama.backend import SUGGESTED_MODEL
+from llmsim_lab.study._gate import kept_economics_cards
 
 app = typer.Typer(help="List, fetch and remove embedded models.", no_args_is_help=True)
 
@@ -27,10 +28,14 @@ def ls() -> None:
     console.print(table)
     name, why = default_model()
     say(f"This machine's default: {name} ({why})")
+    for card in kept_economics_cards():
+        if any(card.model == row.name for row in CATALOGUE):
+            say(f"{card.heading}: {card.verdict}")
     say(
         f"{CATALOGUE[0].name} advised to raise the rate in 18 of 18 trials, a slump included. For "
         f"findings take a larger model: 'ollama pull {SUGGESTED_MODEL}', then --model "
-        f"ollama:{SUGGESTED_MODEL}. No such model was measured: test it on your question."
+        f"ollama:{SUGGESTED_MODEL}. No such model was measured: 'llmsim-lab doctor "
+        f"ollama:{SUGGESTED_MODEL} --economics' asks it."
     )
 
 

@@ -6,7 +6,7 @@ continued from the last whole check, and what was measured is not measured again
 What a model is fit for follows from stated cut-offs (``LEVELS``). A level is reached if the whole
 95 % interval of each of its shares is at or above the cut-off, missed if one is wholly below, and
 undecided otherwise: more answers decide it. Whether a model is of use for an economy is another
-question, which no card answers.
+question, which the economic gate asks (``_gate``).
 """
 
 from __future__ import annotations
@@ -328,7 +328,7 @@ async def _measured(
     which = [info.backend, info.digest or f"name {info.name}", info.version]
     # Two servers may have different weights by one name, and are not equally fast.
     which += [str(getattr(client.backend, name, "")) for name in ("host", "base_url")]
-    path = _place(folder or cards_folder(), info.name, [VERSION, *which, settings])
+    path = place_of(folder or cards_folder(), info.name, [VERSION, *which, settings])
     card = None if again else _read(path)
     card = card or _empty_card(info, context_used=used, full=full)
     # Fixed, so that cards compare; without waits, since an invalid answer is a number here.
@@ -354,7 +354,7 @@ async def _measured(
             raw=tuple(json.loads(json.dumps(asker.raw))),  # as they will be read again
         )
         card = card.model_copy(update={"checks": card.checks | {name: done}})
-        _write(path, card)
+        write_card(path, card.to_json())
     return card
 
 
@@ -391,7 +391,8 @@ def kept_cards(folder: Path | None = None) -> list[FitnessCard]:
     return sorted(done, key=lambda card: card.measured_at, reverse=True)
 
 
-def _place(folder: Path, name: str, which: list[Any]) -> Path:
+def place_of(folder: Path, name: str, which: list[Any]) -> Path:
+    """Return the file of a card, by a digest of all that tells it from others."""
     key = hashlib.sha256(json.dumps(which, sort_keys=True, default=str).encode()).hexdigest()
     plain = re.sub(r"[^\w.-]+", "-", name.rpartition("/")[2], flags=re.ASCII)[:60]
     return folder / f"{plain}-{key[:16]}.json"
@@ -406,7 +407,7 @@ def _read(path: Path) -> FitnessCard | None:
     return card if card.version_of_checks == VERSION else None
 
 
-def _write(path: Path, card: FitnessCard) -> None:
+def write_card(path: Path, text: str) -> None:
     """Write a card aside and move it into place: whoever stops this finds the old one or the new.
 
     Raises:
@@ -415,7 +416,7 @@ def _write(path: Path, card: FitnessCard) -> None:
     aside = path.with_name(f"{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        aside.write_text(card.to_json(), encoding="utf-8")
+        aside.write_text(text, encoding="utf-8")
         aside.replace(path)
     except OSError as error:
         raise ConfigError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ from typing import Any
 import pytest
 from cli_kit import Run
 
-from llmsim_lab.testing import FakeOllama, Fault
+from llmsim_lab.study import economics_card
+from llmsim_lab.testing import FakeOllama, FakeTokens, Fault
 
 
 @pytest.fixture
@@ -79,6 +81,9 @@ def test_a_card_whose_server_goes_away_says_that_it_can_be_continued(
         (("--full",), "a fitness card needs a model"),
         (("--compare",), "a fitness card needs a model"),
         (("embedded:smollm2-135m", "--tools"), "do not go with a fitness card"),
+        (("--economics",), "goes with nothing else"),
+        (("embedded:smollm2-135m", "--thin"), "goes with nothing else"),
+        (("embedded:smollm2-135m", "--economics", "--full"), "goes with nothing else"),
     ],
 )
 def test_options_that_do_not_go_together_are_named(
@@ -87,3 +92,49 @@ def test_options_that_do_not_go_together_are_named(
     status, _, err = llmsim_lab("doctor", *arguments)
     assert status == 2
     assert message in " ".join(err.split())
+
+
+@pytest.fixture
+def raiser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeOllama]:
+    """A model of the catalogue's name that always wants to raise by 75 basis points."""
+    monkeypatch.setenv("LLMSIM_CARDS", str(tmp_path / "cards"))
+
+    def reply(body: dict[str, Any]) -> FakeTokens:
+        [letter] = re.findall(
+            r"^([A-Z]): \+75 basis points$", body["messages"][-1]["content"], re.MULTILINE
+        )
+        return FakeTokens([{letter: -0.1, "I": -2.4}])
+
+    with FakeOllama(["smollm2-135m"], reply=reply) as fake:
+        monkeypatch.setenv("OLLAMA_HOST", fake.host)
+        yield fake
+
+
+def test_the_doctor_asks_about_economies_and_the_verdict_is_listed_from_then_on(
+    llmsim_lab: Run, raiser: FakeOllama
+) -> None:
+    status, out, err = llmsim_lab("doctor", "ollama:smollm2-135m", "--economics")
+    assert status == 0
+    assert "120 situations, each in 7 calls of one token (840 in all" in err
+    last = out.rstrip().splitlines()[-1]
+    assert last.startswith("Fails the economic gate; direction (fail): raises in 96 of 96")
+    asked = len(raiser.requests)
+    _, out, _ = llmsim_lab("doctor", "ollama:smollm2-135m", "--economics", "--json", "-")
+    assert json.loads(out)["verdict"] == last
+    assert len(raiser.requests) == asked
+    _, out, _ = llmsim_lab("doctor", "--model", "ollama:smollm2-135m")
+    assert last in out
+    _, out, _ = llmsim_lab("model", "ls")
+    assert last in out
+
+
+def test_a_run_of_a_model_that_failed_the_gate_says_so(llmsim_lab: Run, raiser: FakeOllama) -> None:
+    Path("run.yaml").write_text("turns: 0\nllm: {model: 'ollama:smollm2-135m'}\n")
+    _, out, _ = llmsim_lab("run", "run.yaml")
+    assert "economic gate" not in out
+    economics_card("ollama:smollm2-135m")
+    _, out, _ = llmsim_lab("run", "run.yaml")
+    assert "smollm2-135m: Fails the economic gate; direction (fail): raises in 96 of 96" in out
+    Path("run.yaml").write_text("turns: 0\nbriefing: thin\nllm: {model: 'ollama:smollm2-135m'}\n")
+    _, out, _ = llmsim_lab("run", "run.yaml")
+    assert "economic gate" not in out

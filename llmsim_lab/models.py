@@ -28,7 +28,6 @@ __all__ = [
     "AgentState",
     "GlobalState",
     "LLMReasoningChain",
-    "MacroLags",
     "PolicyDecision",
     "SimulationState",
     "StateUpdateDecision",

@@ -26,9 +26,8 @@ from llmsim_lab.lab.charts._export import alt_text, figure_bytes, small_png
 from llmsim_lab.lab.charts._scene import ChartOptions, compose
 from llmsim_lab.lab.charts._tracks import read_runs
 from llmsim_lab.simulation._config import SERIES
-from llmsim_lab.study import FitnessCard
 from llmsim_lab.study._checks import Measure
-from llmsim_lab.study._fitness import column_names
+from llmsim_lab.study._fitness import FitnessCard, column_names
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,13 +9,12 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from llmsim_lab.llm._choose import Choice
 from llmsim_lab.llm._client import LLMClient, LLMConfig
 from llmsim_lab.llm._human import Person
 from llmsim_lab.llm._scope import Budget
 from llmsim_lab.llm._scripted import ScriptedBackend
 from llmsim_lab.tape import Tape
-from llmsim_lab.types import CallRecord, ChatBackend, ChatReply, ChatRequest
+from llmsim_lab.types import ChatBackend, ChatReply, ChatRequest
 
 if TYPE_CHECKING:
     from llmsim_lab.llm._connect import connect
@@ -25,11 +24,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Budget",
-    "CallRecord",
     "ChatBackend",
     "ChatReply",
     "ChatRequest",
-    "Choice",
     "EmbeddedBackend",
     "LLMClient",
     "LLMConfig",

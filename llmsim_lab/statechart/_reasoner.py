@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, overload
 
 from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.errors import ConfigError, LLMFailureException
-from llmsim_lab.llm import Choice, LLMClient
+from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._chains import LooksUp, chain_of, chain_of_failure
+from llmsim_lab.llm._choose import Choice
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.statechart._agent import Post, SocialAgent, interest_match

@@ -1,6 +1,6 @@
 """Which model is fit for what: a card of shares, speeds and habits, and one of its economics."""
 
-from llmsim_lab.study._fitness import FitnessCard, fitness_card
+from llmsim_lab.study._fitness import fitness_card
 from llmsim_lab.study._gate import economics_card
 
-__all__ = ["FitnessCard", "economics_card", "fitness_card"]
+__all__ = ["economics_card", "fitness_card"]

@@ -9,9 +9,8 @@ import pytest
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab.figures import fitness_figure
-from llmsim_lab.study import FitnessCard
 from llmsim_lab.study._checks import SHORT_FORMS, Measure, missing, share
-from llmsim_lab.study._fitness import Check
+from llmsim_lab.study._fitness import Check, FitnessCard
 
 
 def make_card(model: str = "tiny", *, obeyed: int = 9) -> FitnessCard:

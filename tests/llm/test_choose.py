@@ -19,14 +19,13 @@ from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import (
     ChatReply,
     ChatRequest,
-    Choice,
     LLMClient,
     LLMConfig,
     OllamaBackend,
     ScriptedBackend,
     connect,
 )
-from llmsim_lab.llm._choose import label_of
+from llmsim_lab.llm._choose import Choice, label_of
 from llmsim_lab.tape._codec import SettingsCache, encode_request
 from llmsim_lab.testing import FakeOllama
 from llmsim_lab.testing._fake_ollama import TokenReply

@@ -22,9 +22,9 @@ from fitness_kit import (
 
 from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig, OllamaBackend, ScriptedBackend, connect
-from llmsim_lab.study import FitnessCard, _fitness, fitness_card
+from llmsim_lab.study import _fitness, fitness_card
 from llmsim_lab.study._checks import CHECKS, Measure, share
-from llmsim_lab.study._fitness import kept_cards
+from llmsim_lab.study._fitness import FitnessCard, kept_cards
 from llmsim_lab.testing import FakeModel, FakeOllama
 from llmsim_lab.types import ChatReply, ChatRequest, Message, ModelInfo
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from scipy.stats import binomtest
 
-from llmsim_lab.llm import Choice, EmbeddedBackend, LLMClient, LLMConfig
-from llmsim_lab.llm._choose import _CUT
+from llmsim_lab.llm import EmbeddedBackend, LLMClient, LLMConfig
+from llmsim_lab.llm._choose import _CUT, Choice
 
 pytestmark = [pytest.mark.embedded, pytest.mark.process]
 

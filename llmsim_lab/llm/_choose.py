@@ -23,11 +23,11 @@ import math
 import random
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from enum import Enum
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar, get_args
 
 from llmsim_lab._util.html import join, pairs, table
 from llmsim_lab._util.waiting import gather_all
@@ -216,7 +216,8 @@ class Options(Generic[OptionT]):
     """What can be chosen, each with the text that the model sees.
 
     Raises:
-        ConfigError: there are fewer than two, two look the same, or a number is not finite.
+        ConfigError: there are fewer than two, two look the same, a number is not finite, or they
+            are not a list or a mapping of values that can be told apart.
     """
 
     values: tuple[OptionT, ...]
@@ -227,8 +228,18 @@ class Options(Generic[OptionT]):
         """Return the options that a user names, as a list or with their texts."""
         if isinstance(options, str):
             raise ConfigError(f"options={options!r} is one text; give a list: ['raise', 'hold']")
+        if isinstance(options, Set) or not isinstance(options, Iterable):
+            why = "has no order" if isinstance(options, Set) else "is no list"
+            raise ConfigError(f"options={options!r:.80} {why}; give a list: ['raise', 'hold']")
         values = tuple(options)
-        named = options.values() if isinstance(options, Mapping) else map(text_of, values)
+        named = list(options.values() if isinstance(options, Mapping) else map(text_of, values))
+        if not all(isinstance(text, str) for text in named):
+            raise ConfigError(f"options={options!r:.200}: what they are mapped to must be texts")
+        if not all(isinstance(value, Hashable) for value in values):
+            raise ConfigError(
+                f"options={list(values)!r:.200} must be texts, numbers or enums; for other values "
+                "give their texts, and take the value by the text that is chosen"
+            )
         texts = tuple(text.strip() for text in named)
         if len(values) < 2:
             raise ConfigError(f"options={list(values)!r}: a choice needs two options or more")
@@ -245,6 +256,20 @@ class Options(Generic[OptionT]):
     def numeric(self) -> bool:
         """Whether they are numbers that the model can write as they stand."""
         return numeric(self.values) and all(map(_plain_number, self.texts))
+
+    def check(self, method: Method | None) -> None:
+        """Raise ConfigError if there is no such method, or these cannot be asked for by it."""
+        if method is not None and method not in get_args(Method):
+            raise ConfigError(
+                f"method={method!r:.40} must be one of {', '.join(get_args(Method))}, or None"
+            )
+        if method == "digits walk" and not self.numeric:
+            raise ConfigError(
+                f"method='digits walk' needs options that are numbers, not {list(self.texts)}; "
+                "leave method out"
+            )
+        if method == "logprobs" or not self.numeric:
+            self.check_letters()
 
     def check_letters(self) -> None:
         """Raise ConfigError if there are more options than letters."""
@@ -390,7 +415,8 @@ async def by_digits(
 ) -> Choice[OptionT]:
     """Return the choice from the probabilities of digits; the backend continues what was begun.
 
-    A number counts where it ends: "2" is not an answer of 2 if 5 or .5 follows.
+    A number counts where it ends: "2" is not an answer of 2 if 5 or .5 follows, nor if a comma
+    does, which may be within a number.
 
     Raises:
         NoLogprobsError: the backend gave none.
@@ -413,8 +439,12 @@ async def by_digits(
                 raise NoLogprobsError(calls)
             number, ends = _canonical(begun), 1.0
             for token, value in reply.top_logprobs:
+                if not token:
+                    continue  # the answer ends here
                 chance, longer = math.exp(value), _canonical(begun + token)
                 if number.strip("-") and not _DIGITS.fullmatch(token):
+                    if token.startswith(","):
+                        ends -= chance  # 1,000 or 1,5: whatever follows, it need not be this number
                     continue  # the number has ended before this token
                 ends -= chance
                 if chance * reached >= _CUT and _leads_to(longer, options):

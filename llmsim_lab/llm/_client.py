@@ -49,6 +49,7 @@ from llmsim_lab.llm._retry import (
     second_request,
 )
 from llmsim_lab.llm._scope import CallLog, InFlight, scope, seconds_left
+from llmsim_lab.llm._transport import alternatives
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.tape._recorder import ReplayRecorder
 from llmsim_lab.types import (
@@ -338,6 +339,7 @@ class LLMClient:
         named = _choose.Options.of(options)
         if samples < 1:
             raise ConfigError(f"samples={samples} must be at least 1")
+        named.check(method)  # before a call is spent
         before, origin = self._messages_of(prompt, site)
         self._check_size(prompt, site)
         text, calls = "", list[CallRecord]()
@@ -364,11 +366,6 @@ class LLMClient:
             root = request_of(start, _choose.MEASURED, _choose.WANTED)
             walk = named.numeric and self._walks(root, many=len(named.values) > len(_choose.LABELS))
             method = "digits walk" if walk else "logprobs"
-        elif method == "digits walk" and not named.numeric:
-            raise ConfigError(
-                f"method='digits walk' needs options that are numbers, not {list(named.texts)}; "
-                "leave method out"
-            )
         found: Choice[OptionT] | None = None
         try:
             if method != "samples":
@@ -713,6 +710,9 @@ class LLMClient:
                 f"{type(self.backend).__name__}.chat returned {type(reply).__name__}; it "
                 "must return ChatReply(text=...)"
             )
+        if reply.top_logprobs:
+            listed = alternatives(reply.top_logprobs, who=type(self.backend).__name__)
+            reply = replace(reply, top_logprobs=listed)
         return end(reply) if streams else reply
 
     async def _back_off(self, least_s: float) -> None:

@@ -41,7 +41,7 @@ from llmsim_lab.llm._connections import (
 from llmsim_lab.llm._endings import Telling, stopped
 from llmsim_lab.llm._retry import context_overflow, retry_after_s
 from llmsim_lab.llm._scope import scope, scoped
-from llmsim_lab.llm._transport import STREAMED, alternatives, count, error_text, read_json
+from llmsim_lab.llm._transport import STREAMED, alternatives, count, error_text, lines, read_json
 from llmsim_lab.types import ChatReply, ChatRequest, Message, ModelInfo, OnText, ToolCall
 
 logger = logging.getLogger(__name__)
@@ -52,6 +52,8 @@ HOSTED = "https://api.openai.com/v1"
 _UNNAMED = ("", "auto", "openai")
 _PLACEHOLDER = "none"
 _LIST_TIMEOUT_S = 5.0
+_LAST_WORDS_S = 5.0
+"""How long a reply that is done is waited for to end: its counts come after it."""
 _MAX_TEXT, _MAX_NAMES = 500, 12
 _OPERATIONS = re.compile(r"/(?:chat/completions|completions|models)$")
 _LIMITS = ("max_tokens", "max_completion_tokens")
@@ -374,10 +376,16 @@ class OpenAIBackend:
                 answer = _Streamed(self.base_url)
                 # Closed whatever happens: the server stops a model nobody listens to.
                 async with chat.with_streaming_response.create(stream=True, **told) as response:
-                    async for event in events(response.iter_bytes()):
-                        if tell(*answer.add(event)) and not answer.is_done:
-                            is_ended = True
-                            break
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(None) as patience:
+                            async for event in events(response.iter_bytes()):
+                                was_done = answer.is_done
+                                if tell(*answer.add(event)) and not answer.is_done:
+                                    is_ended = True
+                                    break
+                                if answer.is_done and not was_done:
+                                    loop = asyncio.get_running_loop()
+                                    patience.reschedule(loop.time() + _LAST_WORDS_S)
                 body = answer.body(whole=is_ended or outgoing.framed)
             if isinstance(body.get("error"), dict | str) and not body.get("choices"):
                 raise _StatusError.of(200, body["error"], None)
@@ -918,16 +926,18 @@ def _first_alternatives(logprobs: Any) -> tuple[tuple[str, float], ...]:
 
 async def events(blocks: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any]]:
     """Yield the events of a stream that comes in blocks of whole lines; the last is empty."""
-    async for block in blocks:
-        # Not by ``splitlines``: JSON may have other ends of lines in it, such as U+2028.
-        for line in block.split(b"\n"):
-            name, _, data = line.strip().partition(b":")
-            if name == b"data" and data.strip() == b"[DONE]":
-                yield {}
-            elif name == b"data":
-                yield _object(read_json(data))
-            elif name == b"error":  # llama.cpp's
-                yield {"error": _parsed(httpx.Response(200, content=data))}
+    ended = False
+    async for line in lines(blocks):
+        name, _, data = line.partition(b":")
+        if ended:  # read to its end all the same, so that the connection can be used again
+            continue
+        if name == b"data" and data.strip() == b"[DONE]":
+            ended = True
+            yield {}
+        elif name == b"data":
+            yield _object(read_json(data))
+        elif name == b"error":  # llama.cpp's
+            yield {"error": _parsed(httpx.Response(200, content=data))}
 
 
 @dataclass(slots=True)
@@ -950,8 +960,8 @@ class _Streamed:
         if not event:
             self.is_done = True
             return "", ""
-        if "error" in event:
-            raise _StatusError.of(200, event["error"], None)
+        if error := event.get("error"):  # some servers have it in every event, as null
+            raise _StatusError.of(200, error, None)
         self._events += 1
         self._usage = event.get("usage") or self._usage
         self._fingerprint = event.get("system_fingerprint") or self._fingerprint
@@ -989,7 +999,10 @@ class _Streamed:
 
         Raises:
             BackendError: it ended before it was done.
+            ValueError: it is something else.
         """
+        if whole and not (self.is_done or self._events):
+            raise ValueError("it has no events, so it is no streamed reply")
         if not (self.is_done or whole):
             raise BackendError(
                 f"the reply of {self.url} ended after {self._events} events, before it was done",

@@ -113,6 +113,16 @@ def alternatives(listed: Iterable[tuple[Any, Any]], *, who: str) -> tuple[tuple[
     return tuple(sorted(possible, key=lambda pair: -pair[1]))
 
 
+async def lines(blocks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield the lines of a stream that comes in blocks of whole lines, without their ends.
+
+    Not by ``splitlines``, as httpx does: JSON may have other ends of lines in it, such as U+2028.
+    """
+    async for block in blocks:
+        for line in block.split(b"\n"):
+            yield line.strip()
+
+
 def error_text(text: str) -> str:
     """Return a server's explanation without characters that control a terminal."""
     return printable(text[:MAX_ERROR_BYTES], keep="\n").strip()

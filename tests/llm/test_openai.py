@@ -749,6 +749,50 @@ async def test_a_stream_that_ends_early_is_a_lost_connection() -> None:
     assert (broken.value.reason, broken.value.retry) == ("connection_error", True)
 
 
+async def test_a_reply_that_is_done_is_not_waited_for_forever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_openai, "_LAST_WORDS_S", 0.05)
+
+    async def never_ends(_: Request) -> Response:
+        [connection] = server.connections
+        head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
+        event = f"data: {json.dumps(delta(content='Yes', finish='stop'))}\n\n"
+        connection._transport.write((head + event).encode())
+        while True:
+            connection._transport.write(b": still here\n\n")
+            await asyncio.sleep(0.01)
+
+    async with serving(said()) as server:
+        server.answer = never_ends  # type: ignore[method-assign]
+        backend = OpenAIBackend("m", base_url=server.url)
+        reply = await asyncio.wait_for(backend.chat(REQUEST, on_text=lambda _: False), 20)
+        await backend.aclose()
+    assert (reply.text, reply.done_reason) == ("Yes", "stop")
+
+
+async def test_what_comes_after_the_end_of_a_stream_is_not_read() -> None:
+    late = (delta(content="More"), b"data: {\n\n")
+    answer = streamed(delta(content="Yes", finish="stop"), DONE, *late)
+    async with talking(answer) as (_, backend):
+        assert (await backend.chat(REQUEST, on_text=lambda _: False)).text == "Yes"
+
+
+@pytest.mark.parametrize("nothing", [None, "", {}])
+async def test_an_event_may_say_that_there_is_no_error(nothing: Any) -> None:
+    answer = streamed(delta(content="Yes", finish="stop") | {"error": nothing}, DONE)
+    async with talking(answer) as (_, backend):
+        assert (await backend.chat(REQUEST, on_text=lambda _: False)).text == "Yes"
+
+
+@pytest.mark.parametrize("body", [b"<html>Please log in.</html>", b"", b'{"choices": []}\n'])
+async def test_what_is_no_stream_of_events_is_not_an_empty_reply(body: bytes) -> None:
+    async with talking(Response(chunks=(body,), chunked=True)) as (_, backend):
+        with pytest.raises(BackendError, match="no streamed reply") as caught:
+            await backend.chat(REQUEST, on_text=lambda _: False)
+    assert (caught.value.reason, caught.value.retry) == ("server_error", True)
+
+
 @pytest.mark.parametrize(
     "event",
     [

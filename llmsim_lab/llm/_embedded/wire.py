@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 from llmsim_lab.errors import BackendError
 from llmsim_lab.llm._endings import Telling
 from llmsim_lab.llm._retry import context_overflow
-from llmsim_lab.llm._transport import alternatives, count, error_text, read_json
+from llmsim_lab.llm._transport import alternatives, count, error_text, lines, read_json
 from llmsim_lab.types import ChatReply, ChatRequest, Message, OnText, ToolCall
 
 _LARGEST_SEED = 2**32 - 1
@@ -153,12 +153,12 @@ def _require(good: bool, name: str, value: Any, what: str) -> None:
 
 
 async def collect(
-    lines: AsyncIterator[str], *, trained: int | None = None, on_text: OnText | None = None
+    blocks: AsyncIterator[bytes], *, trained: int | None = None, on_text: OnText | None = None
 ) -> ChatReply:
-    """Put a reply together from the lines of its event stream; times are left out.
+    """Put a reply together from its event stream; times are left out.
 
     Args:
-        lines: the stream.
+        blocks: the stream, in blocks of whole lines.
         trained: the longest context the model was trained for, tokens, where known.
         on_text: is given each piece; where it returns True the rest is not read, and the reply's
             ``done_reason`` is ``aborted``.
@@ -170,11 +170,11 @@ async def collect(
     done_reason, read, written = "", None, None
     first: tuple[tuple[str, float], ...] = ()
     tell = Telling(on_text) if on_text is not None else None
-    async for line in lines:
-        name, _, content = line.partition(": ")
-        if name == "error":
+    async for line in lines(blocks):
+        name, _, content = line.partition(b": ")
+        if name == b"error":
             raise_error({"error": _decoded(content)}, 200, trained=trained)
-        if name != "data" or content == "[DONE]":
+        if name != b"data" or content == b"[DONE]":
             continue
         event = _decoded(content)
         if "error" in event:
@@ -212,7 +212,7 @@ async def collect(
     )
 
 
-def _decoded(content: str) -> dict[str, Any]:
+def _decoded(content: bytes) -> dict[str, Any]:
     try:
         event = read_json(content)
     except ValueError:
@@ -222,9 +222,9 @@ def _decoded(content: str) -> dict[str, Any]:
     return event
 
 
-def _not_an_event(content: str) -> BackendError:
+def _not_an_event(content: bytes) -> BackendError:
     return BackendError(
-        f"{_WHO} sent {content[:200]!r}, which is not an event",
+        f"{_WHO} sent {content[:200].decode(errors='replace')!r}, which is not an event",
         reason="server_error",
         retry=True,
     )

@@ -52,6 +52,8 @@ HOSTED = "https://api.openai.com/v1"
 _UNNAMED = ("", "auto", "openai")
 _PLACEHOLDER = "none"
 _LIST_TIMEOUT_S = 5.0
+_SHORTEST_SECRET = 8
+"""Characters; what is shorter is no key, but what local servers are given in place of one."""
 _LAST_WORDS_S = 5.0
 """How long a reply that is done is waited for to end: its counts come after it."""
 _MAX_TEXT, _MAX_NAMES = 500, 12
@@ -615,6 +617,7 @@ class _KeyTransport(httpx.AsyncBaseTransport):
         """Make a request."""
         outgoing: _OpenAIExchange = scope().outgoing
         secret = outgoing.secret.get_secret_value().encode() if outgoing.secret else b""
+        key = _forms_of(secret)
         headers = [
             (name, value)
             for name, value in request.headers.raw
@@ -645,12 +648,10 @@ class _KeyTransport(httpx.AsyncBaseTransport):
             return httpx.Response(
                 response.status_code,
                 headers=kept,
-                stream=_MaskedStream(response, secret),
+                stream=_MaskedStream(response, key),
                 extensions=response.extensions,
             )
-        content = response.content
-        if secret:
-            content = content.replace(secret, b"***")
+        content = response.content if key is None else key.sub(b"***", response.content)
         return httpx.Response(response.status_code, headers=kept, content=content)
 
     async def aclose(self) -> None:
@@ -659,14 +660,14 @@ class _KeyTransport(httpx.AsyncBaseTransport):
 
 
 class _MaskedStream(httpx.AsyncByteStream):
-    def __init__(self, response: httpx.Response, secret: bytes) -> None:
+    def __init__(self, response: httpx.Response, key: re.Pattern[bytes] | None) -> None:
         self._response = response
-        self._secret = secret
+        self._key = key
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         assert isinstance(self._response.stream, httpx.AsyncByteStream)
         async for block in self._response.stream:
-            yield block.replace(self._secret, b"***") if self._secret else block
+            yield block if self._key is None else self._key.sub(b"***", block)
 
     async def aclose(self) -> None:
         await self._response.aclose()
@@ -675,11 +676,43 @@ class _MaskedStream(httpx.AsyncByteStream):
 def _masked(reply: ChatReply, secret: SecretStr | None) -> ChatReply:
     """Return a reply without the key, which a stream may have brought in pieces."""
     key = secret.get_secret_value() if secret is not None else ""
-    if not key or key not in reply.text + reply.thinking:
+    if len(key) < _SHORTEST_SECRET:
+        return reply
+    calls = reply.tool_calls
+    if any(key in str(call) for call in calls):
+        calls = tuple(
+            replace(call, name=_without(key, call.name), arguments=_without(key, call.arguments))
+            for call in calls
+        )
+    elif key not in reply.text and key not in reply.thinking:
         return reply
     return replace(
-        reply, text=reply.text.replace(key, "***"), thinking=reply.thinking.replace(key, "***")
+        reply,
+        text=_without(key, reply.text),
+        thinking=_without(key, reply.thinking),
+        tool_calls=calls,
     )
+
+
+def _without(key: str, value: Any) -> Any:
+    """Return a JSON value without the key in any of its texts."""
+    if isinstance(value, str):
+        return value.replace(key, "***")
+    if isinstance(value, Mapping):
+        return {_without(key, name): _without(key, one) for name, one in value.items()}
+    return [_without(key, one) for one in value] if isinstance(value, list) else value
+
+
+def _forms_of(secret: bytes) -> re.Pattern[bytes] | None:
+    """Return how a key may stand in JSON, which has escapes for any character.
+
+    None for a word that stands in a key's place, such as ``EMPTY`` or ``ollama``: without it, a
+    text that has the word would be another text.
+    """
+    if len(secret) < _SHORTEST_SECRET:
+        return None
+    forms = (rb"(?:\\?%s|\\u00(?i:%02x))" % (re.escape(b"%c" % code), code) for code in secret)
+    return re.compile(b"".join(forms))
 
 
 def _checked_key(value: object) -> SecretStr:

@@ -638,6 +638,47 @@ async def test_a_request_that_cannot_be_written_is_not_the_servers_fault() -> No
 # Text while it is written
 
 
+ESCAPES = {
+    "slash": lambda key: key.replace("/", "\\/"),
+    "some": lambda key: key.replace("=", "\\u003D").replace("+", "\\u002b"),
+    "all": lambda key: "".join(f"\\u{ord(sign):04x}" for sign in key),
+}
+
+
+@pytest.mark.parametrize("escape", ESCAPES)
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_key_that_a_server_repeats_in_escapes_is_masked(escape: str, stream: bool) -> None:
+    key = "sk-se/cret+0123456789=="
+    error = json.dumps({"error": {"message": "bad key KEY"}}).replace("KEY", ESCAPES[escape](key))
+    answer = streamed(f"data: {error}\n\n".encode()) if stream else refused(401, "")
+    answer = answer if stream else replace(answer, chunks=(error.encode(),))
+    async with talking(answer, api_key=key) as (_, backend):
+        with pytest.raises(BackendError, match=r"bad key \*\*\*") as caught:
+            await backend.chat(REQUEST, on_text=(lambda _: False) if stream else None)
+    assert key not in everything(caught.value)
+
+
+async def test_a_key_that_comes_in_pieces_of_a_call_is_masked() -> None:
+    def part(**function: str) -> dict[str, Any]:
+        return delta(tool_calls=[{"index": 0, "function": function}])
+
+    pieces = part(name="f", arguments=f'{{"x": ["{KEY[:5]}'), part(arguments=f'{KEY[5:]}"]}}')
+    async with talking(streamed(*pieces, DONE), api_key=KEY) as (_, backend):
+        reply = await backend.chat(REQUEST, on_text=lambda _: False)
+    assert reply.tool_calls == (ToolCall(name="f", arguments={"x": ["***"]}),)
+
+
+@pytest.mark.parametrize("word", ["x", "EMPTY", "ollama", "content", "stop"])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_word_in_place_of_a_key_changes_no_reply(word: str, stream: bool) -> None:
+    text = f"The index says {word}."
+    answer = streamed(delta(content=text, finish="length"), DONE) if stream else said(text)
+    async with talking(answer, api_key=word) as (server, backend):
+        reply = await backend.chat(REQUEST, on_text=(lambda _: False) if stream else None)
+    assert reply.text == text
+    assert server.requests[0].headers["authorization"] == f"Bearer {word}"
+
+
 async def test_a_stream_is_handed_on_and_put_together() -> None:
     usage = {"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 4}}
     first = {"token": "Ye", "top_logprobs": [{"token": "Ye", "logprob": -0.5}]}

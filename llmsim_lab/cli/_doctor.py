@@ -237,13 +237,13 @@ def _card(model: str, host: str | None, *, full: bool, again: bool, reload: bool
     before = log.level
     log.setLevel(logging.CRITICAL)  # an invalid answer is a number of the card, not an error
     try:
-        with errors.status(f"{model}: looking ...") as status:
+        with errors.status(literal(f"{model}: looking ...")) as status:
             return fitness_card(
                 client,
                 full=full,
                 again=again,
                 reload=reload,
-                progress=lambda name: status.update(f"{model}: {name} ..."),
+                progress=lambda name: status.update(literal(f"{model}: {name} ...")),
             )
     except LLMFailureException:
         say("What was measured is kept; the same command continues.", to=errors)

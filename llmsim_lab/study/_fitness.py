@@ -15,13 +15,14 @@ import hashlib
 import json
 import os
 import re
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, ValidationError, computed_field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError, computed_field
 
 from llmsim_lab._util.html import join, safe, table
 from llmsim_lab._util.tables import plain_frame
@@ -103,7 +104,7 @@ class FitnessCard(BaseModel):
     context_trained: int | None = None
     context_used: int
     full: bool = False
-    measured_at: datetime
+    measured_at: AwareDatetime
     version_of_checks: int = VERSION
     checks: dict[str, Check] = {}
 
@@ -327,7 +328,8 @@ async def _measured(
     which += [str(getattr(client.backend, name, "")) for name in ("host", "base_url")]
     path = _place(folder or cards_folder(), info.name, [VERSION, *which, settings])
     card = None if again else _read(path)
-    if card is None:
+    # A file that was copied or edited may be another model's.
+    if card is None or (card.model, card.digest, card.full) != (info.name, info.digest, full):
         card = FitnessCard(
             model=info.name,
             backend=info.backend,
@@ -405,7 +407,7 @@ def _write(path: Path, card: FitnessCard) -> None:
     Raises:
         ConfigError: the folder cannot be written to.
     """
-    aside = path.with_name(f"{path.name}.{os.getpid()}")
+    aside = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         aside.write_text(card.to_json(), encoding="utf-8")

@@ -79,6 +79,8 @@ _SLOW_S = 0.5
 0.03 ms of computing for each token: a percent for a slow model, but three times as much as all else
 for a server that answers at once."""
 
+_MOST_VARIANTS = 256
+"""Sampling options that are kept, in place of the configured ones."""
 _RESERVED = {"temperature", "seed", "num_ctx", "num_predict"}
 _BOUNDS = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}
 
@@ -407,6 +409,8 @@ class LLMClient:
         if options:
             # The same object each time: a tape recognises settings that it has by their identity.
             key = repr(sorted(options.items()))
+            if len(self._variants) >= _MOST_VARIANTS:  # each answer drawn has a seed of its own
+                self._variants.clear()
             sampling = self._variants.setdefault(key, {**sampling, **options})
         return ChatRequest(
             model=self.config.model,

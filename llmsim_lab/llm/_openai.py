@@ -161,6 +161,7 @@ class OpenAIBackend:
         """
         model = await self._resolve(request.model)
         num_ctx = request.options.get("num_ctx")
+        known = self._turned_down.copy(), self._forms.copy()
         while True:
             form = self._form(model, request.schema)
             fields = self._fields(model, request, form, stream=on_text is not None)
@@ -170,6 +171,9 @@ class OpenAIBackend:
             except _StatusError as error:
                 # Each time one thing less is sent, so this comes to an end.
                 if not self._learn(request, fields, form, error):
+                    if error.status in _REJECTIONS:
+                        # Something else is wrong: the names may have stood there as a quotation.
+                        self._turned_down, self._forms = known
                     raise await self._fault(error, model, request) from error
         if num_ctx is not None and (reply.prompt_tokens or 0) > num_ctx:
             # The server's own window is larger than the one this request allows.

@@ -336,6 +336,13 @@ def test_without_probabilities_answers_are_drawn_in_each_order(
     assert {one.options["temperature"] for one in drawn} == {1.0}
 
 
+def test_the_seeds_of_drawn_answers_are_not_kept() -> None:
+    client = client_of("A", seed=1)
+    for seed in range(20):
+        choose(client, ["x", "y"], method="samples", samples=40, seed=seed)
+    assert len(client._variants) <= 256
+
+
 def test_intervals_of_samples_are_wilsons() -> None:
     client = client_of("B")
     choice = choose(client, ["x", "y"], samples=10, method="samples")

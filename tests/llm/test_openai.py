@@ -638,6 +638,19 @@ async def test_a_request_that_cannot_be_written_is_not_the_servers_fault() -> No
 # Text while it is written
 
 
+async def test_a_rejection_that_only_quotes_a_field_turns_nothing_off() -> None:
+    odd = refused(400, "message 1 is too odd: {'logprobs': 5, 'response_format': {}}")
+    request = replace(HELD, top_logprobs=5)
+    async with talking(odd, odd, odd, said("{}"), said("{}")) as (server, backend):
+        with pytest.raises(BackendError, match="too odd"):
+            await backend.chat(request)
+        await backend.chat(request)
+    first, last = server.bodies[0], server.bodies[-1]
+    assert len(server.bodies) > 2
+    assert last == first
+    assert {"logprobs", "response_format"} <= last.keys()
+
+
 ESCAPES = {
     "slash": lambda key: key.replace("/", "\\/"),
     "some": lambda key: key.replace("=", "\\u003D").replace("+", "\\u002b"),

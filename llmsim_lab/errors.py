@@ -31,7 +31,6 @@ __all__ = [
     "ConfigError",
     "DataError",
     "EconomyError",
-    "FailureReason",
     "LLMFailureException",
     "LabError",
     "ModelFileError",

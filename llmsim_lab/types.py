@@ -48,7 +48,6 @@ from llmsim_lab._util.text import logfmt
 from llmsim_lab.errors import ConfigError, FailureReason, TapeError
 
 __all__ = [
-    "Attempt",
     "CallRecord",
     "CallSite",
     "ChatBackend",
@@ -58,7 +57,6 @@ __all__ = [
     "LLMReasoningChain",
     "Message",
     "ModelInfo",
-    "OnText",
     "Reply",
     "Status",
     "ToolCall",
@@ -67,10 +65,7 @@ __all__ = [
 ValueT = TypeVar("ValueT")
 
 OnText = Callable[[str], bool]
-"""Is given each new piece of a reply; returns True to stop the model.
-
-Thinking that the server separates comes first, between ``<think>`` and ``</think>``.
-"""
+"""Is given each new piece of a reply; returns True to stop the model. See ``ChatBackend``."""
 
 # --- requests and replies -------------------------------------------------------------------------
 
@@ -236,12 +231,13 @@ class ChatBackend(Protocol):
     most alternatives that it gives; requests to others never ask for ``top_logprobs``.
 
     One that can hand on a reply while it is written says so by an attribute ``streams = True``, and
-    its ``chat`` takes ``on_text: OnText | None = None`` by name. It is given where the last reply
-    took half a second or more, and for the first one if somebody watches, since reading a stream
-    costs time; with ``streams = "always"``, for a server whose replies are streamed in any case,
-    always. When ``on_text`` returns True, ``chat`` closes the request at once, so that the server
-    stops, and returns what came so far with ``done_reason="aborted"``. Counts that the server has
-    not sent by then are None, but for ``reply_tokens``: the number of pieces.
+    its ``chat`` takes ``on_text: Callable[[str], bool] | None = None`` by name. It is given where
+    the last reply took half a second or more, and for the first one if somebody watches, since
+    reading a stream costs time; with ``streams = "always"``, for a server whose replies are
+    streamed in any case, always. It takes each new piece, thinking that the server separates first,
+    between ``<think>`` and ``</think>``. When it returns True, ``chat`` closes the request at once,
+    so that the server stops, and returns what came so far with ``done_reason="aborted"``. Counts
+    that the server has not sent by then are None, but for ``reply_tokens``: the number of pieces.
     """
 
     async def chat(self, request: ChatRequest) -> ChatReply:

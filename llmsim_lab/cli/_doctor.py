@@ -113,6 +113,11 @@ def doctor(
         raise typer.Exit(1 if bad else 0)
     if whole:
         raise typer.BadParameter("--all goes with --tools")
+    raise typer.Exit(0 if _report(model, host) else 1)
+
+
+def _report(model: str | None, host: str | None) -> bool:
+    """Print what this machine has and what each model answers; return True if one works."""
     memory = psutil.virtual_memory()
     wish = os.environ.get("LLMSIM_MODEL")
     say(
@@ -121,19 +126,25 @@ def doctor(
         f"memory free" + (f", LLMSIM_MODEL={wish}" if wish else "")
     )
     findings = [_check(model, host)] if model else [*_ollama(host), *_openai(), *_embedded()]
-    table = plain_table("backend", "model", "context", "answer held to a schema", "speed")
+    table = plain_table("backend", "model")
+    table.add_column("context", no_wrap=True)
+    table.add_column("answer held to a schema", overflow="fold")
+    table.add_column("speed", no_wrap=True)
     for row in findings:
-        table.add_row(
-            *map(literal, (row.backend, row.model, row.context, row.answer, row.speed)),
-            style="" if row.works or row.answer == _NOT_ASKED else "yellow",
-        )
-    console.print(table)
+        style = "" if row.works or row.answer == _NOT_ASKED else "yellow"
+        if row.model:
+            cells = (row.backend, row.model, row.context, row.answer, row.speed)
+            table.add_row(*map(literal, cells), style=style)
+        else:
+            say(f"{row.backend}: {row.answer}", style=style)
+    if table.row_count:
+        console.print(table)
     # The address of an openai: model says nothing of where Ollama is.
     is_ollamas = not (model or "").strip().lower().startswith("openai")
     say(_choice(host if is_ollamas else None))
     for card in kept_cards():
         say(f"{card.heading}: {card.verdict}")
-    raise typer.Exit(0 if any(finding.works for finding in findings) else 1)
+    return any(finding.works for finding in findings)
 
 
 def _choice(host: str | None) -> str:

@@ -23,8 +23,17 @@ import math
 import random
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from collections.abc import (
+    Callable,
+    Coroutine,
+    Hashable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+    Set,
+)
+from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
 from enum import Enum
 from typing import Any, Generic, Literal, TypeVar, get_args
@@ -32,7 +41,7 @@ from typing import Any, Generic, Literal, TypeVar, get_args
 from llmsim_lab._util.html import join, pairs, table
 from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.types import CallRecord, ChatReply, Message
+from llmsim_lab.types import CallRecord, ChatReply, ChatRequest, Message
 
 OptionT = TypeVar("OptionT", bound=Hashable)
 
@@ -176,6 +185,11 @@ class Choice(Generic[OptionT]):
         return str(join([table(heads, rows), pairs(facts)]))
 
 
+def measures(request: ChatRequest) -> bool:
+    """Return True if a request is one of those that a choice is made of, but for its reasoning."""
+    return request.top_logprobs is not None or DRAWN.items() <= dict(request.options).items()
+
+
 Ask = Callable[
     [Sequence[Message], Mapping[str, Any], int | None],
     Coroutine[Any, Any, tuple[ChatReply, CallRecord]],
@@ -281,6 +295,43 @@ class Options(Generic[OptionT]):
             )
 
 
+async def choice_by(
+    method: Method,
+    ask: Ask,
+    before: Sequence[Message],
+    options: Options[OptionT],
+    *,
+    samples: int,
+    seed: int | None,
+    lacks: Callable[[], None],
+) -> Choice[OptionT]:
+    """Return the choice by a method, or from samples if the backend gives no probabilities.
+
+    Args:
+        method: to be tried.
+        ask: makes a request.
+        before: the conversation before the question.
+        options: what can be chosen.
+        samples: how many answers to draw, if it comes to that.
+        seed: of these.
+        lacks: called if there are no probabilities.
+
+    Raises:
+        NoOptionError: no answer was an option.
+    """
+    calls = tuple[CallRecord, ...]()
+    if method != "samples":
+        try:
+            return await (by_digits if method == "digits walk" else by_letters)(
+                ask, before, options
+            )
+        except NoLogprobsError as lack:
+            calls = lack.calls
+            lacks()
+    found = await by_samples(ask, before, options, count=samples, seed=seed)
+    return replace(found, calls=(*calls, *found.calls))
+
+
 # --- letters --------------------------------------------------------------------------------------
 
 
@@ -309,6 +360,7 @@ def lettered(options: Options[OptionT]) -> list[Order[OptionT]]:
             f"{lines}\n\nAnswer with one letter and nothing else: {', '.join(first)} or {last}."
         )
 
+        # Letters as a default, since the loop's variable is that of the last order by then.
         def read(text: str, labels: Mapping[str, OptionT] = labels) -> OptionT | None:
             label = label_of(text, labels)
             return None if label is None else labels[label]
@@ -354,6 +406,7 @@ def softmax(logs: Mapping[Any, Sequence[float]]) -> dict[Any, float]:
     """Return geometric means of probabilities, scaled to add up to 1."""
     means = {key: math.fsum(values) / len(values) for key, values in logs.items()}
     highest = max(means.values())
+    # Relative to the highest, since all of them may be too small for a float.
     weights = {key: math.exp(mean - highest) for key, mean in means.items()}
     whole = math.fsum(weights.values())
     return {key: weight / whole for key, weight in weights.items()}
@@ -438,19 +491,12 @@ async def by_digits(
             if not reply.top_logprobs:
                 raise NoLogprobsError(calls)
             number, ends = _canonical(begun), 1.0
-            for token, value in reply.top_logprobs:
-                if not token:
-                    continue  # the answer ends here
-                chance, longer = math.exp(value), _canonical(begun + token)
-                if number.strip("-") and not _DIGITS.fullmatch(token):
-                    if token.startswith(","):
-                        ends -= chance  # 1,000 or 1,5: whatever follows, it need not be this number
-                    continue  # the number has ended before this token
+            for longer, chance in _continued(begun, reply):
+                # What no digit takes is the probability that the number ends here.
                 ends -= chance
-                if chance * reached >= _CUT and _leads_to(longer, options):
-                    following[begun + token] += chance * reached
-            option = _option_at(number, options)
-            if option is not None:
+                if chance * reached >= _CUT and _leads_to(_canonical(longer), options):
+                    following[longer] += chance * reached
+            if (option := _option_at(number, options)) is not None:
                 shares[option] += reached * max(0.0, ends)
         level = dict(following)
         if not level:
@@ -465,6 +511,16 @@ async def by_digits(
         measured=(shares,),
         calls=tuple(calls),
     )
+
+
+def _continued(begun: str, reply: ChatReply) -> Iterator[tuple[str, float]]:
+    """Yield what a number that was begun may continue as, with the probability."""
+    has_digits = bool(_canonical(begun).strip("-"))
+    for token, value in reply.top_logprobs:
+        # With a comma, as in 1,000 and 1,5, it need not be this number. Any other token ends it.
+        goes_on = _DIGITS.fullmatch(token) or token.startswith(",") if has_digits else token
+        if goes_on:
+            yield begun + token, math.exp(value)
 
 
 def _canonical(text: str) -> str:
@@ -511,14 +567,9 @@ async def by_samples(
     count: int,
     seed: int | None,
 ) -> Choice[OptionT]:
-    """Return the choice from drawn answers, as many in each order of the options.
+    """Return the choice from at least so many drawn answers, as many in each order of the options.
 
-    Args:
-        ask: makes a request.
-        before: the conversation before the question.
-        options: what can be chosen.
-        count: how many answers; rounded up to a multiple of the number of orders.
-        seed: each answer's own follows from it; None leaves drawing to the server.
+    Each answer's seed follows from the one given; None leaves drawing to the server.
 
     Raises:
         NoOptionError: no answer was an option.
@@ -527,22 +578,22 @@ async def by_samples(
     orders = [_number(options)] if as_numbers else lettered(options)
     most = _LONGEST_NUMBER_TOKENS if as_numbers else 1
     each = math.ceil(count / len(orders))
-    asking = []
-    for place in range(each * len(orders)):
-        settings: dict[str, Any] = {**DRAWN, "num_predict": most}
-        if seed is not None:
-            settings["seed"] = _seed_of(seed, place)
-        asking.append(ask(asked(before, orders[place // each].question), settings, None))
-    answers = await gather_all(asking)
+    answers = await gather_all(
+        [
+            ask(asked(before, order.question), _drawing(seed, number * each + place, most), None)
+            for number, order in enumerate(orders)
+            for place in range(each)
+        ]
+    )
     calls = tuple(call for _, call in answers)
     counts: Counter[OptionT] = Counter()
     pulls: Counter[str] = Counter()
     measured = [dict.fromkeys(options.values, 0.0) for _ in orders]
     for place, (reply, _) in enumerate(answers):
         order = orders[place // each]
-        option = order.read(reply.text)
-        if option is not None:
+        if (option := order.read(reply.text)) is not None:
             counts[option] += 1
+            # The letter at which the option stood in this order.
             pulls.update(label for label, one in order.labels.items() if one == option)
             measured[place // each][option] += 1 / each
     valid = counts.total()
@@ -570,9 +621,13 @@ def _number(options: Options[OptionT]) -> Order[OptionT]:
     return Order(digits_question(options), read, {})
 
 
-def _seed_of(seed: int, place: int) -> int:
-    digest = hashlib.sha256(f"sample {place} of a choice, seed {seed}".encode()).digest()
-    return int.from_bytes(digest[:4], "big") >> 1
+def _drawing(seed: int | None, place: int, most: int) -> dict[str, Any]:
+    """Return the options of one drawn answer."""
+    options = {**DRAWN, "num_predict": most}
+    if seed is not None:
+        digest = hashlib.sha256(f"sample {place} of a choice, seed {seed}".encode()).digest()
+        options["seed"] = int.from_bytes(digest[:4], "big") >> 1
+    return options
 
 
 def _interval(count: int, whole: int) -> tuple[float, float]:

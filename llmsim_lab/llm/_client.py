@@ -20,7 +20,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
@@ -47,6 +47,7 @@ from llmsim_lab.llm._retry import (
     no_time_to_retry,
     recorded_fault,
     second_request,
+    second_seed,
 )
 from llmsim_lab.llm._scope import CallLog, InFlight, scope, seconds_left
 from llmsim_lab.llm._transport import alternatives
@@ -92,8 +93,10 @@ class LLMConfig(Settings):
         model: the model's name, as the backend knows it; in a run's file also a ``connect`` text
             such as ``auto`` or ``ollama:llama3.2``.
         temperature: 0 gives the likeliest answer each time.
-        seed: for the server's sampler; None draws anew. It repeats an answer only on the same
-            machine, server, model and load; a recording is what reproduces a run.
+        seed: for the server's sampler, the same for each call; None gives each call of a run its
+            own, which follows from the run's seed, and leaves calls outside a run to the server. It
+            repeats an answer only on the same machine, server, model and load; a recording is what
+            reproduces a run.
         num_ctx: context window asked of the server, tokens; prompt and reply must fit.
         max_tokens: longest reply, tokens.
         max_text_chars: longest text in a structured reply, characters; part of the schema the model
@@ -212,7 +215,7 @@ class LLMClient:
         """How long the last request took, loading the model left out."""
         self._lanes: dict[asyncio.AbstractEventLoop, Lane] = {}
         self._lock = threading.Lock()
-        self._told: set[str] = set()
+        self._told_of_samples = False
         self._turns: dict[CallLog, asyncio.AbstractEventLoop] = {}
         """The turns being played with this client, each with its loop."""
 
@@ -331,7 +334,8 @@ class LLMClient:
             site: where in the run the call is made.
 
         Raises:
-            ConfigError: the options are fewer than two, alike, or too many for letters.
+            ConfigError: the options are fewer than two, alike, or too many for letters; the
+                method is unknown or does not suit them.
             LLMFailureException: a call failed for good, or no answer was one of the options.
 
         Example:
@@ -344,42 +348,33 @@ class LLMClient:
         named.check(method)  # before a call is spent
         before, origin = self._messages_of(prompt, site)
         self._check_size(prompt, site)
-        text, calls = "", list[CallRecord]()
+        text, calls = "", tuple[CallRecord, ...]()
 
         def request_of(
-            messages: Sequence[Message], settings: Mapping[str, Any] | None, top: int | None
+            messages: Sequence[Message], settings: Mapping[str, Any], top: int | None
         ) -> ChatRequest:
             request = self._request(messages, settings, site)
             return replace(request, think=False, top_logprobs=top, origin=origin)
 
-        async def ask(
-            messages: Sequence[Message], settings: Mapping[str, Any], top: int | None
-        ) -> tuple[ChatReply, CallRecord]:
-            request = request_of(messages, settings, top)
-            return await self._ask_twice(request, lambda reply: reply, site)
+        def ask(*request: Any) -> Coroutine[Any, Any, tuple[ChatReply, CallRecord]]:
+            return self._ask_twice(request_of(*request), lambda reply: reply, site)
 
         if reasoning:
             conversation = _choose.thinking_first(before, named)
             request = self._request(conversation, None if seed is None else {"seed": seed}, site)
             text, call = await self._ask_twice(replace(request, origin=origin), _reasoned, site)
-            before, calls = [*conversation, Message("assistant", text)], [call]
+            before, calls = [*conversation, Message("assistant", text)], (call,)
         if method is None:
             start = _choose.asked(before, _choose.digits_question(named))
+            # The first request of a walk. A replay sees by it how the recorded run has asked.
             root = request_of(start, _choose.MEASURED, _choose.WANTED)
             walk = named.numeric and self._walks(root, many=len(named.values) > len(_choose.LABELS))
             method = "digits walk" if walk else "logprobs"
-        found: Choice[OptionT] | None = None
+        base = self.config.seed if seed is None else seed
         try:
-            if method != "samples":
-                measure = _choose.by_digits if method == "digits walk" else _choose.by_letters
-                try:
-                    found = await measure(ask, before, named)
-                except _choose.NoLogprobsError as lack:
-                    calls += lack.calls
-                    self._tell_once("choose_by_samples", "the backend gives no probabilities")
-            if found is None:
-                base = self.config.seed if seed is None else seed
-                found = await _choose.by_samples(ask, before, named, count=samples, seed=base)
+            found = await _choose.choice_by(
+                method, ask, before, named, samples=samples, seed=base, lacks=self._tell_of_samples
+            )
         except _choose.NoOptionError as nothing:
             fault = BackendError(
                 f"{nothing}; say in the prompt what is to be chosen, or use another model",
@@ -389,17 +384,19 @@ class LLMClient:
             raise failure_of(fault, history, site, model=self.config.model) from nothing
         return replace(found, reasoning=text, calls=(*calls, *found.calls))
 
+    def _tell_of_samples(self) -> None:
+        if not self._told_of_samples:
+            self._told_of_samples = True
+            detail = "the backend gives no probabilities"
+            model = self.config.model
+            log_event(logger, logging.INFO, "choose_by_samples", model=model, detail=detail)
+
     def _walks(self, root: ChatRequest, *, many: bool) -> bool:
         """Return True if numbers are asked for by their digits, beginning with a request."""
         recorder = scope().recorder
         if isinstance(recorder, ReplayRecorder):  # which has no backend
             return recorder.knows(recorder.place(root))
         return many or getattr(self.backend, "continues_messages", False)
-
-    def _tell_once(self, event: str, detail: str) -> None:
-        if event not in self._told:
-            self._told.add(event)
-            log_event(logger, logging.INFO, event, model=self.config.model, detail=detail)
 
     def _request(
         self, messages: Sequence[Message], options: Mapping[str, Any] | None, site: CallSite | None
@@ -432,12 +429,19 @@ class LLMClient:
         else:
             log.begin(request)
         call, repaired = None, False
+        # Beside the request, not in it: a recording is found by what was asked, and the seed
+        # follows from the run's own.
+        seed = log.seed_at(site) if log and "seed" not in request.options else None
         try:
-            outcome = await self._attempt(request, read, history)
+            outcome = await self._attempt(request, read, history, seed=seed)
             if isinstance(outcome, BackendError) and outcome.retry:
                 first = outcome
                 second, repaired = second_request(request, history[-1], first)
-                outcome = await self._attempt(second, read, history, asked_wait=first.retry_after_s)
+                if seed is not None and history[-1].reply is not None:
+                    seed = second_seed(seed)  # the first one gave an answer that is of no use
+                outcome = await self._attempt(
+                    second, read, history, asked_wait=first.retry_after_s, seed=seed
+                )
                 if isinstance(outcome, BackendError):
                     outcome = both_faults(first, outcome, repaired=repaired)
             if isinstance(outcome, BackendError):
@@ -574,10 +578,12 @@ class LLMClient:
         history: list[Attempt],
         *,
         asked_wait: float | None = None,
+        seed: int | None = None,
     ) -> T | BackendError:
         """Make one request, or take it from the tape; its outcome goes into the history.
 
-        ``read`` parses a reply; ``asked_wait`` is how long the server asked to wait first, seconds.
+        ``read`` parses a reply; ``asked_wait`` is how long the server asked to wait first, seconds;
+        ``seed`` is the server's sampler's.
         """
         around = scope()
         recorder, known, fault = around.recorder, None, None
@@ -595,7 +601,7 @@ class LLMClient:
             if purse is not None:
                 purse.begin()
             make = self._make if around.deadline is None else self._make_in_time
-            attempt, fault = await make(request, asked_wait)
+            attempt, fault = await make(request, asked_wait, seed)
             if purse is not None:
                 purse.end(attempt)
         # A recorded reply is parsed again, an invalid one too: a replay takes the same path.
@@ -618,14 +624,14 @@ class LLMClient:
         return outcome
 
     async def _make_in_time(
-        self, request: ChatRequest, asked_wait: float | None
+        self, request: ChatRequest, asked_wait: float | None, seed: int | None
     ) -> tuple[Attempt, BackendError | None]:
         """Ask the backend, for no longer than the caller will wait."""
         left = seconds_left() or 0.0
         time_limit = asyncio.timeout(left)
         try:
             async with time_limit:
-                return await self._make(request, asked_wait)
+                return await self._make(request, asked_wait, seed)
         except TimeoutError:
             if not time_limit.expired():
                 raise  # a time limit further out ended this: its owner must see it
@@ -637,7 +643,7 @@ class LLMClient:
             return failed_attempt(request, fault, seconds=left), fault
 
     async def _make(
-        self, request: ChatRequest, asked_wait: float | None
+        self, request: ChatRequest, asked_wait: float | None, seed: int | None
     ) -> tuple[Attempt, BackendError | None]:
         """Ask the backend, within the limits of time and of requests in flight."""
         if request.attempt > 1:
@@ -653,7 +659,7 @@ class LLMClient:
             self.limits.began(lane.loop.time())
             try:
                 async with time_limit:
-                    reply = await self._chat(request, watch)
+                    reply = await self._chat(request, watch, seed)
                 seconds = time.perf_counter() - began
                 attempt = Attempt(request=request, reply=reply, seconds=seconds)
                 return attempt, None
@@ -668,6 +674,7 @@ class LLMClient:
                 lane.ended(time_limit)
                 reply_of = attempt.reply if attempt is not None else None
                 if attempt is not None:
+                    # Loading happens once and says nothing of how long the next reply takes.
                     loading = reply_of.load_seconds if reply_of is not None else 0.0
                     self._last_s = attempt.seconds - loading
                 self.limits.ended(
@@ -691,13 +698,15 @@ class LLMClient:
         most: int = getattr(self.backend, "max_top_logprobs", 0)
         return replace(request, top_logprobs=min(wanted, most) or None)
 
-    async def _chat(self, request: ChatRequest, watch: InFlight | None) -> ChatReply:
+    async def _chat(
+        self, request: ChatRequest, watch: InFlight | None, seed: int | None
+    ) -> ChatReply:
         """Ask the backend; read the reply as it is written where that is worth its cost."""
         streams, last = getattr(self.backend, "streams", False), self._last_s
         is_worth_it = watch is not None if last is None else last >= _SLOW_S
         endings = Endings.of(request)
         end = endings.whole
-        sent = self._within_reach(request)
+        sent = _seeded(self._within_reach(request), seed)
         if streams == "always" or (streams and is_worth_it):
             end = endings.ended
 
@@ -717,6 +726,7 @@ class LLMClient:
         if reply.top_logprobs:
             listed = alternatives(reply.top_logprobs, who=type(self.backend).__name__)
             reply = replace(reply, top_logprobs=listed)
+        # A backend that could stream is treated as if it had: a run must not depend on which.
         return end(reply) if streams else reply
 
     async def _back_off(self, least_s: float) -> None:
@@ -741,6 +751,13 @@ class LLMClient:
                     del self._lanes[other]
                 lane = self._lanes.setdefault(loop, Lane(self.limits, loop))
         return lane
+
+
+def _seeded(request: ChatRequest, seed: int | None) -> ChatRequest:
+    """Return a request as a backend gets it."""
+    if seed is None:
+        return request
+    return replace(request, options={**request.options, "seed": seed})
 
 
 class _Streaming(ChatBackend, Protocol):

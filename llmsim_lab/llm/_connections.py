@@ -1,7 +1,8 @@
 """Connections to a model server, whichever protocol it speaks.
 
-The transport, with the environment's proxy and certificates; what a connection's failure means; and
-one set of clients per server and event loop, closed with the loop.
+The transport, with the environment's proxy and certificates; what failures mean, those of a
+connection and those that a server reports; and one set of clients per server and event loop, closed
+with the loop.
 """
 
 from __future__ import annotations
@@ -12,15 +13,21 @@ import os
 import ssl
 import threading
 import urllib.request
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
 import httpx
 
-from llmsim_lab.errors import BackendError, ConfigError
+from llmsim_lab._util.text import clip
+from llmsim_lab.errors import BackendError, ConfigError, FailureReason
 from llmsim_lab.llm._transport import GuardedTransport, error_text
+
+T = TypeVar("T")
+
+_MAX_DETAIL = 500
 
 
 def without_password(url: str) -> str:
@@ -47,6 +54,13 @@ def env_proxy(url: str) -> str | None:
     proxies = urllib.request.getproxies()
     proxy = proxies.get(parsed.scheme) or proxies.get("all")
     return f"http://{proxy}" if proxy and "://" not in proxy else proxy
+
+
+def run_aside(work: Coroutine[Any, Any, T]) -> T:
+    """Run a quick look at a server to its end."""
+    # In a thread of its own, since the caller's may be running an event loop already.
+    with ThreadPoolExecutor(1, thread_name_prefix="llmsim-lab-look") as thread:
+        return thread.submit(asyncio.run, work).result()
 
 
 def open_transport(url: str, *, who: str) -> GuardedTransport:
@@ -138,6 +152,84 @@ def _tls_fault(error: BaseException | None) -> ssl.SSLError | None:
     return None
 
 
+def broken_off(who: str, parts: str) -> BackendError:
+    """Return the failure of a streamed reply that ended early.
+
+    Args:
+        who: the server.
+        parts: how much has come, in words.
+    """
+    return BackendError(
+        f"the reply of {who} ended after {parts}, before it was done",
+        reason="connection_error",
+        status_code=200,
+        retry=True,
+    )
+
+
+def not_understood(
+    error: Exception, *, url: str, form: str, model: str = "", sent: bool = True
+) -> BackendError:
+    """Return the failure of an answer that cannot be read, or of a request that cannot be written.
+
+    Clients raise the same exceptions for both; whether the request was sent tells which it was.
+
+    Args:
+        error: what the client raised.
+        url: the server.
+        form: whose form the answer should have.
+        model: the one that was asked for.
+        sent: whether the request has left.
+    """
+    detail = clip(error_text(f"{type(error).__name__}: {error}"), _MAX_DETAIL)
+    if not sent:
+        return BackendError(
+            f"the request for {model!r} cannot be sent: {detail}", reason="client_error"
+        )
+    return BackendError(
+        f"the answer of {url} is not valid JSON of {form} form ({detail})",
+        reason="server_error",
+        status_code=200,
+        retry=True,
+    )
+
+
+def status_fault(
+    status: int | None,
+    text: str,
+    *,
+    who: str,
+    model: str,
+    is_wrong_request: bool = False,
+    is_lasting: bool = False,
+    retry_after_s: float | None = None,
+) -> BackendError:
+    """Return the failure that a server reports by its status and in its words.
+
+    Args:
+        status: of HTTP.
+        text: the words.
+        who: the server.
+        model: the one that was asked for.
+        is_wrong_request: whether the request is at fault whatever the status says.
+        is_lasting: whether trying again is of no use.
+        retry_after_s: how long the server asks to wait, seconds.
+    """
+    reason: FailureReason = "server_error"
+    message = f"{who} failed on {model!r}: {text}"
+    if status == 429:
+        reason, message = "rate_limited", f"{who} limits the rate: {text}"
+    elif is_wrong_request or (status is not None and status < 500):
+        reason, message = "client_error", f"{who} rejects the request for {model!r}: {text}"
+    return BackendError(
+        message,
+        reason=reason,
+        status_code=status,
+        retry=reason != "client_error" and not is_lasting,
+        retry_after_s=retry_after_s,
+    )
+
+
 class Closable(Protocol):
     """What has connections."""
 
@@ -153,6 +245,7 @@ ClientsT = TypeVar("ClientsT", bound=Closable)
 class _Lease(Generic[ClientsT]):
     clients: ClientsT
     lifetime: AsyncGenerator[ClientsT, None]
+    # Weak, since a backend may be forgotten without being closed.
     users: WeakSet[Any] = field(default_factory=WeakSet)
 
 

@@ -120,6 +120,7 @@ class Endings:
         Raises:
             BackendError: the model repeats itself in it.
         """
+        # In pieces, so that it ends where a stream of it would have been stopped.
         tell, each = Telling(self), _LOOK_EACH_CHARS
         for at in range(0, len(reply.thinking), each):
             if tell("", reply.thinking[at : at + each]):
@@ -158,6 +159,7 @@ class Endings:
                 continue
             if self._string_from >= 0:
                 if sign == "\\":
+                    # What it escapes may come with the next piece.
                     self._escaped_at = at + 1
                 elif sign == '"':
                     self._string_from = -1
@@ -202,20 +204,22 @@ class Telling:
     """Passes on what a server streams; thinking that it separates goes between ``<think>`` tags.
 
     Args:
-        on_text: is given each piece.
+        on_text: is given each piece; None if nobody wants them.
 
     Attributes:
         pieces: how many there were so far, each a token or little more.
+        stopped: whether the reply was to be stopped at the last one.
     """
 
-    def __init__(self, on_text: OnText) -> None:
+    def __init__(self, on_text: OnText | None) -> None:
         self.pieces = 0
+        self.stopped = False
         self._on_text = on_text
         self._thinking = False
 
     def __call__(self, text: str, thinking: str = "") -> bool:
         """Pass on a piece; returns True if the reply is to be stopped."""
-        if not text and not thinking:
+        if self._on_text is None or not (text or thinking):
             return False
         self.pieces += 1
         piece = ""
@@ -225,7 +229,8 @@ class Telling:
         if text and self._thinking:
             piece += "</think>"
             self._thinking = False
-        return self._on_text(piece + text)
+        self.stopped = self._on_text(piece + text)
+        return self.stopped
 
 
 def stopped(reply: ChatReply, *, who: str) -> BackendError:

@@ -19,9 +19,8 @@ import os
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
@@ -30,19 +29,23 @@ from pydantic import SecretStr
 
 from llmsim_lab._util.text import clip, log_event, printable
 from llmsim_lab.errors import BackendError, ConfigError, FailureReason
-from llmsim_lab.llm import _transport
+from llmsim_lab.llm._completions import Completion, as_object, with_instruction
 from llmsim_lab.llm._connections import (
     Shared,
+    broken_off,
     connection_fault,
     is_loopback,
+    not_understood,
     open_transport,
+    run_aside,
+    status_fault,
     without_password,
 )
 from llmsim_lab.llm._endings import Telling, stopped
 from llmsim_lab.llm._retry import context_overflow, retry_after_s
 from llmsim_lab.llm._scope import scope, scoped
-from llmsim_lab.llm._transport import STREAMED, alternatives, count, error_text, lines, read_json
-from llmsim_lab.types import ChatReply, ChatRequest, Message, ModelInfo, OnText, ToolCall
+from llmsim_lab.llm._transport import STREAMED, error_text, is_framed, lines, read_json
+from llmsim_lab.types import ChatReply, ChatRequest, Message, ModelInfo, OnText
 
 logger = logging.getLogger(__name__)
 
@@ -131,6 +134,7 @@ class OpenAIBackend:
         if callable(given):
             self._key = given
         elif given:
+            # The method of a secret, so that no attribute of this backend shows the key.
             self._key = _checked_key(given).get_secret_value
         if self._key is None and self._hosted:
             raise ConfigError(
@@ -222,9 +226,7 @@ class OpenAIBackend:
                 ) from None
             return None if listed is None else [printable(str(one["id"])) for one in listed]
 
-        # In a thread of its own, since the caller's may be running an event loop already.
-        with ThreadPoolExecutor(1, thread_name_prefix="llmsim-lab-look") as thread:
-            return thread.submit(asyncio.run, names()).result()
+        return run_aside(names())
 
     async def aclose(self) -> None:
         """Close the connections that no other backend uses."""
@@ -265,7 +267,7 @@ class OpenAIBackend:
             with self._translated(outgoing, ""):
                 sdk = (await _shared.get(self.base_url, self)).sdk
                 answer = await sdk.models.with_raw_response.list()
-                models = _object(read_json(answer.content)).get("data")
+                models = as_object(read_json(answer.content)).get("data")
         except _StatusError as error:
             if error.status in (404, 405, 501):
                 return None
@@ -279,6 +281,7 @@ class OpenAIBackend:
         first = 1 if self._hosted else 0
         if schema is None or not self._forms:
             return first
+        # What is known of all schemas, and of this one.
         known = (self._forms.get((model, key), 0) for key in ("", _key_of(schema)))
         return max(first, *known)
 
@@ -298,7 +301,11 @@ class OpenAIBackend:
         if stream:
             fields["stream_options"] = {"include_usage": True}
         if request.schema is not None and _FORMS[form] == "none":
-            messages = with_schema(messages, request.schema)
+            messages = with_instruction(
+                messages,
+                "Reply with one JSON object and nothing else. It must fit this JSON schema:\n"
+                f"{json.dumps(request.schema, ensure_ascii=False)}",
+            )
         elif request.schema is not None:
             schema = dict(request.schema)
             if _FORMS[form] == "portable":
@@ -335,6 +342,7 @@ class OpenAIBackend:
             lacking.append(_LIMITS[0])
         if not lacking and "response_format" in fields and _ABOUT_SCHEMAS.search(said):
             schema = request.schema or {}
+            # A complaint about this schema leaves others alone; any other is about all of them.
             this_one = _ABOUT_THIS_SCHEMA.search(said) is not None
             further = form + 1 if this_one and portable(schema) != schema else len(_FORMS) - 1
             place = (model, _key_of(schema) if this_one else "")
@@ -372,37 +380,39 @@ class OpenAIBackend:
         if "logprobs" in rest:
             rest |= {"logprobs": True, "top_logprobs": rest["logprobs"]}
         told = {"model": model, "messages": fields["messages"], "extra_body": rest}
-        tell, is_ended = Telling(on_text) if on_text is not None else None, False
+        tell, answer = Telling(on_text), Completion("the server")
         began = time.perf_counter()
         with self._translated(outgoing, model):
             chat = (await _shared.get(self.base_url, self)).sdk.chat.completions
-            if tell is None:
-                body = _object(read_json((await chat.with_raw_response.create(**told)).content))
+            if on_text is None:
+                body = as_object(read_json((await chat.with_raw_response.create(**told)).content))
+                if isinstance(body.get("error"), dict | str) and not body.get("choices"):
+                    raise _StatusError.of(200, body["error"], None)
+                answer.add_whole(body)
             else:
-                answer = _Streamed(self.base_url)
                 # Closed whatever happens: the server stops a model nobody listens to.
                 async with chat.with_streaming_response.create(stream=True, **told) as response:
                     with suppress(TimeoutError):
                         async with asyncio.timeout(None) as patience:
                             async for event in events(response.iter_bytes()):
+                                if error := event.get("error"):  # some have it always, as null
+                                    raise _StatusError.of(200, error, None)
                                 was_done = answer.is_done
                                 if tell(*answer.add(event)) and not answer.is_done:
-                                    is_ended = True
                                     break
                                 if answer.is_done and not was_done:
                                     loop = asyncio.get_running_loop()
                                     patience.reschedule(loop.time() + _LAST_WORDS_S)
-                body = answer.body(whole=is_ended or outgoing.framed)
-            if isinstance(body.get("error"), dict | str) and not body.get("choices"):
-                raise _StatusError.of(200, body["error"], None)
-            reply = reply_of(body, seconds=time.perf_counter() - began)
-        if isinstance(fingerprint := body.get("system_fingerprint"), str):
-            self._fingerprint = fingerprint
+                # Without a length the end of a broken connection looks like the end of the reply.
+                if not (answer.is_done or tell.stopped or outgoing.framed):
+                    raise broken_off(self.base_url, f"{answer.events} events")
+                if not (answer.is_done or answer.events):
+                    raise ValueError("it has no events, so it is no streamed reply")
+            reply = answer.reply(seconds=time.perf_counter() - began)
+        self._fingerprint = answer.fingerprint or self._fingerprint
         reply = _masked(reply, outgoing.secret)
-        if is_ended:  # the event with the counts was not waited for
-            return replace(
-                reply, done_reason="aborted", reply_tokens=tell.pieces if tell is not None else None
-            )
+        if tell.stopped and not answer.is_done:  # the event with the counts was not waited for
+            return replace(reply, done_reason="aborted", reply_tokens=tell.pieces)
         if reply.done_reason == "aborted":
             raise stopped(reply, who=f"the server at {self.base_url}")
         return reply
@@ -433,16 +443,8 @@ class OpenAIBackend:
                 way_out="start it, or set base_url or OPENAI_BASE_URL",
             ) from error
         except (openai.OpenAIError, ValueError, TypeError, AttributeError) as error:
-            detail = clip(error_text(f"{type(error).__name__}: {error}"), _MAX_TEXT)
-            if outgoing.sent:
-                raise BackendError(
-                    f"the answer of {url} is not valid JSON of OpenAI's form ({detail})",
-                    reason="server_error",
-                    status_code=200,
-                    retry=True,
-                ) from error
-            raise BackendError(
-                f"the request for {model!r} cannot be sent: {detail}", reason="client_error"
+            raise not_understood(
+                error, url=url, form="OpenAI's", model=model, sent=outgoing.sent
             ) from error
 
     async def _fault(
@@ -467,20 +469,18 @@ class OpenAIBackend:
                 f"there is no OpenAI-compatible server at {url}: {text}; base_url mostly ends "
                 "in /v1"
             )
-        elif status == 429:
-            reason, message = "rate_limited", f"{url} limits the rate: {text}"
-        elif status < 500:
-            message = f"{url} rejects the request for {model!r}: {text}"
         else:
-            reason, message = "server_error", f"{url} failed on {model!r}: {text}"
-        # A quota that is used up does not come back within seconds.
-        lasting = "insufficient_quota" in error.said
+            return status_fault(
+                status,
+                text,
+                who=url,
+                model=model,
+                # A quota that is used up does not come back within seconds.
+                is_lasting="insufficient_quota" in error.said,
+                retry_after_s=error.retry_after_s,
+            )
         return BackendError(
-            message,
-            reason=reason,
-            status_code=status,
-            retry=reason in ("rate_limited", "server_error") and not lasting,
-            retry_after_s=error.retry_after_s,
+            message, reason=reason, status_code=status, retry_after_s=error.retry_after_s
         )
 
 
@@ -633,6 +633,7 @@ class _KeyTransport(httpx.AsyncBaseTransport):
             headers.append((b"Authorization", b"Bearer " + secret))
         content = await request.aread()
         outgoing.sent = True
+        # A new request: the client's own is in its errors, and must not have the key.
         response = await self._inner.handle_async_request(
             httpx.Request(
                 request.method,
@@ -642,7 +643,8 @@ class _KeyTransport(httpx.AsyncBaseTransport):
                 extensions=request.extensions | (STREAMED if outgoing.stream else {}),
             )
         )
-        outgoing.framed = bool({"content-length", "transfer-encoding"} & response.headers.keys())
+        outgoing.framed = is_framed(response)
+        # Only what is read later: some other header might repeat the key.
         kept = {
             name: value
             for name, value in response.headers.items()
@@ -670,6 +672,7 @@ class _MaskedStream(httpx.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         assert isinstance(self._response.stream, httpx.AsyncByteStream)
+        # Blocks are whole lines, so none ends within the key.
         async for block in self._response.stream:
             yield block if self._key is None else self._key.sub(b"***", block)
 
@@ -816,24 +819,13 @@ def as_json(messages: Sequence[Message]) -> Iterator[dict[str, Any]]:
                 function = {"name": call.name, "arguments": arguments}
                 calls.append({"id": named, "type": "function", "function": function})
         if message.role == "tool":
+            # A result names its tool and not the call, so it is of the first open one of that tool.
             same = [pair for pair in open_calls if pair[0] == message.tool_name]
             pair = next(iter(same or open_calls), ("", "call_0"))
             if pair in open_calls:
                 open_calls.remove(pair)
             value["tool_call_id"] = pair[1]
         yield value
-
-
-def with_schema(messages: Sequence[Message], schema: Mapping[str, Any]) -> tuple[Message, ...]:
-    """Return the conversation with the schema in its system message."""
-    asked = (
-        "Reply with one JSON object and nothing else. It must fit this JSON schema:\n"
-        f"{json.dumps(schema, ensure_ascii=False)}"
-    )
-    first = messages[0] if messages else None
-    if first is not None and first.role == "system":
-        return (replace(first, content=f"{first.content}\n\n{asked}"), *messages[1:])
-    return (Message("system", asked), *messages)
 
 
 def portable(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -876,89 +868,11 @@ def _key_of(schema: Mapping[str, Any]) -> str:
     return json.dumps(schema, sort_keys=True)
 
 
-def _object(value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise TypeError(f"it is {clip(repr(value), 60)}, not an object")
-    return value
-
-
-def _text(values: Mapping[str, Any], *names: str) -> str:
-    """Return the first text there is under some names."""
-    for name in names:
-        value = values.get(name)
-        if value is not None and not isinstance(value, str):
-            raise TypeError(f"{name} is {clip(repr(value), 60)}, not a text")
-        if value:
-            return value
-    return ""
-
-
 def _parsed(response: Any) -> Any:
     try:
         return read_json(response.content)
     except ValueError:
         return response.content.decode(errors="replace")
-
-
-def reply_of(body: Mapping[str, Any], *, seconds: float) -> ChatReply:
-    """Return what a whole answer says.
-
-    Raises:
-        ValueError: a count or a call's arguments are not what they must be.
-        TypeError: something is of another type than it must be.
-    """
-    choices = body.get("choices")
-    if not isinstance(choices, list) or not choices:
-        raise ValueError("it has no choices")
-    choice = _object(choices[0])
-    message = _object(choice.get("message"))
-    usage = _object(body.get("usage") or {})
-    text = _text(message, "content", "refusal")
-    thinking = _text(message, "reasoning_content", "reasoning")
-    if len(text) + len(thinking) > _transport.MAX_TEXT_CHARS:
-        raise BackendError(
-            f"the model wrote {len(text) + len(thinking):,} characters; "
-            f"{_transport.MAX_TEXT_CHARS:,} are the most that is read of a reply: lower max_tokens",
-            reason="server_error",
-            status_code=200,
-        )
-    return ChatReply(
-        text=text,
-        thinking=thinking,
-        tool_calls=tuple(map(_call_of, message.get("tool_calls") or ())),
-        done_reason=_DONE_REASONS.get(_text(choice, "finish_reason"), "stop"),
-        prompt_tokens=count(usage.get("prompt_tokens"), "prompt_tokens"),
-        reply_tokens=count(usage.get("completion_tokens"), "completion_tokens"),
-        seconds=seconds,
-        top_logprobs=_first_alternatives(choice.get("logprobs")),
-    )
-
-
-_DONE_REASONS = {
-    "length": "length",
-    "max_tokens": "length",
-    "content_filter": "aborted",
-    "abort": "aborted",
-    "error": "aborted",
-    "insufficient_system_resource": "aborted",
-}
-
-
-def _call_of(value: Any) -> ToolCall:
-    function = _object(_object(value).get("function"))
-    arguments = function.get("arguments") or "{}"
-    if isinstance(arguments, str):
-        arguments = read_json(arguments)
-    named = _text(value, "id")
-    return ToolCall(name=_text(function, "name"), arguments=_object(arguments), id=named or None)
-
-
-def _first_alternatives(logprobs: Any) -> tuple[tuple[str, float], ...]:
-    """Return the alternatives of the first token."""
-    content = _object(logprobs or {}).get("content") or ()
-    listed = _object(content[0]).get("top_logprobs") if content else None
-    pairs = ((_object(one).get("token"), one.get("logprob")) for one in listed or ())
-    return alternatives(pairs, who="the server")
 
 
 async def events(blocks: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any]]:
@@ -972,93 +886,6 @@ async def events(blocks: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any]]:
             ended = True
             yield {}
         elif name == b"data":
-            yield _object(read_json(data))
+            yield as_object(read_json(data))
         elif name == b"error":  # llama.cpp's
             yield {"error": _parsed(httpx.Response(200, content=data))}
-
-
-@dataclass(slots=True)
-class _Streamed:
-    """Puts a streamed answer together."""
-
-    url: str
-    is_done: bool = False
-    _text: list[str] = field(default_factory=list)
-    _thinking: list[str] = field(default_factory=list)
-    _calls: dict[int, dict[str, Any]] = field(default_factory=dict)
-    _logprobs: Any = None
-    _finish: str = ""
-    _usage: Any = None
-    _fingerprint: Any = None
-    _events: int = 0
-
-    def add(self, event: Mapping[str, Any]) -> tuple[str, str]:
-        """Take an event; returns its text and its thinking."""
-        if not event:
-            self.is_done = True
-            return "", ""
-        if error := event.get("error"):  # some servers have it in every event, as null
-            raise _StatusError.of(200, error, None)
-        self._events += 1
-        self._usage = event.get("usage") or self._usage
-        self._fingerprint = event.get("system_fingerprint") or self._fingerprint
-        choices = event.get("choices")
-        if not choices:
-            return "", ""
-        choice = _object(choices[0])
-        delta = _object(choice.get("delta") or {})
-        self._finish = _text(choice, "finish_reason") or self._finish
-        self.is_done = self.is_done or bool(self._finish)
-        logprobs = choice.get("logprobs")
-        if self._logprobs is None and _object(logprobs or {}).get("content"):
-            self._logprobs = logprobs
-        text = _text(delta, "content", "refusal")
-        thinking = _text(delta, "reasoning_content", "reasoning")
-        self._text.append(text)
-        self._thinking.append(thinking)
-        for part in delta.get("tool_calls") or ():
-            self._add_call(_object(part))
-        return text, thinking
-
-    def _add_call(self, part: Mapping[str, Any]) -> None:
-        place = count(part.get("index", len(self._calls)), "index")
-        call = self._calls.setdefault(place or 0, {"name": "", "arguments": ""})
-        function = _object(part.get("function") or {})
-        call["id"] = _text(part, "id") or call.get("id")
-        call["name"] = _text(function, "name") or call["name"]
-        call["arguments"] += _text(function, "arguments")
-
-    def body(self, *, whole: bool) -> dict[str, Any]:
-        """Return the answer as it would have come in one piece.
-
-        Args:
-            whole: False if it may have ended early because its connection broke.
-
-        Raises:
-            BackendError: it ended before it was done.
-            ValueError: it is something else.
-        """
-        if whole and not (self.is_done or self._events):
-            raise ValueError("it has no events, so it is no streamed reply")
-        if not (self.is_done or whole):
-            raise BackendError(
-                f"the reply of {self.url} ended after {self._events} events, before it was done",
-                reason="connection_error",
-                status_code=200,
-                retry=True,
-            )
-        calls = [
-            {"id": call["id"], "function": {"name": call["name"], "arguments": call["arguments"]}}
-            for _, call in sorted(self._calls.items())
-        ]
-        message = {
-            "content": "".join(self._text),
-            "reasoning_content": "".join(self._thinking),
-            "tool_calls": calls,
-        }
-        choice = {"message": message, "finish_reason": self._finish, "logprobs": self._logprobs}
-        return {
-            "choices": [choice],
-            "usage": self._usage,
-            "system_fingerprint": self._fingerprint,
-        }

@@ -78,6 +78,17 @@ def count(value: object, name: str, *, most: int = MAX_TOKENS) -> int | None:
     )
 
 
+def check_length(chars: int, *, who: str) -> None:
+    """Raise BackendError if a streamed reply has more text than is read of one."""
+    if chars > MAX_TEXT_CHARS:
+        raise BackendError(
+            f"{who} wrote {chars:,} characters; {MAX_TEXT_CHARS:,} are the most that is read of a "
+            "reply: lower max_tokens",
+            reason="server_error",
+            status_code=200,
+        )
+
+
 def alternatives(listed: Iterable[tuple[Any, Any]], *, who: str) -> tuple[tuple[str, float], ...]:
     """Return tokens with their log-probabilities, the likeliest first, without impossible ones.
 
@@ -121,6 +132,14 @@ async def lines(blocks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     async for block in blocks:
         for line in block.split(b"\n"):
             yield line.strip()
+
+
+def is_framed(response: httpx.Response) -> bool:
+    """Return True if a response says where it ends.
+
+    If it does not, a connection that breaks looks like the end.
+    """
+    return bool({"content-length", "transfer-encoding"} & response.headers.keys())
 
 
 def error_text(text: str) -> str:

@@ -400,44 +400,55 @@ class Reasoner(Chooser):
         except LLMFailureException as failure:
             if failure.reason not in FALLBACK_REASONS:
                 raise
-            chains = [
-                chain_of_failure(
-                    failure,
-                    replace(site, agent=question.agent.name),
-                    logger=logger,
-                    event="REASONER_FALLBACK",
-                    status="fallback",
-                    instead=f"fallback to {question.options[0].value}, the first option",
-                    trigger=question.trigger,
-                    chosen=question.options[0].value,
-                )
-                for question in questions
-            ]
-            chosen = [question.options[0] for question in questions]
-        else:
-            chosen = [self._decided(chances, question) for question in questions]
-            how = "drew" if self.decide_by == "sample" else "took the likeliest,"
-            said = {
-                option: f"{how} {option.value}: {share:.1%} of {list(map(str, options))}, with "
-                f"{chances.mass:.1%} of the answers on them"
-                for option, share in chances.probabilities.items()
-            }
-            chains = [
-                LLMReasoningChain(
-                    component="reasoner",
-                    agent=question.agent.name,
-                    turn=turn or 0,
-                    reasoning=said[state],
-                    confidence=None,
-                )
-                for question, state in zip(questions, chosen, strict=True)
-            ]
-        for chain in chains:
-            self.counts[chain.status] = self.counts.get(chain.status, 0) + 1
-        return [
-            MoveChoice(state, chain.status, chain)
-            for state, chain in zip(chosen, chains, strict=True)
-        ]
+            return [self._fallback(failure, question, site) for question in questions]
+        how = "drew" if self.decide_by == "sample" else "took the likeliest,"
+        said = {
+            option: f"{how} {option.value}: {share:.1%} among {', '.join(options)}; "
+            f"{chances.mass:.1%} of all answers are one of them"
+            for option, share in chances.probabilities.items()
+        }
+        choices = []
+        for question in questions:
+            state = self._decided(chances, question)
+            chain = LLMReasoningChain(
+                component="reasoner",
+                agent=question.agent.name,
+                turn=turn or 0,
+                reasoning=said[state],
+                confidence=None,
+            )
+            choices.append(self._counted(state, chain))
+        return choices
+
+    def _counted(self, state: AgentState, chain: LLMReasoningChain) -> MoveChoice:
+        self.counts[chain.status] = self.counts.get(chain.status, 0) + 1
+        return MoveChoice(state, chain.status, chain)
+
+    def _fallback(
+        self,
+        failure: LLMFailureException,
+        question: MoveQuestion,
+        site: CallSite,
+        *,
+        looking_up: bool = False,
+    ) -> MoveChoice:
+        """Log a fallback; return the first legal option in the chart's order.
+
+        Not the one shown first: a fallback must not depend on how the options were shuffled.
+        """
+        chosen = question.options[0]
+        chain = chain_of_failure(
+            failure,
+            replace(site, agent=question.agent.name),
+            logger=logger,
+            event="REASONER_FALLBACK",
+            status="fallback",
+            instead=f"fallback to {chosen.value}, the first option",
+            looking_up=looking_up,
+            trigger=question.trigger,
+            chosen=chosen.value,
+        )
+        return self._counted(chosen, chain)
 
     def _decided(self, chances: Choice[AgentState], question: MoveQuestion) -> AgentState:
         """Return what one user does; a draw is the user's own, by seed, turn and name."""
@@ -477,25 +488,9 @@ class Reasoner(Chooser):
         except LLMFailureException as failure:
             if failure.reason not in FALLBACK_REASONS:
                 raise
-            # The first legal option in the chart's order, not the one shown first: a fallback must
-            # not depend on how the options were shuffled.
-            chosen = legal[0]
-            chain = chain_of_failure(
-                failure,
-                site,
-                logger=logger,
-                event="REASONER_FALLBACK",
-                status="fallback",
-                instead=f"fallback to {chosen.value}, the first option",
-                looking_up=looking_up,
-                trigger=question.trigger,
-                chosen=chosen.value,
-            )
-        else:
-            chosen = legal_option(decision.next_state, legal)
-            chain = chain_of(decision, site, logger=logger, prompt=prompt)
-        self.counts[chain.status] = self.counts.get(chain.status, 0) + 1
-        return MoveChoice(chosen, chain.status, chain)
+            return self._fallback(failure, question, site, looking_up=looking_up)
+        chain = chain_of(decision, site, logger=logger, prompt=prompt)
+        return self._counted(legal_option(decision.next_state, legal), chain)
 
     def build_prompt(self, question: MoveQuestion) -> RenderedPrompt:
         """Return the prompt for a question, its options in the order the seed gives.

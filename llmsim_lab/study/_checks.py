@@ -563,6 +563,7 @@ async def sameness(asker: Asker) -> list[Measure]:
         same("same_again", await answers()),
         same("same_parallel", await answers(many)),
     ]
+    # Last, since it empties the caches that the others are measured with.
     name = "same_reload"
     why_not = await _unload(asker)
     reloaded = missing(name, why_not) if why_not else same(name, await answers())

@@ -40,6 +40,7 @@ from llmsim_lab.study._checks import (
     missing,
     share,
 )
+from llmsim_lab.types import ModelInfo
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -321,25 +322,19 @@ async def _measured(
     folder: Path | None,
     progress: Callable[[str], None] | None,
 ) -> FitnessCard:
-    info = await client.model_info()
-    settings = {"num_ctx": client.config.num_ctx, "options": client.config.options}
+    info, used = await client.model_info(), client.config.num_ctx
+    settings = {"num_ctx": used, "options": client.config.options}
+    # What a card leaves out without a reload is measured once it may be.
     settings |= {"think": client.config.think, "reload": reload, "full": full}
     which = [info.backend, info.digest or f"name {info.name}", info.version]
+    # Two servers may have different weights by one name, and are not equally fast.
     which += [str(getattr(client.backend, name, "")) for name in ("host", "base_url")]
     path = _place(folder or cards_folder(), info.name, [VERSION, *which, settings])
     card = None if again else _read(path)
     # A file that was copied or edited may be another model's.
     if card is None or (card.model, card.digest, card.full) != (info.name, info.digest, full):
-        card = FitnessCard(
-            model=info.name,
-            backend=info.backend,
-            version=info.version,
-            digest=info.digest,
-            context_trained=info.context_length,
-            context_used=client.config.num_ctx,
-            full=full,
-            measured_at=datetime.now(UTC),
-        )
+        card = _empty_card(info, context_used=used, full=full)
+    # Fixed, so that cards compare; without waits, since an invalid answer is a number here.
     changes = {"temperature": 0.7, "max_text_chars": 400, "retry_wait_s": (0.0, 0.0)}
     asker = Asker(
         client.with_config(client.config.model_copy(update=changes)), full=full, reload=reload
@@ -364,6 +359,19 @@ async def _measured(
         card = card.model_copy(update={"checks": card.checks | {name: done}})
         _write(path, card)
     return card
+
+
+def _empty_card(info: ModelInfo, *, context_used: int, full: bool) -> FitnessCard:
+    return FitnessCard(
+        model=info.name,
+        backend=info.backend,
+        version=info.version,
+        digest=info.digest,
+        context_trained=info.context_length,
+        context_used=context_used,
+        full=full,
+        measured_at=datetime.now(UTC),
+    )
 
 
 # --- keeping --------------------------------------------------------------------------------------

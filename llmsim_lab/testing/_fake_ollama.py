@@ -231,37 +231,14 @@ class FakeModel:
 
 
 @dataclass(frozen=True, slots=True)
-class FakeTokens:
-    """A reply token by token, with the probabilities that the model had for each.
-
-    Attributes:
-        places: for each token of the reply, what might have stood there, with the natural
-            logarithms of the probabilities. The first one is what the reply says, whether or not
-            it is the likeliest.
-
-    Example:
-        >>> import ollama
-        >>> reply = FakeTokens([{"A": -0.4, "B": -1.6, "The": -2.3}])
-        >>> with FakeOllama(reply=reply) as fake, ollama.Client(fake.host) as client:
-        ...     question = {"role": "user", "content": "A (raise) or B (hold)?"}
-        ...     answer = client.chat("llama3.2", [question], logprobs=True, top_logprobs=2)
-        >>> [(each.token, each.logprob) for each in answer.logprobs[0].top_logprobs]
-        [('A', -0.4), ('B', -1.6)]
-    """
+class TokenReply:
+    """A reply token by token; see ``FakeOllama.tokens``."""
 
     places: Sequence[Mapping[str, float]]
 
-    def __post_init__(self) -> None:
-        for place in self.places:
-            if not place or max(place.values()) > 0:
-                raise ConfigError(
-                    f"FakeTokens: {dict(place)} is not one or more tokens with logarithms of "
-                    'probabilities, 0 at most; write FakeTokens([{"A": -0.4, "B": -1.1}])'
-                )
-
 
 _NO_REPLY = object()
-Reply = str | Mapping[str, Any] | BaseModel | ChatReply | FakeTokens | Fault
+Reply = str | Mapping[str, Any] | BaseModel | ChatReply | TokenReply | Fault
 Replies = Reply | Callable[[dict[str, Any]], Any] | list[Any] | None
 
 
@@ -285,18 +262,18 @@ class FakeOllama:
 
     Its answers are recorded ones of real servers with your replies in them, but it takes any
     request, also one with a wrong option or schema, which Ollama would not accept. It counts
-    tokens in its own simple way (digits, punctuation marks, up to 8 letters of a word), and its
-    durations are made up. A reply that repeats one token more than thirty times in a row is
-    stopped there.
+    tokens in its own simple way (digits, punctuation marks, up to 8 letters of a word). Its
+    durations are made up, as are the log-probabilities of replies that are not ``FakeTokens``. A
+    reply that repeats one token more than thirty times in a row is stopped there.
 
     Args:
         models: names, or ``FakeModel`` where more than the name matters. The first one counts as
             pulled last.
         reply: what chat requests are answered with: a text, a dict or pydantic model (sent as
-            JSON), a ``ChatReply`` (for tool calls, thinking, or made-up token counts), a
-            ``FakeTokens`` (for log-probabilities), a ``Fault.status``, a function of the request's
-            body, or a list of these, used up in order. Without one, the answer is the least that
-            fits the request's ``format``.
+            JSON), a ``ChatReply`` (for tool calls, thinking, or made-up token counts),
+            ``FakeOllama.tokens(...)`` (for log-probabilities), a ``Fault.status``, a function of
+            the request's body, or a list of these, used up in order. Without one, the answer is the
+            least that fits the request's ``format``.
         version: ``0.32.15`` or ``0.24.0``, the two that were recorded.
         delay_s: how long each chat answer takes, seconds.
         at_once: how many chat requests are worked on at once, as ``OLLAMA_NUM_PARALLEL`` says;
@@ -349,6 +326,35 @@ class FakeOllama:
         self._loop: asyncio.AbstractEventLoop
         self._stop: asyncio.Event
         self._host = ""
+
+    @staticmethod
+    def tokens(places: Sequence[Mapping[str, float]]) -> TokenReply:
+        """Return a reply token by token, with the probabilities that the model had for each.
+
+        Args:
+            places: for each token of the reply, what might have stood there, with the natural
+                logarithms of the probabilities. The first one is what the reply says, whether or
+                not it is the likeliest.
+
+        Raises:
+            ConfigError: something is not the logarithm of a probability.
+
+        Example:
+            >>> import ollama
+            >>> reply = FakeOllama.tokens([{"A": -0.4, "B": -1.6, "The": -2.3}])
+            >>> with FakeOllama(reply=reply) as fake, ollama.Client(fake.host) as client:
+            ...     question = {"role": "user", "content": "A (raise) or B (hold)?"}
+            ...     answer = client.chat("llama3.2", [question], logprobs=True, top_logprobs=2)
+            >>> [(each.token, each.logprob) for each in answer.logprobs[0].top_logprobs]
+            [('A', -0.4), ('B', -1.6)]
+        """
+        for place in places:
+            if not place or max(place.values()) > 0:
+                raise ConfigError(
+                    f"FakeOllama.tokens: {dict(place)} is not one or more tokens with logarithms "
+                    'of probabilities, 0 at most; write FakeOllama.tokens([{"A": -0.4, "B": -1.1}])'
+                )
+        return TokenReply(places)
 
     @property
     def host(self) -> str:
@@ -546,7 +552,7 @@ class FakeOllama:
         answer.take(reply, body, num_ctx)
         return answer.plain() if body.get("stream") is False else answer.stream()
 
-    def _next_reply(self, body: dict[str, Any]) -> ChatReply | FakeTokens | Response:
+    def _next_reply(self, body: dict[str, Any]) -> ChatReply | TokenReply | Response:
         """Return the next reply, or the error that is answered in its place."""
         given = next(self._replies, _NO_REPLY)  # only the server's thread gets here: no lock
         if given is _NO_REPLY:
@@ -560,7 +566,7 @@ class FakeOllama:
             if given.name == "status":
                 return _failure(given)
             return _error(f"FakeOllama: give Fault.{given.name} to fail_next(), not as a reply")
-        if isinstance(given, ChatReply | FakeTokens):
+        if isinstance(given, ChatReply | TokenReply):
             return given
         if given is None:
             given = default_reply(body.get("format"))
@@ -690,10 +696,10 @@ class Answer:
     stopped: bool = False
     """Whether it repeats itself, which ends it without a closing line."""
 
-    def take(self, reply: ChatReply | FakeTokens, body: Mapping[str, Any], num_ctx: int) -> None:
+    def take(self, reply: ChatReply | TokenReply, body: Mapping[str, Any], num_ctx: int) -> None:
         """Take the reply's tokens up to a stop sequence, a limit, or a token repeated too often."""
         options = body.get("options") or {}
-        if isinstance(reply, FakeTokens):
+        if isinstance(reply, TokenReply):
             places, reply = reply.places, ChatReply(text="")
         else:
             places = [{piece: -0.5} for piece in pieces_of(reply.text)]

@@ -77,7 +77,7 @@ def server() -> Iterator[Server]:
 
     listening = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     listening.daemon_threads = True
-    thread = threading.Thread(target=listening.serve_forever)
+    thread = threading.Thread(target=listening.serve_forever, args=(0.01,))
     thread.start()
     state.url = f"http://127.0.0.1:{listening.server_port}/v1"
     yield state

@@ -28,7 +28,8 @@ from llmsim_lab.llm import (
 )
 from llmsim_lab.llm._choose import label_of
 from llmsim_lab.tape._codec import SettingsCache, encode_request
-from llmsim_lab.testing import FakeOllama, FakeTokens
+from llmsim_lab.testing import FakeOllama
+from llmsim_lab.testing._fake_ollama import TokenReply
 from llmsim_lab.types import Message
 
 WANTS = {"raise": 0.5, "hold": 0.3, "lower": 0.2}
@@ -45,7 +46,7 @@ def test_ollama_gives_the_alternatives_of_the_first_token(stream: bool) -> None:
             await backend.aclose()
 
     places = [{"A": -1.5, " B": -0.5, "To": -2.5}, {".": -0.1}]
-    with FakeOllama(["tiny"], reply=FakeTokens(places)) as fake:
+    with FakeOllama(["tiny"], reply=FakeOllama.tokens(places)) as fake:
         reply = asyncio.run(asked(fake.host))
     assert reply.text == "A."
     assert reply.top_logprobs == ((" B", -0.5), ("A", -1.5), ("To", -2.5))
@@ -54,10 +55,10 @@ def test_ollama_gives_the_alternatives_of_the_first_token(stream: bool) -> None:
 
 
 def test_a_choice_of_an_ollama_model_is_measured() -> None:
-    def answer(body: dict[str, Any]) -> FakeTokens:
+    def answer(body: dict[str, Any]) -> TokenReply:
         labels = re.findall(r"^([A-Z]): (.+)$", body["messages"][-1]["content"], re.MULTILINE)
         chances = {letter: 0.7 * WANTS[text] for letter, text in labels}
-        return FakeTokens([{t: math.log(p) for t, p in {**chances, "The": 0.3}.items()}])
+        return FakeOllama.tokens([{t: math.log(p) for t, p in {**chances, "The": 0.3}.items()}])
 
     async def asked(host: str) -> Choice[str]:
         async with connect("ollama:tiny", host=host) as client:
@@ -431,6 +432,8 @@ def test_more_numbers_than_letters_are_drawn_as_numbers() -> None:
 def test_texts_have_no_digits_to_walk() -> None:
     with pytest.raises(ConfigError, match="needs options that are numbers"):
         choose(client_of(known()), method="digits walk")
+    with pytest.raises(ConfigError, match="method='letters' must be one of logprobs, digits walk"):
+        choose(client_of(known()), method="letters")
 
 
 # --- on a tape ---------------------------------------------------------------------------------

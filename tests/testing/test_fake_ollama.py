@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.models import PolicyDecision
-from llmsim_lab.testing import FakeModel, FakeOllama, FakeTokens, Fault
+from llmsim_lab.testing import FakeModel, FakeOllama, Fault
 from llmsim_lab.testing._fake_ollama import example
 from llmsim_lab.types import ChatReply, ToolCall
 
@@ -136,7 +136,7 @@ class TestReplies:
 
 
 class TestLogProbabilities:
-    REPLY = FakeTokens([{"hold": -2.5, "raise": -0.2, "cut": -3.0}, {".": -0.1, "!": -4.0}])
+    REPLY = FakeOllama.tokens([{"hold": -2.5, "raise": -0.2, "cut": -3.0}, {".": -0.1, "!": -4.0}])
 
     @pytest.mark.parametrize("stream", [True, False])
     def test_a_place_says_its_first_token_and_lists_the_likeliest(self, stream: bool) -> None:
@@ -166,7 +166,7 @@ class TestLogProbabilities:
         assert [each.token for each in tokens[0].top_logprobs or ()] == ["The"]
 
     def test_limits_and_stop_sequences_cut_token_by_token(self) -> None:
-        reply = FakeTokens([{"one": -1.0}, {" two": -1.5, " to": -2.0}, {" three": -3.0}])
+        reply = FakeOllama.tokens([{"one": -1.0}, {" two": -1.5, " to": -2.0}, {" three": -3.0}])
         with FakeOllama(reply=reply) as server:
             limited = chat(server, logprobs=True, options={"num_predict": 1})
             stopped = chat(server, logprobs=True, top_logprobs=9, options={"stop": ["o three"]})
@@ -179,8 +179,8 @@ class TestLogProbabilities:
 
     @pytest.mark.parametrize("place", [{}, {"A": 0.9}])
     def test_what_is_not_a_log_probability_is_an_error(self, place: dict[str, float]) -> None:
-        with pytest.raises(ConfigError, match=r"write FakeTokens\(\[\{"):
-            FakeTokens([place])
+        with pytest.raises(ConfigError, match=r"write FakeOllama.tokens\(\[\{"):
+            FakeOllama.tokens([place])
 
 
 class TestToolCalls:

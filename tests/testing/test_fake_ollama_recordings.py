@@ -19,8 +19,9 @@ import httpx
 import pytest
 from ollama_rules import refusal
 
-from llmsim_lab.testing import FakeModel, FakeOllama, FakeTokens, Fault
+from llmsim_lab.testing import FakeModel, FakeOllama, Fault
 from llmsim_lab.testing._exchanges import FILE
+from llmsim_lab.testing._fake_ollama import TokenReply
 from llmsim_lab.types import ChatReply, ToolCall
 
 WIRE = Path(__file__).parents[1] / "wire"
@@ -126,7 +127,7 @@ REFUSED = [r for r in ALL if r.path == "/api/chat" and r.status >= 400 and not r
 RECORDINGS = [recording for recording in ALL if recording not in REFUSED]
 
 
-def recorded_reply(recording: Recording) -> ChatReply | FakeTokens | None:
+def recorded_reply(recording: Recording) -> ChatReply | TokenReply | None:
     """What the model said, longer where it was cut, so that the fake server has to cut too."""
     messages = [answer.get("message", {}) for answer in recording.answers]
     if not messages or recording.path != "/api/chat":
@@ -134,7 +135,7 @@ def recorded_reply(recording: Recording) -> ChatReply | FakeTokens | None:
     tokens = [token for answer in recording.answers for token in answer.get("logprobs", ())]
     if tokens:
         more = [{" and on": -0.1}] * 5 if recording.answers[-1]["done_reason"] == "length" else []
-        return FakeTokens([*map(candidates, tokens), *more])
+        return FakeOllama.tokens([*map(candidates, tokens), *more])
     calls = [call["function"] for message in messages for call in message.get("tool_calls", ())]
     text = "".join(message.get("content", "") for message in messages)
     last = recording.answers[-1]

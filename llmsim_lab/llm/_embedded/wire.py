@@ -19,9 +19,10 @@ from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from llmsim_lab.errors import BackendError
+from llmsim_lab.llm._completions import Completion, with_instruction
 from llmsim_lab.llm._endings import Telling
 from llmsim_lab.llm._retry import context_overflow
-from llmsim_lab.llm._transport import alternatives, count, error_text, lines, read_json
+from llmsim_lab.llm._transport import error_text, lines, read_json
 from llmsim_lab.types import ChatReply, ChatRequest, Message, OnText, ToolCall
 
 _LARGEST_SEED = 2**32 - 1
@@ -166,50 +167,27 @@ async def collect(
     Raises:
         BackendError: the runtime reports an error, or the stream ends early.
     """
-    text, thinking = list[str](), list[str]()
-    done_reason, read, written = "", None, None
-    first: tuple[tuple[str, float], ...] = ()
-    tell = Telling(on_text) if on_text is not None else None
+    answer, tell = Completion(_WHO), Telling(on_text)
     async for line in lines(blocks):
         name, _, content = line.partition(b": ")
-        if name == b"error":
-            raise_error({"error": _decoded(content)}, 200, trained=trained)
-        if name != b"data" or content == b"[DONE]":
+        if name not in (b"data", b"error") or content == b"[DONE]":
             continue
         event = _decoded(content)
+        if name == b"error":
+            event = {"error": event}
         if "error" in event:
             raise_error(event, 200, trained=trained)
         try:
-            if usage := event.get("usage"):
-                read = count(usage.get("prompt_tokens"), "prompt_tokens")
-                written = count(usage.get("completion_tokens"), "completion_tokens")
-            for choice in event.get("choices") or ():
-                delta = choice.get("delta") or {}
-                text.append(_text(delta, "content"))
-                thinking.append(_text(delta, "reasoning_content"))
-                done_reason = _text(choice, "finish_reason") or done_reason
-                if not first and (tokens := (choice.get("logprobs") or {}).get("content")):
-                    listed = tokens[0]["top_logprobs"]
-                    first = alternatives(
-                        [(one["token"], one["logprob"]) for one in listed], who=_WHO
-                    )
-        except (ValueError, TypeError, AttributeError, LookupError) as error:
+            piece = answer.add(event)
+        except (ValueError, TypeError) as error:
             raise _not_an_event(content) from error
-        if tell is not None and event.get("choices") and tell(text[-1], thinking[-1]):
-            done_reason, written = done_reason or "aborted", written or tell.pieces
-            break
-    if not done_reason:
+        if tell(*piece) and not answer.is_done:
+            return replace(answer.reply(), done_reason="aborted", reply_tokens=tell.pieces)
+    if not answer.is_done:
         raise BackendError(
             "the embedded model's reply broke off", reason="connection_error", retry=True
         )
-    return ChatReply(
-        text="".join(text),
-        thinking="".join(thinking),
-        done_reason=done_reason,
-        prompt_tokens=read,
-        reply_tokens=written,
-        top_logprobs=first,
-    )
+    return answer.reply()
 
 
 def _decoded(content: bytes) -> dict[str, Any]:
@@ -228,13 +206,6 @@ def _not_an_event(content: bytes) -> BackendError:
         reason="server_error",
         retry=True,
     )
-
-
-def _text(values: Mapping[str, Any], name: str) -> str:
-    value = values.get(name) or ""
-    if not isinstance(value, str):
-        raise TypeError(f"{name} is not a text")
-    return value
 
 
 def raise_error(body: Mapping[str, Any], status: int, *, trained: int | None = None) -> NoReturn:
@@ -312,10 +283,7 @@ def describe_tools(
     )
     answer = _RESPONDS if _responds(tools) else _ANSWERS
     explained = _EXPLAINED.format(tools=listed, answer=answer)
-    first = messages[0] if messages else None
-    if first is not None and first.role == "system":
-        return (replace(first, content=f"{first.content}\n\n{explained}"), *messages[1:])
-    return (Message("system", explained), *messages)
+    return with_instruction(messages, explained)
 
 
 def tools_as_text(message: Message) -> tuple[str, str]:

@@ -14,31 +14,29 @@ import logging
 import re
 import time
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import httpx
 import ollama
 
 from llmsim_lab._util.text import clip, log_event, printable
 from llmsim_lab.errors import BackendError
-from llmsim_lab.llm import _transport
+from llmsim_lab.llm._connections import broken_off, not_understood, run_aside
 from llmsim_lab.llm._endings import Telling, stopped
 from llmsim_lab.llm._ollama.faults import (
     fault_of,
     is_overflow,
     lost_connection,
     no_thinking,
-    not_understood,
     translated,
 )
 from llmsim_lab.llm._ollama.wire import ChatExchange, Clients, clients_for, parse_host, release
 from llmsim_lab.llm._retry import context_overflow
 from llmsim_lab.llm._scope import scoped
-from llmsim_lab.llm._transport import alternatives, count
+from llmsim_lab.llm._transport import alternatives, check_length, count
 from llmsim_lab.types import ChatReply, ChatRequest, Message, ModelInfo, OnText, ToolCall
 
 logger = logging.getLogger(__name__)
@@ -239,35 +237,12 @@ class OllamaBackend:
         on_text: OnText | None,
     ) -> ChatReply:
         """Make one request over the wire."""
-        extra = ChatExchange(_further_fields(request))
+        extra, tell = ChatExchange(_further_fields(request)), Telling(on_text)
         stream = self._stream or on_text is not None
-        tell = Telling(on_text) if on_text is not None else None
-        is_ended = False
         began = time.perf_counter()
         try:
-            clients = await clients_for(self.host, self)
             with scoped(outgoing=extra):
-                answer = await clients.chat.chat(
-                    model,
-                    [_as_json(message) for message in request.messages],
-                    stream=stream,  # type: ignore[call-overload]
-                    think=think,
-                    format=request.schema,
-                    options=dict(request.options),
-                    keep_alive=request.keep_alive,
-                )
-                parts = list[ollama.ChatResponse]()
-                if stream:
-                    # Closed whatever happens: the server stops a model nobody listens to.
-                    async with aclosing(cast("Any", answer)) as lines:
-                        async for line in lines:
-                            parts.append(line)
-                            text, thinking = line.message.content, line.message.thinking
-                            if tell is not None and tell(text or "", thinking or ""):
-                                is_ended = not line.done
-                                break
-                else:
-                    parts.append(answer)
+                parts = await self._parts(model, request, think, tell if stream else None)
         except ollama.ResponseError as error:
             if think is not None and no_thinking(error):
                 raise _NoThinkingError from error
@@ -277,21 +252,44 @@ class OllamaBackend:
         except (ConnectionError, httpx.TransportError) as error:
             raise lost_connection(error, host=self.host) from error
         except (ValueError, TypeError, AttributeError) as error:
-            # A request that cannot be written and an answer that cannot be read raise the same
-            # exceptions; whether the request was sent tells which of the two it was.
-            if extra.sent:
-                raise not_understood(error, host=self.host) from error
-            raise BackendError(
-                f"the request for {model!r} cannot be sent: {error}", reason="client_error"
+            raise not_understood(
+                error, url=self.host, form="Ollama's", model=model, sent=extra.sent
             ) from error
         seconds = time.perf_counter() - began
-        whole = extra.framed or not stream or is_ended
-        reply = _joined(parts, host=self.host, seconds=seconds, whole=whole)
-        if is_ended:  # the line with the counts was not waited for
-            return replace(reply, reply_tokens=tell.pieces if tell is not None else None)
+        # Without a length the end of a broken connection looks like the end of the reply.
+        may_be_cut = stream and not (extra.framed or tell.stopped)
+        if not parts or (may_be_cut and not parts[-1].done):
+            raise broken_off(f"Ollama at {self.host}", f"{len(parts)} lines")
+        reply = _joined(parts, host=self.host, seconds=seconds)
+        if tell.stopped and not parts[-1].done:  # the line with the counts was not waited for
+            return replace(reply, reply_tokens=tell.pieces)
         if not parts[-1].done:
             raise stopped(reply, who=f"Ollama at {self.host}")
         return reply
+
+    async def _parts(
+        self, model: str, request: ChatRequest, think: bool | str | None, tell: Telling | None
+    ) -> list[ollama.ChatResponse]:
+        """Return the lines of a stream as far as they were read, or without ``tell`` the answer."""
+        answer: Any = await (await clients_for(self.host, self)).chat.chat(
+            model,
+            [_as_json(message) for message in request.messages],
+            stream=tell is not None,  # type: ignore[call-overload]
+            think=think,
+            format=request.schema,
+            options=dict(request.options),
+            keep_alive=request.keep_alive,
+        )
+        if tell is None:
+            return [answer]
+        parts = list[ollama.ChatResponse]()
+        # Closed whatever happens: the server stops a model nobody listens to.
+        async with aclosing(answer) as lines:
+            async for line in lines:
+                parts.append(line)
+                if tell(line.message.content or "", line.message.thinking or ""):
+                    break
+        return parts
 
     async def _explained(
         self, error: ollama.ResponseError, model: str, request: ChatRequest | None = None
@@ -377,38 +375,16 @@ def _as_json(message: Message) -> dict[str, Any]:
     return value
 
 
-def _joined(
-    parts: list[ollama.ChatResponse], *, host: str, seconds: float, whole: bool
-) -> ChatReply:
-    """Put the parts of an answer together.
-
-    Args:
-        parts: the lines of a stream, or the one answer.
-        host: the server.
-        seconds: how long it took.
-        whole: True unless it may have ended early because its connection broke.
+def _joined(parts: list[ollama.ChatResponse], *, host: str, seconds: float) -> ChatReply:
+    """Put together the lines of a stream, or the one answer.
 
     Raises:
-        BackendError: the closing part is missing: the server stopped the model, or the connection
-            broke.
+        BackendError: it is too long, or its probabilities are none.
     """
-    last = parts[-1] if parts else None
-    if last is None or not (last.done or whole):
-        raise BackendError(
-            f"the reply of Ollama at {host} ended after {len(parts)} lines, before it was done",
-            reason="connection_error",
-            status_code=200,
-            retry=True,
-        )
+    last = parts[-1]
     messages = [part.message for part in parts]
     chars = sum(len(part.content or "") + len(part.thinking or "") for part in messages)
-    if chars > _transport.MAX_TEXT_CHARS:
-        raise BackendError(
-            f"the model of Ollama at {host} wrote {chars:,} characters; "
-            f"{_transport.MAX_TEXT_CHARS:,} are the most that is read of a reply: lower max_tokens",
-            reason="server_error",
-            status_code=200,
-        )
+    check_length(chars, who=f"the model of Ollama at {host}")
     tokens = next((part.logprobs for part in parts if part.logprobs), ())
     listed = tokens[0].top_logprobs or () if tokens else ()
     calls = [call.function for message in messages for call in message.tool_calls or ()]
@@ -579,9 +555,7 @@ def look(host: str | None = None, *, timeout_s: float = 1.0) -> OllamaProbe:
         BackendError: no server answers there, or not in Ollama's form; the message says which.
     """
     url = parse_host(host)
-    # In a thread of its own, since the caller's may be running an event loop already.
-    with ThreadPoolExecutor(1, thread_name_prefix="llmsim-lab-look") as thread:
-        return thread.submit(asyncio.run, _look(url, timeout_s)).result()
+    return run_aside(_look(url, timeout_s))
 
 
 async def _look(url: str, timeout_s: float) -> OllamaProbe:

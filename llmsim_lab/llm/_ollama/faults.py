@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 import ollama
 
-from llmsim_lab.errors import BackendError, FailureReason
-from llmsim_lab.llm._connections import connection_fault
+from llmsim_lab.errors import BackendError
+from llmsim_lab.llm._connections import connection_fault, not_understood, status_fault
 from llmsim_lab.llm._retry import context_overflow
 from llmsim_lab.llm._transport import error_text, read_json
 
@@ -98,19 +98,14 @@ def fault_of(
         explanation += "; is this the address of an Ollama server?"
     if status == 403 and not text:
         explanation = "it rejects this host name or origin; see its setting OLLAMA_ORIGINS"
-    reason: FailureReason
     if status == 404 and "model" in text:
-        reason = "model_not_found"
-        message = f"model {model!r} is not on {where}; get it with: ollama pull {model}"
-    elif status == 429:
-        reason, message = "rate_limited", f"{where} limits the rate: {explanation}"
-    elif (status is not None and status < 500) or _WRONG_REQUEST.search(text):
-        reason = "client_error"
-        message = f"{where} rejects the request for {model!r}: {explanation}"
-    else:
-        reason, message = "server_error", f"{where} failed on {model!r}: {explanation}"
-    retry = reason in ("rate_limited", "server_error")
-    return BackendError(message, reason=reason, status_code=status, retry=retry)
+        return BackendError(
+            f"model {model!r} is not on {where}; get it with: ollama pull {model}",
+            reason="model_not_found",
+            status_code=status,
+        )
+    is_wrong = _WRONG_REQUEST.search(text) is not None
+    return status_fault(status, explanation, who=where, model=model, is_wrong_request=is_wrong)
 
 
 def lost_connection(error: ConnectionError | httpx.TransportError, *, host: str) -> BackendError:
@@ -133,15 +128,4 @@ def translated(model: str, *, host: str) -> Iterator[None]:
     except (ConnectionError, httpx.TransportError) as error:
         raise lost_connection(error, host=host) from error
     except (ValueError, TypeError, AttributeError) as error:
-        raise not_understood(error, host=host) from error
-
-
-def not_understood(error: Exception, *, host: str) -> BackendError:
-    """Return the failure of an answer that is not what Ollama's protocol says."""
-    detail = error_text(f"{type(error).__name__}: {error}")[:_MAX_TEXT]
-    return BackendError(
-        f"the answer of {host} is not valid JSON of Ollama's form ({detail})",
-        reason="server_error",
-        status_code=200,
-        retry=True,
-    )
+        raise not_understood(error, url=host, form="Ollama's") from error

@@ -34,6 +34,7 @@ from llmsim_lab.llm._transport import (
     STREAMED,
     count,
     error_text,
+    is_framed,
     read_json,
 )
 
@@ -144,11 +145,10 @@ class FieldsTransport(httpx.AsyncBaseTransport):
             )
         response = await self._inner.handle_async_request(request)
         if extra is not None:
-            headers = response.headers
-            extra.framed = "content-length" in headers or "transfer-encoding" in headers
+            extra.framed = is_framed(response)
             if response.is_error:
                 # The official client's errors leave the headers out.
-                extra.retry_after_s = retry_after_s(headers.get("retry-after"))
+                extra.retry_after_s = retry_after_s(response.headers.get("retry-after"))
         return response
 
     async def aclose(self) -> None:

@@ -152,7 +152,7 @@ def file_server() -> Iterator[FileServer]:
             self.wfile.write(body)
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     state.url = f"http://127.0.0.1:{server.server_port}/tiny.gguf"
     yield state

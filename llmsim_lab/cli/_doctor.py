@@ -290,8 +290,8 @@ def _measured(
     before = log.level
     log.setLevel(logging.CRITICAL)  # an invalid answer is a number of the card, not an error
     try:
-        with errors.status(f"{model}: looking ...") as status:
-            return measure(client, lambda name: status.update(f"{model}: {name} ..."))
+        with errors.status(literal(f"{model}: looking ...")) as status:
+            return measure(client, lambda name: status.update(literal(f"{model}: {name} ...")))
     except LLMFailureException:
         say("What was measured is kept; the same command continues.", to=errors)
         raise

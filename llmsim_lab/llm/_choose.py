@@ -23,11 +23,20 @@ import math
 import random
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Coroutine, Hashable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Coroutine,
+    Hashable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+    Set,
+)
 from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
 from enum import Enum
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar, get_args
 
 from llmsim_lab._util.html import join, pairs, table
 from llmsim_lab._util.waiting import gather_all
@@ -221,7 +230,8 @@ class Options(Generic[OptionT]):
     """What can be chosen, each with the text that the model sees.
 
     Raises:
-        ConfigError: there are fewer than two, two look the same, or a number is not finite.
+        ConfigError: there are fewer than two, two look the same, a number is not finite, or they
+            are not a list or a mapping of values that can be told apart.
     """
 
     values: tuple[OptionT, ...]
@@ -232,8 +242,18 @@ class Options(Generic[OptionT]):
         """Return the options that a user names, as a list or with their texts."""
         if isinstance(options, str):
             raise ConfigError(f"options={options!r} is one text; give a list: ['raise', 'hold']")
+        if isinstance(options, Set) or not isinstance(options, Iterable):
+            why = "has no order" if isinstance(options, Set) else "is no list"
+            raise ConfigError(f"options={options!r:.80} {why}; give a list: ['raise', 'hold']")
         values = tuple(options)
-        named = options.values() if isinstance(options, Mapping) else map(text_of, values)
+        named = list(options.values() if isinstance(options, Mapping) else map(text_of, values))
+        if not all(isinstance(text, str) for text in named):
+            raise ConfigError(f"options={options!r:.200}: what they are mapped to must be texts")
+        if not all(isinstance(value, Hashable) for value in values):
+            raise ConfigError(
+                f"options={list(values)!r:.200} must be texts, numbers or enums; for other values "
+                "give their texts, and take the value by the text that is chosen"
+            )
         texts = tuple(text.strip() for text in named)
         if len(values) < 2:
             raise ConfigError(f"options={list(values)!r}: a choice needs two options or more")
@@ -250,6 +270,20 @@ class Options(Generic[OptionT]):
     def numeric(self) -> bool:
         """Whether they are numbers that the model can write as they stand."""
         return numeric(self.values) and all(map(_plain_number, self.texts))
+
+    def check(self, method: Method | None) -> None:
+        """Raise ConfigError if there is no such method, or these cannot be asked for by it."""
+        if method is not None and method not in get_args(Method):
+            raise ConfigError(
+                f"method={method!r:.40} must be one of {', '.join(get_args(Method))}, or None"
+            )
+        if method == "digits walk" and not self.numeric:
+            raise ConfigError(
+                f"method='digits walk' needs options that are numbers, not {list(self.texts)}; "
+                "leave method out"
+            )
+        if method == "logprobs" or not self.numeric:
+            self.check_letters()
 
     def check_letters(self) -> None:
         """Raise ConfigError if there are more options than letters."""
@@ -434,7 +468,8 @@ async def by_digits(
 ) -> Choice[OptionT]:
     """Return the choice from the probabilities of digits; the backend continues what was begun.
 
-    A number counts where it ends: "2" is not an answer of 2 if 5 or .5 follows.
+    A number counts where it ends: "2" is not an answer of 2 if 5 or .5 follows, nor if a comma
+    does, which may be within a number.
 
     Raises:
         NoLogprobsError: the backend gave none.
@@ -482,7 +517,9 @@ def _continued(begun: str, reply: ChatReply) -> Iterator[tuple[str, float]]:
     """Yield what a number that was begun may continue as, with the probability."""
     has_digits = bool(_canonical(begun).strip("-"))
     for token, value in reply.top_logprobs:
-        if not has_digits or _DIGITS.fullmatch(token):  # else the number has ended before it
+        # With a comma, as in 1,000 and 1,5, it need not be this number. Any other token ends it.
+        goes_on = _DIGITS.fullmatch(token) or token.startswith(",") if has_digits else token
+        if goes_on:
             yield begun + token, math.exp(value)
 
 

@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Annotated, Any, Protocol, Self, TypeVar, cast, get_args
+from typing import Annotated, Any, Protocol, Self, TypeVar, cast
 
 from pydantic import BaseModel, Field, model_validator
 
@@ -50,6 +50,7 @@ from llmsim_lab.llm._retry import (
     second_seed,
 )
 from llmsim_lab.llm._scope import CallLog, InFlight, scope, seconds_left
+from llmsim_lab.llm._transport import alternatives
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.tape._recorder import ReplayRecorder
 from llmsim_lab.types import (
@@ -79,6 +80,8 @@ _SLOW_S = 0.5
 0.03 ms of computing for each token: a percent for a slow model, but three times as much as all else
 for a server that answers at once."""
 
+_MOST_VARIANTS = 256
+"""Sampling options that are kept, in place of the configured ones."""
 _RESERVED = {"temperature", "seed", "num_ctx", "num_predict"}
 _BOUNDS = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}
 
@@ -342,10 +345,7 @@ class LLMClient:
         named = _choose.Options.of(options)
         if samples < 1:
             raise ConfigError(f"samples={samples} must be at least 1")
-        if method not in (None, *get_args(_choose.Method)):
-            raise ConfigError(
-                f"method={method!r:.40} must be one of {', '.join(get_args(_choose.Method))}"
-            )
+        named.check(method)  # before a call is spent
         before, origin = self._messages_of(prompt, site)
         self._check_size(prompt, site)
         text, calls = "", tuple[CallRecord, ...]()
@@ -370,11 +370,6 @@ class LLMClient:
             root = request_of(start, _choose.MEASURED, _choose.WANTED)
             walk = named.numeric and self._walks(root, many=len(named.values) > len(_choose.LABELS))
             method = "digits walk" if walk else "logprobs"
-        elif method == "digits walk" and not named.numeric:
-            raise ConfigError(
-                f"method='digits walk' needs options that are numbers, not {list(named.texts)}; "
-                "leave method out"
-            )
         base = self.config.seed if seed is None else seed
         try:
             found = await _choose.choice_by(
@@ -411,6 +406,8 @@ class LLMClient:
         if options:
             # The same object each time: a tape recognises settings that it has by their identity.
             key = repr(sorted(options.items()))
+            if len(self._variants) >= _MOST_VARIANTS:  # each answer drawn has a seed of its own
+                self._variants.clear()
             sampling = self._variants.setdefault(key, {**sampling, **options})
         return ChatRequest(
             model=self.config.model,
@@ -726,6 +723,9 @@ class LLMClient:
                 f"{type(self.backend).__name__}.chat returned {type(reply).__name__}; it "
                 "must return ChatReply(text=...)"
             )
+        if reply.top_logprobs:
+            listed = alternatives(reply.top_logprobs, who=type(self.backend).__name__)
+            reply = replace(reply, top_logprobs=listed)
         # A backend that could stream is treated as if it had: a run must not depend on which.
         return end(reply) if streams else reply
 

@@ -57,10 +57,10 @@ class Endings:
     def __init__(self, *, schema: bool, max_tokens: int | None = None) -> None:
         self.reason: Literal["closed", "loop", "length"] | None = None
         self._max_tokens = max_tokens
-        self._text, self._looked = "", 0
+        self._text = ""
         self._state: Literal["before", "json", "closed", "free"] = "before" if schema else "free"
         self._read = 0
-        """Up to here the text was searched for JSON."""
+        """Up to here the text was searched for JSON; of a stopped reply, up to here it counts."""
         self._depth, self._string_from, self._escaped_at = 0, -1, -1
 
     @classmethod
@@ -75,7 +75,17 @@ class Endings:
 
     def __call__(self, piece: str) -> bool:
         """Read a piece; returns True if the reply is to be stopped."""
+        # In parts that end at fixed places: in which pieces a text comes must not matter.
+        while piece and self.reason is None:
+            room = _LOOK_EACH_CHARS - len(self._text) % _LOOK_EACH_CHARS
+            self._read_on(piece[:room])
+            piece = piece[room:]
         self._text += piece
+        return self.reason is not None
+
+    def _read_on(self, part: str) -> None:
+        """Read a part that ends at the next place where loops are looked for, or before it."""
+        self._text += part
         if self._state == "before":
             self._find_json()
         if self._state == "json":
@@ -84,13 +94,11 @@ class Endings:
             after = self._text[self._read :]
             if after.strip() or len(after) > _MAX_SPACE_AFTER:
                 self.reason = "closed"
-        elif len(self._text) - self._looked >= _LOOK_EACH_CHARS:
-            self._looked = len(self._text)
+        elif len(self._text) % _LOOK_EACH_CHARS == 0:
             if self._loops():
                 self.reason = "loop"
             elif self._too_long():
-                self.reason = "length"
-        return self.reason is not None
+                self.reason, self._read = "length", len(self._text)
 
     def ended(self, reply: ChatReply) -> ChatReply:
         """Return the reply that came, as what it is.
@@ -98,11 +106,10 @@ class Endings:
         Raises:
             BackendError: it was stopped because the model repeated itself.
         """
-        if self.reason == "closed":
-            unread = len(self._text) - self._read
-            return replace(reply, text=reply.text[: len(reply.text) - unread], done_reason="stop")
-        if self.reason == "length":
-            return replace(reply, done_reason="length")
+        if self.reason == "closed" or self.reason == "length":
+            read = max(0, len(reply.text) - (len(self._text) - self._read))
+            why = "stop" if self.reason == "closed" else "length"
+            return replace(reply, text=reply.text[:read], done_reason=why)
         if self.reason == "loop":
             raise stopped(replace(reply, done_reason="aborted"), who="the client")
         return reply

@@ -44,7 +44,7 @@ from llmsim_lab.llm._connections import (
 from llmsim_lab.llm._endings import Telling, stopped
 from llmsim_lab.llm._retry import context_overflow, retry_after_s
 from llmsim_lab.llm._scope import scope, scoped
-from llmsim_lab.llm._transport import STREAMED, error_text, is_framed, read_json
+from llmsim_lab.llm._transport import STREAMED, error_text, is_framed, lines, read_json
 from llmsim_lab.types import ChatReply, ChatRequest, Message, ModelInfo, OnText
 
 logger = logging.getLogger(__name__)
@@ -55,6 +55,10 @@ HOSTED = "https://api.openai.com/v1"
 _UNNAMED = ("", "auto", "openai")
 _PLACEHOLDER = "none"
 _LIST_TIMEOUT_S = 5.0
+_SHORTEST_SECRET = 8
+"""Characters; what is shorter is no key, but what local servers are given in place of one."""
+_LAST_WORDS_S = 5.0
+"""How long a reply that is done is waited for to end: its counts come after it."""
 _MAX_TEXT, _MAX_NAMES = 500, 12
 _OPERATIONS = re.compile(r"/(?:chat/completions|completions|models)$")
 _LIMITS = ("max_tokens", "max_completion_tokens")
@@ -161,6 +165,7 @@ class OpenAIBackend:
         """
         model = await self._resolve(request.model)
         num_ctx = request.options.get("num_ctx")
+        known = self._turned_down.copy(), self._forms.copy()
         while True:
             form = self._form(model, request.schema)
             fields = self._fields(model, request, form, stream=on_text is not None)
@@ -170,6 +175,9 @@ class OpenAIBackend:
             except _StatusError as error:
                 # Each time one thing less is sent, so this comes to an end.
                 if not self._learn(request, fields, form, error):
+                    if error.status in _REJECTIONS:
+                        # Something else is wrong: the names may have stood there as a quotation.
+                        self._turned_down, self._forms = known
                     raise await self._fault(error, model, request) from error
         if num_ctx is not None and (reply.prompt_tokens or 0) > num_ctx:
             # The server's own window is larger than the one this request allows.
@@ -384,14 +392,22 @@ class OpenAIBackend:
             else:
                 # Closed whatever happens: the server stops a model nobody listens to.
                 async with chat.with_streaming_response.create(stream=True, **told) as response:
-                    async for event in events(response.iter_bytes()):
-                        if "error" in event:
-                            raise _StatusError.of(200, event["error"], None)
-                        if tell(*answer.add(event)) and not answer.is_done:
-                            break
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(None) as patience:
+                            async for event in events(response.iter_bytes()):
+                                if error := event.get("error"):  # some have it always, as null
+                                    raise _StatusError.of(200, error, None)
+                                was_done = answer.is_done
+                                if tell(*answer.add(event)) and not answer.is_done:
+                                    break
+                                if answer.is_done and not was_done:
+                                    loop = asyncio.get_running_loop()
+                                    patience.reschedule(loop.time() + _LAST_WORDS_S)
                 # Without a length the end of a broken connection looks like the end of the reply.
                 if not (answer.is_done or tell.stopped or outgoing.framed):
                     raise broken_off(self.base_url, f"{answer.events} events")
+                if not (answer.is_done or answer.events):
+                    raise ValueError("it has no events, so it is no streamed reply")
             reply = answer.reply(seconds=time.perf_counter() - began)
         self._fingerprint = answer.fingerprint or self._fingerprint
         reply = _masked(reply, outgoing.secret)
@@ -605,6 +621,7 @@ class _KeyTransport(httpx.AsyncBaseTransport):
         """Make a request."""
         outgoing: _OpenAIExchange = scope().outgoing
         secret = outgoing.secret.get_secret_value().encode() if outgoing.secret else b""
+        key = _forms_of(secret)
         headers = [
             (name, value)
             for name, value in request.headers.raw
@@ -637,12 +654,10 @@ class _KeyTransport(httpx.AsyncBaseTransport):
             return httpx.Response(
                 response.status_code,
                 headers=kept,
-                stream=_MaskedStream(response, secret),
+                stream=_MaskedStream(response, key),
                 extensions=response.extensions,
             )
-        content = response.content
-        if secret:
-            content = content.replace(secret, b"***")
+        content = response.content if key is None else key.sub(b"***", response.content)
         return httpx.Response(response.status_code, headers=kept, content=content)
 
     async def aclose(self) -> None:
@@ -651,15 +666,15 @@ class _KeyTransport(httpx.AsyncBaseTransport):
 
 
 class _MaskedStream(httpx.AsyncByteStream):
-    def __init__(self, response: httpx.Response, secret: bytes) -> None:
+    def __init__(self, response: httpx.Response, key: re.Pattern[bytes] | None) -> None:
         self._response = response
-        self._secret = secret
+        self._key = key
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         assert isinstance(self._response.stream, httpx.AsyncByteStream)
         # Blocks are whole lines, so none ends within the key.
         async for block in self._response.stream:
-            yield block.replace(self._secret, b"***") if self._secret else block
+            yield block if self._key is None else self._key.sub(b"***", block)
 
     async def aclose(self) -> None:
         await self._response.aclose()
@@ -668,11 +683,43 @@ class _MaskedStream(httpx.AsyncByteStream):
 def _masked(reply: ChatReply, secret: SecretStr | None) -> ChatReply:
     """Return a reply without the key, which a stream may have brought in pieces."""
     key = secret.get_secret_value() if secret is not None else ""
-    if not key or key not in reply.text + reply.thinking:
+    if len(key) < _SHORTEST_SECRET:
+        return reply
+    calls = reply.tool_calls
+    if any(key in str(call) for call in calls):
+        calls = tuple(
+            replace(call, name=_without(key, call.name), arguments=_without(key, call.arguments))
+            for call in calls
+        )
+    elif key not in reply.text and key not in reply.thinking:
         return reply
     return replace(
-        reply, text=reply.text.replace(key, "***"), thinking=reply.thinking.replace(key, "***")
+        reply,
+        text=_without(key, reply.text),
+        thinking=_without(key, reply.thinking),
+        tool_calls=calls,
     )
+
+
+def _without(key: str, value: Any) -> Any:
+    """Return a JSON value without the key in any of its texts."""
+    if isinstance(value, str):
+        return value.replace(key, "***")
+    if isinstance(value, Mapping):
+        return {_without(key, name): _without(key, one) for name, one in value.items()}
+    return [_without(key, one) for one in value] if isinstance(value, list) else value
+
+
+def _forms_of(secret: bytes) -> re.Pattern[bytes] | None:
+    """Return how a key may stand in JSON, which has escapes for any character.
+
+    None for a word that stands in a key's place, such as ``EMPTY`` or ``ollama``: without it, a
+    text that has the word would be another text.
+    """
+    if len(secret) < _SHORTEST_SECRET:
+        return None
+    forms = (rb"(?:\\?%s|\\u00(?i:%02x))" % (re.escape(b"%c" % code), code) for code in secret)
+    return re.compile(b"".join(forms))
 
 
 def _checked_key(value: object) -> SecretStr:
@@ -830,13 +877,15 @@ def _parsed(response: Any) -> Any:
 
 async def events(blocks: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any]]:
     """Yield the events of a stream that comes in blocks of whole lines; the last is empty."""
-    async for block in blocks:
-        # Not by ``splitlines``: JSON may have other ends of lines in it, such as U+2028.
-        for line in block.split(b"\n"):
-            name, _, data = line.strip().partition(b":")
-            if name == b"data" and data.strip() == b"[DONE]":
-                yield {}
-            elif name == b"data":
-                yield as_object(read_json(data))
-            elif name == b"error":  # llama.cpp's
-                yield {"error": _parsed(httpx.Response(200, content=data))}
+    ended = False
+    async for line in lines(blocks):
+        name, _, data = line.partition(b":")
+        if ended:  # read to its end all the same, so that the connection can be used again
+            continue
+        if name == b"data" and data.strip() == b"[DONE]":
+            ended = True
+            yield {}
+        elif name == b"data":
+            yield as_object(read_json(data))
+        elif name == b"error":  # llama.cpp's
+            yield {"error": _parsed(httpx.Response(200, content=data))}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import threading
 import time
 from collections.abc import Iterator
@@ -354,8 +355,16 @@ class InFlight:
         return f"<InFlight: waiting for {names}; {self.finished} finished, {self.tokens:,} tokens>"
 
 
+_CHARS_PER_TOKEN = 4
+"""Of a prompt whose tokens the server did not report."""
+
+
 class Budget(Settings):
     """What ``run()`` may spend on live calls before it stops; what a tape answers costs nothing.
+
+    Tokens are those that the server reports; a server that reports none is not limited by them. Of
+    a reply that was stopped while it was written only its own are known: the prompt then counts
+    with a token for every four characters.
 
     Attributes:
         calls: requests to a model, repeated ones included.
@@ -445,6 +454,9 @@ class Purse:
         if reply is None:
             return
         read, written = reply.prompt_tokens or 0, reply.reply_tokens or 0
+        if reply.prompt_tokens is None and reply.reply_tokens is not None:
+            chars = sum(len(message.content) for message in attempt.request.messages)
+            read = math.ceil(chars / _CHARS_PER_TOKEN)
         per_prompt, per_reply = self.budget.price or (0.0, 0.0)
         with self._lock:
             self.tokens += read + written

@@ -29,6 +29,8 @@ MAX_VALUES = 50_000
 """In one JSON document; a list of a thousand models has fewer."""
 MAX_TOKENS = 10**9
 """What a server may report as a number of tokens."""
+_MOST_PROBABILITY = 1.05
+"""Of a token's alternatives together: servers round each."""
 STREAMED: dict[str, Any] = {"streamed": True}
 """An httpx request's ``extensions`` where the reply is passed on line by line."""
 
@@ -95,7 +97,8 @@ def alternatives(listed: Iterable[tuple[Any, Any]], *, who: str) -> tuple[tuple[
         who: the server, for messages.
 
     Raises:
-        BackendError: a token is not a text, or a number is not the logarithm of a probability.
+        BackendError: a token is not a text, a number is not the logarithm of a probability, or the
+            probabilities add up to more than 1.
     """
     pairs = list(listed)
     for token, value in pairs:
@@ -110,7 +113,25 @@ def alternatives(listed: Iterable[tuple[Any, Any]], *, who: str) -> tuple[tuple[
                 retry=True,
             )
     possible = [(token, float(min(value, 0))) for token, value in pairs if value > -math.inf]
+    whole = math.fsum(math.exp(value) for _, value in possible)
+    if whole > _MOST_PROBABILITY:
+        raise BackendError(
+            f"{who} sent probabilities of tokens that add up to {whole:.3g}, which are none",
+            reason="server_error",
+            status_code=200,
+            retry=True,
+        )
     return tuple(sorted(possible, key=lambda pair: -pair[1]))
+
+
+async def lines(blocks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield the lines of a stream that comes in blocks of whole lines, without their ends.
+
+    Not by ``splitlines``, as httpx does: JSON may have other ends of lines in it, such as U+2028.
+    """
+    async for block in blocks:
+        for line in block.split(b"\n"):
+            yield line.strip()
 
 
 def is_framed(response: httpx.Response) -> bool:

@@ -27,7 +27,7 @@ from llmsim_lab._util.text import clip, closest, faults
 from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.errors import ConfigError, PromptError
 from llmsim_lab.llm import LLMClient, Person
-from llmsim_lab.llm._choose import Decide, text_of
+from llmsim_lab.llm._choose import Decide, numeric, text_of
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run._config import RunConfig
 from llmsim_lab.run._turn import RuleAnswer
@@ -470,6 +470,11 @@ class Ask:
                 f"{player} is a person, who gives one answer and no probabilities; leave out decide"
             )
         field, texts = _one_field(player, reply, allowed)
+        if how == "expected" and not numeric(list(texts)):
+            raise ConfigError(
+                f"decide='expected' of {player} needs numbers, and {reply.__name__}.{field} has "
+                f"{clip(', '.join(texts.values()), 80)}; take 'sample' or 'mode'"
+            )
         if len(texts) == 1:
             [value] = texts
             why = "there was nothing else to choose"

@@ -19,7 +19,7 @@ from itertools import cycle, islice
 from statistics import fmean, median, stdev
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, computed_field
+from pydantic import BaseModel, ConfigDict, Field, computed_field, model_validator
 
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import BackendError, LLMFailureException
@@ -87,10 +87,16 @@ class Measure(BaseModel):
     name: str
     value: float | None = None
     unit: str = ""
-    n: int = 0
-    hits: int | None = None
+    n: Annotated[int, Field(ge=0)] = 0
+    hits: Annotated[int, Field(ge=0)] | None = None
     note: str = ""
     why_not: str = ""
+
+    @model_validator(mode="after")
+    def _hits_are_among_all(self) -> Measure:
+        if self.hits is not None and self.hits > self.n:
+            raise ValueError(f"{self.name}: {self.hits} of {self.n}")
+        return self
 
     @computed_field  # type: ignore[prop-decorator]
     @property

@@ -15,13 +15,14 @@ import hashlib
 import json
 import os
 import re
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, ValidationError, computed_field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError, computed_field
 
 from llmsim_lab._util.html import join, safe, table
 from llmsim_lab._util.tables import plain_frame
@@ -104,7 +105,7 @@ class FitnessCard(BaseModel):
     context_trained: int | None = None
     context_used: int
     full: bool = False
-    measured_at: datetime
+    measured_at: AwareDatetime
     version_of_checks: int = VERSION
     checks: dict[str, Check] = {}
 
@@ -330,7 +331,9 @@ async def _measured(
     which += [str(getattr(client.backend, name, "")) for name in ("host", "base_url")]
     path = place_of(folder or cards_folder(), info.name, [VERSION, *which, settings])
     card = None if again else _read(path)
-    card = card or _empty_card(info, context_used=used, full=full)
+    # A file that was copied or edited may be another model's.
+    if card is None or (card.model, card.digest, card.full) != (info.name, info.digest, full):
+        card = _empty_card(info, context_used=used, full=full)
     # Fixed, so that cards compare; without waits, since an invalid answer is a number here.
     changes = {"temperature": 0.7, "max_text_chars": 400, "retry_wait_s": (0.0, 0.0)}
     asker = Asker(
@@ -413,7 +416,7 @@ def write_card(path: Path, text: str) -> None:
     Raises:
         ConfigError: the folder cannot be written to.
     """
-    aside = path.with_name(f"{path.name}.{os.getpid()}")
+    aside = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         aside.write_text(text, encoding="utf-8")

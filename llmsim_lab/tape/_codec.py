@@ -242,9 +242,11 @@ class SettingsCache:
                 0 if system is None else 1,
                 (request.schema, request.tools, request.options),
             )
-            # Not more: what is made anew for each request would fill the memory.
-            if len(self._known) < _MAX_KNOWN_SETTINGS:
-                self._known[key] = found
+            # Not more: what is made anew for each request would fill the memory. All go, since what
+            # is used again comes back, and nothing would if those that came first stayed.
+            if len(self._known) >= _MAX_KNOWN_SETTINGS:
+                self._known.clear()
+            self._known[key] = found
         return found
 
 

@@ -64,6 +64,17 @@ def test_cards_are_compared_written_as_json_and_drawn(llmsim_lab: Run, server: F
     assert "cannot draw card.docx" in err
 
 
+@pytest.mark.odd_requests  # Ollama has no such name, but other servers may
+def test_a_models_name_is_no_markup(
+    llmsim_lab: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LLMSIM_CARDS", str(tmp_path / "cards"))
+    with FakeOllama(["[/red]"], reply="No.") as fake:
+        status, out, err = llmsim_lab("doctor", "ollama:[/red]", "--host", fake.host)
+    assert (status, err) == (0, "")
+    assert "[/red] (ollama 0.32.15, digest " in out
+
+
 def test_a_card_whose_server_goes_away_says_that_it_can_be_continued(
     llmsim_lab: Run, server: FakeOllama
 ) -> None:

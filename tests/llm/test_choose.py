@@ -221,11 +221,50 @@ def test_options_may_have_other_texts_or_be_enums() -> None:
         ("raise", "is one text"),
         ([1.0, math.nan], "finite"),
         ([f"option {n}" for n in range(21)], "21 options, and letters for 20"),
+        ({"raise", "hold"}, "has no order"),
+        (None, "is no list"),
+        ([["raise"], ["hold"]], "must be texts, numbers or enums"),
+        ({"raise": 1, "hold": 2}, "must be texts"),
     ],
 )
 def test_options_that_cannot_be_asked_for_are_named(options: Any, fault: str) -> None:
     with pytest.raises(ConfigError, match=fault):
         choose(client_of(known()), options)
+
+
+@pytest.mark.parametrize(
+    ("options", "settings", "fault"),
+    [
+        ([f"option {n}" for n in range(21)], {}, "21 options"),
+        (range(21), {"method": "logprobs"}, "21 options"),
+        (["raise", "hold"], {"method": "digits walk"}, "needs options that are numbers"),
+        (["raise", "hold"], {"method": "logprob"}, "'logprob' must be one of logprobs, digits"),
+    ],
+)
+def test_what_cannot_be_asked_costs_no_call(
+    options: Any, settings: dict[str, Any], fault: str
+) -> None:
+    client = client_of(known())
+    with pytest.raises(ConfigError, match=fault):
+        choose(client, options, reasoning=True, **settings)
+    assert not client.backend.requests  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        (("A", math.nan), ("B", -1.0)),
+        (("A", math.inf), ("B", -1.0)),
+        (("A", 5000.0), ("B", -1.0)),
+        ((None, -1.0), ("B", -1.0)),
+        (("A", -0.1), ("A", -0.1)),
+    ],
+)
+def test_a_backends_impossible_probabilities_are_a_failure_of_the_backend(listed: Any) -> None:
+    client = client_of(ChatReply(text="A", top_logprobs=listed))
+    with pytest.raises(LLMFailureException, match="ScriptedBackend sent") as caught:
+        choose(client)
+    assert caught.value.reason == "server_error"
 
 
 def test_no_option_among_the_answers_is_a_failure() -> None:
@@ -297,6 +336,13 @@ def test_without_probabilities_answers_are_drawn_in_each_order(
     assert {one.options["temperature"] for one in drawn} == {1.0}
 
 
+def test_the_seeds_of_drawn_answers_are_not_kept() -> None:
+    client = client_of("A", seed=1)
+    for seed in range(20):
+        choose(client, ["x", "y"], method="samples", samples=40, seed=seed)
+    assert len(client._variants) <= 256
+
+
 def test_intervals_of_samples_are_wilsons() -> None:
     client = client_of("B")
     choice = choose(client, ["x", "y"], samples=10, method="samples")
@@ -347,6 +393,26 @@ def test_signs_spaces_and_zeros_do_not_make_another_number() -> None:
     answers = {" -25": 0.25, "+50": 0.25, "0.0": 0.2, "0.": 0.2, "\u221225": 0.1}
     choice = choose(client_of(writes(answers)), [-25, 0, 50.0], method="digits walk")
     assert choice.measured == (pytest.approx({-25: 0.35, 0: 0.4, 50.0: 0.25}),)
+
+
+def test_an_empty_answer_is_no_beginning_of_a_number() -> None:
+    def answer(request: ChatRequest) -> ChatReply:
+        if request.messages[-1].role == "user":
+            listed = {"7": 0.5, "": 0.3, "Well": 0.2}
+        else:
+            listed = {"": 0.9, "5": 0.1}
+        top = tuple((token, math.log(p)) for token, p in listed.items())
+        return ChatReply(text="", top_logprobs=top)
+
+    choice = choose(client_of(answer), [7, 8], method="digits walk")
+    assert choice.mass == pytest.approx(0.45)
+    assert len(choice.calls) == 2
+
+
+def test_a_number_with_a_comma_in_it_is_another_one() -> None:
+    answers = {"1,000": 0.4, "1": 0.3, "2,5": 0.2, "2.": 0.1}
+    choice = choose(client_of(writes(answers)), [1, 2, 1000], method="digits walk")
+    assert choice.measured == (pytest.approx({1: 0.3, 2: 0.1, 1000: 0.0}),)
 
 
 def test_more_numbers_than_letters_are_asked_for_by_their_digits() -> None:

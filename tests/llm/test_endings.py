@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -245,6 +246,40 @@ def test_a_whole_reply_is_what_it_were_if_it_had_been_streamed(reply: ChatReply)
     )
     assert streamed.ended(came) == Endings(schema=True).whole(reply)
     assert bool(stopped) == ("And more" in reply.text)
+
+
+@pytest.mark.parametrize("thinking", ["", "Hm. " * 5])
+@pytest.mark.parametrize(
+    ("text", "schema"),
+    [
+        ('{"a": [' + "0, " * 115 + "1]}", True),  # repeated often enough between two looks only
+        ("ab" * 165 + " ".join(map(str, range(99))), False),
+        (" ".join(map(str, range(999))), False),  # too long
+        ('{"a": 1} And more.', True),
+    ],
+)
+def test_in_which_pieces_a_reply_comes_does_not_matter(
+    text: str, schema: bool, thinking: str
+) -> None:
+    def ended(size: int | None) -> ChatReply | str:
+        ends = Endings(schema=schema, max_tokens=200)
+        reply = ChatReply(text=text, thinking=thinking)
+        try:
+            if size is None:
+                return ends.whole(reply)
+            tell = Telling(ends)
+            if thinking:
+                tell("", thinking)
+            come = 0
+            while come < len(text):
+                come += size
+                if tell(text[come - size : come]):
+                    break
+            return ends.ended(replace(reply, text=text[:come]))
+        except BackendError as fault:
+            return fault.reason
+
+    assert [ended(size) for size in (1, 5, 17, 64, 100_000)] == [ended(None)] * 5
 
 
 @pytest.mark.parametrize("field", ["text", "thinking"])

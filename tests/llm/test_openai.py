@@ -638,6 +638,60 @@ async def test_a_request_that_cannot_be_written_is_not_the_servers_fault() -> No
 # Text while it is written
 
 
+async def test_a_rejection_that_only_quotes_a_field_turns_nothing_off() -> None:
+    odd = refused(400, "message 1 is too odd: {'logprobs': 5, 'response_format': {}}")
+    request = replace(HELD, top_logprobs=5)
+    async with talking(odd, odd, odd, said("{}"), said("{}")) as (server, backend):
+        with pytest.raises(BackendError, match="too odd"):
+            await backend.chat(request)
+        await backend.chat(request)
+    first, last = server.bodies[0], server.bodies[-1]
+    assert len(server.bodies) > 2
+    assert last == first
+    assert {"logprobs", "response_format"} <= last.keys()
+
+
+ESCAPES = {
+    "slash": lambda key: key.replace("/", "\\/"),
+    "some": lambda key: key.replace("=", "\\u003D").replace("+", "\\u002b"),
+    "all": lambda key: "".join(f"\\u{ord(sign):04x}" for sign in key),
+}
+
+
+@pytest.mark.parametrize("escape", ESCAPES)
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_key_that_a_server_repeats_in_escapes_is_masked(escape: str, stream: bool) -> None:
+    key = "sk-se/cret+0123456789=="
+    error = json.dumps({"error": {"message": "bad key KEY"}}).replace("KEY", ESCAPES[escape](key))
+    answer = streamed(f"data: {error}\n\n".encode()) if stream else refused(401, "")
+    answer = answer if stream else replace(answer, chunks=(error.encode(),))
+    async with talking(answer, api_key=key) as (_, backend):
+        with pytest.raises(BackendError, match=r"bad key \*\*\*") as caught:
+            await backend.chat(REQUEST, on_text=(lambda _: False) if stream else None)
+    assert key not in everything(caught.value)
+
+
+async def test_a_key_that_comes_in_pieces_of_a_call_is_masked() -> None:
+    def part(**function: str) -> dict[str, Any]:
+        return delta(tool_calls=[{"index": 0, "function": function}])
+
+    pieces = part(name="f", arguments=f'{{"x": ["{KEY[:5]}'), part(arguments=f'{KEY[5:]}"]}}')
+    async with talking(streamed(*pieces, DONE), api_key=KEY) as (_, backend):
+        reply = await backend.chat(REQUEST, on_text=lambda _: False)
+    assert reply.tool_calls == (ToolCall(name="f", arguments={"x": ["***"]}),)
+
+
+@pytest.mark.parametrize("word", ["x", "EMPTY", "ollama", "content", "stop"])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_word_in_place_of_a_key_changes_no_reply(word: str, stream: bool) -> None:
+    text = f"The index says {word}."
+    answer = streamed(delta(content=text, finish="length"), DONE) if stream else said(text)
+    async with talking(answer, api_key=word) as (server, backend):
+        reply = await backend.chat(REQUEST, on_text=(lambda _: False) if stream else None)
+    assert reply.text == text
+    assert server.requests[0].headers["authorization"] == f"Bearer {word}"
+
+
 async def test_a_stream_is_handed_on_and_put_together() -> None:
     usage = {"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 4}}
     first = {"token": "Ye", "top_logprobs": [{"token": "Ye", "logprob": -0.5}]}
@@ -747,6 +801,50 @@ async def test_a_stream_that_ends_early_is_a_lost_connection() -> None:
         with pytest.raises(BackendError, match="the connection to the server") as broken:
             await backend.chat(REQUEST, on_text=lambda _: False)
     assert (broken.value.reason, broken.value.retry) == ("connection_error", True)
+
+
+async def test_a_reply_that_is_done_is_not_waited_for_forever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_openai, "_LAST_WORDS_S", 0.05)
+
+    async def never_ends(_: Request) -> Response:
+        [connection] = server.connections
+        head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
+        event = f"data: {json.dumps(delta(content='Yes', finish='stop'))}\n\n"
+        connection._transport.write((head + event).encode())
+        while True:
+            connection._transport.write(b": still here\n\n")
+            await asyncio.sleep(0.01)
+
+    async with serving(said()) as server:
+        server.answer = never_ends  # type: ignore[method-assign]
+        backend = OpenAIBackend("m", base_url=server.url)
+        reply = await asyncio.wait_for(backend.chat(REQUEST, on_text=lambda _: False), 20)
+        await backend.aclose()
+    assert (reply.text, reply.done_reason) == ("Yes", "stop")
+
+
+async def test_what_comes_after_the_end_of_a_stream_is_not_read() -> None:
+    late = (delta(content="More"), b"data: {\n\n")
+    answer = streamed(delta(content="Yes", finish="stop"), DONE, *late)
+    async with talking(answer) as (_, backend):
+        assert (await backend.chat(REQUEST, on_text=lambda _: False)).text == "Yes"
+
+
+@pytest.mark.parametrize("nothing", [None, "", {}])
+async def test_an_event_may_say_that_there_is_no_error(nothing: Any) -> None:
+    answer = streamed(delta(content="Yes", finish="stop") | {"error": nothing}, DONE)
+    async with talking(answer) as (_, backend):
+        assert (await backend.chat(REQUEST, on_text=lambda _: False)).text == "Yes"
+
+
+@pytest.mark.parametrize("body", [b"<html>Please log in.</html>", b"", b'{"choices": []}\n'])
+async def test_what_is_no_stream_of_events_is_not_an_empty_reply(body: bytes) -> None:
+    async with talking(Response(chunks=(body,), chunked=True)) as (_, backend):
+        with pytest.raises(BackendError, match="no streamed reply") as caught:
+            await backend.chat(REQUEST, on_text=lambda _: False)
+    assert (caught.value.reason, caught.value.retry) == ("server_error", True)
 
 
 @pytest.mark.parametrize(

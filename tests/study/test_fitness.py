@@ -295,6 +295,28 @@ def test_a_card_that_cannot_be_read_is_measured_anew(tmp_path: Path) -> None:
     assert [one.name for one in again.measures] == [one.name for one in first.measures]
 
 
+@pytest.mark.parametrize(
+    ("was", "now"),
+    [
+        ('"hits": 10', '"hits": 999'),
+        ('"n": 10', '"n": -10'),
+        ('"model": "scripted"', '"model": "another"'),
+        ('"digest": null', '"digest": "abcd"'),
+        ('"full": false', '"full": true'),
+        ('Z",', '",'),
+    ],
+)
+def test_a_card_that_was_changed_is_measured_anew(tmp_path: Path, was: str, now: str) -> None:
+    first = card_of(obeys)
+    [path] = (tmp_path / "cards").iterdir()
+    kept = path.read_text()
+    assert was in kept
+    path.write_text(kept.replace(was, now))
+    path.with_name("b.json").write_text(kept)
+    assert first in kept_cards()
+    assert card_of(obeys).measured_at > first.measured_at
+
+
 def test_a_folder_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(ConfigError, match=r"cannot keep the card in .*file.*LLMSIM_CARDS"):

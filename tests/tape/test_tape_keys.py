@@ -19,6 +19,7 @@ from llmsim_lab.llm import LLMClient, LLMConfig, Tape
 from llmsim_lab.models import Action, PolicyDecision, SimulationState
 from llmsim_lab.run import replay, resume
 from llmsim_lab.simulation import Simulation
+from llmsim_lab.tape import _codec
 from llmsim_lab.tape._codec import SettingsCache, encode_request
 from llmsim_lab.types import CallSite, ChatReply, ChatRequest, Message, ModelInfo, ToolCall
 from llmsim_lab.validators import AlwaysValid
@@ -295,3 +296,11 @@ def test_of_many_repeats_only_the_failed_one_is_made_anew(tmp_path: Path) -> Non
     first, second = agent.answers
     assert [a for a, b in zip(first, second, strict=True) if a != b] == [first[11]]
     assert replayed_poll(tmp_path / "x.tape")[1].answers == [second]
+
+
+def test_settings_that_come_late_are_known_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_codec, "_MAX_KNOWN_SETTINGS", 3)
+    cache = SettingsCache()
+    for seed in range(9):
+        cache.of(replace(REQUEST, options={"seed": seed}))
+    assert cache.of(REQUEST) is cache.of(REQUEST)

@@ -214,7 +214,7 @@ class EmbeddedBackend:
                 if response.status_code != 200:
                     body = _json_of(await response.aread())
                     raise_error(body, response.status_code, trained=trained)
-                reply = await collect(response.aiter_lines(), trained=trained, on_text=on_text)
+                reply = await collect(response.aiter_bytes(), trained=trained, on_text=on_text)
         if reply.done_reason == "aborted":
             # The child notices between two tokens; the next request waits for that.
             server.suspect_since = time.monotonic()

@@ -22,7 +22,7 @@ from llmsim_lab.errors import BackendError
 from llmsim_lab.llm._completions import Completion, with_instruction
 from llmsim_lab.llm._endings import Telling
 from llmsim_lab.llm._retry import context_overflow
-from llmsim_lab.llm._transport import error_text, read_json
+from llmsim_lab.llm._transport import error_text, lines, read_json
 from llmsim_lab.types import ChatReply, ChatRequest, Message, OnText, ToolCall
 
 _LARGEST_SEED = 2**32 - 1
@@ -154,12 +154,12 @@ def _require(good: bool, name: str, value: Any, what: str) -> None:
 
 
 async def collect(
-    lines: AsyncIterator[str], *, trained: int | None = None, on_text: OnText | None = None
+    blocks: AsyncIterator[bytes], *, trained: int | None = None, on_text: OnText | None = None
 ) -> ChatReply:
-    """Put a reply together from the lines of its event stream; times are left out.
+    """Put a reply together from its event stream; times are left out.
 
     Args:
-        lines: the stream.
+        blocks: the stream, in blocks of whole lines.
         trained: the longest context the model was trained for, tokens, where known.
         on_text: is given each piece; where it returns True the rest is not read, and the reply's
             ``done_reason`` is ``aborted``.
@@ -168,12 +168,12 @@ async def collect(
         BackendError: the runtime reports an error, or the stream ends early.
     """
     answer, tell = Completion(_WHO), Telling(on_text)
-    async for line in lines:
-        name, _, content = line.partition(": ")
-        if name not in ("data", "error") or content == "[DONE]":
+    async for line in lines(blocks):
+        name, _, content = line.partition(b": ")
+        if name not in (b"data", b"error") or content == b"[DONE]":
             continue
         event = _decoded(content)
-        if name == "error":
+        if name == b"error":
             event = {"error": event}
         if "error" in event:
             raise_error(event, 200, trained=trained)
@@ -190,7 +190,7 @@ async def collect(
     return answer.reply()
 
 
-def _decoded(content: str) -> dict[str, Any]:
+def _decoded(content: bytes) -> dict[str, Any]:
     try:
         event = read_json(content)
     except ValueError:
@@ -200,9 +200,9 @@ def _decoded(content: str) -> dict[str, Any]:
     return event
 
 
-def _not_an_event(content: str) -> BackendError:
+def _not_an_event(content: bytes) -> BackendError:
     return BackendError(
-        f"{_WHO} sent {content[:200]!r}, which is not an event",
+        f"{_WHO} sent {content[:200].decode(errors='replace')!r}, which is not an event",
         reason="server_error",
         retry=True,
     )

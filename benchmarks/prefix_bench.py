@@ -46,6 +46,14 @@ __all__ = ["FULL", "QUICK", "WORLDS", "Plan", "main", "measure", "requests_of"]
 _CONTEXT = 4096
 _SETTINGS = LLMConfig(model="scripted", max_concurrency=1)
 _NATIONS = ("United States", "Germany", "Japan")
+_IN_WORDS = {
+    "seed": 1,
+    "start": "1979Q3",
+    "moves_bp": None,
+    "committee": "sequential",
+    "economy": {"shock_scale": 0},
+}
+"""The contracts' prompts, whose order is measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +139,7 @@ def moved(name: str, *blocks: str) -> Prompt:
 
 
 def _economy(turns: int, client: LLMClient, prompts: Mapping[str, Prompt] | None = None) -> None:
-    config = SimulationConfig(nations=_NATIONS, turns=turns, seed=1, start="1979Q3")
+    config = SimulationConfig(nations=_NATIONS, **_IN_WORDS, turns=turns)
     Simulation(config, llm_client=client, prompts=prompts).run()
 
 
@@ -150,7 +158,7 @@ def _economy_fixed_first(turns: int, client: LLMClient) -> None:
 def _lookup(turns: int, client: LLMClient) -> None:
     # One alone: the tools of several run at the same time, and their prompts then have no order.
     nation = _NATIONS[0]
-    config = SimulationConfig(nations=(nation,), turns=turns, seed=1, start="1979Q3")
+    config = SimulationConfig(nations=(nation,), **_IN_WORDS, turns=turns)
     agent = ToolUsingNationAgent(nation, client, tools=FunctionTools(past_values))
     Simulation(config, llm_client=client, agents=[agent]).run()
 

@@ -103,6 +103,9 @@ def make_simulation(agents: int, backend: ChatBackend | None) -> Simulation:
             ],
             "validator": {"kind": "llm" if backend else "always_valid"},
             "llm": {"model": "stub", "max_concurrency": IN_FLIGHT},
+            "moves_bp": None,  # else the engine would ask nothing
+            "committee": "sequential",
+            "economy": {"shock_scale": 0},
         }
     )
     client = LLMClient(config.llm, backend=backend) if backend else None

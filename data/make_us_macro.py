@@ -3,8 +3,9 @@
     pip install statsmodels xlrd
     python data/make_us_macro.py [path/to/statsmodels/datasets/macrodata]
 
-The package itself needs neither. ``us_macro_monthly.csv`` is a plain extract; what
-``us_macro_quarterly.csv`` holds, in which units and computed how, stands in ``README.md``.
+The package itself, which this script imports, needs neither. ``us_macro_monthly.csv`` is a plain
+extract; what ``us_macro_quarterly.csv`` holds, in which units and computed how, stands in
+``README.md``.
 
 The quarterly CPI and bill rate are averaged from the months here, since those in statsmodels'
 ``macrodata.csv`` are dated one month late; ``check_dating`` shows it.
@@ -15,16 +16,14 @@ from __future__ import annotations
 import csv
 import importlib
 import importlib.util
-import math
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
+from llmsim_lab.economy._data import derive
 
-__all__ = ["COLUMNS", "check_dating", "derive", "hp_trend", "quarter_means", "write"]
+__all__ = ["COLUMNS", "check_dating", "quarter_means", "write"]
 
-HP_LAMBDA = 1600.0
 FIRST_YEAR = 1959
 QUARTERS = 203
 COLUMNS = (
@@ -37,6 +36,7 @@ COLUMNS = (
     "unemployment",
     "interest_rate",
     "output_gap",
+    "output_gap_one_sided",
 )
 MONTHLY_COLUMNS = ("month", "cpi", "tbill_3m")
 
@@ -94,49 +94,6 @@ def check_dating(months: Sequence[Month], quarters: Sequence[Mapping[str, str]])
             raise SystemExit(f"{name}: tbilrate {line['tbilrate']} is not {late[0][0]} ff., {mean}")
 
 
-def hp_trend(series: Sequence[float], *, smoothing: float = HP_LAMBDA) -> list[float]:
-    """Return the Hodrick-Prescott trend: it minimises squared deviations + λ · squared bends.
-
-    Source: Hodrick and Prescott (1997), "Postwar U.S. business cycles", Journal of Money, Credit
-    and Banking 29(1); λ = 1600 is theirs for quarterly data. Two-sided: each value uses the whole
-    sample.
-    """
-    size = len(series)
-    bends = np.zeros((size - 2, size))
-    for row in range(size - 2):
-        bends[row, row : row + 3] = (1.0, -2.0, 1.0)
-    trend = np.linalg.solve(np.eye(size) + smoothing * bends.T @ bends, np.asarray(series))
-    return [float(value) for value in trend]
-
-
-def derive(
-    names: Sequence[str],
-    *,
-    real_gdp: Sequence[float],
-    cpi: Sequence[float],
-    unemployment: Sequence[float],
-    interest_rate: Sequence[float],
-) -> list[Row]:
-    """Return the quarterly table's rows from its four measured columns."""
-    log_gdp = [math.log(value) for value in real_gdp]
-    log_cpi = [math.log(value) for value in cpi]
-    trend = hp_trend(log_gdp)
-    return [
-        {
-            "quarter": name,
-            "real_gdp": real_gdp[t],
-            "gdp_growth": 400 * (log_gdp[t] - log_gdp[t - 1]) if t >= 1 else None,
-            "cpi": cpi[t],
-            "inflation_qoq_annualised": 400 * (log_cpi[t] - log_cpi[t - 1]) if t >= 1 else None,
-            "inflation": 100 * (log_cpi[t] - log_cpi[t - 4]) if t >= 4 else None,
-            "unemployment": unemployment[t],
-            "interest_rate": interest_rate[t],
-            "output_gap": 100 * (log_gdp[t] - trend[t]),
-        }
-        for t, name in enumerate(names)
-    ]
-
-
 def write(path: Path, header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
     """Write a table: six decimals, blank where a quarter lacks the lags it needs."""
     with path.open("w", encoding="utf-8", newline="") as file:
@@ -165,8 +122,9 @@ def main() -> None:
     quarters = read_quarters(source / "macrodata.csv")
     check_dating(months, quarters)
     means = quarter_means(months)[:QUARTERS]
+    names = [f"{line['year']}Q{line['quarter']}" for line in quarters]
     rows = derive(
-        [f"{line['year']}Q{line['quarter']}" for line in quarters],
+        names,
         real_gdp=[float(line["realgdp"]) for line in quarters],
         cpi=[mean[0] for mean in means],
         unemployment=[float(line["unemp"]) for line in quarters],
@@ -174,7 +132,10 @@ def main() -> None:
     )
     here = Path(__file__).parent
     write(here / "us_macro_monthly.csv", MONTHLY_COLUMNS, months)
-    table = [[row[column] for column in COLUMNS] for row in rows]
+    table = [
+        [name, *(row[column] for column in COLUMNS[1:])]
+        for name, row in zip(names, rows, strict=True)
+    ]
     write(here / "us_macro_quarterly.csv", COLUMNS, table)
     sys.stdout.write(f"{len(months)} months, {len(rows)} quarters from {source.name}\n")
 

@@ -81,8 +81,10 @@ class Action(Value):
         policy_decision: the decision behind it, None for hand-made actions.
         validated: True once a validator accepted it.
         validation_result: the verdict, None before validation.
-        proposed_rate: the interest rate it asks for, percent per year, where it names one; engines
-            without a model need it.
+        rate_change_bp: the change of the interest rate in force that it asks for, basis points;
+            code applies exactly that, within the bounds of the rate.
+        proposed_rate: the interest rate it asks for instead, percent per year. Of an action that
+            names neither, an engine's model judges the words.
         reasoning_chain_id: ``turn/component/agent`` of the chain below.
         chain: why the agent proposes it.
     """
@@ -92,10 +94,20 @@ class Action(Value):
     policy_decision: PolicyDecision | None = None
     validated: bool = False
     validation_result: ValidationResult | None = None
+    rate_change_bp: int | None = None
     proposed_rate: Rate | None = None
     status: Status = "ok"
     reasoning_chain_id: str | None = None
     chain: LLMReasoningChain | None = Field(default=None, repr=False)
+
+    @model_validator(mode="after")
+    def _one_size(self) -> Self:
+        if self.rate_change_bp is not None and self.proposed_rate is not None:
+            raise ValueError(
+                f"rate_change_bp={self.rate_change_bp} and proposed_rate={self.proposed_rate:g} "
+                "both say where the rate goes; give one of them"
+            )
+        return self
 
     @model_validator(mode="after")
     def _decision_has_the_chains_call(self) -> Self:

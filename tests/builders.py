@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from llmsim_lab.agents._agents import RateDecision
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.models import (
     Action,
@@ -24,6 +25,7 @@ from llmsim_lab.types import ChatRequest
 
 __all__ = [
     "answer",
+    "in_words",
     "make_action",
     "make_client",
     "make_config",
@@ -81,7 +83,11 @@ def answer(request: ChatRequest) -> Any:
     """Answer any request of a run sensibly: raise the rate by the smallest step offered."""
     assert request.site is not None
     if request.site.component == "agent":
-        return policy(reasoning=f"{request.site.agent} sees turn {request.site.turn}.")
+        said = policy(reasoning=f"{request.site.agent} sees turn {request.site.turn}.")
+        assert request.schema is not None
+        if "rate_change_bp" in request.schema["properties"]:
+            return RateDecision(**dict(said), rate_change_bp=25)
+        return said
     if request.site.component == "validator":
         return verdict()
     assert request.schema is not None
@@ -108,17 +114,28 @@ def requests_of(client: LLMClient, component: str | None = None) -> list[ChatReq
 
 
 def make_config(**fields: Any) -> SimulationConfig:
-    """Return a configuration of Taylor rules, which by default needs no model."""
+    """Return a configuration of Taylor rules without shocks, which by default needs no model."""
     fields.setdefault("nations", [{"name": "Aland", "kind": "taylor"}])
     fields.setdefault("validator", {"kind": "always_valid"})
+    fields.setdefault("economy", {"shock_scale": 0})
     return SimulationConfig(**fields)
+
+
+def in_words(**fields: Any) -> SimulationConfig:
+    """Return a configuration as the contracts have it.
+
+    Agents put their actions into words, the engine's model judges each, one after the other. There
+    are no shocks.
+    """
+    calm = {"moves_bp": None, "committee": "sequential", "economy": {"shock_scale": 0}}
+    return SimulationConfig(**{**calm, **fields})
 
 
 def make_simulation(
     replies: Any = answer, *, names: tuple[str, ...] = ("Aland", "Borduria"), **config: Any
 ) -> Simulation:
-    """Return a run of nations whose model answers from a script."""
-    return Simulation(SimulationConfig(nations=names, **config), llm_client=make_client(replies))
+    """Return a run, of ``in_words``, of nations whose model answers from a script."""
+    return Simulation(in_words(nations=names, **config), llm_client=make_client(replies))
 
 
 def second_by_second(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,16 @@ START = "1979Q3"
 TURNS = 3
 MODEL = LLMConfig(temperature=0, seed=7, num_ctx=4096, max_tokens=200, timeout_s=600)
 CONFIG = SimulationConfig(
-    name="looking up", seed=7, turns=TURNS, start=START, nations=(NATION,), llm=MODEL
+    name="looking up",
+    seed=7,
+    turns=TURNS,
+    start=START,
+    nations=(NATION,),
+    llm=MODEL,
+    # In words, and the engine's model turns each action into a rate.
+    moves_bp=None,
+    committee="sequential",
+    economy={"shock_scale": 0},
 )
 
 

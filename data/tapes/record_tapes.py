@@ -14,13 +14,28 @@ from pathlib import Path
 
 from llmsim_lab import LLMClient, Simulation, SimulationConfig, connect
 from llmsim_lab.cli._demo import demo_config
+from llmsim_lab.simulation._config import CommitteeConfig
 
 HERE = Path(__file__).parent
 DEMO = demo_config(turns=12, nations=2, model="auto", seed=7, start="1979Q3")
 SETTINGS = DEMO.llm.model_copy(update={"max_text_chars": 200})
 """The demo's own since cut texts to 140 characters."""
-ONE_NATION = SimulationConfig(name="one nation", seed=7, turns=8, start="1979Q3", llm=SETTINGS)
-TWO_NATIONS = DEMO.model_copy(update={"llm": SETTINGS})
+IN_WORDS = {
+    "moves_bp": None,
+    "committee": CommitteeConfig(rule="sequential"),
+    "briefing": "thin",
+}
+"""Agents put actions into words, and the engine's model turns each into a rate, in order."""
+ONE_NATION = SimulationConfig(
+    name="one nation",
+    seed=7,
+    turns=8,
+    start="1979Q3",
+    llm=SETTINGS,
+    economy={"shock_scale": 0},
+    **IN_WORDS,
+)
+TWO_NATIONS = DEMO.model_copy(update={"llm": SETTINGS, **IN_WORDS})
 FORKED_AT = 3
 OIL = {"turn": 4, "shock": {"supply": 4}, "note": "oil"}
 ADVISOR = "You are an economic policy advisor for a nation."

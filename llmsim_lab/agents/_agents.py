@@ -10,18 +10,22 @@ from __future__ import annotations
 import logging
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from random import Random
 from typing import Annotated, Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field, GetJsonSchemaHandler, ValidationError
 
 from llmsim_lab._util.config import Settings
 from llmsim_lab._util.text import faults, number
+from llmsim_lab.agents._briefing import PolicyBriefing, known_quarters
+from llmsim_lab.agents._briefing import briefing as briefing_values
 from llmsim_lab.economy import TaylorRule
 from llmsim_lab.economy._macro import RateLimits
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._chains import chain_of
+from llmsim_lab.llm._choose import Decide
 from llmsim_lab.models import Action, PolicyDecision, SimulationState
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.types import CallSite, LLMReasoningChain, Status
@@ -45,8 +49,22 @@ _SOURCES = {
     "inflation": "state.global_state.inflation, turn {turn}",
     "unemployment": "state.global_state.unemployment, turn {turn}",
     "interest_rate": "state.global_state.interest_rate, turn {turn}",
+    "moves": "the run's moves_bp",
+    "role": "{agent}'s briefing",
+    "neutral_real_rate": "the macro model's neutral_real_rate",
+    "quarters": "how many quarters are known, eight at most",
+    "history": "the data before the run, and its turns up to turn {turn}",
+    "distance": "inflation minus the target of {agent}'s profile, turn {turn}",
+    "inflation_target": "{agent}'s profile",
+    "output_gap": "real output up to turn {turn}, by a one-sided HP filter",
+    "real_rate": "interest rate minus inflation, turn {turn}",
+    "stance": "the real rate minus the neutral one, turn {turn}",
 }
 """Where the value of each of the prompt's slots comes from."""
+
+
+_SIZES = ("rate_change_bp", "proposed_rate")
+"""Fields by which a decision states its size; an action has both."""
 
 
 class Agent(ABC):
@@ -113,11 +131,18 @@ class LLMAgent(Agent):
             if not isinstance(failure.rejected, PolicyDecision):
                 raise
             decision, status = failure.rejected, "failed"
-        chain = chain_of(decision, site, logger=logger, prompt=prompt, status=status)
+        # What the decision says of its size goes into the action; the rest is any agent's.
+        size = {name: getattr(decision, name) for name in _SIZES if hasattr(decision, name)}
+        chain = chain_of(decision, site, logger=logger, prompt=prompt, status=status, **size)
+        if size:
+            plain, call = PolicyDecision.model_validate(decision.model_dump()), decision.call
+            decision = plain if call is None else plain.with_call(call)
         return Action(
             agent_name=self.name,
             action_string=decision.action,
             policy_decision=decision,
+            rate_change_bp=size.get("rate_change_bp"),
+            proposed_rate=size.get("proposed_rate"),
             status=chain.status,
             reasoning_chain_id=f"{chain.turn}/agent/{self.name}",
             chain=chain,
@@ -132,6 +157,31 @@ class LLMAgent(Agent):
 
     def _check(self, decision: PolicyDecision) -> str | None:
         return None if self._validate_decision(decision) else self._complaint()
+
+
+class RateDecision(PolicyDecision):
+    """A decision that states its size, among moves on offer; code applies exactly that.
+
+    A model is asked for its reasoning first, then for the size, then for the action in words.
+
+    Attributes:
+        rate_change_bp: the change of the interest rate in force, basis points; 0 holds it. None
+            leaves the size to the engine's model, which judges the words.
+    """
+
+    rate_change_bp: int | None = None
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: Any, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        schema = handler.resolve_ref_schema(handler(core_schema))
+        # Inherited fields come first, so a model would be sure of itself before it decided.
+        fields = dict(schema["properties"])
+        first = {name: fields.pop(name) for name in ("reasoning", "rate_change_bp", "action")}
+        last = fields.pop("confidence")
+        schema["properties"] = {**first, **fields, "confidence": last}
+        return schema
 
 
 class NationProfile(Settings):
@@ -154,12 +204,33 @@ class EconLLMAgent(LLMAgent):
     Args:
         name: unique in a run.
         llm_client: the model.
-        prompt: a prompt with the slots of the shipped ``agent_policy``; that one if not given.
+        prompt: a prompt with the slots of the shipped ``agent_policy``, or with moves of
+            ``agent_rate``; that one if not given.
+        moves_bp: the changes of the rate on offer, basis points; the decision then states its size.
+            Without them it is in words alone.
+
+    Raises:
+        ConfigError: there are moves, and the prompt has no slot for them.
     """
 
-    def __init__(self, name: str, llm_client: LLMClient, *, prompt: Prompt | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        llm_client: LLMClient,
+        *,
+        prompt: Prompt | None = None,
+        moves_bp: Sequence[int] | None = None,
+    ) -> None:
         super().__init__(name, llm_client)
-        self.prompt = prompt or Prompt.load("agent_policy")
+        self.moves_bp = None if moves_bp is None else tuple(moves_bp)
+        self.prompt = prompt or Prompt.load("agent_rate" if moves_bp else "agent_policy")
+        if moves_bp and "moves" not in self.prompt.slots:
+            raise ConfigError(
+                f"prompt {self.prompt.name!r} of {name!r} has no slot {{{{ moves }}}}, so "
+                "the model would not know which changes of the rate are on offer; add it, as the "
+                "shipped agent_rate has it, or set moves_bp to None (in a file: null), and the "
+                "engine's model judges the action's words"
+            )
 
     def _profile(self) -> str:
         return f"You advise {self.name}."
@@ -167,16 +238,48 @@ class EconLLMAgent(LLMAgent):
     def _construct_prompt(self, state: SimulationState) -> str:
         """Show the four indicators, percent, to two decimals."""
         economy = state.global_state
+        moves = {"moves": moves_in_words(self.moves_bp)} if self.moves_bp else {}
         return self.prompt.render(
             profile=self._profile(),
             gdp_growth=number(economy.gdp_growth),
             inflation=number(economy.inflation),
             unemployment=number(economy.unemployment),
             interest_rate=number(economy.interest_rate),
+            **moves,
         ).sourced(_SOURCES, agent=self.name, turn=state.turn)
 
+    async def _ask(self, prompt: str, state: SimulationState, site: CallSite) -> PolicyDecision:
+        moves = self.moves_bp
+        if not moves:
+            return await super()._ask(prompt, state, site)
+
+        def fault(decision: RateDecision) -> str | None:
+            if decision.rate_change_bp in moves:
+                return None
+            return (
+                f"rate_change_bp must be one of {moves_in_words(moves)}, and it is "
+                f"{decision.rate_change_bp}"
+            )
+
+        try:
+            return await self.llm_client.call_with_retry(
+                prompt=prompt,
+                response_model=RateDecision,
+                choices={"rate_change_bp": moves},
+                check=lambda decision: fault(decision) or self._check(decision),
+                site=site,
+            )
+        except LLMFailureException as failure:
+            rejected = failure.rejected
+            if isinstance(rejected, RateDecision) and fault(rejected):
+                # No size that anybody offered: an invalid answer, not an action to reject.
+                failure.rejected = None
+            raise
+
     def _validate_decision(self, decision: PolicyDecision) -> bool:
-        """Return True if the action has a word of economic policy in it."""
+        """Return True if the decision states a change of the rate, or a word of economic policy."""
+        if isinstance(decision, RateDecision) and decision.rate_change_bp is not None:
+            return True
         return _ECONOMIC.search(decision.action) is not None
 
     def _complaint(self) -> str:
@@ -184,6 +287,11 @@ class EconLLMAgent(LLMAgent):
             "the action names nothing of economic policy "
             "(interest rates, taxes, spending, trade, credit, wages, prices ...)"
         )
+
+
+def moves_in_words(moves_bp: Sequence[int]) -> str:
+    """Return moves as a prompt lists them: ``-25, 0, +25``."""
+    return ", ".join(f"{move:+d}" if move else "0" for move in moves_bp)
 
 
 class NationAgent(EconLLMAgent):
@@ -194,10 +302,24 @@ class NationAgent(EconLLMAgent):
         llm_client: the model.
         profile: how this advisor differs from others, such as ``{"mandate": "low unemployment"}``:
             ``mandate``, ``inflation_target`` (percent per year) and ``temperament``, each optional.
-        prompt: a prompt with the slots of the shipped ``agent_policy``; that one if not given.
+        prompt: as ``EconLLMAgent`` takes it, or with the slots of ``agent_briefing``.
+        moves_bp: as ``EconLLMAgent`` takes it.
+        briefing: how the agent is briefed, with eight quarters of history and all that a decision
+            needs; the prompt is then ``agent_briefing``, and there have to be moves. If not given,
+            the agent sees four indicators of the quarter, as the agent contract has it.
+        decide: asks the model for the probability of each move, and takes a draw (``sample``), the
+            likeliest (``mode``) or the one nearest to the mean (``expected``); see
+            ``LLMClient.choose``. If not given, the model writes its decision.
+        seed: of the draws.
+
+    Attributes:
+        past: the states before the one that the agent is asked about, from the run's first on. A
+            simulation sets it before each turn; a briefing shows them.
+        us_past: whether the US data are what was before them, if they are dated.
 
     Raises:
-        ConfigError: the profile has an unknown key or a wrong value.
+        ConfigError: the profile has an unknown key or a wrong value, the prompt no slot for the
+            moves, or there is a briefing without moves.
     """
 
     def __init__(
@@ -207,8 +329,29 @@ class NationAgent(EconLLMAgent):
         *,
         profile: NationProfile | Mapping[str, Any] | None = None,
         prompt: Prompt | None = None,
+        moves_bp: Sequence[int] | None = None,
+        briefing: PolicyBriefing | None = None,
+        decide: Decide | None = None,
+        seed: int = 0,
     ) -> None:
-        super().__init__(name, llm_client, prompt=prompt)
+        if decide and not moves_bp:
+            raise ConfigError(
+                f"{name!r} decides by {decide}, from the probabilities of the moves on offer, but "
+                "has no moves; give moves_bp=[-50, -25, 0, 25, 50], or leave out decide"
+            )
+        if briefing and not moves_bp:
+            raise ConfigError(
+                f"{name!r} has a briefing, which asks for one of the moves on offer, but no moves; "
+                "give moves_bp=[-50, -25, 0, 25, 50], or no briefing"
+            )
+        if briefing and prompt is None:
+            prompt = Prompt.load("agent_briefing")
+        super().__init__(name, llm_client, prompt=prompt, moves_bp=moves_bp)
+        self.briefing = briefing
+        self.decide = decide
+        self.seed = seed
+        self.past: Sequence[SimulationState] = ()
+        self.us_past = True
         try:
             self.profile = NationProfile.model_validate(profile or {})
         except ValidationError as error:
@@ -222,15 +365,68 @@ class NationAgent(EconLLMAgent):
             f"Temperament: {profile.temperament}."
         )
 
+    async def _ask(self, prompt: str, state: SimulationState, site: CallSite) -> PolicyDecision:
+        if self.decide is None:
+            return await super()._ask(prompt, state, site)
+        moves = {
+            move: f"{move:+d} basis points" if move else "no change" for move in self.moves_bp or ()
+        }
+        choice = await self.llm_client.choose(prompt, moves, site=site)
+        # Of its own for each place, so that what others draw changes nothing here.
+        rng = Random(f"{self.seed}/{site.turn}/{self.name}")
+        move = choice.decided(self.decide, rng)
+        chance = choice.probabilities[move]
+        return RateDecision(
+            action=f"Change the interest rate by {move:+d} basis points"
+            if move
+            else "Hold the interest rate",
+            reasoning=(
+                f"By {self.decide}: {moves[move]} has {chance:.1%}, the mean is "
+                f"{choice.expectation:+.0f} basis points, and {choice.mass:.1%} of the answers are "
+                "moves on offer."
+            ),
+            confidence=round(chance, 4),
+            rate_change_bp=move,
+        )
+
+    def prompt_for(self, state: SimulationState) -> str:
+        """Return what the model would be sent about a state."""
+        return self._construct_prompt(state)
+
+    def _construct_prompt(self, state: SimulationState) -> str:
+        """Show what a briefing shows, where the prompt has a place for it."""
+        if "history" not in self.prompt.slots:
+            return super()._construct_prompt(state)
+        profile, how = self.profile, self.briefing or PolicyBriefing()
+        target = number(profile.inflation_target)
+        values = briefing_values(
+            known_quarters([*self.past, state], us_past=self.us_past),
+            inflation_target=profile.inflation_target,
+            neutral_real_rate=how.neutral_real_rate,
+            masked=how.masked,
+        )
+        return self.prompt.render(
+            role=how.role(self.name),
+            profile=(
+                f"Mandate: {profile.mandate}. Inflation target: {target}% over 4 quarters. "
+                f"Temperament: {profile.temperament}."
+            ),
+            moves=moves_in_words(self.moves_bp or ()),
+            neutral_real_rate=number(how.neutral_real_rate),
+            **values,
+        ).sourced(_SOURCES, agent=self.name, turn=state.turn)
+
 
 class TaylorRuleAgent(Agent):
-    """Proposes the allowed rate closest to what the rule asks for.
+    """Proposes the rate on offer that is closest to what the rule asks for.
 
     Args:
         name: unique in a run.
         rule: the rule; Taylor (1993) with its own coefficients if not given.
         limits: how far one action may move the rate, such as a configuration's ``engine.limits``;
             the engine's defaults if not given.
+        moves_bp: the changes of the rate on offer, basis points; the action then states its size,
+            and of the limits only the bounds matter.
     """
 
     def __init__(
@@ -239,10 +435,12 @@ class TaylorRuleAgent(Agent):
         *,
         rule: TaylorRule | None = None,
         limits: RateLimits | None = None,
+        moves_bp: Sequence[int] | None = None,
     ) -> None:
         super().__init__(name)
         self.rule = rule or TaylorRule()
         self.limits = limits or RateLimits()
+        self.moves_bp = None if moves_bp is None else tuple(moves_bp)
 
     async def decide_action(self, state: SimulationState) -> Action:
         """Propose a rate by the rule."""
@@ -252,25 +450,50 @@ class TaylorRuleAgent(Agent):
             output_gap=economy.output_gap,
             previous_rate=economy.interest_rate,
         )
-        rate = self.limits.nearest(asked, current=economy.interest_rate)
+        here = economy.interest_rate
+        move: int | None = None
+        if self.moves_bp:
+            move, rate = self._nearest_move(asked, here)
+        else:
+            rate = self.limits.nearest(asked, current=here)
         reasoning = (
             f"With inflation at {number(economy.inflation)}% and an output gap of "
             f"{number(economy.output_gap)}% the rule asks for {number(asked)}%."
         )
         # Rounding to the grid moves the rate by half a step at most; more means that a limit binds.
-        if abs(rate - asked) > self.limits.step:
-            reasoning += f" One step from {number(economy.interest_rate)}% goes no further."
-        decision = PolicyDecision(
-            action=f"Set the interest rate to {number(rate)}%", reasoning=reasoning, confidence=1.0
+        goes_no_further = (
+            abs(rate - asked) > self.limits.step
+            if move is None
+            else move in (min(self.moves_bp or ()), max(self.moves_bp or ()))
+            and abs(asked - here) > abs(move) / 100
         )
+        if goes_no_further:
+            reasoning += f" One step from {number(here)}% goes no further."
+        words = {"action": f"Set the interest rate to {number(rate)}%", "reasoning": reasoning}
+        decision = PolicyDecision(**words, confidence=1.0)
         turn = state.turn + 1
         return Action(
             agent_name=self.name,
             action_string=decision.action,
             policy_decision=decision,
-            proposed_rate=rate,
+            rate_change_bp=move,
+            proposed_rate=rate if move is None else None,
             reasoning_chain_id=f"{turn}/agent/{self.name}",
             chain=LLMReasoningChain(
                 component="agent", agent=self.name, turn=turn, reasoning=reasoning
             ),
         )
+
+    def _nearest_move(self, asked: float, here: float) -> tuple[int, float]:
+        """Return the move on offer that leads closest to a rate, and the rate it leads to.
+
+        Of two equally close the smaller one counts, so that a mirrored economy gets the mirrored
+        move.
+        """
+
+        def distance(move: int) -> tuple[float, int]:
+            there = self.limits.inside(here + move / 100)
+            return round(abs(there - asked), 9), abs(move)
+
+        move = min(self.moves_bp or (0,), key=distance)
+        return move, self.limits.inside(here + move / 100)

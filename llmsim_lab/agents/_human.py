@@ -9,12 +9,12 @@ from llmsim_lab.agents._agents import NationAgent, NationProfile
 from llmsim_lab.economy._macro import RateLimits
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm._human import DAY_S, AskPerson, OpenQuestion, Person, human_client
-from llmsim_lab.models import Action, PolicyDecision, SimulationState
+from llmsim_lab.models import PolicyDecision, SimulationState
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.types import CallSite, Rate
 
 
-class RateDecision(PolicyDecision):
+class NamedRate(PolicyDecision):
     """A person's decision: an action, and the interest rate that it means."""
 
     proposed_rate: Rate
@@ -131,23 +131,6 @@ class HumanAgent(NationAgent):
         decision = PolicyDecision(action=action, reasoning="not given yet", confidence=0)
         return self._check(decision) or ""
 
-    async def decide_action(self, state: SimulationState) -> Action:
-        """Let the person propose one action for this state.
-
-        Raises:
-            LLMFailureException: there was no answer in time, or two answers had a wrong form.
-        """
-        action = await super().decide_action(state)
-        decision = action.policy_decision
-        if not isinstance(decision, RateDecision):
-            return action
-        # The rate goes into the action; its decision has the fields of any agent's.
-        plain = PolicyDecision.model_validate(decision.model_dump())
-        if decision.call is not None:
-            plain.with_call(decision.call)
-        changes = {"policy_decision": plain, "proposed_rate": decision.proposed_rate}
-        return action.model_copy(update=changes)
-
     async def _ask(self, prompt: str, state: SimulationState, site: CallSite) -> PolicyDecision:
         if not self.names_rate:
             return await super()._ask(prompt, state, site)
@@ -155,19 +138,19 @@ class HumanAgent(NationAgent):
         try:
             return await self.llm_client.call_with_retry(
                 prompt=prompt,
-                response_model=RateDecision,
+                response_model=NamedRate,
                 choices={"proposed_rate": offered},
                 check=lambda answer: self._rate_fault(answer, state) or self._check(answer),
                 site=site,
             )
         except LLMFailureException as failure:
             rejected = failure.rejected
-            if isinstance(rejected, RateDecision) and self._rate_fault(rejected, state):
+            if isinstance(rejected, NamedRate) and self._rate_fault(rejected, state):
                 # No engine could apply such a rate, so the turn fails here.
                 failure.rejected = None
             raise
 
-    def _rate_fault(self, decision: RateDecision, state: SimulationState) -> str | None:
+    def _rate_fault(self, decision: NamedRate, state: SimulationState) -> str | None:
         return self.limits.problem(decision.proposed_rate, current=state.global_state.interest_rate)
 
     def __copy__(self) -> Self:

@@ -126,13 +126,19 @@ def _report(model: str | None, host: str | None) -> bool:
         f"memory free" + (f", LLMSIM_MODEL={wish}" if wish else "")
     )
     findings = [_check(model, host)] if model else [*_ollama(host), *_openai(), *_embedded()]
-    table = plain_table("backend", "model", "context", "answer held to a schema", "speed")
+    table = plain_table("backend", "model")
+    table.add_column("context", no_wrap=True)
+    table.add_column("answer held to a schema", overflow="fold")
+    table.add_column("speed", no_wrap=True)
     for row in findings:
-        table.add_row(
-            *map(literal, (row.backend, row.model, row.context, row.answer, row.speed)),
-            style="" if row.works or row.answer == _NOT_ASKED else "yellow",
-        )
-    console.print(table)
+        style = "" if row.works or row.answer == _NOT_ASKED else "yellow"
+        if row.model:
+            cells = (row.backend, row.model, row.context, row.answer, row.speed)
+            table.add_row(*map(literal, cells), style=style)
+        else:
+            say(f"{row.backend}: {row.answer}", style=style)
+    if table.row_count:
+        console.print(table)
     # The address of an openai: model says nothing of where Ollama is.
     is_ollamas = not (model or "").strip().lower().startswith("openai")
     say(_choice(host if is_ollamas else None))

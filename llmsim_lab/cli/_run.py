@@ -1,4 +1,4 @@
-"""``llmsim-lab run | replay | resume | rerun | fork``: play what a file or a tape describes."""
+"""``llmsim-lab run``, ``lint``, ``replay``, ``resume``, ``rerun`` and ``fork``."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ from llmsim_lab.run import Run
 from llmsim_lab.run._config import PlayerWord, WorldConfig
 from llmsim_lab.run._records import config_of, prompts_of
 from llmsim_lab.run._registry import class_of_config, config_from_file
+from llmsim_lab.simulation import lint as lint_economy
 from llmsim_lab.tape._codec import RunInfo, manifest_faults
 
 _PLAYERS_WITHOUT_MODEL = frozenset(get_args(PlayerWord)) - {"model"}
@@ -107,6 +108,25 @@ def run(
             say(f"All of it is recorded as run {simulation.run_id} of {tape}.")
             simulation.close()
     end(simulation, config.turns, failure)
+
+
+def lint(
+    described: Annotated[
+        Path, typer.Argument(metavar="FILE", help="An economic run's configuration, YAML.")
+    ],
+) -> None:
+    """Look for mistakes that published economic simulations have made; no model is asked.
+
+    The status is 1 if there are findings.
+    """
+    found = lint_economy(described)
+    for finding in found:
+        say(finding.rule, style="bold")
+        say(f"  {finding.what}")
+        say(f"  -> {finding.remedy}")
+    say(f"{described}: {len(found) or 'no'} finding{'' if len(found) == 1 else 's'}")
+    if found:
+        raise typer.Exit(1)
 
 
 def _described(named: str, parameters: Path | None) -> tuple[Any, Any]:

@@ -16,6 +16,7 @@ from llmsim_lab.cli._playing import ImportFiles, errors_located, import_files
 from llmsim_lab.cli._run import RunNumber, TapeFile, existing_tape, valid_run
 from llmsim_lab.errors import ConfigError, LabError, TapeError
 from llmsim_lab.llm import Tape
+from llmsim_lab.llm._choose import measures
 from llmsim_lab.prompts._prompt import PromptDiff
 from llmsim_lab.run._registry import RunClass, class_of_manifest, kind_name
 from llmsim_lab.run._run import series_on, turns_of
@@ -391,12 +392,16 @@ def _show_whole_turn(run_class: RunClass, info: RunInfo, turn: Any) -> None:
         say(line)
     # By identity: chains of equal contents are equal, and each has an answer of its own.
     answers = dict(zip(map(id, turn.chains), getattr(turn, "answers", ()), strict=False))
+    asked = [call.request for call in turn.calls]
+    measured = {(it.site.component, it.site.agent) for it in asked if it.site and measures(it)}
     for chain in every_chain(turn):
         console.print()
         who = f"{chain.component} of {chain.agent}" if chain.agent else chain.component
         if chain.call is None:
             texts = (str(answers.get(id(chain)) or ""), chain.reasoning)
-            say(f"{who}, without a model: {'; '.join(filter(None, texts))}", style="bold")
+            asked_of = {(chain.component, chain.agent), (chain.component, None)}
+            how = "from a model's probabilities" if asked_of & measured else "without a model"
+            say(f"{who}, {how}: {'; '.join(filter(None, texts))}", style="bold")
             continue
         sure = "" if chain.confidence is None else f", confidence {chain.confidence}"
         say(f"{who}: {chain.call.status}{sure}", style="bold")

@@ -15,10 +15,12 @@ from typing import Any, Protocol
 from pydantic import FiniteFloat
 
 from llmsim_lab._util.config import Settings
-from llmsim_lab._util.text import number
+from llmsim_lab._util.text import log_event, number
+from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.economy._data import next_quarter
-from llmsim_lab.economy._macro import MacroModel, RateLimits, RudebuschSvensson
-from llmsim_lab.economy._shocks import ShockGenerator, Shocks
+from llmsim_lab.economy._macro import FiscalBackstop, MacroModel, RateLimits, RudebuschSvensson
+from llmsim_lab.economy._shocks import NO_SHOCKS, ShockGenerator, Shocks
+from llmsim_lab.engines._committee import Committee
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._chains import chain_of
@@ -167,8 +169,8 @@ class LLMEngine(Engine):
         if self.llm_client is None:
             raise ConfigError(
                 f"the engine has no model and the action of {action.agent_name!r}, "
-                f"{action.action_string!r}, names no rate; give the engine an llm_client, or use "
-                "agents that propose a rate, such as TaylorRuleAgent"
+                f"{action.action_string!r}, names no rate and no change of it; give the engine an "
+                "llm_client, or use agents that state a size, such as TaylorRuleAgent"
             )
         prompt = self._construct_state_update_prompt(action, current_state)
         site = CallSite(component="engine", agent=action.agent_name, turn=turn)
@@ -194,14 +196,18 @@ class LLMEngine(Engine):
 class EconLLMEngine(LLMEngine):
     """Moves the interest rate, and nothing else.
 
-    The schema offers the model a grid of rates around the current one; a rate outside the bounds or
-    too far away is an invalid response.
+    An action that states its size is applied exactly, within the bounds of the rate; the model
+    judges the others. The schema offers it a grid of rates around the current one; a rate outside
+    the bounds or too far away is an invalid response.
 
     Args:
         config: the engine's limits, or a whole simulation's configuration.
-        llm_client: the model; None if every action names its rate.
+        llm_client: the model; None if every action states its size.
         prompt: a prompt with the slots of the shipped ``engine_interest_rate``.
         initial_state: the state to start from.
+        committee: how several actions of a turn become one rate: each is judged from the rate in
+            force, as a vote, and the order does not matter. Without it they are applied one after
+            the other, as the contract has it.
     """
 
     def __init__(
@@ -211,10 +217,12 @@ class EconLLMEngine(LLMEngine):
         *,
         prompt: Prompt | None = None,
         initial_state: SimulationState | None = None,
+        committee: Committee | None = None,
     ) -> None:
         super().__init__(config, llm_client, initial_state=initial_state)
         self.prompt = prompt or Prompt.load("engine_interest_rate")
         self.limits = self.config.limits
+        self.committee = committee
 
     def _construct_state_update_prompt(self, action: Action, current_state: GlobalState) -> str:
         limits = self.limits
@@ -249,10 +257,45 @@ class EconLLMEngine(LLMEngine):
             update={"global_state": economy, "turn": self.current_state.turn + 1}
         )
 
+    async def run_turn(self, validated_actions: Sequence[Action]) -> SimulationState:
+        """Apply the validated actions, in order or as a committee's votes; return the next state.
+
+        Raises:
+            LLMFailureException: the model failed.
+        """
+        committee, start = self.committee, self.current_state
+        if committee is None or len(validated_actions) < 2:
+            return await super().run_turn(validated_actions)
+        voting = []
+        for action in sorted(validated_actions, key=lambda action: action.agent_name):
+            if action.validated:
+                voting.append(action)
+            else:
+                logger.info("SKIPPED Agent [%s] due to unvalidated Action", action.agent_name)
+        economy, turn = start.global_state, start.turn + 1
+        decided = await gather_all([self._decide(action, economy, turn) for action in voting])
+        names = [action.agent_name for action in voting]
+        votes = {
+            name: made.new_interest_rate for name, (made, _) in zip(names, decided, strict=True)
+        }
+        rate = committee.rate(votes, current=economy.interest_rate)
+        minutes = _minutes(committee, votes, rate, current=economy.interest_rate)
+        log_event(logger, logging.DEBUG, "committee_decision", turn=turn, reasoning=minutes)
+        summary = LLMReasoningChain(
+            component="committee", agent="committee", turn=turn, reasoning=minutes, confidence=None
+        )
+        outcome = StateUpdateDecision(new_interest_rate=rate, reasoning=minutes, confidence=1.0)
+        state = self._finish_turn(self._apply_state_update(outcome, start))
+        chains = (*(chain for _, chain in decided), summary)
+        return state.model_copy(update={"turn": turn, "reasoning_chains": chains})
+
     async def _decide(
         self, action: Action, current_state: GlobalState, turn: int
     ) -> tuple[StateUpdateDecision, LLMReasoningChain]:
-        """Apply the rate that an action names; ask the model about an action that names none.
+        """Apply the size that an action states; ask the model about an action that states none.
+
+        A change that would leave the bounds of the rate ends there; the chain's status is then
+        ``fallback``.
 
         A rate within reach at the turn's start, but no longer after another agent's action, is
         replaced by the nearest one within reach; the chain's status is then ``fallback``.
@@ -260,11 +303,22 @@ class EconLLMEngine(LLMEngine):
         Raises:
             ConfigError: the action names a rate that was out of reach when the turn began.
         """
+        here = current_state.interest_rate
+        status: Status = "ok"
+        if action.rate_change_bp is not None:
+            asked = changed_by(here, action.rate_change_bp)
+            rate = self.limits.inside(asked)
+            reasoning = (
+                f"The action states its size: {action.rate_change_bp:+d} basis points from "
+                f"{number(here)}%, which is {number(asked)}%."
+            )
+            if rate != asked:
+                status = "fallback"
+                reasoning += f" The bounds of the rate end at {number(rate)}%."
+            return self._applied(action, rate, reasoning, status=status, turn=turn)
         if action.proposed_rate is None:
             return await super()._decide(action, current_state, turn)
         rate = asked = action.proposed_rate
-        here = current_state.interest_rate
-        status: Status = "ok"
         reasoning = f"The action names the rate: {number(asked)}%."
         if problem := self.limits.problem(asked, current=here):
             # Out of reach when the turn began is the agent's fault; since then, the others'.
@@ -278,6 +332,12 @@ class EconLLMEngine(LLMEngine):
                 f" Actions before it moved the rate to {number(here)}%, from where one action "
                 f"reaches {number(rate)}%."
             )
+        return self._applied(action, rate, reasoning, status=status, turn=turn)
+
+    def _applied(
+        self, action: Action, rate: float, reasoning: str, *, status: Status, turn: int
+    ) -> tuple[StateUpdateDecision, LLMReasoningChain]:
+        """Return what becomes of an action that states its size, for which no model is asked."""
         decision = StateUpdateDecision(
             new_interest_rate=rate,
             reasoning=reasoning,
@@ -289,6 +349,27 @@ class EconLLMEngine(LLMEngine):
         return decision, chain
 
 
+def changed_by(rate: float, change_bp: int) -> float:
+    """Return a rate changed by so many basis points, without the dust of binary fractions."""
+    return round(rate + change_bp / 100, 10)
+
+
+def _minutes(
+    committee: Committee, votes: Mapping[str, float], rate: float, *, current: float
+) -> str:
+    """Return how a committee came to its rate: each vote, the outcome, and who dissents."""
+    if not votes:
+        return f"No vote counts, so the rate stays at {number(current)}%."
+
+    def change(to: float) -> str:
+        return f"{number(to)}% ({round(100 * (to - current), 2) + 0:+g} bp)"
+
+    cast = ", ".join(f"{name} {change(vote)}" for name, vote in sorted(votes.items()))
+    against = [name for name, vote in sorted(votes.items()) if committee.dissents(vote, rate)]
+    dissent = f"dissent: {', '.join(against)}" if against else "no dissent"
+    return f"Votes: {cast}. By the rule {committee}: {change(rate)}; {dissent}."
+
+
 @lru_cache(maxsize=1024)  # asked for at every call, and the same for many
 def _rates(limits: RateLimits, current_rate: float) -> tuple[float, ...]:
     return tuple(limits.choices(current_rate))
@@ -297,16 +378,20 @@ def _rates(limits: RateLimits, current_rate: float) -> tuple[float, ...]:
 class EconomicEngine(EconLLMEngine):
     """Moves the interest rate, then lets the economy answer: one turn is one quarter.
 
-    The actions of several nations move one common rate, in order. At the end of the turn the macro
-    model leads the economy from the quarter the agents saw to the next, which has the new rate.
+    The actions of several agents move one common rate, in order or as a committee's votes. At the
+    end of the turn the macro model leads the economy from the quarter the agents saw to the next,
+    which has the new rate.
 
     Args:
         config: the engine's limits, or a whole simulation's configuration.
-        llm_client: the model; None if every action names its rate.
+        llm_client: the model; None if every action states its size.
         macro: the model of the economy; Rudebusch and Svensson's if not given.
         shocks: what hits the economy each quarter; nothing if not given.
         prompt: a prompt with the slots of the shipped ``engine_interest_rate``.
         initial_state: the state to start from.
+        committee: as ``EconLLMEngine`` takes it.
+        fiscal_backstop: what the budget adds where the rate is at its lower bound; nothing if not
+            given.
 
     Attributes:
         extra_shocks: shocks by turn, on top of the generated ones.
@@ -321,8 +406,13 @@ class EconomicEngine(EconLLMEngine):
         shocks: ShockGenerator | None = None,
         prompt: Prompt | None = None,
         initial_state: SimulationState | None = None,
+        committee: Committee | None = None,
+        fiscal_backstop: FiscalBackstop | None = None,
     ) -> None:
-        super().__init__(config, llm_client, prompt=prompt, initial_state=initial_state)
+        super().__init__(
+            config, llm_client, prompt=prompt, initial_state=initial_state, committee=committee
+        )
+        self.fiscal_backstop = fiscal_backstop
         self.macro = macro or RudebuschSvensson()
         self.shocks = shocks
         self.extra_shocks: dict[int, Shocks] = {}
@@ -334,12 +424,23 @@ class EconomicEngine(EconLLMEngine):
         return shocks + extra if extra else shocks
 
     def _finish_turn(self, state: SimulationState) -> SimulationState:
-        start = self.current_state
+        start, rate = self.current_state, state.global_state.interest_rate
+        shocks = self.shocks_at(start.turn + 1) + self._from_the_budget(start, rate)
         # From the turn's start, not from ``state``: the rates in between were never in force.
-        economy = self.macro.advance(
-            start.global_state,
-            interest_rate=state.global_state.interest_rate,
-            shocks=self.shocks_at(start.turn + 1),
-        )
+        economy = self.macro.advance(start.global_state, interest_rate=rate, shocks=shocks)
         period = next_quarter(state.period) if state.period else None
         return state.model_copy(update={"global_state": economy, "period": period})
+
+    def _from_the_budget(self, start: SimulationState, rate: float) -> Shocks:
+        lower = self.limits.lower
+        if self.fiscal_backstop is None or rate > lower:
+            return NO_SHOCKS
+        weight = getattr(self.macro, "real_rate_to_gap", 0.0)
+        demand = self.fiscal_backstop.demand(
+            start.global_state, lower_bound=lower, real_rate_to_gap=weight
+        )
+        if demand:
+            log_event(
+                logger, logging.INFO, "FISCAL_BACKSTOP", turn=start.turn + 1, demand=number(demand)
+            )
+        return Shocks(demand=demand)

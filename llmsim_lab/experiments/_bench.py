@@ -27,7 +27,7 @@ from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.run._registry import kind_name
 from llmsim_lab.run._run import CLIENT_SETTINGS
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.simulation._simulation import Turn
+from llmsim_lab.simulation._simulation import Turn, brief
 from llmsim_lab.tape._codec import RunInfo
 from llmsim_lab.types import CallRecord, CallSite, LLMReasoningChain
 
@@ -248,6 +248,9 @@ class Bench:
                 for agent in simulation.agents
                 if agent.name in self.tested
             ]
+            first = simulation.turns[0].number
+            dated = simulation.config.start is not None
+            brief(agents, simulation.turns[: before.turn - first], us_past=dated)
             asked = await gather_all([agent.decide_action(before) for agent in agents])
             work.put(asked, (action.chain for action in asked))
         elif self.stage == "validator":

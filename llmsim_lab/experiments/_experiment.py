@@ -594,10 +594,12 @@ def calls_of(bench: Bench, turn: int) -> dict[Stage, int]:
     if bench.stage != "engine":
         actions = bench.turn(turn).actions
         played = set(bench.subjects(turn))
-        # No model is asked about an action that names its rate. Agents that are not under test keep
-        # their recorded marks; the others' actions may be accepted.
+        # No model is asked about an action that states its size. Agents that are not under test
+        # keep their recorded marks; the others' actions may be accepted.
         counts["engine"] = sum(
-            action.proposed_rate is None and (action.agent_name in played or action.validated)
+            action.proposed_rate is None
+            and action.rate_change_bp is None
+            and (action.agent_name in played or action.validated)
             for action in actions
         )
     return counts

@@ -22,7 +22,7 @@ from llmsim_lab.llm import Tape
 from llmsim_lab.llm._extract import InvalidReply, reply_fields
 from llmsim_lab.run import Run
 from llmsim_lab.run._run import load
-from llmsim_lab.run._turn import WorldTurn, answer_in_words, every_chain
+from llmsim_lab.run._turn import WorldTurn, answer_in_words, decided, every_chain
 from llmsim_lab.types import Attempt, LLMReasoningChain, Status
 
 if TYPE_CHECKING:
@@ -376,7 +376,7 @@ class Decisions:
 
 def decisions_of(turn: RunTurn) -> tuple[list[str], list[Decisions]]:
     """Return the components that decided in a turn, and the decisions, an entry an agent."""
-    every = every_chain(turn)
+    every = decided(turn)
     components = list(dict.fromkeys(chain.component for chain in every))
     chains: dict[str, dict[str, list[LLMReasoningChain]]] = {}
     for chain in every:

@@ -32,7 +32,7 @@ from typing import Any, Generic, Literal, TypeVar
 from llmsim_lab._util.html import join, pairs, table
 from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.types import CallRecord, ChatReply, Message
+from llmsim_lab.types import CallRecord, ChatReply, ChatRequest, Message
 
 OptionT = TypeVar("OptionT", bound=Hashable)
 
@@ -174,6 +174,11 @@ class Choice(Generic[OptionT]):
         if bias is not None:
             facts.append(("position bias", f"{bias:.1%}"))
         return str(join([table(heads, rows), pairs(facts)]))
+
+
+def measures(request: ChatRequest) -> bool:
+    """Return True if a request is one of those that a choice is made of, but for its reasoning."""
+    return request.top_logprobs is not None or DRAWN.items() <= dict(request.options).items()
 
 
 Ask = Callable[

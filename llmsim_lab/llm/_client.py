@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Annotated, Any, Protocol, Self, TypeVar, cast
+from typing import Annotated, Any, Protocol, Self, TypeVar, cast, get_args
 
 from pydantic import BaseModel, Field, model_validator
 
@@ -47,6 +47,7 @@ from llmsim_lab.llm._retry import (
     no_time_to_retry,
     recorded_fault,
     second_request,
+    second_seed,
 )
 from llmsim_lab.llm._scope import CallLog, InFlight, scope, seconds_left
 from llmsim_lab.prompts._prompt import RenderedPrompt
@@ -89,8 +90,10 @@ class LLMConfig(Settings):
         model: the model's name, as the backend knows it; in a run's file also a ``connect`` text
             such as ``auto`` or ``ollama:llama3.2``.
         temperature: 0 gives the likeliest answer each time.
-        seed: for the server's sampler; None draws anew. It repeats an answer only on the same
-            machine, server, model and load; a recording is what reproduces a run.
+        seed: for the server's sampler, the same for each call; None gives each call of a run its
+            own, which follows from the run's seed, and leaves calls outside a run to the server. It
+            repeats an answer only on the same machine, server, model and load; a recording is what
+            reproduces a run.
         num_ctx: context window asked of the server, tokens; prompt and reply must fit.
         max_tokens: longest reply, tokens.
         max_text_chars: longest text in a structured reply, characters; part of the schema the model
@@ -328,7 +331,8 @@ class LLMClient:
             site: where in the run the call is made.
 
         Raises:
-            ConfigError: the options are fewer than two, alike, or too many for letters.
+            ConfigError: the options are fewer than two, alike, or too many for letters; the
+                method is unknown or does not suit them.
             LLMFailureException: a call failed for good, or no answer was one of the options.
 
         Example:
@@ -338,6 +342,10 @@ class LLMClient:
         named = _choose.Options.of(options)
         if samples < 1:
             raise ConfigError(f"samples={samples} must be at least 1")
+        if method not in (None, *get_args(_choose.Method)):
+            raise ConfigError(
+                f"method={method!r:.40} must be one of {', '.join(get_args(_choose.Method))}"
+            )
         before, origin = self._messages_of(prompt, site)
         self._check_size(prompt, site)
         text, calls = "", tuple[CallRecord, ...]()
@@ -424,12 +432,19 @@ class LLMClient:
         else:
             log.begin(request)
         call, repaired = None, False
+        # Beside the request, not in it: a recording is found by what was asked, and the seed
+        # follows from the run's own.
+        seed = log.seed_at(site) if log and "seed" not in request.options else None
         try:
-            outcome = await self._attempt(request, read, history)
+            outcome = await self._attempt(request, read, history, seed=seed)
             if isinstance(outcome, BackendError) and outcome.retry:
                 first = outcome
                 second, repaired = second_request(request, history[-1], first)
-                outcome = await self._attempt(second, read, history, asked_wait=first.retry_after_s)
+                if seed is not None and history[-1].reply is not None:
+                    seed = second_seed(seed)  # the first one gave an answer that is of no use
+                outcome = await self._attempt(
+                    second, read, history, asked_wait=first.retry_after_s, seed=seed
+                )
                 if isinstance(outcome, BackendError):
                     outcome = both_faults(first, outcome, repaired=repaired)
             if isinstance(outcome, BackendError):
@@ -566,10 +581,12 @@ class LLMClient:
         history: list[Attempt],
         *,
         asked_wait: float | None = None,
+        seed: int | None = None,
     ) -> T | BackendError:
         """Make one request, or take it from the tape; its outcome goes into the history.
 
-        ``read`` parses a reply; ``asked_wait`` is how long the server asked to wait first, seconds.
+        ``read`` parses a reply; ``asked_wait`` is how long the server asked to wait first, seconds;
+        ``seed`` is the server's sampler's.
         """
         around = scope()
         recorder, known, fault = around.recorder, None, None
@@ -587,7 +604,7 @@ class LLMClient:
             if purse is not None:
                 purse.begin()
             make = self._make if around.deadline is None else self._make_in_time
-            attempt, fault = await make(request, asked_wait)
+            attempt, fault = await make(request, asked_wait, seed)
             if purse is not None:
                 purse.end(attempt)
         # A recorded reply is parsed again, an invalid one too: a replay takes the same path.
@@ -610,14 +627,14 @@ class LLMClient:
         return outcome
 
     async def _make_in_time(
-        self, request: ChatRequest, asked_wait: float | None
+        self, request: ChatRequest, asked_wait: float | None, seed: int | None
     ) -> tuple[Attempt, BackendError | None]:
         """Ask the backend, for no longer than the caller will wait."""
         left = seconds_left() or 0.0
         time_limit = asyncio.timeout(left)
         try:
             async with time_limit:
-                return await self._make(request, asked_wait)
+                return await self._make(request, asked_wait, seed)
         except TimeoutError:
             if not time_limit.expired():
                 raise  # a time limit further out ended this: its owner must see it
@@ -629,7 +646,7 @@ class LLMClient:
             return failed_attempt(request, fault, seconds=left), fault
 
     async def _make(
-        self, request: ChatRequest, asked_wait: float | None
+        self, request: ChatRequest, asked_wait: float | None, seed: int | None
     ) -> tuple[Attempt, BackendError | None]:
         """Ask the backend, within the limits of time and of requests in flight."""
         if request.attempt > 1:
@@ -645,7 +662,7 @@ class LLMClient:
             self.limits.began(lane.loop.time())
             try:
                 async with time_limit:
-                    reply = await self._chat(request, watch)
+                    reply = await self._chat(request, watch, seed)
                 seconds = time.perf_counter() - began
                 attempt = Attempt(request=request, reply=reply, seconds=seconds)
                 return attempt, None
@@ -684,13 +701,15 @@ class LLMClient:
         most: int = getattr(self.backend, "max_top_logprobs", 0)
         return replace(request, top_logprobs=min(wanted, most) or None)
 
-    async def _chat(self, request: ChatRequest, watch: InFlight | None) -> ChatReply:
+    async def _chat(
+        self, request: ChatRequest, watch: InFlight | None, seed: int | None
+    ) -> ChatReply:
         """Ask the backend; read the reply as it is written where that is worth its cost."""
         streams, last = getattr(self.backend, "streams", False), self._last_s
         is_worth_it = watch is not None if last is None else last >= _SLOW_S
         endings = Endings.of(request)
         end = endings.whole
-        sent = self._within_reach(request)
+        sent = _seeded(self._within_reach(request), seed)
         if streams == "always" or (streams and is_worth_it):
             end = endings.ended
 
@@ -732,6 +751,13 @@ class LLMClient:
                     del self._lanes[other]
                 lane = self._lanes.setdefault(loop, Lane(self.limits, loop))
         return lane
+
+
+def _seeded(request: ChatRequest, seed: int | None) -> ChatRequest:
+    """Return a request as a backend gets it."""
+    if seed is None:
+        return request
+    return replace(request, options={**request.options, "seed": seed})
 
 
 class _Streaming(ChatBackend, Protocol):

@@ -15,7 +15,7 @@ from llmsim_lab.llm._client import LLMClient, LLMConfig
 from llmsim_lab.llm._connections import without_password
 from llmsim_lab.llm._embedded.backend import EmbeddedBackend, runtime_installed
 from llmsim_lab.llm._embedded.fetch import get_model, rich_progress
-from llmsim_lab.llm._embedded.store import default_model, find_model, installed_models
+from llmsim_lab.llm._embedded.store import CATALOGUE, default_model, find_model, installed_models
 from llmsim_lab.llm._ollama.backend import (
     SUGGESTED_MODEL,
     OllamaBackend,
@@ -119,10 +119,11 @@ def _choose(
                 "this machine"
             )
         return _embedded(name, config, "", download=download)
-    raise ConfigError(
-        f"model {model!r} is not understood; say {_SPECS}. For a model of Ollama's: "
-        f"'ollama:{model}'"
-    )
+    if model.strip() in (known.name for known in CATALOGUE):
+        likely = f"For that embedded model: 'embedded:{model.strip()}'"
+    else:
+        likely = f"For a model of Ollama's: 'ollama:{model}'"
+    raise ConfigError(f"model {model!r} is not understood; say {_SPECS}. {likely}")
 
 
 def _auto(at: _ServerAddress, config: LLMConfig, *, download: bool) -> tuple[str, ChatBackend, str]:

@@ -134,9 +134,10 @@ class Limits:
 
     def __repr__(self) -> str:
         if self._given is not None:
-            return f"<{self.at_once} at once, as configured>"
-        tried = ", ".join(f"{n}: {rate:.2g}" for n, rate in sorted(self.answers_per_s.items()))
-        return f"<{self.at_once} at once; answers a second by number: {tried or 'none yet'}>"
+            return f"<{self.at_once} at once, fixed>"
+        rates = sorted(self._tokens_per_s.items())  # by which the number is chosen
+        tried = ", ".join(f"{n}: {rate:,.{0 if rate >= 10 else 1}f}" for n, rate in rates)
+        return f"<{self.at_once} at once; tokens/s by number: {tried or 'none yet'}>"
 
 
 class Lane:

@@ -290,11 +290,15 @@ def second_request(
     if not fits or fault.reason == "generation_stopped":
         seed = request.options.get("seed")
         if isinstance(seed, int) and seed != -1:  # Ollama draws anew at -1, as without a seed
-            # By a hash, so that a run's retries neither repeat nor correlate, and replay exactly.
-            digest = hashlib.sha256(f"second attempt, seed {seed}".encode()).digest()
-            another = int.from_bytes(digest[:4], "big") >> 1
-            request = replace(request, options={**request.options, "seed": another})
+            options = {**request.options, "seed": second_seed(seed)}
+            request = replace(request, options=options)
     return request, fits
+
+
+def second_seed(seed: int) -> int:
+    """Return the seed of a second attempt; by a hash, so that retries do not correlate."""
+    digest = hashlib.sha256(f"second attempt, seed {seed}".encode()).digest()
+    return int.from_bytes(digest[:4], "big") >> 1
 
 
 def _repair_messages(

@@ -7,6 +7,8 @@ the log of a turn's calls, the budget that limits them, and ``InFlight``, which 
 
 from __future__ import annotations
 
+import hashlib
+import json
 import threading
 import time
 from collections.abc import Iterator
@@ -60,12 +62,23 @@ class CallLog:
         run: the run's name, for messages.
         turn: the turn being played.
         purse: what limits its requests, if anything does.
+        sampling: the run's seed and replicate, from which each call's sampling seed follows; None
+            leaves it to the server.
     """
 
-    def __init__(self, run: str, turn: int, purse: Purse | None = None) -> None:
+    def __init__(
+        self,
+        run: str,
+        turn: int,
+        purse: Purse | None = None,
+        *,
+        sampling: tuple[int, int] | None = None,
+    ) -> None:
         self.run = run
         self.turn = turn
         self.purse = purse
+        self._sampling = sampling
+        self._drawn: dict[tuple[object, ...], int] = {}
         self.closed = False
         self._calls: list[CallRecord] = []
         self._under_way: dict[int, ChatRequest] = {}
@@ -84,6 +97,21 @@ class CallLog:
             )
         # By identity: two equal questions are two calls.
         self._under_way[id(request)] = request
+
+    def seed_at(self, site: CallSite | None) -> int | None:
+        """Return the sampling seed of the next call of a place; None to leave it to the server.
+
+        It follows from the run's seed and replicate, the turn, who asks what for, and how many
+        calls this place made before. What is asked, and of which model, is not in it: two runs that
+        differ in those alone draw the same numbers.
+        """
+        if self._sampling is None:
+            return None
+        place = (site.component, site.agent, site.replicate) if site else (None,)
+        before = self._drawn[place] = self._drawn.get(place, -1) + 1
+        words = json.dumps([*self._sampling, self.turn, *place, before])
+        # 31 bits, which every server takes.
+        return int.from_bytes(hashlib.sha256(words.encode()).digest()[:4], "big") >> 1
 
     def end(self, request: ChatRequest, call: CallRecord | None) -> None:
         """Record the outcome of a call that began; None if nothing was answered."""
@@ -227,6 +255,8 @@ class Waiting:
         if self.site is None:
             return "a call"
         agent = self.site.agent
+        if agent and self.site.component == "player":
+            return agent
         return f"{self.site.component} of {agent}" if agent else self.site.component
 
 

@@ -477,9 +477,10 @@ class Ask:
             site = CallSite(component=asked.tag or "player", agent=player, turn=self.turn)
             choice = await client.choose(prompt, texts, site=site)
             value = choice.decided(how, self._rng_of(asked, "draw"))
+            near = f", nearest to the mean {choice.expectation:.4g}" if how == "expected" else ""
             why = (
-                f"{how}: {field} {texts[value]} has {choice.probabilities[value]:.1%}, with "
-                f"{choice.mass:.1%} of the answers on the options"
+                f"{how}: {field} {texts[value]} has {choice.probabilities[value]:.1%}{near}; "
+                f"{choice.mass:.1%} of all answers are options"
             )
         decision = reply.model_validate({field: value, "reasoning": why})
         self._note(asked, decision)

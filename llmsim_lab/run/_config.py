@@ -43,7 +43,9 @@ class RunConfig(Settings):
 
     Attributes:
         name: for charts and records.
-        seed: of everything random but the model.
+        seed: of everything random, each model call's sampling included.
+        replicate: which sample of the model's answers this is: another one has the same shocks and
+            other sampling seeds. None leaves sampling to the server. A seed of ``llm`` overrides.
         turns: how many ``run()`` plays.
         llm: the model and how to talk to it.
         interventions: what is done from outside, and when; a class names its own type of them.
@@ -51,9 +53,23 @@ class RunConfig(Settings):
 
     name: Annotated[str, Field(min_length=1)] = "run"
     seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
+    replicate: Annotated[int, Field(ge=0, lt=2**31)] | None = 0
     turns: Annotated[int, Field(ge=0, le=100_000)] = 8
     llm: LLMConfig = Field(default_factory=LLMConfig)
     interventions: tuple[Any, ...] = ()
+
+    @classmethod
+    def recorded(cls, values: Mapping[str, Any]) -> Self:
+        """Return the configuration that a tape holds.
+
+        A class whose configuration got a new field gives here what older recordings lack of it the
+        meaning that it had then, where that is not the field's default.
+
+        Raises:
+            ValidationError: it is not such a configuration.
+        """
+        # Until there was a replicate, the server drew anew for each call.
+        return cls.model_validate({"replicate": None, **values})
 
     @property
     def needs_model(self) -> bool:

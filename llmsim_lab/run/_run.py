@@ -919,7 +919,9 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             await self._session.before_turn(self.llm_client, others)
             planned = self._session.planned(before.number + 1, planned)
         began, known_prompts = time.perf_counter(), len(self._prompts)
-        log = CallLog(self.config.name, before.number + 1, self._purse)
+        replicate = self.config.replicate
+        sampling = None if replicate is None else (self.config.seed, replicate)
+        log = CallLog(self.config.name, before.number + 1, self._purse, sampling=sampling)
         recorder = self._session.recorder if self._session else None
         # A contract's class such as Agent.decide_action(state) is handed no run: its client finds
         # this turn's log and recorder in the context variable that ``recording`` sets. A thread
@@ -1218,7 +1220,9 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         ``outcomes``; ``status``; ``interventions`` of the turn, in words; ``attempts``;
         ``prompt_tokens``, ``reply_tokens`` and ``tokens``, both together; ``seconds``; ``model``.
 
-        Where a rule decided, ``attempts``, tokens and seconds are 0 and there is no model.
+        Where a rule decided, ``attempts``, tokens and seconds are 0 and there is no model. So it is
+        where ``decide=`` took an answer from its probabilities: the calls that measured them have
+        no rows, and are in ``calls``.
         """
         return decisions_frame(
             self.turns,
@@ -1453,6 +1457,11 @@ def rerun(
     planned = planned_in(cls, records if cls.repeats_interventions else records[:1])
     simulation = _rebuild(cls, info, llm_client, parts, start[0].state)
     simulation.take_over(start, planned, None)
+    if simulation.config.replicate is not None:
+        # Else a server that keeps to its seeds would give the same answers, which is no sample.
+        others = (other.manifest["config"].get("replicate") or 0 for other in tape.runs())
+        changes = {"replicate": max(others) + 1}
+        simulation.config = simulation.config.model_copy(update=changes)
     client = simulation.llm_client
     if client is not None and client.config.seed is not None:
         log_event(

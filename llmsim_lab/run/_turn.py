@@ -13,6 +13,7 @@ from typing_extensions import TypeVar
 from llmsim_lab._util.html import badge, cell, details, join, pairs, safe, table
 from llmsim_lab._util.tables import plain_frame
 from llmsim_lab.errors import ConfigError
+from llmsim_lab.llm._choose import measures
 from llmsim_lab.llm._extract import InvalidReply, reply_fields
 from llmsim_lab.run._state import COMMON_COLUMNS, State, columns_in
 from llmsim_lab.types import CallRecord, LLMReasoningChain, Reply, Status
@@ -105,7 +106,7 @@ class RunTurn(Generic[StateT, InterventionT]):
         ``accepted``. What a rule decided may be said here as well, since it has no reply.
 
         Args:
-            chains: its decisions, as ``every_chain`` gives them.
+            chains: its decisions, in the order of ``every_chain``.
         """
         return [{} for _ in chains]
 
@@ -113,7 +114,7 @@ class RunTurn(Generic[StateT, InterventionT]):
         """Return why, from outside and at what cost it happened; the state is folded."""
         facts: list[tuple[object, object]] = [("tokens", self.tokens)]
         facts += [("from outside", str(item)) for item in self.interventions]
-        chains = self.every_chain
+        chains = decided(self)
         parts: list[object] = [pairs(facts, caption=f"{type(self).__name__} {self.number}")]
         if chains:
             header = ("component", "agent", "status", "confidence", "reasoning")
@@ -143,6 +144,18 @@ def every_chain(turn: RunTurn) -> tuple[LLMReasoningChain, ...]:
     annotated = {id(chain.call) for chain in turn.chains}
     bare = [_chain_of(call, turn.number) for call in turn.calls if id(call) not in annotated]
     return (*turn.chains, *bare)
+
+
+def decided(turn: RunTurn) -> tuple[LLMReasoningChain, ...]:
+    """Return a turn's chains without those of calls that only measured what a choice is made of.
+
+    The decision that was taken from them has a chain of its own; calls that failed are kept.
+    """
+    return tuple(
+        chain
+        for chain in every_chain(turn)
+        if chain.call is None or chain.status != "ok" or not measures(chain.call.request)
+    )
 
 
 def _chain_of(call: CallRecord, turn: int) -> LLMReasoningChain:
@@ -288,7 +301,7 @@ def decisions_frame(
     reply_columns: dict[str, None] = {}
     outcome_columns: dict[str, None] = {}
     for turn in turns:
-        chains = every_chain(turn)
+        chains = decided(turn)
         if not chains:
             continue
         shared = {

@@ -2,6 +2,6 @@
 
 from llmsim_lab.simulation._config import SimulationConfig
 from llmsim_lab.simulation._counterfactual import with_seats
-from llmsim_lab.simulation._simulation import Simulation
+from llmsim_lab.simulation._simulation import Simulation, lint
 
-__all__ = ["Simulation", "SimulationConfig", "with_seats"]
+__all__ = ["Simulation", "SimulationConfig", "lint", "with_seats"]

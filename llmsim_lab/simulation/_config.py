@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -25,8 +25,10 @@ from llmsim_lab.economy import initial_state
 from llmsim_lab.economy._macro import StaticEconomy, set_levels
 from llmsim_lab.economy._shocks import Shocks
 from llmsim_lab.engines import EconomicEngine
+from llmsim_lab.engines._committee import Committee
 from llmsim_lab.engines._engines import EngineConfig
 from llmsim_lab.errors import ConfigError
+from llmsim_lab.llm._choose import Decide
 from llmsim_lab.llm._human import DAY_S
 from llmsim_lab.models import GlobalState, SimulationState
 from llmsim_lab.prompts import Prompt
@@ -202,14 +204,28 @@ class EconomyConfig(Settings):
 
     Attributes:
         model: ``rudebusch_svensson``, or ``static``, in which only the rate moves.
-        shock_scale: size of the random shocks: 0 for none, 1 for their estimated spread.
+        shock_scale: size of the random shocks: 1 for their estimated spread, which is what there
+            is if nothing else is said; 0 for none, as in the static economy.
+        fiscal_backstop: whether the budget adds demand where the rate is at its lower bound and the
+            Taylor rule asks for a rate more than two points below it; without it long runs may end
+            in a deflationary spiral.
     """
 
     model: Literal["rudebusch_svensson", "static"] = "rudebusch_svensson"
-    shock_scale: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = 0.0
+    shock_scale: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = 1.0
+    fiscal_backstop: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _none_in_a_static_one(cls, values: Any) -> Any:
+        if isinstance(values, Mapping) and values.get("model") == "static":
+            return {"shock_scale": 0.0, **values}
+        return values
 
     @model_validator(mode="after")
     def _check_shocks(self) -> Self:
+        if self.model == "static":
+            _check_idle(self, ("fiscal_backstop",), "in the static economy only the rate moves")
         if self.model == "static" and self.shock_scale:
             raise ValueError(
                 f"shock_scale={self.shock_scale:g} hits nothing in the static economy; "
@@ -218,19 +234,82 @@ class EconomyConfig(Settings):
         return self
 
 
+class CommitteeConfig(Settings):
+    """How the votes of several agents become the one interest rate.
+
+    Attributes:
+        rule: ``median``, the vote in the middle; of an even number, the point between the two in
+            the middle that is closest to the rate in force. ``majority``, the rate that more than
+            half of the votes name; without one the rate stays. ``chair``, the chair's vote, as far
+            as it is within the tolerance of the median. ``sequential`` is no committee: actions are
+            applied one after the other, each to the rate that the last one left, as in the engine
+            contract, so that the order of the agents matters.
+        chair: the agent whose vote that is.
+        tolerance_bp: how far from the median the others follow the chair, basis points.
+    """
+
+    rule: Literal["median", "majority", "chair", "sequential"] = "median"
+    chair: str | None = None
+    tolerance_bp: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 25.0
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.rule != "chair":
+            _check_idle(self, ("chair", "tolerance_bp"), f"the rule is {self.rule}")
+        elif not self.chair:
+            raise ValueError(
+                "rule 'chair' needs the chair's name: {rule: chair, chair: Ann, tolerance_bp: 25}"
+            )
+        return self
+
+    @property
+    def committee(self) -> Committee | None:
+        """The rule as an engine applies it; None where actions are applied one by one."""
+        if self.rule == "sequential":
+            return None
+        return Committee(rule=self.rule, chair=self.chair or "", tolerance_bp=self.tolerance_bp)
+
+
+MOVES_BP = (0, 25, 50, 75, 100, 150, 200, 300, 450)
+"""Sizes of the moves on offer, basis points; the largest change of a quarter in the data is 446."""
+
+_MOST_MOVES = 101
+"""Servers hold a reply to a list of values only while it is not too long."""
+
+_AS_BEFORE: Mapping[str, Any] = {
+    "moves_bp": None,
+    "committee": {"rule": "sequential"},
+    "briefing": "thin",
+}
+"""What a configuration meant that was recorded before it could say so."""
+
+
 class SimulationConfig(RunConfig):
     """Everything that defines a run, except for what its models answer.
 
-    ``seed`` is that of the economy's shocks; a turn is a quarter.
+    ``seed`` is that of the economy's shocks and of the model's sampling; a turn is a quarter.
 
     Attributes:
         start: the quarter whose real data are the initial state, such as ``1979Q3``; None starts
             from the steady state.
-        nations: who proposes policy, in the order in which actions are applied.
+        nations: who proposes policy. Several are the members of one central bank's committee; the
+            order in which they are named does not matter.
+        committee: how their votes become one rate: ``median``, ``majority``, ``sequential``, or
+            ``{rule: chair, chair: Ann, tolerance_bp: 25}``.
+        moves_bp: the changes of the rate in force that agents may decide on, basis points; code
+            applies exactly the one decided on, within ``rate_bounds``. None (in a file: null) lets
+            agents put an action into words, which the engine's model turns into a rate.
+        briefing: what agents are told: ``economist``, eight quarters with units and horizons, the
+            target, the stance of policy and when a decision bites, as known at the time; ``thin``,
+            four indicators of the quarter, as the agent contract has it, which is the default where
+            ``moves_bp`` is None.
+        masked: whether an economist's briefing leaves out dates and the names of countries.
+        decide: how a model's move is taken from its probabilities: ``sample``, ``mode`` or
+            ``expected``; None lets it write its decision.
         validator: how actions are checked.
         engine: limits of the interest rate: ``rate_bounds``, lowest and highest, percent per year;
-            ``max_move``, the largest change by one action, percentage points; ``rate_step``, the
-            grid of rates that a model is offered.
+            ``max_move``, the largest change by one action that states no move, percentage points;
+            ``rate_step``, the grid of rates that the engine's model is offered.
         engine_prompt: a prompt file for the engine instead of the shipped one.
         economy: the economy that the rate acts on.
         interventions: what is done from outside, and when.
@@ -239,11 +318,29 @@ class SimulationConfig(RunConfig):
     name: Annotated[str, Field(min_length=1)] = "economy"
     start: str | None = None
     nations: tuple[NationConfig, ...] = (NationConfig(name="United States"),)
+    committee: CommitteeConfig = Field(default_factory=CommitteeConfig)
+    moves_bp: tuple[int, ...] | None = tuple(sorted({*MOVES_BP, *(-move for move in MOVES_BP)}))
+    briefing: Literal["economist", "thin"] = "economist"
+    masked: bool = True
+    decide: Decide | None = None
     validator: ValidatorConfig = Field(default_factory=ValidatorConfig)
     engine: EngineConfig = Field(default_factory=EngineConfig)
     engine_prompt: Path | None = None
     economy: EconomyConfig = Field(default_factory=EconomyConfig)
     interventions: tuple[Intervention, ...] = ()
+
+    @classmethod
+    def recorded(cls, values: Mapping[str, Any]) -> Self:
+        """Return the configuration that a tape holds, with the meaning that it had then."""
+        return super().recorded({**_AS_BEFORE, **values})
+
+    @model_validator(mode="before")
+    @classmethod
+    def _thin_without_moves(cls, values: Any) -> Any:
+        """Brief thinly where there are no moves for an economist's briefing to ask about."""
+        if isinstance(values, dict) and values.get("moves_bp", ()) is None:
+            return {"briefing": "thin", **values}
+        return values
 
     @field_validator("nations", mode="before")
     @classmethod
@@ -253,12 +350,42 @@ class SimulationConfig(RunConfig):
             return [{"name": item} if isinstance(item, str) else item for item in value]
         return value
 
+    @field_validator("committee", mode="before")
+    @classmethod
+    def _rule_alone(cls, value: Any) -> Any:
+        """Turn a committee given by its rule alone into a mapping."""
+        return {"rule": value} if isinstance(value, str) else value
+
+    @field_validator("moves_bp")
+    @classmethod
+    def _check_moves(cls, moves: tuple[int, ...] | None) -> tuple[int, ...] | None:
+        if moves is None:
+            return None
+        if 0 not in moves or not 2 <= len(moves) <= _MOST_MOVES:
+            raise ValueError(
+                f"moves_bp={list(moves)} must be 2 to {_MOST_MOVES} changes in basis points, 0 (no "
+                "change) among them, such as [-50, -25, 0, 25, 50]; null lets the engine's model "
+                "judge what agents say"
+            )
+        if len(set(moves)) < len(moves):
+            raise ValueError(f"moves_bp={list(moves)} names a move twice")
+        return tuple(sorted(moves))
+
     @model_validator(mode="after")
     def _check(self) -> Self:
         if not self.nations:
             raise ValueError("nations is empty; name at least one, such as nations: [Aland]")
         if twice := named_twice(nation.name for nation in self.nations):
             raise ValueError(f"nations must have different names; twice: {', '.join(twice)}")
+        if self.briefing == "thin" and not self.masked:
+            raise ValueError("masked: false has no effect with briefing: thin; leave it out")
+        if self.decide and self.moves_bp is None:
+            raise ValueError(f"decide: {self.decide} needs moves to choose from; set moves_bp")
+        if self.briefing == "economist" and self.moves_bp is None:
+            raise ValueError(
+                "moves_bp is null, and an economist's briefing asks for one of the moves on offer; "
+                "set briefing: thin with it"
+            )
         if self.economy.model == "static" and (hit := [i for i in self.interventions if i.shock]):
             raise ValueError(
                 f"economy.model 'static' has no equation for the shock at {hit[0]}; use 'set', or "
@@ -319,7 +446,9 @@ class SimulationConfig(RunConfig):
             ConfigError: a value is wrong.
         """
         try:
-            return SimulationConfig.model_validate({**dict(self), **values})
+            # Those set alone: the others follow from what is set now.
+            own = {name: getattr(self, name) for name in self.model_fields_set}
+            return SimulationConfig.model_validate({**own, **values})
         except ValidationError as error:
             raise ConfigError(faults(error)) from error
 

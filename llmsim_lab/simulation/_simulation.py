@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
+from llmsim_lab._util.text import closest, log_event
 from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.agents import Agent, NationAgent, TaylorRuleAgent
+from llmsim_lab.agents._briefing import PolicyBriefing
 from llmsim_lab.agents._human import HumanAgent
 from llmsim_lab.economy import RudebuschSvensson, TaylorRule, initial_state
-from llmsim_lab.economy._macro import MacroModel, StaticEconomy
+from llmsim_lab.economy._analysis import Rule
+from llmsim_lab.economy._macro import FiscalBackstop, MacroModel, RateLimits, StaticEconomy
 from llmsim_lab.economy._shocks import NO_SHOCKS, ShockGenerator
 from llmsim_lab.engines import EconLLMEngine, EconomicEngine, Engine
+from llmsim_lab.engines._committee import Committee
+from llmsim_lab.engines._engines import changed_by
+from llmsim_lab.engines._fidelity import TOLERANCE, stated_rate
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.llm import LLMClient, Tape
+from llmsim_lab.llm import LLMClient, ScriptedBackend, Tape
 from llmsim_lab.llm._extract import InvalidReply, parse_reply
 from llmsim_lab.models import Action, AgentState, GlobalState, SimulationState, StateUpdateDecision
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Run, RunTurn
+from llmsim_lab.run._session import Replaying
 from llmsim_lab.simulation._config import (
     Intervention,
     NationConfig,
@@ -28,8 +36,16 @@ from llmsim_lab.simulation._config import (
     Variable,
     named_twice,
 )
+from llmsim_lab.simulation._lint import LintFinding, Subject, findings, findings_at_start
 from llmsim_lab.types import FrozenDict, LLMReasoningChain
 from llmsim_lab.validators import AlwaysValid, EconLLMValidator, Validator
+
+logger = logging.getLogger(__name__)
+
+_FAITHFUL = 0.95
+"""Share of actions that an engine's model must get right, else the run is not its agents'."""
+_ROUNDING = 1e-6
+"""Percentage points."""
 
 Prompts = Mapping[str, Prompt]
 """Prompts by the part that uses them: ``agent:NAME``, ``validator``, ``engine``."""
@@ -97,7 +113,9 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
     Example:
         >>> from llmsim_lab.simulation import Simulation, SimulationConfig
         >>> config = SimulationConfig(
-        ...     nations=[{"name": "Rule", "kind": "taylor"}], validator={"kind": "always_valid"}
+        ...     nations=[{"name": "Rule", "kind": "taylor"}],
+        ...     validator={"kind": "always_valid"},
+        ...     economy={"shock_scale": 0},
         ... )
         >>> Simulation(config).run(4).interest_rate.tolist()
         [4.0, 4.0, 4.0, 4.0, 4.0]
@@ -128,8 +146,17 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
         self.agents = tuple(agents)
         if twice := named_twice(agent.name for agent in self.agents):
             raise ConfigError(f"agents must have different names; twice: {', '.join(twice)}")
+        committee = config.committee
+        if committee.chair and committee.chair not in (names := [a.name for a in self.agents]):
+            raise ConfigError(
+                f"the committee's chair {committee.chair!r} is not one of its members"
+                f"{closest(committee.chair, names)}, who are {', '.join(names)}"
+            )
         self.validator = validator or _validator_for(config, llm_client, prompts)
         self.engine = engine or _engine_for(config, llm_client, prompts)
+        if self.committee is not None:
+            # One order whatever was given, so that not even a chain's place depends on it.
+            self.agents = tuple(sorted(self.agents, key=lambda agent: agent.name))
         if state is None and engine is not None and config.start is None:
             state = engine.current_state
         elif state is None:
@@ -137,7 +164,13 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
         # The state may come from another run, with its chains.
         state = self._with_agents(state).model_copy(update={"reasoning_chains": ()})
         first = Turn(number=state.turn, state=state)
+        self._warned = False
         super().__init__(config, first=first, llm_client=llm_client, given=given, tape=tape)
+
+    @property
+    def committee(self) -> Committee | None:
+        """How several agents' votes become one rate; None for one agent, or one after the other."""
+        return getattr(self.engine, "committee", None) if len(self.agents) > 1 else None
 
     # --- a turn ------------------------------------------------------------------------------
 
@@ -146,6 +179,9 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
             shocks = sum((item.shocks for item in planned), start=NO_SHOCKS)
             # Replaced, not added to: a turn that failed may be played again.
             self.engine.extra_shocks = {before.number + 1: shocks}
+        if before is self.turns[0] and not isinstance(self._session, Replaying):
+            self._warn_of_findings()
+        brief(self.agents, self.turns[:-1], us_past=self.config.start is not None)
         # All agents see the same state: nobody knows what the others propose this turn.
         proposed = await gather_all([agent.decide_action(before.state) for agent in self.agents])
         actions = await self.validator.validate_actions(proposed, before.state)
@@ -163,6 +199,50 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
             state=state,
             chains=state.reasoning_chains,
             actions=tuple(actions),
+        )
+
+    def _warn_of_findings(self) -> None:
+        subject = self._subject()
+        if self.config.briefing == "thin":  # by choice as the contract words it, horizons or not
+            subject = replace(subject, prompts={})
+        for finding in findings_at_start(subject):
+            if self.config.moves_bp is None and finding.rule.startswith("L9"):
+                continue  # no moves are on offer, and ``max_move`` is the contract's engine's
+            log_event(
+                logger,
+                logging.WARNING,
+                "LINT",
+                rule=finding.rule,
+                found=finding.what,
+                remedy=finding.remedy,
+            )
+
+    def lint(self) -> list[LintFinding]:
+        """Return what is probably wrong with this simulation, as ``simulation.lint`` does."""
+        return findings(self._subject())
+
+    def _subject(self) -> Subject:
+        """Return what a check looks at; no model is asked."""
+        first, config, engine = self.turns[0].state, self.config, self.engine
+        brief(self.agents, (), us_past=config.start is not None)
+        asked = [agent for agent in self.agents if isinstance(agent, NationAgent)]
+        in_turn = isinstance(engine, EconLLMEngine) and engine.committee is None
+        return Subject(
+            state=first,
+            turns=config.turns,
+            model=engine.macro if isinstance(engine, EconomicEngine) else None,
+            rules={a.name: a.rule for a in self.agents if isinstance(a, TaylorRuleAgent)},
+            targets={agent.name: agent.profile.inflation_target for agent in asked},
+            limits=engine.limits if isinstance(engine, EconLLMEngine) else RateLimits(),
+            moves_bp=config.moves_bp or (),
+            shock_scale=config.economy.shock_scale,
+            fiscal_backstop=getattr(engine, "fiscal_backstop", None),
+            prompts={
+                agent.name: agent.prompt_for(first)
+                for agent in asked
+                if not isinstance(agent, HumanAgent)
+            },
+            one_after_another=[agent.name for agent in self.agents] if in_turn else [],
         )
 
     def _recount(self) -> None:
@@ -200,35 +280,113 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
     def outcomes(
         self, turn: Turn, chains: Sequence[LLMReasoningChain]
     ) -> Sequence[Mapping[str, Any]]:
-        """Return ``accepted``, ``applied`` and ``new_rate`` of each decision's action.
+        """Return what became of each decision's action: ``accepted``, ``applied``, ``new_rate``.
 
         ``new_rate`` is the rate right after the engine applied the action, percent per year; the
         actions of other agents may have moved it on. ``applied`` is None where the engine leaves no
         record of what it did. An action that no model put in words is under ``action``.
+
+        Of an action that states its size, ``wanted_bp`` is the change of the rate that it states
+        and ``applied_bp`` the one that it made, basis points; the bounds of the rate may lie
+        between. Where agents vote, ``vote_bp`` is the change that the vote counts as,
+        ``outcome_bp`` the change that the committee made, ``dissent`` whether they differ, and
+        ``new_rate`` the committee's. Of an action that the engine's model judged, ``stated_rate``
+        is the rate that its words ask for, percent per year, where they say it plainly and it is
+        within reach, and ``faithful`` whether the engine came within 12.5 basis points of it.
         """
         before = self.turns[turn.number - self.turns[0].number - 1]
         actions = {action.agent_name: action for action in turn.actions}
-        rate: float | None = before.state.global_state.interest_rate
+        here = before.state.global_state.interest_rate
+        committee = self.committee if len(actions) > 1 else None
+        rate: float | None = here
         rates: dict[str, float | None] = {}
+        sizes: dict[str, dict[str, Any]] = {name: {} for name in actions}
         for chain in chains:
             if chain.component == "engine":
-                rate = self._rate_after(chain, actions.get(chain.agent), rate)
-                rates[chain.agent] = rate
+                found_at = here if committee else rate
+                action = actions.get(chain.agent)
+                rate = rates[chain.agent] = self._rate_after(chain, action, found_at)
+                if action is not None:
+                    sizes[chain.agent] |= self._sizes(chain, action, found_at, rate)
+        for name, action in actions.items():
+            if action.rate_change_bp is not None:
+                sizes[name]["wanted_bp"] = float(action.rate_change_bp)
+        if committee is not None and None not in rates.values():
+            votes = {name: vote for name, vote in rates.items() if vote is not None}
+            outcome = committee.rate(votes, current=here)
+            made = {"outcome_bp": _basis_points(here, outcome)}
+            for name, vote in votes.items():
+                sizes[name].pop("applied_bp", None)
+                sizes[name] |= {"vote_bp": _basis_points(here, vote), **made}
+                sizes[name]["dissent"] = committee.dissents(vote, outcome)
+            sizes["committee"] = made
+            rates = dict.fromkeys((*votes, "committee"), outcome)
         found = []
         for chain in chains:
             action = actions.get(chain.agent)
             accepted = action is not None and action.validated
             # An engine of the user's own need not leave chains: then nothing is known of it.
             applied = chain.agent in rates if rates or not accepted else None
-            outcome: dict[str, Any] = {
+            row: dict[str, Any] = {
                 "accepted": accepted,
                 "applied": applied,
                 "new_rate": rates.get(chain.agent),
+                **sizes.get(chain.agent, {}),
             }
+            if chain.component == "committee":
+                row |= {"accepted": None, "applied": True}
             if action is not None and chain.component == "agent" and chain.call is None:
-                outcome["action"] = action.action_string
-            found.append(outcome)
+                row["action"] = action.action_string
+            found.append(row)
         return found
+
+    def _sizes(
+        self, chain: LLMReasoningChain, action: Action, here: float | None, there: float | None
+    ) -> dict[str, Any]:
+        """Return what ``outcomes`` says of an action's size, from the rate that it met."""
+        if here is None or there is None:
+            return {}
+        if action.rate_change_bp is not None:
+            return {"applied_bp": _basis_points(here, there)}
+        limits = getattr(self.engine, "limits", None)
+        if chain.call is None or limits is None:
+            return {}
+        stated = stated_rate(action.action_string, current=here)
+        # An engine that may not go there cannot be unfaithful.
+        if stated is None or limits.problem(stated, current=round(here, 2)):
+            return {}
+        return {"stated_rate": stated, "faithful": abs(there - stated) <= TOLERANCE + _ROUNDING}
+
+    def _ended(self, outcome: str) -> None:
+        super()._ended(outcome)
+        self._warn_of_unfaithful_engine()
+
+    def _warn_of_unfaithful_engine(self) -> None:
+        """Log a WARNING, once, where the engine's model does other than the actions' words say."""
+        live = any(part.component == "engine" and part.call for part in self.turns[-1].chains)
+        if self._warned or not live or isinstance(self._session, Replaying):
+            return
+        verdicts = [
+            row["faithful"]
+            for turn in self.turns[1:]
+            for chain, row in zip(turn.chains, self.outcomes(turn, turn.chains), strict=True)
+            if chain.component == "engine" and "faithful" in row
+        ]
+        if not verdicts or sum(verdicts) / len(verdicts) >= _FAITHFUL:
+            return
+        self._warned = True
+        log_event(
+            logger,
+            logging.WARNING,
+            "ENGINE_UNFAITHFUL",
+            run=self.config.name,
+            measured=len(verdicts),
+            within_12_5_bp=sum(verdicts),
+            share=f"{sum(verdicts) / len(verdicts):.2f}",
+            reason="the engine's model set other rates than the actions' words ask for, so that it "
+            "is a second policymaker",
+            way_out="let agents state their change (moves_bp); decisions() has stated_rate",
+        )
 
     def _rate_after(
         self, chain: LLMReasoningChain, action: Action | None, rate: float | None
@@ -239,6 +397,12 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
                 reply = chain.call.reply.text if chain.call.reply else ""
                 return parse_reply(reply, StateUpdateDecision).new_interest_rate
             return None
+        if action is not None and action.rate_change_bp is not None:
+            limits = getattr(self.engine, "limits", None)
+            if rate is None or limits is None:
+                return None
+            inside: float = limits.inside(changed_by(rate, action.rate_change_bp))
+            return inside
         asked = action.proposed_rate if action else None
         if asked is None or chain.status == "ok" or rate is None:
             return asked
@@ -246,6 +410,57 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
             return None
         # A fallback went as far from the rate then in force as one action may go.
         return self.engine.limits.nearest(asked, current=rate)
+
+
+def lint(
+    subject: SimulationConfig | Simulation | str | Path,
+    *,
+    rule: TaylorRule | Rule | None = None,
+    model: MacroModel | None = None,
+) -> list[LintFinding]:
+    """Return what is probably wrong with an economic simulation; an empty list if nothing is.
+
+    No model is asked. The checks are for mistakes that published simulations have made; each
+    finding has a number, says what was computed, and how to fix it.
+
+    Args:
+        subject: a configuration, its file, or a simulation with parts of your own.
+        rule: a policy rule to check instead of the run's: a ``TaylorRule``, or a function of
+            ``inflation``, ``output_gap`` and ``previous_rate``, all percent.
+        model: an economy to check instead of the run's.
+
+    Example:
+        >>> for finding in lint(SimulationConfig(turns=20), rule=TaylorRule(inflation_weight=0.5)):
+        ...     print(finding.rule)
+        L1 Taylor principle
+    """
+    if isinstance(subject, str | Path):
+        subject = SimulationConfig.from_yaml(subject)
+    if isinstance(subject, SimulationConfig):
+        nobody = (
+            LLMClient(subject.llm, backend=ScriptedBackend([])) if subject.needs_model else None
+        )
+        subject = Simulation(subject, llm_client=nobody)
+    checked = subject._subject()
+    if rule is not None:
+        checked = replace(checked, rules={"the rule": rule})
+    if model is not None:
+        checked = replace(checked, model=model)
+    return findings(checked)
+
+
+def brief(agents: Sequence[Agent], turns: Sequence[Turn], *, us_past: bool) -> None:
+    """Give agents the states of the turns before the one that they will be asked about.
+
+    Args:
+        agents: who is told; only those of nations have a use for it.
+        turns: from the run's first on.
+        us_past: whether the run starts from the US data.
+    """
+    past = [turn.state for turn in turns]
+    for agent in agents:
+        if isinstance(agent, NationAgent):
+            agent.past, agent.us_past = past, us_past
 
 
 def _agent_for(
@@ -256,6 +471,7 @@ def _agent_for(
             nation.name,
             rule=TaylorRule(inflation_target=nation.inflation_target),
             limits=config.engine.limits,
+            moves_bp=config.moves_bp,
         )
     prompt = prompts.get(f"agent:{nation.name}") or _prompt_at(nation.prompt)
     if nation.kind == "human":
@@ -270,7 +486,20 @@ def _agent_for(
             timeout_s=nation.timeout_s,
         )
     client = _needed(llm_client, f"nation {nation.name!r} (kind: llm)")
-    return NationAgent(nation.name, client, profile=nation.profile, prompt=prompt)
+    briefing = None
+    if config.briefing == "economist":
+        members, rule = len(config.nations), config.committee.rule
+        briefing = PolicyBriefing(masked=config.masked, members=members, rule=rule)
+    return NationAgent(
+        nation.name,
+        client,
+        profile=nation.profile,
+        prompt=prompt,
+        moves_bp=config.moves_bp,
+        briefing=briefing,
+        decide=config.decide,
+        seed=config.seed,
+    )
 
 
 def _validator_for(
@@ -297,7 +526,13 @@ def _engine_for(
         macro=macro,
         shocks=ShockGenerator(config.seed, scale=scale) if scale else None,
         prompt=prompts.get("engine") or _prompt_at(config.engine_prompt),
+        committee=config.committee.committee,
+        fiscal_backstop=FiscalBackstop() if config.economy.fiscal_backstop else None,
     )
+
+
+def _basis_points(rate: float, to: float) -> float:
+    return round(100 * (to - rate), 4) + 0.0  # never minus zero
 
 
 def _prompt_at(path: Path | None) -> Prompt | None:

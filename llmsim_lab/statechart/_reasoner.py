@@ -403,8 +403,8 @@ class Reasoner(Chooser):
             return [self._fallback(failure, question, site) for question in questions]
         how = "drew" if self.decide_by == "sample" else "took the likeliest,"
         said = {
-            option: f"{how} {option.value}: {share:.1%} of {list(map(str, options))}, with "
-            f"{chances.mass:.1%} of the answers on them"
+            option: f"{how} {option.value}: {share:.1%} among {', '.join(options)}; "
+            f"{chances.mass:.1%} of all answers are one of them"
             for option, share in chances.probabilities.items()
         }
         choices = []

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from assistant_kit import CONSTITUTION, TASK_TOOLS, MemoryTasks, context
-from builders import policy, rate_update, second_by_second, verdict
+from builders import in_words, policy, rate_update, second_by_second, verdict
 
 from llmsim_lab.agents import Agent
 from llmsim_lab.assistant import FunctionTools, LLMAgentEngine, OllamaAdapter
@@ -22,7 +22,7 @@ from llmsim_lab.llm._scope import InFlight, recording, watching
 from llmsim_lab.models import SimulationState
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import fork, load, replay, resume
-from llmsim_lab.simulation import Simulation, SimulationConfig
+from llmsim_lab.simulation import Simulation
 from llmsim_lab.tape._recorder import LiveRecorder, ReplayRecorder
 from llmsim_lab.types import ChatReply, ChatRequest, ToolCall
 
@@ -95,7 +95,7 @@ def nations(client: LLMClient, tools: Any, **options: Any) -> list[Agent]:
 
 
 def simulate(path: Path | None, client: LLMClient, tools: Any, **options: Any) -> Simulation:
-    config = SimulationConfig(nations=("Aland", "Borduria"))
+    config = in_words(nations=("Aland", "Borduria"))
     return Simulation(
         config, llm_client=client, agents=nations(client, tools, **options), tape=path
     )
@@ -225,7 +225,7 @@ def looked_up(*replies: Any, tools: Any = None, **options: Any) -> list[str]:
     client, backend = make(script)
     series = Series()
     agent = ToolUsingNationAgent("Aland", client, tools=tools or series.tools(), **options)
-    config = SimulationConfig(nations=("Aland",))
+    config = in_words(nations=("Aland",))
     Simulation(config, llm_client=client, agents=[agent]).run(1)
     deciding = next(request for request in backend.requests if request.schema is not None)
     found = deciding.messages[-1].content.partition("What you looked up:\n")[2]
@@ -271,7 +271,7 @@ def test_where_the_findings_stand_in_the_prompt_is_known() -> None:
         [wants("inflation"), "READY", policy("Raise the rate"), verdict(), rate_update(4.0)]
     )
     agent = ToolUsingNationAgent("Aland", client, tools=Series().tools())
-    simulation = Simulation(SimulationConfig(nations=("Aland",)), llm_client=client, agents=[agent])
+    simulation = Simulation(in_words(nations=("Aland",)), llm_client=client, agents=[agent])
     simulation.run(1)
     chain = next(chain for chain in simulation.chains if chain.component == "agent")
     assert "What you looked up:\n- series(name='inflation')" in str(chain.prompt)

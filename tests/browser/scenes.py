@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from assistant_kit import MemoryTasks, ScriptedAdapter, call
-from builders import answer, make_client, policy, rate_update
+from builders import answer, in_words, make_client, policy, rate_update
 
-from llmsim_lab import Simulation, SimulationConfig
+from llmsim_lab import Simulation
 from llmsim_lab.assistant import LLMAgentEngine, load_constitution
 from llmsim_lab.assistant._types import LLMMessage, LLMResponse, ToolDeclaration
 from llmsim_lab.errors import ConfigError
@@ -79,7 +79,7 @@ def make_run(model: Model, *names: str, **config: Any) -> Simulation:
     """Two nations from 1979Q3, unless told otherwise."""
     nations = names or ("Aland", "Borduria")
     config = {"name": "scripted", "seed": 7, "start": "1979Q3"} | config
-    return Simulation(SimulationConfig(nations=nations, **config), llm_client=model.client())
+    return Simulation(in_words(nations=nations, **config), llm_client=model.client())
 
 
 class Assistant(Switches):

@@ -20,8 +20,10 @@ def reply(body: dict[str, Any]) -> dict[str, Any]:
             "reasoning": "Up.",
             "confidence": 0.9,
         }
+    size = {"rate_change_bp": 50} if "rate_change_bp" in fields else {}
     return {
         "action": "Raise the interest rate [bold]now[/bold]",
         "reasoning": "Prices rise.",
         "confidence": 0.8,
+        **size,
     }

@@ -21,7 +21,7 @@ def test_the_demo_with_a_rule_needs_no_model_and_writes_chart_and_tables(llmsim_
     assert status == 0
     assert "Playing 3 quarters from 1979Q3: United States" in out
     assert "no model was called" in out
-    assert "Set the interest rate to 11.5%" in out
+    assert "Set the interest rate to 14.17%" in out
     assert "make lab" in out
     frame = pd.read_csv("out/demo/turns.csv")
     assert frame["period"].tolist() == ["1979Q3", "1979Q4", "1980Q1", "1980Q2"]
@@ -38,12 +38,14 @@ def test_the_demo_plays_on_ollama_and_shows_what_was_proposed_and_why(llmsim_lab
     assert f"Using llama3.2:latest on Ollama 0.32.15 at {host}" in out
     assert "Raise the interest rate [bold]now[/bold]: Prices rise." in out
     assert "Germany" in out
-    assert "12 model calls: ok 100%" in out
+    assert "8 model calls: ok 100%" in out
     assert "tokens" in out
     frame = pd.read_csv("here/decisions.csv")
-    assert frame["component"].tolist() == (["agent"] * 2 + ["validator"] * 2 + ["engine"] * 2) * 2
+    asked = ["agent"] * 2 + ["validator"] * 2
+    assert frame["component"].tolist() == [*asked, "engine", "engine", "committee"] * 2
+    assert frame.query("component == 'committee'")["outcome_bp"].tolist() == [50, 50]
     bodies = [request.body for request in server.requests]
-    assert len(bodies) == 12
+    assert len(bodies) == 8
     assert all(body["options"]["num_ctx"] == 2048 for body in bodies)
     assert all(body["truncate"] is False for body in bodies)
 
@@ -52,7 +54,7 @@ def test_a_demo_whose_model_fails_keeps_the_turns_before_and_ends_with_status_1(
     llmsim_lab: Run,
 ) -> None:
     def then_fail(body: dict[str, Any]) -> dict[str, Any]:
-        if len(server.requests) >= 4:
+        if len(server.requests) >= 3:
             server.fail_next(Fault.status(400, "no more"), times=9)
         return reply(body)
 
@@ -195,3 +197,15 @@ def test_the_catalogue_is_listed_with_what_its_models_cannot_do(llmsim_lab: Run)
     assert "'ollama pull llama3.1:8b', then --model ollama:llama3.1:8b" in out
     assert "qwen2.5-coder-1.5b" in out
     assert "smollm2-135m" in out
+
+
+def test_lint_names_what_is_wrong_and_how_to_fix_it(llmsim_lab: Run) -> None:
+    Path("run.yaml").write_text("turns: 8\nnations: [{name: Aland, inflation_target: 0.02}]\n")
+    status, out, err = llmsim_lab("lint", "run.yaml")
+    assert (status, err) == (1, "")
+    assert "L4 percent and fraction" in out
+    assert "-> rates are in percent here: write 2 if you mean 2%" in out
+    assert "L11 horizon" in out
+    assert "run.yaml: 2 findings" in out
+    Path("run.yaml").write_text("turns: 20\n")
+    assert llmsim_lab("lint", "run.yaml") == (0, "run.yaml: no findings\n", "")

@@ -13,7 +13,7 @@ import pytest
 from cli_kit import Run
 
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.testing import FakeOllama
+from llmsim_lab.testing import FakeOllama, FakeTokens
 
 WORLDS = Path(__file__).parents[1] / "worlds.py"
 RULED = """
@@ -282,6 +282,22 @@ def test_a_fork_sets_a_value_inside_the_state(taped: Run) -> None:
     )
     assert status == 1
     assert "'coins.An' (did you mean 'coins.Ann'?)" in err
+
+
+def test_a_turn_of_a_tape_says_what_came_from_probabilities(lab: Run) -> None:
+    Path("ruled.py").write_text(
+        "from pot import Gift, PublicGoods\n\n\nclass Likely(PublicGoods):\n"
+        "    async def turn(self, state, ask):\n"
+        "        limits = {'amount': [1, 2]}\n"
+        "        await ask('Ann', Gift, 'Your gift?', limits=limits, decide='mode')\n"
+        "        return state\n"
+    )
+    reply = FakeTokens([{"A": -0.1, "B": -3.0}])
+    with FakeOllama(reply=reply) as fake:
+        model = ("--model", "ollama", "--host", fake.host)
+        lab("run", "ruled.py:Likely", *model, "--turns", "1", "--tape", "l.tape")
+    out = lab("tape", "show", "l.tape", "--turn", "1", "--import", "ruled.py")[1]
+    assert "player of Ann, from a model's probabilities: amount 1; mode: amount 1 has " in out
 
 
 def test_a_tape_is_looked_at_without_its_code(taped: Run) -> None:

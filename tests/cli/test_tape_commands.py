@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from builders import make_client
+from builders import in_words, make_client
 from cli_kit import Run, reply
 
 from llmsim_lab._util.config import yaml_text
@@ -21,7 +21,7 @@ from llmsim_lab.cli import main
 from llmsim_lab.llm import Tape
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import fork
-from llmsim_lab.simulation import Simulation, SimulationConfig
+from llmsim_lab.simulation import Simulation
 from llmsim_lab.tape._ledger import Ledger
 from llmsim_lab.tape._recorder import LiveRecorder
 from llmsim_lab.testing import FakeOllama, Fault
@@ -33,6 +33,8 @@ CONFIG = {
     "start": "1979Q3",
     "turns": 4,
     "nations": ["Aland"],
+    "moves_bp": None,  # so that three components ask the model
+    "economy": {"shock_scale": 0},
     "llm": {"model": "ollama:llama3.2", "retry_wait_s": 0},
 }
 
@@ -232,7 +234,7 @@ def test_a_fork_whose_model_fails_says_that_no_turn_was_live(
 @pytest.fixture
 def rules(llmsim_lab: Run) -> Path:
     """A tape of a run without a model, ``rules.tape``."""
-    config = SimulationConfig(
+    config = in_words(
         name="rule",
         turns=3,
         nations=[{"name": "Aland", "kind": "taylor"}],
@@ -298,7 +300,7 @@ def test_bad_input_ends_with_one_message_and_status_1(
 
 def test_a_run_recorded_with_a_script_needs_a_model_named(llmsim_lab: Run) -> None:
     with Tape("script.tape") as tape:
-        simulation = Simulation(SimulationConfig(), llm_client=make_client(), tape=tape)
+        simulation = Simulation(in_words(), llm_client=make_client(), tape=tape)
         simulation.run(1)
         simulation.close()
     status, _, err = llmsim_lab("fork", "script.tape")
@@ -364,7 +366,7 @@ def test_the_calls_of_a_turn_that_broke_off_are_shown(llmsim_lab: Run, tmp_path:
         TimeoutError(),
     ]
     with Tape("broken.tape") as tape:
-        simulation = Simulation(SimulationConfig(), llm_client=make_client(replies), tape=tape)
+        simulation = Simulation(in_words(), llm_client=make_client(replies), tape=tape)
         with pytest.raises(Exception, match="timeout"):
             simulation.run(1)
         simulation.close()
@@ -396,7 +398,7 @@ def test_a_call_with_tools_and_thinking_is_shown_whole(llmsim_lab: Run, rules: P
 def test_runs_of_other_nations_say_which_prompts_only_one_has(llmsim_lab: Run, tape: Path) -> None:
     with Tape(tape) as recorded:
         simulation = Simulation(
-            SimulationConfig(nations=("Borduria",)), llm_client=make_client(), tape=recorded
+            in_words(nations=("Borduria",)), llm_client=make_client(), tape=recorded
         )
         simulation.close()
     out = llmsim_lab("tape", "diff", "a.tape", "1", "2")[1]
@@ -427,7 +429,7 @@ def test_runs_that_are_the_same_have_no_differences(llmsim_lab: Run, tape: Path)
 def test_differences_of_configuration_and_trajectory_are_shown(llmsim_lab: Run) -> None:
     with Tape("two.tape") as tape:
         for rate, nations in ((15.0, ["Aland"]), (None, ["Aland", "Borduria"])):
-            config = SimulationConfig(
+            config = in_words(
                 turns=2,
                 nations=tuple({"name": n, "kind": "taylor"} for n in nations),
                 validator={"kind": "always_valid"},
@@ -446,7 +448,7 @@ def test_differences_of_configuration_and_trajectory_are_shown(llmsim_lab: Run) 
 
 
 def test_a_shocked_fork_is_said_to_be_one_wherever_runs_are_listed(llmsim_lab: Run) -> None:
-    config = SimulationConfig(
+    config = in_words(
         nations=({"name": "Aland", "kind": "taylor"},), validator={"kind": "always_valid"}
     )
     with Tape("two.tape") as tape:
@@ -559,7 +561,7 @@ def test_texts_of_an_untrusted_tape_are_shown_as_texts(llmsim_lab: Run) -> None:
         rates = request.schema["properties"]["new_interest_rate"]["enum"]
         return {"new_interest_rate": rates[0], "reasoning": HOSTILE, "confidence": 1}
 
-    config = SimulationConfig(name=HOSTILE, nations=(HOSTILE,), turns=2, start="1979Q3")
+    config = in_words(name=HOSTILE, nations=(HOSTILE,), turns=2, start="1979Q3")
     with Tape("bad.tape") as tape:
         simulation = Simulation(config, llm_client=make_client(hostile), tape=tape)
         simulation.run(2)

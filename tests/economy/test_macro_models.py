@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from llmsim_lab.economy import RudebuschSvensson, TaylorRule, initial_state
+from llmsim_lab.economy import RudebuschSvensson, TaylorRule, closed_loop, initial_state
 from llmsim_lab.economy._macro import STEADY_STATE
 from llmsim_lab.economy._shocks import NO_SHOCKS, ShockGenerator, Shocks
 from llmsim_lab.models import GlobalState, MacroLags
@@ -52,27 +52,6 @@ def hold(rates: Iterable[float]) -> list[GlobalState]:
 def as_vector(state: GlobalState) -> Vector:
     lags = state.lags
     return np.array([*lags.inflation, *lags.output_gap, *lags.interest_rate])
-
-
-def as_state(vector: Vector) -> GlobalState:
-    pi, y, i = vector[:4].tolist(), vector[4:6].tolist(), vector[6:].tolist()
-    return GlobalState(
-        inflation=sum(pi) / 4,
-        output_gap=y[0],
-        interest_rate=i[0],
-        lags=MacroLags(tuple(pi), tuple(y), tuple(i)),
-    )
-
-
-def dominant_root(rule: TaylorRule) -> float:
-    """Largest eigenvalue of the code itself: one step from each unit vector, less the constant."""
-
-    def step(vector: Vector) -> Vector:
-        return as_vector(follow(rule, 1, start=as_state(vector))[-1])
-
-    constant = step(np.zeros(10))
-    companion = np.column_stack([step(unit) - constant for unit in np.eye(10)])
-    return float(max(abs(np.linalg.eigvals(companion))))
 
 
 # --- the steady state -------------------------------------------------------------------------
@@ -146,16 +125,16 @@ def test_a_pegged_rate_lets_inflation_run_away() -> None:
 
 
 def test_the_dominant_root_is_below_one_under_the_taylor_rule() -> None:
-    assert dominant_root(TAYLOR) == pytest.approx(0.946, abs=0.001)
+    assert closed_loop(TAYLOR).spectral_radius == pytest.approx(0.946, abs=0.001)
 
 
 def test_the_dominant_root_is_above_one_under_a_passive_rule() -> None:
-    assert dominant_root(PASSIVE) == pytest.approx(1.0115, abs=0.0005)
+    assert closed_loop(PASSIVE).spectral_radius == pytest.approx(1.0115, abs=0.0005)
 
 
 def test_answering_exactly_one_for_one_without_the_gap_is_not_enough() -> None:
     edge = TaylorRule(inflation_weight=1.0, output_gap_weight=0.0, lower_bound=-math.inf)
-    assert dominant_root(edge) >= 1 - 1e-6
+    assert closed_loop(edge).spectral_radius >= 1 - 1e-6
 
 
 def test_the_rule_the_paper_found_best_is_best_in_these_equations() -> None:

@@ -197,7 +197,9 @@ async def test_an_action_that_names_its_rate_needs_no_model() -> None:
 
 
 async def test_an_action_that_names_none_needs_a_model_and_says_so() -> None:
-    with pytest.raises(ConfigError, match=r"'Raise taxes', names no rate; give .* an llm_client"):
+    with pytest.raises(
+        ConfigError, match=r"'Raise taxes', names no rate and no change of it; give .* an llm"
+    ):
         await engine_at(4).run_turn([make_action("Raise taxes")])
 
 

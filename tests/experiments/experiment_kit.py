@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from builders import policy, rate_update, verdict
+from builders import in_words, policy, rate_update, verdict
 
 from llmsim_lab.experiments import PromptExperiment
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.simulation import Simulation, SimulationConfig
+from llmsim_lab.simulation import Simulation
 from llmsim_lab.types import ChatRequest
 
 __all__ = ["SEED", "hawk_of", "make_experiment", "make_run", "opinions", "seeded_client"]
@@ -49,9 +49,7 @@ def make_run(
 ) -> Simulation:
     """Return a run of nations advised by a model; by default one nation, three turns."""
     values = {"nations": ["Aland"], "name": "run"} | config
-    simulation = Simulation(
-        SimulationConfig.model_validate(values), llm_client=client or seeded_client(), tape=tape
-    )
+    simulation = Simulation(in_words(**values), llm_client=client or seeded_client(), tape=tape)
     simulation.run(turns)
     return simulation
 

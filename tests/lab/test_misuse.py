@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import answer, make_client, make_simulation
+from builders import answer, in_words, make_client, make_simulation
 
 from llmsim_lab._util.files import data_path
 from llmsim_lab.economy import QuadraticLoss
@@ -27,7 +27,7 @@ from llmsim_lab.lab import (
     leaderboard,
 )
 from llmsim_lab.llm import Tape
-from llmsim_lab.simulation import Simulation, SimulationConfig
+from llmsim_lab.simulation import Simulation
 
 RECORDED = data_path("tapes/first_run.tape")
 EXPERIMENT = data_path("tapes/prompt_experiment.tape")
@@ -36,7 +36,7 @@ EXPERIMENT = data_path("tapes/prompt_experiment.tape")
 def seated_run() -> Simulation:
     """A run of one person and no model."""
     return Simulation(
-        SimulationConfig(
+        in_words(
             start="1979Q3",
             nations=[{"name": "Aland", "kind": "human"}],
             validator={"kind": "always_valid"},
@@ -273,7 +273,7 @@ def copy(tmp_path: Path) -> Path:
 
 async def test_a_stepper_that_is_closed_at_work_stops_playing() -> None:
     simulation = Simulation(
-        SimulationConfig(nations=("Aland",)), llm_client=make_client(answer, delay_s=0.05)
+        in_words(nations=("Aland",)), llm_client=make_client(answer, delay_s=0.05)
     )
     stepper = TurnStepper(simulation)
     stepper.turns_box.value = 50
@@ -342,7 +342,7 @@ async def test_a_stepper_says_when_its_run_was_played_elsewhere() -> None:
 
 def test_a_single_planned_turn_is_not_many() -> None:
     simulation = Simulation(
-        SimulationConfig(
+        in_words(
             start="1979Q3",
             turns=1,
             nations=[{"name": "Aland", "kind": "human"}],

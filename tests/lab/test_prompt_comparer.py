@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import answer, make_simulation, policy, rate_update
+from builders import answer, in_words, make_simulation, policy, rate_update
 from markupsafe import Markup
 
 from llmsim_lab._util.files import data_path
@@ -19,7 +19,7 @@ from llmsim_lab.lab import PromptComparer
 from llmsim_lab.lab._prompt_comparer import read_turns, spread, turns_text
 from llmsim_lab.lab.figures import _difference_alt
 from llmsim_lab.llm import Tape
-from llmsim_lab.simulation import Simulation, SimulationConfig
+from llmsim_lab.simulation import Simulation
 from llmsim_lab.types import ChatRequest
 
 HOSTILE = (
@@ -451,7 +451,7 @@ async def test_a_tape_with_several_runs_is_asked_about_and_the_one_compared_is_n
     tmp_path: Path,
 ) -> None:
     client = make_simulation(_by_prompt, names=("Aland",)).llm_client
-    config = SimulationConfig(nations=("Aland",), name="first")
+    config = in_words(nations=("Aland",), name="first")
     simulation = Simulation(config, llm_client=client, tape=tmp_path / "x.tape")
     await simulation.arun(2)
     simulation.fork(1)
@@ -476,7 +476,7 @@ async def test_an_experiment_of_more_samples_than_the_box_takes_is_shown_as_it_i
     monkeypatch.setattr("llmsim_lab.lab._prompt_comparer.MOST_SAMPLES", 5)
     monkeypatch.setattr("llmsim_lab.lab._prompt_comparer.MOST_SAMPLES", 5)
     client = make_simulation(answer, names=("Aland",)).llm_client
-    config = SimulationConfig(nations=("Aland",))
+    config = in_words(nations=("Aland",))
     simulation = Simulation(config, llm_client=client, tape=tmp_path / "x.tape")
     await simulation.arun(1)
     variants = {"as it was": None, "again": None}
@@ -488,7 +488,7 @@ async def test_an_experiment_of_more_samples_than_the_box_takes_is_shown_as_it_i
 
 async def test_on_a_tape_the_results_are_recorded_and_can_be_shown_again(tmp_path: Path) -> None:
     source = make_simulation(_by_prompt, names=("Aland",))
-    config = SimulationConfig(nations=("Aland",))
+    config = in_words(nations=("Aland",))
     simulation = Simulation(config, llm_client=source.llm_client, tape=tmp_path / "x.tape")
     await simulation.arun(2)
     widget = PromptComparer(simulation, samples=2)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import answer, make_client, make_simulation
+from builders import answer, in_words, make_client, make_simulation
 from viewer_kit import HOSTILE, bumpy, hostile_run, played, taped
 
 from llmsim_lab._spans import Cut, Provenance, Span
@@ -30,7 +30,7 @@ from llmsim_lab.lab._run_reading import Attempts
 from llmsim_lab.llm import Tape
 from llmsim_lab.models import SimulationState
 from llmsim_lab.run import load, replay
-from llmsim_lab.simulation import Simulation, SimulationConfig
+from llmsim_lab.simulation import Simulation
 from llmsim_lab.types import Attempt, ChatReply, ChatRequest, Message, ToolCall
 
 FIRST_RUN = Path(__file__).parents[2] / "data" / "tapes" / "first_run.tape"
@@ -89,7 +89,7 @@ def test_the_prompt_is_shown_by_role_with_its_slots_marked() -> None:
 
 def test_reply_tokens_and_options_are_shown() -> None:
     simulation = Simulation(
-        SimulationConfig(nations=("Aland",)), llm_client=make_client(temperature=0.3, seed=7)
+        in_words(nations=("Aland",)), llm_client=make_client(temperature=0.3, seed=7)
     )
     simulation.run(1)
     viewer = PromptViewer(simulation)
@@ -229,7 +229,7 @@ def test_what_a_stopped_model_had_said_is_shown_with_the_reason(tmp_path: Path) 
         first = (request.site.component, request.attempt) == ("agent", 1)
         return stopped if first else answer(request)
 
-    config = SimulationConfig(nations=("Aland",))
+    config = in_words(nations=("Aland",))
     simulation = Simulation(config, llm_client=make_client(replies), tape=tmp_path / "x.tape")
     simulation.run(1)
     viewer = PromptViewer(replay(tmp_path / "x.tape"))
@@ -318,7 +318,7 @@ class Plain(EconLLMAgent):
 
 def test_a_prompt_given_as_plain_text_is_shown_and_said_to_be_so() -> None:
     client = make_client()
-    simulation = Simulation(SimulationConfig(), llm_client=client, agents=[Plain("Aland", client)])
+    simulation = Simulation(in_words(), llm_client=client, agents=[Plain("Aland", client)])
     simulation.run(1)
     viewer = PromptViewer(simulation)
     assert "Inflation is 2.0. What now?" in viewer.prompt.value

@@ -6,14 +6,14 @@ import math
 from typing import Any
 
 import pytest
-from builders import make_client
+from builders import in_words, make_client
 
 from llmsim_lab._util.files import data_path
 from llmsim_lab.economy import QuadraticLoss
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.lab import leaderboard
 from llmsim_lab.run import load
-from llmsim_lab.simulation import Simulation, SimulationConfig
+from llmsim_lab.simulation import Simulation
 from llmsim_lab.simulation._counterfactual import people_in
 
 OIL = {"turn": 4, "shock": {"supply": 4}, "note": "oil"}
@@ -24,7 +24,7 @@ def held(turns: int = 2, *, names: tuple[str, ...] = ("Aland",), **fields: Any) 
     fields.setdefault("start", "1979Q3")
     fields.setdefault("validator", {"kind": "always_valid"})
     fields.setdefault("nations", [{"name": name, "kind": "human"} for name in names])
-    simulation = Simulation(SimulationConfig(turns=turns, **fields), llm_client=make_client())
+    simulation = Simulation(in_words(turns=turns, **fields), llm_client=make_client())
     for person in people_in(simulation):
         person.person.ask = lambda _: hold_at(9.673333)
     simulation.run()

@@ -662,7 +662,7 @@ async def test_hostile_text_is_shown_and_does_nothing() -> None:
 
 async def test_many_agents_come_in_pages() -> None:
     names = [{"name": f"Nation {number}", "kind": "taylor"} for number in range(25)]
-    stepper = TurnStepper(ruled(nations=names))
+    stepper = TurnStepper(ruled(nations=names, committee="sequential"))
     await stepper.step()
     assert "Decisions of agents 1 to 10 of 25" in stepper.decisions.value
     assert "Nation 10" not in stepper.decisions.value

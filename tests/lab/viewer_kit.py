@@ -6,10 +6,10 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from builders import answer, make_client, policy
+from builders import answer, in_words, make_client, policy
 
 from llmsim_lab.errors import LLMFailureException
-from llmsim_lab.simulation import Simulation, SimulationConfig
+from llmsim_lab.simulation import Simulation
 from llmsim_lab.types import ChatRequest
 
 __all__ = ["HOSTILE", "bumpy", "hostile_run", "played", "taped", "turn_over"]
@@ -22,14 +22,14 @@ HOSTILE = (
 
 def played(replies: Any = answer, *, turns: int = 2, names: Any = ("Aland", "Borduria")) -> Any:
     """Return a run in memory that has been played."""
-    simulation = Simulation(SimulationConfig(nations=names), llm_client=make_client(replies))
+    simulation = Simulation(in_words(nations=names), llm_client=make_client(replies))
     simulation.run(turns)
     return simulation
 
 
 def taped(path: Path, *, turns: int = 3, names: Any = ("Aland", "Borduria")) -> Simulation:
     """Return a run on a tape."""
-    config = SimulationConfig(nations=names, name="taped")
+    config = in_words(nations=names, name="taped")
     simulation = Simulation(config, llm_client=make_client(), tape=path)
     simulation.run(turns)
     return simulation
@@ -60,7 +60,7 @@ class Bumpy:
 def bumpy(path: Path, *, repaired: bool = True) -> Simulation:
     """Return a run on a tape whose second turn failed at first; ``repaired``: then continued."""
     replies = Bumpy()
-    config = SimulationConfig(nations=("Aland", "Borduria"), name="bumpy")
+    config = in_words(nations=("Aland", "Borduria"), name="bumpy")
     simulation = Simulation(config, llm_client=make_client(replies), tape=path)
     simulation.run(1)
     try:
@@ -83,7 +83,7 @@ def hostile_run() -> Simulation:
             return policy(action=f"Raise the rate {HOSTILE[:300]}", reasoning=HOSTILE)
         return answer(request)
 
-    config = SimulationConfig(nations=("<b>Aland</b>",))
+    config = in_words(nations=("<b>Aland</b>",))
     client = make_client(reply, num_ctx=100_000)
     simulation = Simulation(config, llm_client=client)
     simulation.run(2)

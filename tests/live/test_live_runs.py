@@ -22,7 +22,7 @@ def client_of(live: Live) -> LLMClient:
 @pytest.fixture
 def run(live: Live, tmp_path: Path) -> Simulation:
     """One nation, one turn, recorded."""
-    config = SimulationConfig(nations=["Aland"], validator={"kind": "always_valid"})
+    config = SimulationConfig(nations=["Aland"], validator={"kind": "always_valid"}, moves_bp=None)
     simulation = Simulation(config, llm_client=client_of(live), tape=tmp_path / "live.tape")
     simulation.run(1)
     return simulation

@@ -366,6 +366,8 @@ def test_more_numbers_than_letters_are_drawn_as_numbers() -> None:
 def test_texts_have_no_digits_to_walk() -> None:
     with pytest.raises(ConfigError, match="needs options that are numbers"):
         choose(client_of(known()), method="digits walk")
+    with pytest.raises(ConfigError, match="method='letters' must be one of logprobs, digits walk"):
+        choose(client_of(known()), method="letters")
 
 
 # --- on a tape ---------------------------------------------------------------------------------

@@ -183,3 +183,10 @@ def test_single_settings_go_over_a_given_configuration(server: FakeOllama) -> No
     config = LLMConfig(temperature=0.1, num_ctx=2048)
     client = connect("ollama", host=server.host, config=config, temperature=0.9, quiet=True)
     assert (client.config.temperature, client.config.num_ctx) == (0.9, 2048)
+
+
+@pytest.mark.parametrize("name", ["smollm2-135m", "llama3.2"])
+def test_a_bare_name_is_an_error_that_names_whose_model_it_is_likely_to_be(name: str) -> None:
+    owner = "embedded" if name == "smollm2-135m" else "ollama"
+    with pytest.raises(ConfigError, match=f"model '{name}' is not understood.*'{owner}:{name}'$"):
+        connect(name)

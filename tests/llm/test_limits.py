@@ -111,13 +111,13 @@ def test_a_given_number_stays() -> None:
     limit = Limits(3)
     play(limit, slots=8)
     assert limit.at_once == 3
-    assert repr(limit) == "<3 at once, as configured>"
+    assert repr(limit) == "<3 at once, fixed>"
 
 
 def test_the_client_shows_what_it_found() -> None:
     limit = Limits()
     play(limit, slots=2, calls=40)
-    assert repr(limit).startswith("<2 at once; answers a second by number: 1: 1, 2: 2, 4: ")
+    assert repr(limit).startswith("<2 at once; tokens/s by number: 1: 100, 2: 200, 4: ")
 
 
 async def test_the_queue_of_a_server_is_not_charged_to_the_model() -> None:

@@ -834,7 +834,7 @@ async def _record(path: Path) -> list[Request]:
             connect, "openai:m", base_url=server.url, api_key=KEY, quiet=True
         )
         with Tape(path) as tape:
-            config = SimulationConfig(llm={"model": "m"})
+            config = SimulationConfig(llm={"model": "m"}, moves_bp=None)
             await Simulation(config, llm_client=client, tape=tape).arun(1)
         await client.aclose()
     return server.requests

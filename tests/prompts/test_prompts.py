@@ -41,7 +41,7 @@ def test_a_shipped_prompt_is_read_once() -> None:
 
 @pytest.mark.parametrize("name", ["agent_polcy", "../models", "", "a b"])
 def test_an_unknown_prompt_names_those_there_are(name: str) -> None:
-    with pytest.raises(PromptError, match=r"shipped are agent_policy, .*ending in \.md"):
+    with pytest.raises(PromptError, match=r"shipped are .*agent_policy, .*ending in \.md"):
         Prompt.load(name)
 
 

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from llmsim_lab import Ask, Reply, Run, State
 from llmsim_lab.errors import ConfigError
+from llmsim_lab.lab import TurnStepper
 from llmsim_lab.llm import ChatReply, LLMClient, LLMConfig, Person, ScriptedBackend
 from llmsim_lab.types import ChatRequest
 
@@ -100,13 +101,15 @@ def test_draws_are_each_players_own_and_the_same_in_a_replay(tmp_path: Path) -> 
     assert type(run).replay(tmp_path / "x.tape").state == run.state
 
 
-def test_decisions_show_what_was_taken_and_why() -> None:
-    decisions = asking(Move, decide="mode").decisions()
-    taken = decisions[decisions["way"].notna()]
-    assert list(taken["player"]) == ["Ann", "Bob"]
-    assert taken["reasoning"].iloc[0] == (
-        "mode: way up has 75.0%, with 80.0% of the answers on the options"
-    )
+def test_decisions_show_what_was_taken_and_why_and_not_the_calls_that_measured() -> None:
+    run = asking(Move, decide="mode")
+    decisions = run.decisions()
+    assert list(decisions["player"]) == ["Ann", "Bob"]
+    assert list(decisions["way"]) == ["up", "up"]
+    assert decisions["reasoning"][0] == "mode: way up has 75.0%; 80.0% of all answers are options"
+    shown = TurnStepper(run).static_text()
+    assert shown.endswith("  Ann: way up\n  Bob: way up")
+    assert len(run.calls) == 4
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from llmsim_lab.run import rerun
 from llmsim_lab.simulation import Simulation, SimulationConfig
 
 SHOCKS = {"shock_scale": 1}
+CALM = {"shock_scale": 0}
 NO_SHOCKS = "cannot differ: economy.shock_scale is 0 (above 0 there are random shocks)"
 
 
@@ -23,7 +24,9 @@ def by_rule(**values: Any) -> Simulation:
 
 def with_model(model_seed: int | None, **values: Any) -> tuple[SimulationConfig, LLMClient]:
     client = make_client(answer, seed=model_seed)
-    return SimulationConfig.model_validate({"nations": ["Aland"], **values}), client
+    return SimulationConfig.model_validate(
+        {"nations": ["Aland"], "economy": CALM, **values}
+    ), client
 
 
 def test_runs_on_a_tape_that_differ_in_idle_seeds_are_warned_of(

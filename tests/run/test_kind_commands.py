@@ -8,11 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from builders import in_words
 from counter_kit import counter_client, make_counter
 
 from llmsim_lab.cli import main
 from llmsim_lab.run import fork
-from llmsim_lab.simulation import Simulation, SimulationConfig
+from llmsim_lab.simulation import Simulation
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -73,7 +74,7 @@ def test_differences_are_shown_by_the_kinds_columns(llmsim_lab: Run) -> None:
 
 
 def test_runs_of_two_kinds_are_told_apart(llmsim_lab: Run) -> None:
-    config = SimulationConfig(
+    config = in_words(
         nations=({"name": "Aland", "kind": "taylor"},), validator={"kind": "always_valid"}
     )
     other = Simulation(config, tape="a.tape")

@@ -13,14 +13,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from builders import answer, make_simulation
+from builders import answer, in_words, make_simulation
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import start_new_kernel
 
 from llmsim_lab.llm._scope import InFlight, watching
 from llmsim_lab.run import _progress
 from llmsim_lab.run._progress import ProgressLine
-from llmsim_lab.simulation import Simulation, SimulationConfig
+from llmsim_lab.simulation import Simulation
 from llmsim_lab.types import CallSite, ChatRequest, Message
 
 
@@ -327,7 +327,7 @@ def test_in_a_notebook_it_is_an_output_that_ends_empty_and_only_for_a_person(
 
 
 def test_a_person_in_a_run_is_asked_without_a_line_in_between(terminal: Terminal) -> None:
-    config = SimulationConfig(
+    config = in_words(
         nations=({"name": "Ann", "kind": "human"},),  # type: ignore[arg-type]
         validator={"kind": "always_valid"},  # type: ignore[arg-type]
     )

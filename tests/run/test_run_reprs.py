@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from builders import make_simulation, policy
+from builders import in_words, make_simulation, policy
 
 from llmsim_lab.llm import Tape
-from llmsim_lab.simulation import Simulation, SimulationConfig
+from llmsim_lab.simulation import Simulation
 
 BAD = "<script>alert(1)</script>\x1b[31m\u202e Raise the interest rate <img src=x onerror=y>"
 
@@ -23,7 +23,7 @@ def hostile(request: Any) -> Any:
 
 
 def test_a_run_shows_its_turns_and_where_it_is_recorded(tmp_path: Path) -> None:
-    config = SimulationConfig(
+    config = in_words(
         name="one rule",
         nations=[{"name": "R", "kind": "taylor"}],
         validator={"kind": "always_valid"},

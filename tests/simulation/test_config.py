@@ -117,7 +117,7 @@ def test_prompt_files_are_found_beside_the_configuration(
         "## User\nAct on {{ gdp_growth }} {{ inflation }} {{ unemployment }} {{ interest_rate }} "
         "{{ profile }}"
     )
-    config = read(folder, "nations:\n  - {name: Aland, prompt: mine.md}\n")
+    config = read(folder, "moves_bp: null\nnations:\n  - {name: Aland, prompt: mine.md}\n")
     monkeypatch.chdir(tmp_path)
     client = make_client()
     Simulation(config, llm_client=client).run(1)
@@ -152,7 +152,7 @@ def test_an_absolute_prompt_path_stays_as_it_is(tmp_path: Path) -> None:
     [
         (
             "turns: 3\nsede: 1",
-            "HERE/run.yaml, line 2: sede: unknown key; known here are economy, e",
+            "HERE/run.yaml, line 2: sede: unknown key; known here are briefing, ",
         ),
         (
             "nations:\n  - name: Aland\n    tpye: llm",

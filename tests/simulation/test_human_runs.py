@@ -193,6 +193,7 @@ def test_a_rule_takes_every_persons_seat_in_the_same_world() -> None:
         "seed": 5,
         "economy": {"shock_scale": 1.0},
         "interventions": [{"turn": 2, "shock": {"supply": 3}}],
+        "moves_bp": None,  # a person's seat has the limits of a named rate
     }
     simulation = played(3, **fields)
     ruled = with_seats(simulation, "taylor")

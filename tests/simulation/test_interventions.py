@@ -33,7 +33,7 @@ def test_agents_see_what_was_set_in_the_turn_after() -> None:
     simulation.intervene(1, set={"inflation": 9})
     simulation.run(2)
     shown = [
-        request.prompt.split("Inflation: ")[1].split("%")[0]
+        request.prompt.split("Inflation over 4 quarters is ")[1].split("%")[0]
         for request in requests_of(client, "agent")
     ]
     assert shown == ["2", "9"]
@@ -49,7 +49,7 @@ def test_the_latest_turn_can_be_set_too_and_its_record_says_so() -> None:
     assert [str(done) for done in after.interventions] == ["turn 1: inflation=9 (oil)"]
     assert (after.actions, after.chains) == (before.actions, before.chains)
     assert before.state.global_state.inflation == 2
-    assert simulation.run(1).interest_rate[2] == 6
+    assert simulation.run(1).interest_rate[2] == 8.5  # the largest move on offer
 
 
 def test_the_initial_state_can_be_set_by_the_configuration() -> None:

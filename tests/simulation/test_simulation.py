@@ -133,7 +133,7 @@ async def test_the_next_turns_prompts_show_the_economy_that_the_last_one_left() 
     simulation = Simulation(SimulationConfig(nations=("Aland",)), llm_client=client)
     await simulation.arun(2)
     shown = [
-        r.messages[1].content.split("Interest Rate: ")[1][:5]
+        r.messages[1].content.split("The policy rate is ")[1][:5]
         for r in requests_of(client)
         if r.site and r.site.component == "agent"
     ]
@@ -454,7 +454,8 @@ def test_a_rules_decision_says_what_it_did_and_how_far_it_got() -> None:
         {"name": "Hawk", "kind": "taylor", "inflation_target": 0},
         {"name": "Dove", "kind": "taylor", "inflation_target": 4},
     ]
-    simulation = Simulation(make_config(nations=nations), state=make_state(inflation=3))
+    config = make_config(nations=nations, moves_bp=None, committee="sequential")
+    simulation = Simulation(config, state=make_state(inflation=3))
     simulation.run(1)
     frame = simulation.decisions().query("component == 'agent'").set_index("player")
     rates = {action.agent_name: action.proposed_rate for action in simulation.turns[1].actions}
@@ -650,9 +651,8 @@ def test_a_rate_that_a_fallback_set_is_counted() -> None:
         {"name": "Low", "kind": "taylor", "inflation_target": 0},
         {"name": "High", "kind": "taylor", "inflation_target": 40},
     ]
-    simulation = Simulation(
-        SimulationConfig(start="1979Q3", nations=nations, validator={"kind": "always_valid"})
-    )
+    config = make_config(start="1979Q3", nations=nations, moves_bp=None, committee="sequential")
+    simulation = Simulation(config)
     frame = simulation.run(1)
     assert frame["fallback"].tolist() == [0, 1]
     assert frame["calls"].tolist() == [0, 0]

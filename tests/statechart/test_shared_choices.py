@@ -86,8 +86,8 @@ def test_users_who_face_something_else_are_asked_about_apart_in_their_order() ->
     assert [chain.agent for chain in chains if chain] == ["User 0", "User 1", "User 1"]
     assert len(client.backend.requests) == len(OPTIONS) + 2  # type: ignore[attr-defined]
     assert chains[0] is not None
-    assert chains[0].reasoning.startswith("took the likeliest, engaging_like: 66.7% of")
-    assert "with 90.0% of the answers on them" in chains[0].reasoning
+    assert chains[0].reasoning.startswith("took the likeliest, engaging_like: 66.7% among ")
+    assert "; 90.0% of all answers are one of them" in chains[0].reasoning
 
 
 def test_without_an_answer_every_user_falls_back() -> None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from builders import policy, rate_update, verdict
+from builders import in_words, policy, rate_update, verdict
 
 from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
@@ -34,12 +34,16 @@ __all__ = [
 
 
 def identity(request: ChatRequest) -> str:
-    """Return what tells a request from others, short; the same in any process."""
+    """Return what tells a request from others, short; the same in any process.
+
+    The seed that follows from the run's is not part of a request on a tape.
+    """
+    options = {name: value for name, value in request.options.items() if name != "seed"}
     values = [
         request.model,
         [[message.role, message.content] for message in request.messages],
         request.schema,
-        dict(request.options),
+        options,
         repr(request.site),
         request.attempt,
     ]
@@ -74,7 +78,8 @@ class HashBackend:
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         self.requests.append(request)
-        number = int(identity(request), 16)
+        drawn = f"{identity(request)} {request.options.get('seed')}"
+        number = int(hashlib.sha256(drawn.encode()).hexdigest()[:16], 16)
         await asyncio.sleep(self._delay_s * (number % 97) / 97)
         if self._before_answer is not None:
             self._before_answer(request)
@@ -134,7 +139,7 @@ def steady_config(**fields: Any) -> SimulationConfig:
             {"turn": 3, "shock": {"supply": 1.25}, "note": "oil"},
         ],
     }
-    return SimulationConfig.model_validate(values | fields)
+    return in_words(**(values | fields))
 
 
 def make_recorded(path: Path, *, turns: int = 3, faulty: bool = False, **config: Any) -> Simulation:

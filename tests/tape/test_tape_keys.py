@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import make_client, policy, requests_of
+from builders import in_words, make_client, policy, requests_of
 
 from llmsim_lab.agents import Agent
 from llmsim_lab.engines import Engine
@@ -18,7 +18,7 @@ from llmsim_lab.errors import BackendError, LLMFailureException, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, Tape
 from llmsim_lab.models import Action, PolicyDecision, SimulationState
 from llmsim_lab.run import replay, resume
-from llmsim_lab.simulation import Simulation, SimulationConfig
+from llmsim_lab.simulation import Simulation
 from llmsim_lab.tape._codec import SettingsCache, encode_request
 from llmsim_lab.types import CallSite, ChatReply, ChatRequest, Message, ModelInfo, ToolCall
 from llmsim_lab.validators import AlwaysValid
@@ -212,7 +212,7 @@ def poll(path: Path, backend: Moody, **options: Any) -> tuple[Simulation, Poll]:
     client = LLMClient(LLMConfig(retry_wait_s=0, max_concurrency=8), backend)
     agent = Poll(client, **options)
     simulation = Simulation(
-        SimulationConfig(),
+        in_words(),
         llm_client=client,
         agents=[agent],
         engine=Still(),

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from builders import make_client, policy, verdict
+from builders import in_words, make_client, policy, verdict
 from tape_kit import HashBackend, asked, hash_client, make_recorded, steady_config
 
 from llmsim_lab.agents import Agent, EconLLMAgent
@@ -63,7 +63,7 @@ def test_a_plain_run_replays_to_the_last_bit(tmp_path: Path) -> None:
 
 def test_timeouts_refusals_and_repaired_answers_replay(tmp_path: Path) -> None:
     simulation = make_recorded(tmp_path / "x.tape", turns=6, faulty=True)
-    assert set(simulation.statuses) >= {"ok", "repaired"}
+    assert {"ok", "repaired"} <= set(simulation.statuses) <= {"ok", "repaired", "fallback"}
     assert simulation.tape is not None
     faults = {call.attempt.reason for call in simulation.tape.calls(1)}
     assert faults == {None, "timeout", "connection_error", "invalid_response"}
@@ -117,7 +117,7 @@ def test_decisions_off_the_subject_replay_as_failed(tmp_path: Path) -> None:
         return policy("Raise the tax rate") if request.site.component == "agent" else verdict(False)
 
     simulation = Simulation(
-        SimulationConfig(nations=("Singer", "Other")),
+        in_words(nations=("Singer", "Other")),
         llm_client=make_client(reply),
         tape=tmp_path / "x.tape",
     )
@@ -217,7 +217,7 @@ def test_a_rerun_is_a_sample_of_its_own_and_replays(tmp_path: Path) -> None:
             return policy(f"Raise the tax rate by {number}")
         return verdict(False, reasoning=f"No. {number}")
 
-    config = SimulationConfig(nations=("A", "B"))
+    config = in_words(nations=("A", "B"))
     first = Simulation(config, llm_client=make_client(reply), tape=tmp_path / "x.tape")
     first.run(2)
     second = rerun(first.tape, llm_client=first.llm_client)  # type: ignore[arg-type]
@@ -231,7 +231,8 @@ def test_a_rerun_is_a_sample_of_its_own_and_replays(tmp_path: Path) -> None:
 
 
 def test_a_rerun_of_a_changed_run_begins_where_that_began(tmp_path: Path) -> None:
-    root = make_recorded(tmp_path / "x.tape", turns=0, interventions=[])
+    # This model gives the same answers where no seed says otherwise.
+    root = make_recorded(tmp_path / "x.tape", turns=0, interventions=[], replicate=None)
     root.intervene(0, set={"inflation": 8.0})
     root.intervene(2, shock={"supply": 1.0})
     root.run(3)
@@ -316,9 +317,7 @@ def test_agents_that_do_not_say_where_they_call_from_replay_and_resume(
             "engine": CarelessEngine(),
         }
 
-    simulation = Simulation(
-        SimulationConfig(), llm_client=client, tape=tmp_path / "x.tape", **parts()
-    )
+    simulation = Simulation(in_words(), llm_client=client, tape=tmp_path / "x.tape", **parts())
     simulation.run(2)
     simulation.close()
     simulation = resume(tmp_path / "x.tape", llm_client=client, **parts())
@@ -359,7 +358,7 @@ def test_a_call_that_the_run_cannot_know_of_is_refused_before_it_is_made(
 
 def test_a_replay_wants_the_parts_that_the_run_was_given(tmp_path: Path) -> None:
     simulation = Simulation(
-        SimulationConfig(),
+        in_words(),
         llm_client=counting_client(),
         agents=[Careless("A", counting_client())],
         engine=CarelessEngine(),

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import make_client, make_state, policy, verdict
+from builders import in_words, make_client, make_state, policy, verdict
 from tape_kit import (
     HashBackend,
     asked,
@@ -106,7 +106,7 @@ def test_the_outcome_says_how_a_run_ended(
             raise faults.pop()
         return policy() if request.site.component == "agent" else verdict(False)
 
-    config = SimulationConfig(nations=("Aland",))
+    config = in_words(nations=("Aland",))
     simulation = Simulation(config, llm_client=make_client(reply), tape=tmp_path / "x.tape")
     with pytest.raises(BaseException) as caught:  # noqa: PT011 - the parameters say which
         simulation.run(3)
@@ -376,7 +376,7 @@ def test_hostile_text_is_text_and_comes_back_as_it_was(tmp_path: Path, text: str
 
     backend = ScriptedBackend(reply, name=text)
     client = LLMClient(LLMConfig(retry_wait_s=0, max_text_chars=None, num_ctx=100_000), backend)
-    config = SimulationConfig.model_validate({"name": text, "nations": [f"N {text[:99]}".strip()]})
+    config = in_words(name=text, nations=[f"N {text[:99]}".strip()])
     simulation = Simulation(config, llm_client=client, tape=tmp_path / "x.tape")
     simulation.run(2)
     replayed = replay(tmp_path / "x.tape")
@@ -391,9 +391,7 @@ def test_hostile_text_is_text_and_comes_back_as_it_was(tmp_path: Path, text: str
 
 def test_half_a_character_in_a_reply_is_kept_too(tmp_path: Path) -> None:
     half = 'Well \ud83d {"action": "Raise the tax", "reasoning": "r", "confidence": 1}'
-    config = SimulationConfig.model_validate(
-        {"nations": ["A"], "validator": {"kind": "llm"}, "turns": 1}
-    )
+    config = in_words(nations=["A"], validator={"kind": "llm"}, turns=1)
     no = verdict(False)
     client = make_client([half, no])
     simulation = Simulation(config, llm_client=client, tape=tmp_path / "x.tape")

@@ -6,10 +6,10 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-from builders import answer, make_client
+from builders import answer, in_words, make_client
 
 from llmsim_lab.llm import Tape
-from llmsim_lab.simulation import Simulation, SimulationConfig
+from llmsim_lab.simulation import Simulation
 
 __all__ = ["record", "spoil"]
 
@@ -19,7 +19,7 @@ HOSTILE = "\x1b[2Jnote\u202e [bold]<b>&"
 
 def record(path: Path, *, name: str = "economy", replies: Any = answer) -> Path:
     """Record run 1, three turns; run 2, its fork at turn 1; run 3, a fork of that one; close."""
-    config = SimulationConfig(name=name, nations=("Aland", "Borduria"), turns=3, start="1979Q3")
+    config = in_words(name=name, nations=("Aland", "Borduria"), turns=3, start="1979Q3")
     with Tape(path) as tape:
         first = Simulation(config, llm_client=make_client(replies), tape=tape)
         first.run()

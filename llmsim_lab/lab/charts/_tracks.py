@@ -365,7 +365,7 @@ def _prediction_on(info: RunInfo) -> Mapping[str, float]:
         run_class: Any = class_of_manifest(info.id, info.manifest)
         if run_class.prediction is Run.prediction:
             return {}
-        config = run_class.config_type.model_validate(info.manifest["config"])
+        config = run_class.config_type.recorded(info.manifest["config"])
     except (TapeError, ValueError, KeyError):
         return {}
     return _predicted(run_class(config))

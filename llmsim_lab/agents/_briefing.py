@@ -1,0 +1,164 @@
+"""What its staff puts before a central bank: two years of figures, the stance, the moves on offer.
+
+Each number has a unit and a horizon, and is what was known at the time: the output gap of a quarter
+is estimated from it and earlier quarters alone (``one_sided_gap``; real quarters in their final
+vintage).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import exp
+
+from llmsim_lab._util.text import number
+from llmsim_lab.economy._data import Quarter, latest_gap, quarters_before
+from llmsim_lab.economy._macro import STEADY_STATE, RudebuschSvensson
+from llmsim_lab.models import SimulationState
+
+SHOWN = 8
+"""How many quarters the table has."""
+STEADY_QUARTERS = 40
+"""How long the economy of an undated run has grown steadily before the run begins."""
+
+_TITLES = (
+    "quarter",
+    "inflation over 4 quarters, %",
+    "inflation in the quarter, % at an annual rate",
+    "output gap, % of trend",
+    "unemployment, % of labour force",
+    "policy rate, % per year",
+    "real rate, % per year",
+)
+
+
+def known_quarters(states: Sequence[SimulationState], *, us_past: bool = True) -> list[Quarter]:
+    """Return all quarters that are known at the last of a run's states, oldest first.
+
+    Before a run that starts from a real quarter the data are used. Before any other the economy has
+    grown steadily at the first state's levels, output gap apart, which the first quarter opens.
+
+    Args:
+        states: of a run, from its first turn on.
+        us_past: whether a dated run starts from the US data, not from others.
+    """
+    first = states[0]
+    before = quarters_before(first.period) if first.period and us_past else _steady(first)
+    return [*before, *map(_quarter, states)]
+
+
+def _quarter(state: SimulationState) -> Quarter:
+    economy = state.global_state
+    return Quarter(
+        period=state.period,
+        inflation=economy.inflation,
+        inflation_in_quarter=economy.lags.inflation[0],
+        unemployment=economy.unemployment,
+        interest_rate=economy.interest_rate,
+        real_output=economy.total_economic_value,
+    )
+
+
+def _steady(first: SimulationState) -> list[Quarter]:
+    level = _quarter(first)
+    trend = level.real_output * exp(-first.global_state.output_gap / 100)
+    growth = STEADY_STATE.gdp_growth / 400
+    return [
+        replace(level, period=None, real_output=trend * exp(-growth * back))
+        for back in range(STEADY_QUARTERS, 0, -1)
+    ]
+
+
+@lru_cache(maxsize=512)  # a run shows each quarter in eight briefings, and asks several members
+def _gap(real_output: tuple[float, ...]) -> float | None:
+    return latest_gap(real_output)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyBriefing:
+    """How a central bank, or a member of its committee, is briefed.
+
+    Attributes:
+        masked: whether dates are counted back from now and no economy is named, so that a model
+            cannot recall what happened.
+        members: how many vote.
+        rule: how the votes become one rate, in words.
+        neutral_real_rate: percent per year.
+    """
+
+    masked: bool = True
+    members: int = 1
+    rule: str = "median"
+    neutral_real_rate: float = RudebuschSvensson().neutral_real_rate
+
+    def role(self, name: str) -> str:
+        """Return who is asked, as the prompt begins."""
+        economy = "a large economy" if self.masked or self.members > 1 else name
+        if self.members == 1:
+            return f"You are the central bank of {economy} and set its policy interest rate."
+        who = "one" if self.masked else f"{name}, one"
+        return (
+            f"You are {who} of the {self.members} members of the committee that sets the policy "
+            f"interest rate of {economy}; the votes are put together by the rule: {self.rule}."
+        )
+
+
+def briefing(
+    quarters: Sequence[Quarter],
+    *,
+    inflation_target: float,
+    neutral_real_rate: float,
+    masked: bool,
+) -> dict[str, str]:
+    """Return the values of the slots of ``agent_briefing`` that change from turn to turn.
+
+    Args:
+        quarters: all that are known, oldest first, as ``known_quarters`` returns them.
+        inflation_target: four-quarter inflation, percent.
+        neutral_real_rate: percent per year.
+        masked: whether quarters are counted back from now instead of named by their dates.
+    """
+    output = [quarter.real_output for quarter in quarters]
+    lines = []
+    gap: float | None = None
+    latest = quarters[-SHOWN:]
+    for back, quarter in zip(range(len(latest) - 1, -1, -1), latest, strict=True):
+        gap = _gap(tuple(output[: len(output) - back]))
+        name = quarter.period if quarter.period and not masked else f"-{back}" if back else "now"
+        values = (
+            quarter.inflation,
+            quarter.inflation_in_quarter,
+            gap,
+            quarter.unemployment,
+            quarter.interest_rate,
+            None if quarter.inflation is None else quarter.interest_rate - quarter.inflation,
+        )
+        lines.append(" | ".join((name, *(_cell(value) for value in values))))
+    now = latest[-1]
+    assert now.inflation is not None  # a run's own states have it
+    real_rate = now.interest_rate - now.inflation
+    return {
+        "quarters": str(len(latest)),
+        "history": "\n".join((" | ".join(_TITLES), *lines)),
+        "inflation": number(now.inflation),
+        "distance": _distance(now.inflation - inflation_target),
+        "inflation_target": number(inflation_target),
+        "output_gap": "not known" if gap is None else f"{number(gap)}%",
+        "real_rate": number(real_rate),
+        "stance": _distance(real_rate - neutral_real_rate),
+        "interest_rate": number(now.interest_rate),
+    }
+
+
+def _cell(value: float | None) -> str:
+    return "not known" if value is None else f"{round(value, 2) + 0.0:.2f}"  # not -0.00
+
+
+def _distance(difference: float) -> str:
+    """Return how far a number is from a mark, to be followed by the mark."""
+    points = number(abs(difference))
+    if points == "0":
+        return "at"
+    noun = "point" if points == "1" else "points"
+    return f"{points} percentage {noun} {'above' if difference > 0 else 'below'}"

@@ -1,0 +1,103 @@
+"""What a central bank is told: figures with unit and horizon, known at the time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from llmsim_lab.agents._briefing import briefing, known_quarters
+from llmsim_lab.economy import initial_state, load_us_macro
+from llmsim_lab.models import GlobalState, SimulationState
+
+
+def values(*states: SimulationState, masked: bool = True, target: float = 2.0) -> dict[str, str]:
+    return briefing(
+        known_quarters(states),
+        inflation_target=target,
+        neutral_real_rate=2.0,
+        masked=masked,
+    )
+
+
+def rows(history: str) -> list[list[str]]:
+    return [line.split(" | ") for line in history.splitlines()]
+
+
+def test_the_table_holds_the_last_eight_quarters_of_the_data() -> None:
+    title, *quarters = rows(values(initial_state("1979Q3"), masked=False)["history"])
+    data = load_us_macro().loc["1977Q4":"1979Q3"]
+    assert title[0] == "quarter"
+    assert [row[0] for row in quarters] == [str(period) for period in data.index]
+    columns = ("inflation", "inflation_qoq_annualised", "output_gap_one_sided", "unemployment")
+    for number, column in enumerate((*columns, "interest_rate"), start=1):
+        known = [float(row[number]) for row in quarters]
+        assert known == pytest.approx(data[column].tolist(), abs=0.0051), column
+    assert float(quarters[-1][6]) == pytest.approx(9.673333 - 11.085324, abs=0.0051)
+
+
+def test_every_column_says_its_unit() -> None:
+    title = rows(values(SimulationState())["history"])[0]
+    assert all("%" in name for name in title[1:])
+
+
+def test_masked_quarters_are_counted_back_from_now() -> None:
+    found = values(initial_state("1979Q3"))
+    assert [row[0] for row in rows(found["history"])[1:]] == [*map(str, range(-7, 0)), "now"]
+    assert not any("19" in value and "Q" in value for value in found.values())
+
+
+def test_no_figure_depends_on_a_later_quarter() -> None:
+    start = initial_state("1979Q3")
+    boom = start.global_state.model_copy(update={"total_economic_value": 1100.0})
+    later = start.model_copy(update={"turn": 1, "period": "1979Q4", "global_state": boom})
+    before = rows(values(start)["history"])[2:]
+    after = rows(values(start, later)["history"])[1:8]
+    assert [row[1:] for row in before] == [row[1:] for row in after]
+
+
+def test_an_undated_run_follows_steady_growth() -> None:
+    _, *quarters = rows(values(SimulationState())["history"])
+    assert {tuple(row[1:]) for row in quarters} == {
+        ("2.00", "2.00", "0.00", "5.00", "4.00", "2.00")
+    }
+
+
+def test_the_gap_that_an_undated_run_starts_with_is_seen_for_the_most_part() -> None:
+    slump = SimulationState(global_state=GlobalState(output_gap=-5.0))
+    gap = float(rows(values(slump)["history"])[-1][3])
+    assert -5 < gap < -3  # a trend through the data so far takes some of any fall for its own
+
+
+def test_the_distance_from_target_and_neutral_is_said_in_words() -> None:
+    found = values(initial_state("1979Q3"))
+    assert found["distance"] == "9.09 percentage points above"
+    assert found["stance"] == "3.41 percentage points below"
+    steady = values(SimulationState())
+    assert (steady["distance"], steady["stance"]) == ("at", "at")
+    near = values(SimulationState(), target=1.0)
+    assert near["distance"] == "1 percentage point above"
+
+
+def test_what_the_data_cannot_say_is_not_known() -> None:
+    found = values(initial_state("1960Q1"))
+    _, *quarters = rows(found["history"])
+    assert len(quarters) == 5
+    assert quarters[0][1] == quarters[0][3] == quarters[0][6] == "not known"
+    assert found["output_gap"] == "not known"
+    assert quarters[-1][1] != "not known"
+
+
+def test_quarters_before_the_run_are_in_the_units_of_its_output() -> None:
+    *_, last, first = known_quarters([initial_state("1979Q3")])
+    growth = load_us_macro().loc["1979Q3", "real_gdp"] / load_us_macro().loc["1979Q2", "real_gdp"]
+    assert first.real_output / last.real_output == pytest.approx(growth)
+    assert replace(first, real_output=1.0) != replace(last, real_output=1.0)
+
+
+def test_a_run_from_other_data_is_not_given_the_past_of_the_us() -> None:
+    state = initial_state("1979Q3")
+    elsewhere = SimulationState(turn=0, period="1979Q3", global_state=state.global_state)
+    quarters = known_quarters([elsewhere], us_past=False)
+    assert {quarter.interest_rate for quarter in quarters} == {elsewhere.global_state.interest_rate}
+    assert quarters[0].period is None

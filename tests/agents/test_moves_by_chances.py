@@ -1,0 +1,104 @@
+"""A central bank whose move follows from the probabilities of the moves on offer."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmsim_lab import replay
+from llmsim_lab.agents import NationAgent
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
+from llmsim_lab.simulation import Simulation, SimulationConfig
+from llmsim_lab.types import ChatReply, ChatRequest
+
+MOVES = (-50, -25, 0, 25, 50)
+
+
+def model(chances: Mapping[int, float]) -> LLMClient:
+    """Return a model with these probabilities of moves, wherever they stand among the letters."""
+
+    def answer(request: ChatRequest) -> ChatReply:
+        shown = re.findall(r"^([A-Z]): (.+)$", request.messages[-1].content, re.MULTILINE)
+        moves = {
+            letter: int(text.split()[0]) if text != "no change" else 0 for letter, text in shown
+        }
+        top = tuple((letter, math.log(chances[move])) for letter, move in moves.items())
+        return ChatReply(text="A", top_logprobs=top)
+
+    return LLMClient(LLMConfig(model="scripted"), backend=ScriptedBackend(answer))
+
+
+def run(chances: Mapping[int, float], how: str, *, turns: int = 1, **more: Any) -> Simulation:
+    config = SimulationConfig.model_validate(
+        {
+            "moves_bp": MOVES,
+            "decide": how,
+            "validator": {"kind": "always_valid"},
+            "economy": {"shock_scale": 0},
+            **more,
+        }
+    )
+    simulation = Simulation(config, llm_client=model(chances))
+    simulation.run(turns)
+    return simulation
+
+
+TWO_MINDS = {-50: 0.4, -25: 0.05, 0: 0.1, 25: 0.25, 50: 0.2}
+
+
+def rates(simulation: Simulation) -> list[float]:
+    return simulation.to_frame()["interest_rate"].tolist()
+
+
+def test_the_mode_is_the_likeliest_move() -> None:
+    assert rates(run(TWO_MINDS, "mode")) == [4.0, 3.5]
+
+
+def test_the_expected_move_is_the_one_nearest_to_the_mean() -> None:
+    assert rates(run(TWO_MINDS, "expected")) == [4.0, 4.0]  # the mean is -5 basis points
+
+
+def test_samples_fall_as_the_probabilities_say_and_follow_from_the_seed() -> None:
+    seeds = range(200)
+    moved = [round(100 * (rates(run(TWO_MINDS, "sample", seed=seed))[1] - 4)) for seed in seeds]
+    for move, chance in TWO_MINDS.items():
+        spread = math.sqrt(chance * (1 - chance) / len(seeds))
+        assert abs(moved.count(move) / len(seeds) - chance) < 4 * spread
+    again = [round(100 * (rates(run(TWO_MINDS, "sample", seed=seed))[1] - 4)) for seed in range(20)]
+    assert again == moved[:20]
+
+
+def test_members_draw_for_themselves() -> None:
+    members = [f"Member {number}" for number in range(40)]
+    [turn] = run(TWO_MINDS, "sample", nations=members).turns[1:]
+    assert len({action.rate_change_bp for action in turn.actions}) >= 4
+
+
+def test_the_decision_says_what_it_came_from() -> None:
+    [row] = run(TWO_MINDS, "mode").decisions().query("component == 'agent'").to_dict("records")
+    assert row["wanted_bp"] == row["applied_bp"] == -50
+    assert row["confidence"] == pytest.approx(0.4)
+    assert "-50 basis points has 40.0%, the mean is -5 basis points" in row["reasoning"]
+
+
+def test_a_recorded_run_replays(tmp_path: Path) -> None:
+    config = SimulationConfig(
+        moves_bp=MOVES, decide="sample", validator={"kind": "always_valid"}, nations=("A", "B")
+    )
+    simulation = Simulation(config, llm_client=model(TWO_MINDS), tape=tmp_path / "x.tape")
+    simulation.run(3)
+    simulation.close()
+    assert replay(tmp_path / "x.tape").turns == simulation.turns
+
+
+def test_moves_are_needed_to_choose_from() -> None:
+    with pytest.raises(ConfigError, match="decide: mode needs moves"):
+        SimulationConfig(decide="mode", moves_bp=None)
+    with pytest.raises(ConfigError, match="has no moves"):
+        NationAgent("A", model(TWO_MINDS), decide="mode")

@@ -1,0 +1,220 @@
+"""How votes become one rate, alone and in an engine; and what an action's words ask for."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from typing import Any
+
+import pytest
+from builders import make_action, make_client, make_state, rate_update, requests_of
+
+from llmsim_lab.engines import EconomicEngine
+from llmsim_lab.engines._committee import Committee
+from llmsim_lab.engines._engines import EngineConfig
+from llmsim_lab.engines._fidelity import stated_rate
+from llmsim_lab.models import Action
+
+
+def outcome(*rates: float, current: float = 4.0, chair: str = "", **rule: Any) -> float:
+    """The rate that members A, B, C ... with these votes set."""
+    votes = dict(zip("ABCDE", rates, strict=False))
+    return Committee(chair=chair, **rule).rate(votes, current=current)
+
+
+# The rules
+
+
+def test_the_median_of_an_odd_number_is_the_vote_in_the_middle() -> None:
+    assert outcome(4.5, 3.5, 4.25) == 4.25
+
+
+@pytest.mark.parametrize(
+    ("votes", "rate"),
+    [
+        ((4.25, 4.75), 4.25),  # both up: the smaller change
+        ((3.25, 3.5), 3.5),  # both down: likewise
+        ((3.75, 4.25), 4.0),  # one up, one down: no change, which is between the two
+        ((4.0, 6.0, 4.5, 3.0), 4.0),
+    ],
+)
+def test_of_an_even_number_the_point_closest_to_the_rate_in_force_counts(
+    votes: tuple[float, ...], rate: float
+) -> None:
+    assert outcome(*votes) == rate
+
+
+def test_mirrored_votes_lead_to_the_mirrored_change() -> None:
+    votes = (4.25, 5.0, 3.5, 4.75)
+    mirrored = (8 - vote for vote in votes)
+    assert outcome(*votes) - 4 == 4 - outcome(*mirrored) == 0.25
+
+
+def test_a_majority_is_more_than_half_of_the_votes_for_one_rate() -> None:
+    assert outcome(4.5, 4.5, 3.0, rule="majority") == 4.5
+    assert outcome(4.5, 4.5, 3.0, 3.0, rule="majority") == 4.0
+    assert outcome(4.5, 4.25, 4.75, rule="majority") == 4.0
+
+
+@pytest.mark.parametrize(
+    ("chairs_vote", "rate"), [(4.5, 4.5), (4.25, 4.25), (6.0, 4.75), (3.0, 4.25), (4.75, 4.75)]
+)
+def test_the_chair_prevails_as_far_as_the_tolerance_around_the_median(
+    chairs_vote: float, rate: float
+) -> None:
+    others = (4.5, 4.5, 4.5)
+    assert outcome(chairs_vote, *others, rule="chair", chair="A", tolerance_bp=25) == rate
+
+
+def test_without_the_chairs_vote_the_median_decides() -> None:
+    assert outcome(4.5, 5.0, 5.0, rule="chair", chair="Z") == 5.0
+
+
+@pytest.mark.parametrize("rule", ["median", "majority", "chair"])
+def test_without_a_vote_the_rate_stays(rule: Any) -> None:
+    assert outcome(rule=rule, chair="A") == 4.0
+
+
+# In an engine
+
+
+def vote(name: str, change_bp: int | None, **fields: Any) -> Action:
+    return make_action(f"Vote of {name}", name=name, rate_change_bp=change_bp, **fields)
+
+
+async def test_a_stated_change_is_applied_exactly_wherever_the_rate_is() -> None:
+    engine = EconomicEngine()
+    engine.current_state = make_state(interest_rate=9.67)
+    state = await engine.run_turn([vote("Aland", 50)])
+    assert state.global_state.interest_rate == 10.17
+    assert state.reasoning_chains[0].status == "ok"
+    assert "+50 basis points from 9.67%" in state.reasoning_chains[0].reasoning
+
+
+async def test_a_stated_change_may_be_larger_than_one_action_without_a_size_may_move() -> None:
+    engine = EconomicEngine(EngineConfig(max_move=0.5))
+    engine.current_state = make_state(interest_rate=4)
+    assert (await engine.run_turn([vote("Aland", 450)])).global_state.interest_rate == 8.5
+
+
+@pytest.mark.parametrize(("here", "change", "there"), [(0.1, -25, 0), (24.9, 50, 25), (4, 0, 4)])
+async def test_a_stated_change_ends_at_the_bounds_and_says_so(
+    here: float, change: int, there: float
+) -> None:
+    engine = EconomicEngine()
+    engine.current_state = make_state(interest_rate=here)
+    state = await engine.run_turn([vote("Aland", change)])
+    assert state.global_state.interest_rate == there
+    (chain,) = state.reasoning_chains
+    assert (chain.status, "bounds" in chain.reasoning) == (
+        ("fallback", True) if change else ("ok", False)
+    )
+
+
+async def test_an_action_without_a_size_goes_to_the_model_and_one_with_a_size_does_not() -> None:
+    client = make_client([rate_update(4.5)])
+    engine = EconomicEngine(llm_client=client)
+    engine.current_state = make_state(interest_rate=4)
+    actions = [vote("Aland", 25), make_action("Raise the rate by 0.25 points", name="Borduria")]
+    state = await engine.run_turn(actions)
+    (request,) = requests_of(client)
+    assert "Interest Rate: 4.25%" in request.prompt  # one after the other, as in the contract
+    assert state.global_state.interest_rate == 4.5
+
+
+def test_an_action_has_one_size_at_most() -> None:
+    with pytest.raises(ValueError, match="give one of them"):
+        make_action(rate_change_bp=25, proposed_rate=4.25)
+
+
+async def test_each_vote_is_judged_from_the_rate_in_force() -> None:
+    client = make_client([rate_update(4.5), rate_update(5)])
+    engine = EconomicEngine(llm_client=client, committee=Committee())
+    engine.current_state = make_state(interest_rate=4)
+    actions = [
+        make_action("Much more", name="C"),
+        make_action("A named rate", name="A", proposed_rate=3.5),
+        make_action("More", name="B"),
+    ]
+    state = await engine.run_turn(actions)
+    assert ["Interest Rate: 4%" in request.prompt for request in requests_of(client)] == [True] * 2
+    assert state.global_state.interest_rate == 4.5
+    assert state.turn == 1
+    *_, minutes = state.reasoning_chains
+    assert minutes.component == "committee"
+    assert minutes.reasoning == (
+        "Votes: A 3.5% (-50 bp), B 4.5% (+50 bp), C 5% (+100 bp). By the rule median: "
+        "4.5% (+50 bp); dissent: A, C."
+    )
+
+
+async def test_a_rejected_members_vote_does_not_count() -> None:
+    engine = EconomicEngine(committee=Committee())
+    actions = [vote("A", 25), vote("B", 100, validated=False), vote("C", 25)]
+    state = await engine.run_turn(actions)
+    assert state.global_state.interest_rate == 4.25
+    assert state.reasoning_chains[-1].reasoning.endswith("no dissent.")
+
+
+async def test_if_all_votes_are_rejected_the_rate_stays() -> None:
+    engine = EconomicEngine(committee=Committee())
+    actions = [vote(name, 25, validated=False) for name in "AB"]
+    state = await engine.run_turn(actions)
+    assert state.global_state.interest_rate == 4
+    assert state.reasoning_chains[0].reasoning == "No vote counts, so the rate stays at 4%."
+
+
+@pytest.mark.parametrize("rule", ["median", "majority", "chair"])
+async def test_the_order_of_the_actions_changes_nothing(rule: Any) -> None:
+    actions = [vote("A", 25), vote("B", -50), vote("C", 25), vote("D", 100, validated=False)]
+    states = []
+    for order in permutations(actions):
+        engine = EconomicEngine(committee=Committee(rule=rule, chair="B"))
+        states.append(await engine.run_turn(list(order)))
+    assert all(state == states[0] for state in states)
+    assert len(states) == 24
+
+
+# What words ask for
+
+
+@pytest.mark.parametrize(
+    ("action", "rate"),
+    [
+        ("Raise the interest rate by 0.5 percentage points", 4.5),
+        ("Lower interest rates by 0.5%", 3.5),
+        ("Increase the policy rate by 75 basis points.", 4.75),
+        ("cut the federal funds rate by 25bps", 3.75),
+        ("Raise the interest rate to 6%", 6.0),
+        ("Raise the interest rate from 4% to 4.5%", 4.5),
+        ("Raise the interest rate by 0.5% to 4.5%", 4.5),
+        ("Set the interest rate to 3.25%", 3.25),
+        ("Hold the interest rate", 4.0),
+        ("Maintain the current interest rate at 4%", 4.0),
+        ("Leave the policy rate unchanged", 4.0),
+    ],
+)
+def test_words_that_name_one_size_plainly_are_understood(action: str, rate: float) -> None:
+    assert stated_rate(action, current=4.0) == pytest.approx(rate)
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        "Raise taxes by 2%",
+        "Raise the interest rate",
+        "Raise the interest rate to 3%",  # which lowers it
+        "Raise the interest rate by 0.5% to 6%",
+        "Raise the interest rate by 0.25-0.5%",
+        "Raise the interest rate by 0.5% or hold it",
+        "Raise the interest rate by 0.5% if inflation rises",
+        "Do not raise the interest rate",
+        "Raise the interest rate by 0.5% and cut spending by 1%",
+        "Gradually raise the interest rate by 2%",
+        "Hold the interest rate at 9%",
+        "Raise the interest rate from 8% to 9%",
+        "Lower the tax on interest rates by 1%",
+        "Raise the interest rate by 0.5% over the next year",
+    ],
+)
+def test_words_that_name_no_one_size_are_not_measured(action: str) -> None:
+    assert stated_rate(action, current=4.0) is None

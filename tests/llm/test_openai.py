@@ -331,10 +331,14 @@ async def test_there_is_a_system_message_for_the_schema_where_there_was_none() -
     assert [message["role"] for message in server.bodies[1]["messages"]] == ["system", "user"]
 
 
-async def test_validation_does_the_work_without_structured_outputs() -> None:
+async def test_validation_does_the_work_without_structured_outputs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     no = refused(400, "response_format is not supported")
     answers = (no, said("I would hold."), said(f"Well: {DECISION}"))
     async with talking(*answers) as (server, backend):
+        # On a busy machine the second request would be streamed, which these answers are not.
+        monkeypatch.setattr(backend, "streams", False)
         client = LLMClient(LLMConfig(model="m", retry_wait_s=0), backend=backend)
         decision = await client.call_with_retry(prompt="And?", response_model=PolicyDecision)
     assert decision.action == "Hold"

@@ -12,7 +12,7 @@ import pytest
 from cli_kit import Run
 
 from llmsim_lab.study import economics_card
-from llmsim_lab.testing import FakeOllama, FakeTokens, Fault
+from llmsim_lab.testing import FakeOllama, Fault
 
 
 @pytest.fixture
@@ -110,11 +110,11 @@ def raiser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeOlla
     """A model of the catalogue's name that always wants to raise by 75 basis points."""
     monkeypatch.setenv("LLMSIM_CARDS", str(tmp_path / "cards"))
 
-    def reply(body: dict[str, Any]) -> FakeTokens:
+    def reply(body: dict[str, Any]) -> Any:
         [letter] = re.findall(
             r"^([A-Z]): \+75 basis points$", body["messages"][-1]["content"], re.MULTILINE
         )
-        return FakeTokens([{letter: -0.1, "I": -2.4}])
+        return FakeOllama.tokens([{letter: -0.1, "I": -2.4}])
 
     with FakeOllama(["smollm2-135m"], reply=reply) as fake:
         monkeypatch.setenv("OLLAMA_HOST", fake.host)

@@ -13,7 +13,7 @@ import pytest
 from cli_kit import Run
 
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.testing import FakeOllama, FakeTokens
+from llmsim_lab.testing import FakeOllama
 
 WORLDS = Path(__file__).parents[1] / "worlds.py"
 RULED = """
@@ -292,7 +292,7 @@ def test_a_turn_of_a_tape_says_what_came_from_probabilities(lab: Run) -> None:
         "        await ask('Ann', Gift, 'Your gift?', limits=limits, decide='mode')\n"
         "        return state\n"
     )
-    reply = FakeTokens([{"A": -0.1, "B": -3.0}])
+    reply = FakeOllama.tokens([{"A": -0.1, "B": -3.0}])
     with FakeOllama(reply=reply) as fake:
         model = ("--model", "ollama", "--host", fake.host)
         lab("run", "ruled.py:Likely", *model, "--turns", "1", "--tape", "l.tape")

@@ -263,8 +263,9 @@ class FakeOllama:
     Its answers are recorded ones of real servers with your replies in them, but it takes any
     request, also one with a wrong option or schema, which Ollama would not accept. It counts
     tokens in its own simple way (digits, punctuation marks, up to 8 letters of a word). Its
-    durations are made up, as are the log-probabilities of replies that are not ``FakeOllama.tokens``. A
-    reply that repeats one token more than thirty times in a row is stopped there.
+    durations are made up, as are the log-probabilities of replies that are not
+    ``FakeOllama.tokens``. A reply that repeats one token more than thirty times in a row is stopped
+    there.
 
     Args:
         models: names, or ``FakeModel`` where more than the name matters. The first one counts as

@@ -36,7 +36,7 @@ from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
 from llmsim_lab.llm import _choose
 from llmsim_lab.llm._choose import Choice, Method, OptionT
 from llmsim_lab.llm._endings import Endings
-from llmsim_lab.llm._extract import InvalidReply, parse_reply, without_thinking
+from llmsim_lab.llm._extract import InvalidReply, alternatives, parse_reply, without_thinking
 from llmsim_lab.llm._limits import Lane, Limits
 from llmsim_lab.llm._retry import (
     as_backend_error,
@@ -50,7 +50,6 @@ from llmsim_lab.llm._retry import (
     second_seed,
 )
 from llmsim_lab.llm._scope import CallLog, InFlight, scope, seconds_left
-from llmsim_lab.llm._transport import alternatives
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.tape._recorder import ReplayRecorder
 from llmsim_lab.types import (

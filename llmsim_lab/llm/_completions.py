@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from llmsim_lab._util.text import clip
-from llmsim_lab.llm._transport import alternatives, check_length, count, read_json
+from llmsim_lab.llm._extract import alternatives
+from llmsim_lab.llm._transport import check_length, count, read_json
 from llmsim_lab.types import ChatReply, Message, ToolCall
 
 _DONE_REASONS = {

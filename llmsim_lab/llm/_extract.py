@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from llmsim_lab._util.text import clip
+from llmsim_lab.errors import BackendError
 from llmsim_lab.types import WIRE
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -19,6 +22,8 @@ _THOUGHT_ENDS = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 _DECODER = json.JSONDecoder()
 _MAX_CANDIDATES = 50
 _MAX_FAULTS = 5
+_MOST_PROBABILITY = 1.05
+"""Of a token's alternatives together: servers round each."""
 _LEAST_REPEATS, _LEAST_REPEATED_CHARS, _MAX_UNIT_CHARS = 4, 30, 300
 
 
@@ -166,3 +171,38 @@ def _describe(error: ValidationError) -> str:
             given = given if len(given) <= 80 else given[:77] + "..."
             faults.append(f"{where}: {fault['msg']} (it was {given})")
     return "; ".join(faults)
+
+
+def alternatives(listed: Iterable[tuple[Any, Any]], *, who: str) -> tuple[tuple[str, float], ...]:
+    """Return tokens with their log-probabilities, the likeliest first, without impossible ones.
+
+    Args:
+        listed: pairs of token and natural log-probability, as the server says.
+        who: the server, for messages.
+
+    Raises:
+        BackendError: a token is not a text, a number is not the logarithm of a probability, or the
+            probabilities add up to more than 1.
+    """
+    pairs = list(listed)
+    for token, value in pairs:
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        # A little above 0 is rounding; what is not a number compares False.
+        if not (isinstance(token, str) and number and value < 1e-3):
+            raise BackendError(
+                f"{who} sent {clip(repr((token, value)), 80)} where a token and the logarithm of "
+                "its probability should be",
+                reason="server_error",
+                status_code=200,
+                retry=True,
+            )
+    possible = [(token, float(min(value, 0))) for token, value in pairs if value > -math.inf]
+    whole = math.fsum(math.exp(value) for _, value in possible)
+    if whole > _MOST_PROBABILITY:
+        raise BackendError(
+            f"{who} sent probabilities of tokens that add up to {whole:.3g}, which are none",
+            reason="server_error",
+            status_code=200,
+            retry=True,
+        )
+    return tuple(sorted(possible, key=lambda pair: -pair[1]))

@@ -8,7 +8,7 @@ event loop; a thread would not help, since the parsers hold Python's lock for a 
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
@@ -29,8 +29,6 @@ MAX_VALUES = 50_000
 """In one JSON document; a list of a thousand models has fewer."""
 MAX_TOKENS = 10**9
 """What a server may report as a number of tokens."""
-_MOST_PROBABILITY = 1.05
-"""Of a token's alternatives together: servers round each."""
 STREAMED: dict[str, Any] = {"streamed": True}
 """An httpx request's ``extensions`` where the reply is passed on line by line."""
 
@@ -87,41 +85,6 @@ def check_length(chars: int, *, who: str) -> None:
             reason="server_error",
             status_code=200,
         )
-
-
-def alternatives(listed: Iterable[tuple[Any, Any]], *, who: str) -> tuple[tuple[str, float], ...]:
-    """Return tokens with their log-probabilities, the likeliest first, without impossible ones.
-
-    Args:
-        listed: pairs of token and natural log-probability, as the server says.
-        who: the server, for messages.
-
-    Raises:
-        BackendError: a token is not a text, a number is not the logarithm of a probability, or the
-            probabilities add up to more than 1.
-    """
-    pairs = list(listed)
-    for token, value in pairs:
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        # A little above 0 is rounding; what is not a number compares False.
-        if not (isinstance(token, str) and number and value < 1e-3):
-            raise BackendError(
-                f"{who} sent {clip(repr((token, value)), 80)} where a token and the logarithm of "
-                "its probability should be",
-                reason="server_error",
-                status_code=200,
-                retry=True,
-            )
-    possible = [(token, float(min(value, 0))) for token, value in pairs if value > -math.inf]
-    whole = math.fsum(math.exp(value) for _, value in possible)
-    if whole > _MOST_PROBABILITY:
-        raise BackendError(
-            f"{who} sent probabilities of tokens that add up to {whole:.3g}, which are none",
-            reason="server_error",
-            status_code=200,
-            retry=True,
-        )
-    return tuple(sorted(possible, key=lambda pair: -pair[1]))
 
 
 async def lines(blocks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

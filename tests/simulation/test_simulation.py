@@ -240,7 +240,7 @@ def test_the_design_page_s_lines_run_as_a_script() -> None:
     code = (
         "from llmsim_lab.simulation import Simulation, SimulationConfig\n"
         "c = SimulationConfig(nations=[{'name': 'Rule', 'kind': 'taylor'}],"
-        " validator={'kind': 'always_valid'})\n"
+        " validator={'kind': 'always_valid'}, economy={'shock_scale': 0})\n"
         "print(Simulation(c).run(2).interest_rate.tolist())"
     )
     done = subprocess.run(

@@ -26,6 +26,7 @@ from llmsim_lab._util.text import clip, log_event, printable
 from llmsim_lab.errors import BackendError
 from llmsim_lab.llm._connections import broken_off, not_understood, run_aside
 from llmsim_lab.llm._endings import Telling, stopped
+from llmsim_lab.llm._extract import alternatives
 from llmsim_lab.llm._ollama.faults import (
     fault_of,
     is_overflow,
@@ -36,7 +37,7 @@ from llmsim_lab.llm._ollama.faults import (
 from llmsim_lab.llm._ollama.wire import ChatExchange, Clients, clients_for, parse_host, release
 from llmsim_lab.llm._retry import context_overflow
 from llmsim_lab.llm._scope import scoped
-from llmsim_lab.llm._transport import alternatives, check_length, count
+from llmsim_lab.llm._transport import check_length, count
 from llmsim_lab.types import ChatReply, ChatRequest, Message, ModelInfo, OnText, ToolCall
 
 logger = logging.getLogger(__name__)

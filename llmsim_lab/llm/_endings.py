@@ -23,7 +23,7 @@ from llmsim_lab.types import ChatReply, ChatRequest, OnText
 _LEAST_LOOP_CHARS, _LEAST_REPEATS = 320, 10
 _LEAST_LOOP_CHARS_IN_TEXT = 1_001
 """In a text within JSON: schemas bound most of them, and one that comes to its end is valid."""
-_LEAST_EQUAL_ITEMS = 40
+_LEAST_EQUAL_ITEMS = 120
 """How often a piece of JSON itself must be repeated: in lists, equal items are quite usual."""
 _MAX_UNIT_CHARS = 200
 _LOOK_EACH_CHARS = 64

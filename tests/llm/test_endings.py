@@ -152,10 +152,15 @@ def test_a_model_in_a_loop_is_stopped(unit: str, size: int) -> None:
     assert len(come) < 13 + max(320, 10 * len(unit)) + 64 + size
 
 
+def test_a_hundred_equal_items_of_a_list_are_no_loop() -> None:
+    for item in ("0.0, ", f"{ITEM}, ", '"hold", '):
+        assert read(f'{{"a": [{item * 100}', schema=True)[0] is None
+
+
 def test_loops_within_json_are_stopped_too() -> None:
     assert read('{"a": "' + "ha " * 999, schema=True)[0] == "loop"
     assert read('{"a": [' + "1, " * 999, schema=True)[0] == "loop"
-    assert read(f'{{"a": [{ITEM * 99}', schema=True)[0] == "loop"
+    assert read(f'{{"a": [{ITEM * 199}', schema=True)[0] == "loop"
     assert read('{"a": 1,' + "\n \n\t" * 999, schema=True)[0] == "loop"
 
 

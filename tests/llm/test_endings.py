@@ -152,7 +152,7 @@ def test_a_model_in_a_loop_is_stopped(unit: str, size: int) -> None:
     assert len(come) < 13 + max(320, 10 * len(unit)) + 64 + size
 
 
-def test_a_hundred_equal_items_of_a_list_are_no_loop() -> None:
+def test_a_hundred_equal_items_of_a_list_are_not_a_loop() -> None:
     for item in ("0.0, ", f"{ITEM}, ", '"hold", '):
         assert read(f'{{"a": [{item * 100}', schema=True)[0] is None
 

@@ -205,6 +205,8 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
         subject = self._subject()
         if self.config.briefing == "thin":  # by choice as the contract words it, horizons or not
             subject = replace(subject, prompts={})
+        if self.config.committee.rule == "sequential":  # likewise
+            subject = replace(subject, one_after_another=())
         for finding in findings_at_start(subject):
             if self.config.moves_bp is None and finding.rule.startswith("L9"):
                 continue  # no moves are on offer, and ``max_move`` is the contract's engine's

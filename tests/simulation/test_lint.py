@@ -268,6 +268,17 @@ def test_a_run_warns_of_what_is_found_at_once(caplog: pytest.LogCaptureFixture) 
     assert "L1 Taylor principle" in warnings[0]
 
 
+def test_a_run_does_not_warn_of_what_was_chosen(caplog: pytest.LogCaptureFixture) -> None:
+    config = SimulationConfig.model_validate(
+        {"nations": [{"name": n, "kind": "taylor"} for n in "AB"], "committee": "sequential"}
+        | {"validator": {"kind": "always_valid"}}
+    )
+    with caplog.at_level(logging.WARNING):
+        Simulation(config).run(1)
+    assert not [text for text in caplog.messages if text.startswith("LINT")]
+    assert "L14" in found(config)
+
+
 @pytest.mark.usefixtures("all_runs")
 def test_a_run_warns_of_spirals_where_it_is_long(caplog: pytest.LogCaptureFixture) -> None:
     for backstop in (False, True):

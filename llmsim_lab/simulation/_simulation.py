@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from llmsim_lab._util.text import closest, log_event
 from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.agents import Agent, NationAgent, TaylorRuleAgent
 from llmsim_lab.agents._briefing import PolicyBriefing
 from llmsim_lab.agents._human import HumanAgent
-from llmsim_lab.economy import RudebuschSvensson, TaylorRule, initial_state
+from llmsim_lab.economy import QuadraticLoss, RudebuschSvensson, TaylorRule, initial_state
 from llmsim_lab.economy._analysis import Rule
 from llmsim_lab.economy._macro import FiscalBackstop, MacroModel, RateLimits, StaticEconomy
 from llmsim_lab.economy._shocks import NO_SHOCKS, ShockGenerator
@@ -40,8 +40,12 @@ from llmsim_lab.simulation._lint import LintFinding, Subject, findings, findings
 from llmsim_lab.types import FrozenDict, LLMReasoningChain
 from llmsim_lab.validators import AlwaysValid, EconLLMValidator, Validator
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 logger = logging.getLogger(__name__)
 
+_LOSS_OF = ("inflation", "output_gap", "interest_rate")
 _FAITHFUL = 0.95
 """Share of actions that an engine's model must get right, else the run is not its agents'."""
 _ROUNDING = 1e-6
@@ -166,6 +170,17 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
         first = Turn(number=state.turn, state=state)
         self._warned = False
         super().__init__(config, first=first, llm_client=llm_client, given=given, tape=tape)
+
+    @classmethod
+    def measures(cls, config: SimulationConfig) -> Mapping[str, Callable[[pd.DataFrame], float]]:
+        """Return ``loss``, that of ``QuadraticLoss`` with the first nation's inflation target."""
+        loss = QuadraticLoss(inflation_target=config.nations[0].inflation_target)
+
+        def of(frame: pd.DataFrame) -> float:
+            series = {name: frame[name].tolist() for name in _LOSS_OF}
+            return loss.of(**series).total
+
+        return {"loss": of}
 
     @property
     def committee(self) -> Committee | None:

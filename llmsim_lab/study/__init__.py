@@ -1,6 +1,7 @@
-"""Which model is fit for what: a card of shares, speeds and habits, and one of its economics."""
+"""Studies: many runs arranged so that one number comes out; and which model is fit for what."""
 
 from llmsim_lab.study._fitness import fitness_card
 from llmsim_lab.study._gate import economics_card
+from llmsim_lab.study._study import Study
 
-__all__ = ["economics_card", "fitness_card"]
+__all__ = ["Study", "economics_card", "fitness_card"]

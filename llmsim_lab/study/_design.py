@@ -179,10 +179,12 @@ def _arm(factors: Factors, labels: Sequence[str]) -> Arm:
     levels = dict(zip(factors, labels, strict=True))
     # A number alone says nothing; a word such as "hawkish" speaks for itself. What all arms share
     # tells none of them apart.
+    telling = [name for name in levels if len(factors[name]) > 1] or list(levels)
     told = [
-        f"{name}={label}" if _is_bare(factors[name][label], label) else label
-        for name, label in levels.items()
-        if len(factors[name]) > 1
+        f"{name}={levels[name]}"
+        if _is_bare(factors[name][levels[name]], levels[name])
+        else levels[name]
+        for name in telling
     ]
     values = {name: factors[name][label] for name, label in levels.items()}
     return Arm(name=" · ".join(told) or "all", levels=levels, values=values)
@@ -287,8 +289,8 @@ class World:
         elif isinstance(source, RunConfig):
             self.cls, self.base = class_of_config(source), source
         elif isinstance(source, type) and issubclass(source, RunConfig):
-            own = {name: fixed[name] for name in fixed if name in source.model_fields}
-            self.cls, self.base = class_of_config(made := source(**own)), made
+            self.base = _first_config(source, fixed)
+            self.cls = class_of_config(self.base)
         elif isinstance(source, Run):
             raise ConfigError(
                 f"a study makes its runs itself: give the class or the configuration, Study("
@@ -306,7 +308,7 @@ class World:
             self._targets = {name: self._argument(name) for name in names}
             self._check_takes_seeds()
         else:
-            self.base = self.base or self._first_config(fixed)
+            self.base = self.base or _first_config(self.cls.config_type, fixed)
             self._targets = {name: self._target(name) for name in names}
             parameters = {n: t[1] for n, t in self._targets.items() if t[0] == "config"}
             for name, path in parameters.items():
@@ -324,21 +326,6 @@ class World:
         if self.make is None and self.base.turns:
             return int(self.base.turns)
         raise ConfigError("say how many turns each run has: Study(..., turns=20)")
-
-    def _first_config(self, fixed: Mapping[str, Any]) -> Any:
-        """Return a configuration with what is fixed, to look names up in.
-
-        A parameter without a default that is varied is not in it.
-        """
-        own = {
-            name: value
-            for name, value in fixed.items()
-            if name in self.cls.config_type.model_fields
-        }
-        try:
-            return self.cls.config_type(**own)
-        except ConfigError:
-            return self.cls.config_type.model_construct(**own)
 
     def _target(self, name: str) -> Target:
         fields = self.cls.config_type.model_fields
@@ -628,7 +615,8 @@ class World:
             try:
                 run = self.trial(arm, seed)
             except LabError as error:
-                raise ConfigError(f"arm {arm.name!r}: {error}") from error
+                where = f"arm {arm.name!r}: " if len(arms) > 1 else ""
+                raise ConfigError(f"{where}{error}") from error
             classes.add(type(run))
             if self._turns is None and self.make is not None:
                 self._turns = run.config.turns or None
@@ -637,6 +625,22 @@ class World:
             raise ConfigError(f"the arms are of several classes ({names}); one study is of one")
         [cls] = classes
         return cls
+
+
+def _first_config(config_type: type[Any], fixed: Mapping[str, Any]) -> Any:
+    """Return a configuration with what is fixed, to look names up in.
+
+    A parameter that has no default and is varied is not in it.
+    """
+    own = {
+        name: value
+        for name, value in fixed.items()
+        if name in config_type.model_fields and name != "players"
+    }
+    try:
+        return config_type(**own)
+    except ConfigError:
+        return config_type.model_construct(**own)
 
 
 def _nobody(llm: Any, **settings: Any) -> LLMClient:

@@ -150,7 +150,7 @@ def _entry_of(info: RunInfo, arm: str, seed: int) -> StudyRun:
 # --- one run -------------------------------------------------------------------------------------
 
 
-class Player:
+class StudyPlayer:
     """Plays single runs of a study.
 
     Args:
@@ -222,7 +222,7 @@ class Player:
 
 
 async def play_here(
-    player: Player, jobs: Iterable[tuple[Arm, StudyRun]], parallel: int
+    player: StudyPlayer, jobs: Iterable[tuple[Arm, StudyRun]], parallel: int
 ) -> AsyncIterator[StudyRun]:
     """Play runs, so many at once; yields each as it ends. What is spent of a budget ends it."""
     waiting = iter(jobs)
@@ -262,7 +262,7 @@ def _is_spent(purse: Purse | None) -> bool:
 # --- each as a job of an executor ----------------------------------------------------------------
 
 
-def packed(player: Player, arms: Sequence[Arm]) -> bytes:
+def packed(player: StudyPlayer, arms: Sequence[Arm]) -> bytes:
     """Return what a worker needs: the world with its class, the arms, the models, the notes.
 
     Raises:
@@ -321,7 +321,7 @@ def work(spec: bytes, before: StudyRun, begun: bytes | None) -> tuple[StudyRun, 
                 lines.write_bytes(gzip.decompress(begun))
                 [number] = tape.import_jsonl(lines)
                 entry = replace(before, run=number)
-            ended = run_sync(Player(world, models, notes, tape).play(arms[before.arm], entry))
+            ended = run_sync(StudyPlayer(world, models, notes, tape).play(arms[before.arm], entry))
             if ended.run is None:
                 return ended, None
             tape.export(lines, run=ended.run)
@@ -329,7 +329,10 @@ def work(spec: bytes, before: StudyRun, begun: bytes | None) -> tuple[StudyRun, 
 
 
 async def play_elsewhere(
-    executor: Executor, player: Player, jobs: Sequence[tuple[Arm, StudyRun]], parallel: int | None
+    executor: Executor,
+    player: StudyPlayer,
+    jobs: Sequence[tuple[Arm, StudyRun]],
+    parallel: int | None,
 ) -> AsyncIterator[StudyRun]:
     """Play runs as jobs of an executor; yields each when it is on the tape here.
 
@@ -458,7 +461,7 @@ def merge_left_over(tape: Tape) -> None:
 
 
 async def played(
-    player: Player,
+    player: StudyPlayer,
     jobs: Sequence[tuple[Arm, StudyRun]],
     *,
     parallel: int | None,

@@ -45,7 +45,15 @@ from llmsim_lab.study._design import (
     said,
     seeds_of,
 )
-from llmsim_lab.study._playing import NOTE, Key, Notes, Player, StudyRun, merge_left_over, played
+from llmsim_lab.study._playing import (
+    NOTE,
+    Key,
+    Notes,
+    StudyPlayer,
+    StudyRun,
+    merge_left_over,
+    played,
+)
 from llmsim_lab.study._statistics import Effect, run_effects, smallest_effect
 from llmsim_lab.tape._codec import dumps
 
@@ -266,7 +274,7 @@ class Study:
         self._notes = Notes(self.name, identity)
         self._path = None if tape is None or isinstance(tape, Tape) else Path(tape)
         self._tape = tape if isinstance(tape, Tape) else None
-        self._player = Player(self._world, self._models, self._notes, None)
+        self._player = StudyPlayer(self._world, self._models, self._notes, None)
         self._registered: dict[str, Any] | None = None
         self._values: dict[tuple[Key, int | None], dict[str, float]] = {}
         self._looks: list[int] = []
@@ -952,7 +960,8 @@ class Study:
             ConfigError: there is no such column of numbers, or no run is complete.
         """
         # The lab draws, and stands above the studies: it is loaded when a chart is asked for.
-        draw: Callable[[Study, str], Figure] = import_module("llmsim_lab.lab.figures").study_figure
+        lab = import_module("llmsim_lab.lab._study_chart")
+        draw: Callable[[Study, str], Figure] = lab.study_chart
         return draw(self, column)
 
     def __str__(self) -> str:

@@ -194,7 +194,7 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
             shocks = sum((item.shocks for item in planned), start=NO_SHOCKS)
             # Replaced, not added to: a turn that failed may be played again.
             self.engine.extra_shocks = {before.number + 1: shocks}
-        if before is self.turns[0] and not isinstance(self._session, Replaying):
+        if before is self.turns[0] and not (self._quiet or isinstance(self._session, Replaying)):
             self._warn_of_findings()
         brief(self.agents, self.turns[:-1], us_past=self.config.start is not None)
         # All agents see the same state: nobody knows what the others propose this turn.

@@ -79,6 +79,8 @@ class Notes:
         name: the study's.
         design: what its runs follow from, as ``said`` gives it; seeds are not in it, so that a
             study may be continued with more of them.
+
+    Attributes:
         registration: the digest of its registered plan, if there is one.
     """
 

@@ -267,6 +267,8 @@ class Study:
             "fixed": fixed,
             "turns": self.turns,
         }
+        if self.reference is None:  # another version of the library may draw other points
+            identity["points"] = list(self.arms.values())
         if self._world.base is not None:
             identity["config"] = self._world.base.model_dump(
                 mode="json", exclude={"name", "seed", "turns"}, exclude_unset=True

@@ -20,6 +20,7 @@ from llmsim_lab import (
     Budget,
     LLMClient,
     LLMConfig,
+    Question,
     Run,
     Simulation,
     SimulationConfig,
@@ -106,6 +107,35 @@ def test_a_stopped_study_continues_where_each_run_was_and_repeats_no_call(path: 
     pd.testing.assert_frame_equal(
         without_time(second.to_frame()), without_time(played(study_of()).to_frame())
     )
+
+
+def greedy(question: Question) -> dict[str, Any]:
+    return {"amount": len(question.player), "reasoning": "", "confidence": 1}
+
+
+def hawk(text: str) -> str:
+    return f"{text} Be a hawk."
+
+
+@pytest.mark.parametrize(
+    ("world", "vary", "more"),
+    [
+        (Water, {"players": {"one": {"Ann": greedy}, "none": None}}, {}),
+        (Water, {"prompt": {"new": hawk, "old": None}}, {}),
+        (Water, {"temperature": [0.1, 0.9]}, {"aa": True}),
+        (Water, {"state": {"full": Basin(level=99.0), "empty": Basin(level=0.0)}}, {}),
+    ],
+    ids=["players", "prompt", "temperature", "state"],
+)
+def test_a_stopped_study_gives_what_an_undisturbed_one_gives(
+    world: Any, vary: Any, more: Any, path: Path
+) -> None:
+    played(study_of(world, vary, tape=path, **more), budget=Budget(calls=9), parallel=3).close()
+    stopped = study_of(world, vary, tape=path, **more)
+    assert stopped.counts["stopped"] > 0
+    played(stopped)
+    whole = played(study_of(world, vary, **more))
+    pd.testing.assert_frame_equal(without_time(stopped.to_frame()), without_time(whole.to_frame()))
 
 
 def test_a_stopped_study_in_memory_continues_too() -> None:
@@ -448,12 +478,12 @@ def test_effects_have_a_frame_a_text_and_a_table() -> None:
 
 def test_outcomes_on_a_grid_that_is_too_coarse_have_no_interval() -> None:
     settings = {"players": "rule", "llm_client": None, "nations": [{"name": "A"}]}
-    vary = {"inflation_target": [2.0, 2.5]}
-    study = played(study_of(Simulation, vary, outcome="interest_rate@last", **settings))
-    [fine], [coarse] = study.effects(), study.effects(grid={"interest_rate@last": 5.0})
+    vary = {"inflation_target": [2.0, 3.0]}
+    study = played(study_of(Simulation, vary, turns=9, outcome="inflation@last", **settings))
+    [fine], [coarse] = study.effects(), study.effects(grid={"inflation@last": 5.0})
     assert fine.low is not None
     assert coarse.low is None
-    assert "grid" in coarse.note
+    assert "too coarse for an interval" in coarse.note
 
 
 class Empty(State):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,11 +29,14 @@ from llmsim_lab.models import Action, AgentState, GlobalState, SimulationState, 
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Run, RunTurn
 from llmsim_lab.run._session import Replaying
+from llmsim_lab.run._turn import Series
 from llmsim_lab.simulation._config import (
+    SERIES,
     Intervention,
     NationConfig,
     SimulationConfig,
     Variable,
+    bounded,
     named_twice,
 )
 from llmsim_lab.simulation._lint import LintFinding, Subject, findings, findings_at_start
@@ -171,6 +174,13 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
     def committee(self) -> Committee | None:
         """How several agents' votes become one rate; None for one agent, or one after the other."""
         return getattr(self.engine, "committee", None) if len(self.agents) > 1 else None
+
+    def _series(self, rows: Iterable[Mapping[str, Any]]) -> Sequence[Series]:
+        """Return the columns that can be charted, with the bounds that the engine keeps."""
+        if "engine" not in self.given:
+            return super()._series(rows)
+        limits = getattr(self.engine, "limits", None)
+        return bounded(limits) if isinstance(limits, RateLimits) else SERIES
 
     # --- a turn ------------------------------------------------------------------------------
 

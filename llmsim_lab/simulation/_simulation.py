@@ -146,7 +146,7 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
         prompts = prompts or {}
         _check_prompts(prompts, config, given)
         if agents is None:
-            agents = [_agent_for(nation, config, llm_client, prompts) for nation in config.nations]
+            agents = [agent_for(nation, config, llm_client, prompts) for nation in config.nations]
         self.agents = tuple(agents)
         if twice := named_twice(agent.name for agent in self.agents):
             raise ConfigError(f"agents must have different names; twice: {', '.join(twice)}")
@@ -528,7 +528,7 @@ def brief(agents: Sequence[Agent], turns: Sequence[Turn], *, us_past: bool) -> N
             agent.past, agent.us_past = past, us_past
 
 
-def _agent_for(
+def agent_for(
     nation: NationConfig, config: SimulationConfig, llm_client: LLMClient | None, prompts: Prompts
 ) -> Agent:
     if nation.kind == "taylor":
@@ -547,6 +547,7 @@ def _agent_for(
             profile=nation.profile,
             prompt=prompt,
             limits=config.engine.limits,
+            moves_bp=config.moves_bp,
             names_rate=nation.names_rate,
             timeout_s=nation.timeout_s,
         )

@@ -34,7 +34,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -236,7 +236,7 @@ def _pivot(values: pd.DataFrame, keys: Sequence[str]) -> _Table:
         twice = values[values.duplicated(axes)].iloc[0]
         raise ConfigError(
             "two values for "
-            + ", ".join(f"{name}={twice[name]!r}" for name in axes)
+            + ", ".join(f"{name}={twice[name]}" for name in axes)
             + ": each needs one"
         )
     array[tuple(codes)] = values["value"].to_numpy(dtype=float)
@@ -370,7 +370,6 @@ def _caffo(found: _Found, where: NDArray[np.bool_], a: Numbers, b: Numbers, leve
     Statistician 54. The p-value is Fisher's exact one.
     """
     from scipy.special import ndtri
-    from scipy.stats import fisher_exact
 
     for place in np.flatnonzero(where):
         counts = [[int((group[:, place] == value).sum()) for value in (1, 0)] for group in (a, b)]
@@ -380,8 +379,15 @@ def _caffo(found: _Found, where: NDArray[np.bool_], a: Numbers, b: Numbers, leve
         )
         middle, reach = shares[0] - shares[1], ndtri((1 + level) / 2) * error
         _put_shares(found, int(place), middle, reach, min(map(sum, counts)))
-        found.p[place] = fisher_exact(counts).pvalue
+        found.p[place] = _fisher(*counts[0], *counts[1])
         found.method[place] = "shares (Agresti and Caffo), Fisher's exact test"
+
+
+@lru_cache(10_000)
+def _fisher(a: int, b: int, c: int, d: int) -> float:
+    from scipy.stats import fisher_exact
+
+    return float(fisher_exact([[a, b], [c, d]]).pvalue)
 
 
 def _put_shares(found: _Found, place: int, middle: float, reach: float, runs: int) -> None:
@@ -1084,7 +1090,7 @@ def sup_t_band(
     drawn = rng.standard_normal((draws, n, len(mix)), dtype=np.float32) @ mix
     spread = np.einsum("dnh,dnh->dh", drawn[:, 1:], drawn[:, 1:]) / (n - 1)
     largest = np.abs(drawn[:, 0] / np.sqrt(spread)).max(axis=1)
-    reach = np.where(moves, np.quantile(largest, level) * error, 0.0)
+    reach = np.where(moves, np.quantile(largest, level, method="weibull") * error, 0.0)
     return mean, mean - reach, mean + reach
 
 

@@ -2,5 +2,6 @@
 
 from llmsim_lab.study._fitness import fitness_card
 from llmsim_lab.study._gate import economics_card
+from llmsim_lab.study._response import impulse_response
 
-__all__ = ["economics_card", "fitness_card"]
+__all__ = ["economics_card", "fitness_card", "impulse_response"]

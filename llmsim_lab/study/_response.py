@@ -51,7 +51,6 @@ Curves = dict[str, "pd.DataFrame"]
 """By column: what the shock did in each pair; a row a seed, a column a horizon."""
 
 _SHOCKS = tuple(one.name for one in fields(Shocks))
-_BAND_DRAWS = 2_000
 _LINES = {"mean": "#332288", "rule": "#CC6677", "linear": "#888888"}
 _BOUND = 1e-9
 _DUST = 1e-12
@@ -389,20 +388,20 @@ class _Pairs:
                 f"{fresh.turns[0].number + 1}"
             )
         base = fresh if tape is None else self._base(fresh, tape, fork_at)
-        await self._play_to(base, fork_at)
-        if base.turn_number < fork_at:
-            raise ConfigError(
-                f"the run of seed {base.config.seed} is over at turn {base.turn_number}, before it "
-                f"can be forked at turn {fork_at}; choose a smaller at"
+        try:
+            await self._play_to(base, fork_at)
+            if base.turn_number < fork_at:
+                raise ConfigError(
+                    f"the run of seed {base.config.seed} is over at turn {base.turn_number}, "
+                    f"before it can be forked at turn {fork_at}; choose a smaller at"
+                )
+            items = _interventions(base, self.shock, self.at, fork_at)
+            if not self.words:
+                self.words = _in_words(base, self.shock, self.at)
+            shocked, unshocked = await gather_all(
+                [self._arm(base, fork_at, its, tape) for its in (items, [])]
             )
-        items = _interventions(base, self.shock, self.at, fork_at)
-        if not self.words:
-            self.words = _in_words(base, self.shock, self.at)
-        end = self.at + self.horizon
-        shocked, unshocked = await gather_all(
-            [self._arm(base, fork_at, end, its, tape) for its in (items, [])]
-        )
-        if tape is not None:
+        finally:
             base.close()
         return _Pair(
             self._values(shocked),
@@ -411,21 +410,18 @@ class _Pairs:
         )
 
     async def _arm(
-        self,
-        base: AnyRun,
-        fork_at: int,
-        end: int,
-        items: Sequence[Mapping[str, Any]],
-        tape: Tape | None,
+        self, base: AnyRun, fork_at: int, items: Sequence[Mapping[str, Any]], tape: Tape | None
     ) -> AnyRun:
+        end = self.at + self.horizon
         arm = None if tape is None else _fork_on(tape, base, fork_at, items)
         if arm is None:
             arm = base.fork(fork_at, intervene=items)
         elif tape is not None and arm.turn_number < end and not arm.done(arm.state):
             client, cls = base.llm_client, type(base)
             arm = resume(tape, arm.run_id, llm_client=client, kind=cls, **_own(base))
-        await self._play_to(arm, end)
-        if tape is not None:
+        try:
+            await self._play_to(arm, end)
+        finally:
             arm.close()
         return arm
 
@@ -627,8 +623,11 @@ def _touches_bound(turns: Sequence[Any], run: AnyRun, at: int) -> bool:
     if not isinstance(run, Simulation) or not isinstance(run.engine, EconLLMEngine):
         return False
     limits = run.engine.limits
+    rules = [agent.rule for agent in run.agents if isinstance(agent, TaylorRuleAgent)]
+    own = [rule.lower_bound for rule in rules if isinstance(rule, TaylorRule)]
+    lower = max(limits.lower, *own) if own else limits.lower
     rates = [turn.state.global_state.interest_rate for turn in turns if turn.number >= at]
-    return any(rate <= limits.lower + _BOUND or rate >= limits.upper - _BOUND for rate in rates)
+    return any(rate <= lower + _BOUND or rate >= limits.upper - _BOUND for rate in rates)
 
 
 # --- what came out --------------------------------------------------------------------------------
@@ -695,11 +694,12 @@ class ImpulseResponse:
             self.horizon = shortest - 1
         self.curves, self.rule_curves = (_curves(it, shortest) for it in (done, rule))
         self.linear = {name: line[:shortest] for name, line in plan.linear.items()}
-        if at_bound := sum(pair.at_bound for pair in done.values()):
-            notes.append(
-                f"in {at_bound} of {len(done)} pairs the rate was at one of its bounds, where the "
-                "economy is not linear"
-            )
+        for whose, found in (("", done), ("the rule's ", rule)):
+            if at_bound := sum(pair.at_bound for pair in found.values()):
+                notes.append(
+                    f"in {at_bound} of {whose}{len(found)} pairs the rate was at one of its "
+                    "bounds, where the economy is not linear"
+                )
         if len(done) == 1:
             notes.append("one pair: no interval; give more seeds")
         elif all(_same(curve) for curve in self.curves.values()):
@@ -738,20 +738,7 @@ class ImpulseResponse:
             )
 
     def _band(self, column: str) -> tuple[Any, Any, Any]:
-        import numpy as np
-
-        curves = self.curves[column].to_numpy()
-        mean = curves.mean(axis=0)
-        if len(curves) < 2:
-            return mean, np.full_like(mean, np.nan), np.full_like(mean, np.nan)
-        # The shock itself may be the same number in all pairs: there is nothing to vary then.
-        vary = np.ptp(curves, axis=0) > _DUST * np.abs(mean).max()
-        low, high = mean.copy(), mean.copy()
-        if vary.any():
-            _, low[vary], high[vary] = sup_t_band(
-                curves[:, vary], level=self.level, draws=_BAND_DRAWS, seed=0
-            )
-        return mean, low, high
+        return sup_t_band(self.curves[column].to_numpy(), level=self.level)
 
     def frame(self) -> pd.DataFrame:
         """Return a row for each column and turn.

@@ -54,6 +54,8 @@ ENOUGH_RUNS = 8
 ALL_FLIPS = 13
 """Up to so many pairs all sign flips are tried, 2^12 that differ; ``RANDOM_FLIPS`` from then on."""
 RANDOM_FLIPS = 4_999
+ENOUGH_FOR_SHARES = 5
+"""Runs of an arm from which on a share has an interval; with two it contained the truth in 0.8."""
 _PRIOR = 1.0
 """The mixture's variance in a confidence sequence, in units of the differences' variance."""
 _MINUS = "\N{MINUS SIGN}"
@@ -153,21 +155,25 @@ def run_effects(
         paired: False compares arms by Welch's t even if they share seeds.
         watched: the results are looked at while runs come in, and may decide when to stop:
             intervals are ``confidence_sequence``'s and p-values 1 / e-value.
-        grid: the step of outcomes that are on a grid, such as 0.25 for a final policy rate.
+        grid: the step of outcomes that are on a grid, such as 0.25 for a final policy rate; where
+            it is not given, the values' largest common step. An outcome whose standard deviation
+            is below its step has no interval; outcomes of 0 and 1 have intervals of their own.
     """
     table = _pivot(values, ["seed"])
     if not table.arms:
         return []
+    declared = _steps(grid, table.outcomes)
+    steps = np.where(declared > 0, declared, -_common_steps(table.array))
     found = []
     for one, other in _contrasts(table.arms, reference, contrasts):
         a, b = table.of(one), table.of(other)
         shared = (table.there(one) & table.there(other)).any()
         if paired and shared:
-            found.append(_paired(a, b, level, watched, _steps(grid, table.outcomes)))
+            found.append(_paired(a, b, level, watched, steps))
         elif watched:
             found.append(_unwatchable(a, b))
         else:
-            found.append(_welch(a, b, level, _steps(grid, table.outcomes)))
+            found.append(_welch(a, b, level, steps))
         found[-1].contrast = f"{one} {_MINUS} {other}"
     return _effects(found, table.outcomes, level, adjust=not watched)
 
@@ -258,6 +264,16 @@ def _steps(grid: Mapping[str, float] | None, outcomes: Sequence[str]) -> Numbers
     return np.array([(grid or {}).get(outcome, 0.0) for outcome in outcomes], dtype=float)
 
 
+def _common_steps(values: Numbers) -> Numbers:
+    """Return the largest step of which all differences of an outcome's values are multiples."""
+    flat = values.reshape(-1, values.shape[-1])
+    low, high = np.nanmin(flat, axis=0, initial=np.inf), np.nanmax(flat, axis=0, initial=-np.inf)
+    span = np.where(high > low, high - low, 1.0)
+    unit = 10.0 ** (np.floor(np.log10(span)) - 7)
+    steps = np.rint(np.nan_to_num((flat - low) / unit)).astype(np.int64)
+    return np.asarray(np.gcd.reduce(steps, axis=0) * unit)
+
+
 def _paired(a: Numbers, b: Numbers, level: float, watched: bool, step: Numbers) -> _Found:
     """Return Student's t over the differences of pairs (rows), for each outcome (column)."""
     differences = _without_rounding(a - b, a, b)
@@ -281,13 +297,18 @@ def _paired(a: Numbers, b: Numbers, level: float, watched: bool, step: Numbers) 
             f"{both[place] - n[place]} of {both[place]} pairs left out: "
             "a run failed or has no partner"
         )
+    yes_or_no = _yes_or_no(a, b) & (n > 1)
     _check_spread(
         found,
         variance,
-        step,
+        np.where(yes_or_no, 0.0, step),
         few="{n} pair of runs: an interval takes two",
         equal="all pairs differ by the same, which says nothing of pairs that would not",
     )
+    if watched:
+        found.low[yes_or_no & ~(variance > 0)] = found.high[yes_or_no & ~(variance > 0)] = np.nan
+    else:
+        _agresti(found, yes_or_no, differences, level)
     return found
 
 
@@ -304,14 +325,73 @@ def _welch(a: Numbers, b: Numbers, level: float, step: Numbers) -> _Found:
     methods = [f"Welch over {x} and {y} run means" for x, y in zip(*sizes, strict=True)]
     found = _Found(mean, low, high, p, sizes[0] + sizes[1], methods, [[] for _ in methods])
     spread = np.where(np.minimum(*sizes) > 1, np.maximum(moments[0][1], moments[1][1]), np.nan)
+    yes_or_no = _yes_or_no(a, b) & (np.minimum(*sizes) > 1)
     _check_spread(
         found,
         spread,
-        step,
+        np.where(yes_or_no, 0.0, step),
         few="an interval takes two runs of each arm",
         equal="all runs of an arm are alike, which says nothing of runs that would not be",
     )
+    _caffo(found, yes_or_no, a, b, level)
     return found
+
+
+def _yes_or_no(a: Numbers, b: Numbers) -> NDArray[np.bool_]:
+    """Return which outcomes are 0 or 1 in all runs, as of whether something happened."""
+    both = np.concatenate([a, b])
+    return np.asarray(np.isin(both, (0.0, 1.0)).sum(axis=0) == (~np.isnan(both)).sum(axis=0))
+
+
+def _agresti(found: _Found, where: NDArray[np.bool_], differences: Numbers, level: float) -> None:
+    """Put intervals for paired outcomes of 0 and 1, with a pair of each sign added.
+
+    Source: Bonett and Price (2012), "Adjusted Wald confidence interval for a difference of binomial
+    proportions based on paired data", Journal of Educational and Behavioral Statistics 37. The
+    p-value is from sign flips, which for 0 and 1 is McNemar's exact test.
+    """
+    from scipy.special import ndtri
+
+    for place in np.flatnonzero(where):
+        known = differences[~np.isnan(differences[:, place]), place]
+        n = len(known) + 2
+        mean, changed = known.sum() / n, (np.count_nonzero(known) + 2) / n
+        reach = ndtri((1 + level) / 2) * math.sqrt((changed - mean**2) / n)
+        _put_shares(found, int(place), mean, reach, len(known))
+        found.p[place] = _flipped(known[:, None])[0] if known.any() else 1.0
+        found.method[place] = "paired shares (Bonett and Price), sign flips"
+
+
+def _caffo(found: _Found, where: NDArray[np.bool_], a: Numbers, b: Numbers, level: float) -> None:
+    """Put intervals for outcomes of 0 and 1, with a 0 and a 1 added to each arm.
+
+    Source: Agresti and Caffo (2000), "Simple and effective confidence intervals for proportions and
+    differences of proportions result from adding two successes and two failures", The American
+    Statistician 54. The p-value is Fisher's exact one.
+    """
+    from scipy.special import ndtri
+    from scipy.stats import fisher_exact
+
+    for place in np.flatnonzero(where):
+        counts = [[int((group[:, place] == value).sum()) for value in (1, 0)] for group in (a, b)]
+        shares = [(ones + 1) / (ones + zeros + 2) for ones, zeros in counts]
+        error = math.sqrt(
+            sum(p * (1 - p) / (sum(count) + 2) for p, count in zip(shares, counts, strict=True))
+        )
+        middle, reach = shares[0] - shares[1], ndtri((1 + level) / 2) * error
+        _put_shares(found, int(place), middle, reach, min(map(sum, counts)))
+        found.p[place] = fisher_exact(counts).pvalue
+        found.method[place] = "shares (Agresti and Caffo), Fisher's exact test"
+
+
+def _put_shares(found: _Found, place: int, middle: float, reach: float, runs: int) -> None:
+    found.low[place], found.high[place] = middle - reach, middle + reach
+    found.notes[place] = [note for note in found.notes[place] if "left out" in note]
+    if runs < ENOUGH_FOR_SHARES:
+        found.low[place] = found.high[place] = np.nan
+        found.notes[place].append(
+            f"{runs} runs: an interval of an outcome of 0 and 1 takes {ENOUGH_FOR_SHARES}"
+        )
 
 
 def _unwatchable(a: Numbers, b: Numbers) -> _Found:
@@ -379,15 +459,17 @@ def _check_spread(
     Args:
         found: what is changed.
         variance: of the units; NaN where there are too few.
-        step: of each outcome's grid, 0 without one.
+        step: of each outcome's grid, 0 without one, negative where it was found in the values.
         few: what to say where there are too few; ``{n}`` becomes how many.
         equal: what to say where all units are equal, but not 0.
         zero: where all differences are exactly 0; where the estimate is, if not given.
     """
     with np.errstate(invalid="ignore"):
         flat = variance <= (_NOTHING * np.abs(found.estimate)) ** 2
-        coarse = (step > 0) & (np.sqrt(variance) < step)
+        coarse = np.sqrt(variance) < np.abs(step) * (1 - _NOTHING)
     zero = flat & (found.estimate == 0 if zero is None else zero)
+    # A deterministic player on a grid that nobody declared is exact, not coarse.
+    coarse &= ~(flat & (step < 0))
     for place in range(len(step)):
         note, p = "", None
         if np.isnan(variance[place]):
@@ -395,7 +477,7 @@ def _check_spread(
         elif coarse[place]:
             spread = math.sqrt(variance[place])
             note = (
-                f"too coarse for an interval: steps of {step[place]:g}, "
+                f"too coarse for an interval: steps of {abs(step[place]):g}, "
                 f"standard deviation {spread:.2g}"
             )
         elif flat[place] and not zero[place]:
@@ -406,8 +488,9 @@ def _check_spread(
         if zero[place]:
             p = 1.0
             if not coarse[place]:
-                found.low[place] = found.high[place] = 0.0
                 note = "all differences are exactly 0"
+            if not coarse[place] and found.unit == "runs":
+                found.low[place] = found.high[place] = 0.0
         elif found.differences is not None and not np.isnan(variance[place]):
             # Flipping signs needs no normal distribution, so it works on a grid as well.
             p = float(_flipped(found.differences[:, [place]])[0])
@@ -500,20 +583,21 @@ def _signs(n: int) -> Numbers:
 
 
 def _flipped_t(differences: Numbers) -> Numbers:
-    """Return |t| of each column (hypothesis) for each sign flip of the rows (pairs)."""
+    """Return |t| of each hypothesis (row) for each sign flip (column) of the pairs."""
     known = ~np.isnan(differences)
     filled = np.where(known, differences, 0.0)
-    n, squares = known.sum(axis=0), (filled**2).sum(axis=0)
+    n, squares = known.sum(axis=0)[:, None], (filled**2).sum(axis=0)[:, None]
     # The sum of squares is the same for all flips, so t follows from the sum alone.
-    share = np.abs(_signs(len(filled)) @ filled) / np.sqrt(np.where(squares > 0, n * squares, 1.0))
-    share = np.minimum(share, 1 - 1e-12)
+    # Contiguous, since otherwise the product takes ten times as long.
+    sums = np.abs(np.ascontiguousarray(_signs(len(filled)) @ np.ascontiguousarray(filled)).T)
+    share = np.minimum(sums / np.sqrt(np.where(squares > 0, n * squares, 1.0)), 1 - 1e-12)
     return np.asarray(share * np.sqrt(np.maximum(n - 1, 0) / (1 - share**2)))
 
 
 def _flipped(differences: Numbers) -> Numbers:
-    """Return each column's own p-value from sign flips."""
+    """Return each hypothesis' own p-value from sign flips."""
     t = _flipped_t(differences)
-    return np.asarray((t >= t[0] * (1 - _NOTHING)).mean(axis=0))
+    return np.asarray((t >= t[:, :1] * (1 - _NOTHING)).mean(axis=1))
 
 
 def romano_wolf(differences: Numbers) -> Numbers:
@@ -531,10 +615,10 @@ def romano_wolf(differences: Numbers) -> Numbers:
         differences: pairs of runs by hypotheses; NaN where a run failed.
     """
     t = _flipped_t(differences)
-    order = np.argsort(-t[0], kind="stable")
-    # In each row, the largest from this hypothesis on.
-    largest = np.maximum.accumulate(t[:, order[::-1]], axis=1)[:, ::-1]
-    steps = (largest >= t[0, order] * (1 - _NOTHING)).mean(axis=0)
+    order = np.argsort(-t[:, 0], kind="stable")
+    # For each flip, the largest from this hypothesis on.
+    largest = np.maximum.accumulate(t[order[::-1]], axis=0)[::-1]
+    steps = (largest >= t[order, :1] * (1 - _NOTHING)).mean(axis=1)
     adjusted = np.empty(len(order))
     adjusted[order] = np.maximum.accumulate(steps)
     return adjusted
@@ -715,28 +799,7 @@ def _at_situations(
         few = "one run: its turns say nothing of new situations; draw them from several runs"
         equal = "all runs differ by the same, which says nothing of runs that would not"
     else:
-        parts, freedoms, spreads = [], [], []
-        for group, count, (mean, squares) in zip(groups, counts, moments, strict=True):
-            degrees = np.where(used, np.maximum(count - 1.0, 0), 0.0)
-            pooled = np.nansum(degrees * np.nan_to_num(squares), axis=0) / np.where(
-                degrees.sum(axis=0) > 0, degrees.sum(axis=0), np.nan
-            )
-            spreads.append(pooled)
-            if asked.crossed:
-                share = np.where(used, weight / np.maximum(count, 1), 0.0)[:, None]
-                off = np.nan_to_num(share * (group - mean[:, None])).sum(axis=0)
-                seeds = (~np.isnan(group) & used[:, None]).any(axis=0).sum(axis=0)
-                parts.append(_of_clusters(off, seeds)[None])
-                freedoms.append(seeds[None] - 1.0)
-            else:
-                # A situation with one answer gets the spread of the others.
-                squares = np.where(degrees > 0, squares, pooled)
-                parts.append(np.where(used, weight**2 * squares / np.maximum(count, 1), 0.0))
-                freedoms.append(degrees)
-        stacked = np.concatenate(parts)
-        variance = stacked.sum(axis=0)
-        freedom = _satterthwaite(stacked, np.concatenate(freedoms))
-        spread = np.max(spreads, axis=0)
+        variance, freedom, spread = _of_these(groups, weight, asked.crossed)
         methods = [f"stratified by situation, {what}"] * len(n)
         if asked.crossed:
             methods = ["t over seeds, which recur in several situations"] * len(n)
@@ -753,6 +816,49 @@ def _at_situations(
         )
     _check_spread(found, np.where(n > 0, spread, np.nan), step, few=few, equal=equal, zero=zero)
     return found
+
+
+def _of_these(
+    groups: Sequence[Numbers], weight: Numbers, crossed: bool
+) -> tuple[Numbers, Numbers, Numbers]:
+    """Return variance and degrees of freedom of an estimate at these situations, and the answers'.
+
+    Args:
+        groups: situations by answers by outcomes, of both arms or of their differences.
+        weight: of each situation in the estimate, 0 where it is left out.
+        crossed: whether a seed is the same answer's number in all situations.
+    """
+    parts, freedoms, spreads = [], [], []
+    for group in groups:
+        known = ~np.isnan(group) & (weight > 0)[:, None]
+        count = known.sum(axis=1)
+        mean, squares = _moments(np.where(known, group, np.nan), 1)
+        degrees = np.maximum(count - 1.0, 0.0)
+        whole, squares = degrees.sum(axis=0), np.nan_to_num(squares)
+        each = np.where(count > 0, weight**2 / np.maximum(count, 1), 0.0)
+        alone = np.where(count == 1, each, 0.0).sum(axis=0)
+        with np.errstate(invalid="ignore"):
+            spreads.append((degrees * squares).sum(axis=0) / np.where(whole > 0, whole, np.nan))
+        if crossed:
+            # Deviations from a situation's mean, as large as if it had been left out (jackknife).
+            share = np.where(count > 1, weight / np.maximum(degrees, 1.0), 0.0)[:, None]
+            off = np.where(known, share * (group - mean[:, None]), 0.0).sum(axis=0)
+            seeds = known.any(axis=0).sum(axis=0)
+            several = np.maximum(each.sum(axis=0) - alone, 1e-300)
+            found = (off**2).sum(axis=0) * (1 - 1 / np.maximum(seeds, 1)) * (1 + alone / several)
+            parts.append(found[None])
+            # Fewer where answers are missing, since the seeds' weights then differ.
+            there = known.sum(axis=(0, 1)) / np.maximum((count > 0).sum(axis=0) * seeds, 1)
+            freedoms.append((np.maximum(seeds - 1.0, 0) * there)[None])
+        else:
+            # A situation with one answer gets the pooled variance of the others.
+            share = degrees / np.where(whole > 0, whole, 1.0)
+            parts.append(squares * (np.where(count > 1, each, 0.0) + alone * share))
+            freedoms.append(degrees)
+    stacked = np.concatenate(parts)
+    variance, spread = stacked.sum(axis=0), np.max(spreads, axis=0)
+    freedom = _satterthwaite(stacked, np.concatenate(freedoms))
+    return variance, freedom, np.where((variance == 0) & ~np.isnan(spread), 0.0, spread)
 
 
 def _in_words(situations: int, runs: int, new: bool) -> str:
@@ -877,8 +983,10 @@ def energy_test(
         y: those of the other arm.
         distance: between two of them: ``word_distance``, 0 or 1 for labels, or Euclid's; or a
             function.
-        blocks: the situation of each of x and of y: answers are exchanged within it only, and
-            compared within it where it has two or more of both.
+        blocks: the situation of each of x and of y: answers are exchanged within it only. The test
+            then adds up, in units of their spread over permutations, the statistic of all answers,
+            which sees what arms do in every situation, and the sum of the situations' own, which
+            sees opposite effects too.
         permutations: B.
         seed: of the permutations.
     """
@@ -891,23 +999,27 @@ def energy_test(
     if blocks is not None:
         places: dict[object, int] = {}
         block = np.array([places.setdefault(key, len(places)) for key in (*blocks[0], *blocks[1])])
-    sizes = [np.bincount(block[part], minlength=block.max() + 1) for part in (in_x, ~in_x)]
-    if blocks is not None and (np.minimum(*sizes) >= 2).all():
-        apart = apart * (block[:, None] == block)
-        share = [1 / size[block] / math.sqrt(len(size)) for size in sizes]
-    else:
-        share = [np.full(len(both), 1 / size.sum()) for size in sizes]
     rng = np.random.default_rng(seed)
     # Sorting by block and then by chance permutes within blocks.
     order = np.argsort(block + rng.random((permutations + 1, len(both))), axis=1)
-    back = np.argsort(block, kind="stable")
     assigned = np.empty((permutations + 1, len(both)), dtype=bool)
-    assigned[:, back] = in_x[order]
+    assigned[:, np.argsort(block, kind="stable")] = in_x[order]
     assigned[0] = in_x
-    weight = np.where(assigned, share[0], -share[1])
-    statistics = -((weight @ apart) * weight).sum(axis=1)
-    reached = statistics >= statistics[0] - _NOTHING * max(1.0, float(apart.max()))
-    return float(statistics[0]), float(reached.mean())
+
+    def energy(apart: Numbers, share_x: Numbers, share_y: Numbers) -> Numbers:
+        weight = np.where(assigned, share_x, -share_y)
+        return np.asarray(-((weight @ apart) * weight).sum(axis=1))
+
+    found = energy(apart, np.full(len(both), 1 / len(x)), np.full(len(both), 1 / len(y)))
+    compared = found
+    if blocks is not None:
+        sizes = [np.bincount(block[part], minlength=block.max() + 1) for part in (in_x, ~in_x)]
+        several = np.minimum(*sizes) >= 2
+        shares = [np.where(several, 1 / np.maximum(size, 1), 0.0)[block] for size in sizes]
+        within = energy(apart * (block[:, None] == block), *shares)
+        compared = sum((one - one.mean()) / (one.std() or 1.0) for one in (found, within))
+    reached = compared >= compared[0] - _NOTHING * max(1.0, float(np.abs(compared).max()))
+    return float(found[0]), float(reached.mean())
 
 
 def _distances(items: Sequence[Any], distance: Distance) -> Numbers:
@@ -963,14 +1075,15 @@ def sup_t_band(
     moves = error > _NOTHING * np.abs(mean)
     if not moves.any():
         return mean, mean.copy(), mean.copy()
-    scaled = (rows[:, moves] - mean[moves]) / np.sqrt(variance[moves] * (n - 1))
-    keep = math.sqrt(1 - _shrinkage(n))
+    correlation = np.atleast_2d(np.corrcoef(rows[:, moves], rowvar=False))
+    correlation += _shrinkage(n) * (np.eye(len(correlation)) - correlation)
+    values, vectors = np.linalg.eigh(correlation)
+    mix = (vectors * np.sqrt(np.maximum(values, 0.0))).T.astype(np.float32)
     rng = np.random.default_rng(seed)
-    # Rows of normal numbers times the scaled curves have the sample's correlation.
-    drawn = keep * rng.standard_normal((draws, n, n)) @ scaled
-    drawn += math.sqrt(1 - keep**2) * rng.standard_normal(drawn.shape)
-    centre, spread = _moments(drawn, 1)
-    largest = np.abs(centre / np.sqrt(spread / n)).max(axis=1)
+    # The mean of n normal curves, and, independent of it, their variances with n - 1.
+    drawn = rng.standard_normal((draws, n, len(mix)), dtype=np.float32) @ mix
+    spread = np.einsum("dnh,dnh->dh", drawn[:, 1:], drawn[:, 1:]) / (n - 1)
+    largest = np.abs(drawn[:, 0] / np.sqrt(spread)).max(axis=1)
     reach = np.where(moves, np.quantile(largest, level) * error, 0.0)
     return mean, mean - reach, mean + reach
 
@@ -990,18 +1103,23 @@ def power(sd: float, n: int, effect: float, *, level: float = 0.95, paired: bool
         n: pairs, or runs of each arm.
         effect: the true difference, in the same unit.
         level: 1 minus alpha; the test is two-sided.
-        paired: False for two arms with seeds of their own.
+        paired: False for two arms with seeds of their own, compared by Welch's t.
     """
-    from scipy.special import nctdtr, stdtrit
+    from scipy.special import betaincinv, nctdtr, stdtrit
 
     if n < 2:
         return 0.0
-    freedom = n - 1 if paired else 2 * n - 2
     if sd == 0:
         return float(effect != 0)
     shift = abs(effect) / sd * math.sqrt(n if paired else n / 2)
-    cut = stdtrit(freedom, (1 + level) / 2)
-    return float(1 - nctdtr(freedom, shift, cut) + nctdtr(freedom, shift, -cut))
+    freedom, welch = n - 1.0, np.array([n - 1.0])
+    if not paired:
+        freedom = 2.0 * (n - 1)
+        # Welch's degrees of freedom depend on one arm's share of the variance, a beta variable.
+        share = betaincinv((n - 1) / 2, (n - 1) / 2, (np.arange(200) + 0.5) / 200)
+        welch = (n - 1) / (share**2 + (1 - share) ** 2)
+    cut = stdtrit(welch, (1 + level) / 2)
+    return float(np.mean(1 - nctdtr(freedom, shift, cut) + nctdtr(freedom, shift, -cut)))
 
 
 def smallest_effect(

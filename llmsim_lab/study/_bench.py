@@ -1,41 +1,38 @@
-"""A turn of a recorded run, played again with another prompt for one of its components.
+"""A turn of a recorded run, played again from its recorded state with something changed.
 
-What comes before the component in the turn is taken from the recording; the component, and what
-comes after it, are asked. So all variants get the same state. What an experiment is set up with is
-checked here before anything is asked.
+The run plays it itself: a branch of it makes one step. What was asked before the component, or
+beside it, is answered from the recording; the component, and what comes after it, are asked. So all
+variants get the same state. What a comparison is set up with is checked here before anything is
+asked.
 """
 
 from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from llmsim_lab._util.checks import plain_text, real_number, whole_number
 from llmsim_lab._util.text import clip
-from llmsim_lab._util.waiting import gather_all
-from llmsim_lab.economy._shocks import NO_SHOCKS
-from llmsim_lab.engines import EconomicEngine
 from llmsim_lab.errors import ConfigError, FailureReason, LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig, Tape
-from llmsim_lab.llm._scope import CallLog, Recorder, recording
-from llmsim_lab.models import Action, SimulationState
+from llmsim_lab.llm._choose import Choice
+from llmsim_lab.llm._scope import CallLog, Recorder, scope
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
-from llmsim_lab.run._registry import kind_name
-from llmsim_lab.run._run import CLIENT_SETTINGS
+from llmsim_lab.run._run import CLIENT_SETTINGS, AnyRun, at_once, placed_in
+from llmsim_lab.run._session import Replaying, Session
+from llmsim_lab.run._turn import RunTurn, decided
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.simulation._simulation import Turn, brief
 from llmsim_lab.tape._codec import RunInfo
-from llmsim_lab.types import CallRecord, CallSite, LLMReasoningChain
+from llmsim_lab.types import Attempt, CallRecord, CallSite, ChatRequest, LLMReasoningChain
 
-Variant = Prompt | str | None
-"""A prompt, a prompt's text, or None for the prompt as the run used it."""
-
-Stage = Literal["agent", "validator", "engine"]
-"""The parts of a turn, in the order in which they work."""
+Turn = RunTurn[Any, Any]
+Change = Callable[[str], str]
+Variant = Prompt | str | Change | LLMClient | None
+"""A prompt, a prompt's text, a function of it, another model, or None for what the run used."""
 
 NO_SAMPLE: frozenset[FailureReason] = frozenset(
     ("connection_error", "rate_limited", "server_error", "client_error", "model_not_found")
@@ -66,79 +63,123 @@ class Sample:
 
 
 class Bench:
-    """A run's turns and parts, to be played again.
+    """A run's turns and what was asked in them, to be played again.
 
     Args:
         simulation: the run; it is not changed.
-        component: ``agent``, ``agent:NAME``, ``validator`` or ``engine``.
+        component: who is asked otherwise, as the run's calls name it: ``agent``, ``agent:NAME``,
+            ``engine``, ``player``, ...; ``agent``, or else the first that was asked, if empty.
         only_component: whether to ask this component alone, and leave the rest of the turn out.
 
     Attributes:
-        stage: the component's part of a turn.
-        tested: the agents whose prompt is under test; empty for validator and engine.
-        prompt: the component's prompt as the run used it.
+        stage: the component's name without the agent's.
+        agent: the agent's name, or empty for all.
+        stages: all components that were asked, in the order in which they work.
+        prompt: the template that the component fills; None where it has none, or has several.
 
     Raises:
-        ConfigError: the run has no such component, or the component has no prompt.
+        ConfigError: the run has no such component, or its agents use different prompts.
     """
 
     def __init__(
-        self, simulation: Simulation, component: str, *, only_component: bool = False
+        self, simulation: AnyRun, component: str = "", *, only_component: bool = False
     ) -> None:
         self.simulation = simulation
-        self.component = plain_text("component", component)
         self.only_component = only_component
-        self.stage, self.tested = _part_tested(simulation, component)
-        self.prompt = self._prompt()
-
-    @property
-    def _parts(self) -> list[Any]:
-        if self.stage == "agent":
-            return [agent for agent in self.simulation.agents if agent.name in self.tested]
-        return [getattr(self.simulation, self.stage)]
-
-    def _prompt(self) -> Prompt:
-        prompts = []
-        for part in self._parts:
-            prompt = getattr(part, "prompt", None)
-            if not isinstance(prompt, Prompt):
+        self._asked = {turn.number: _sites(turn) for turn in simulation.turns[1:]}
+        sites = dict.fromkeys(site for turn in self._asked.values() for site in turn)
+        of_parts = [place for place in simulation.prompts if "#" not in place]
+        there = {"agent" if p.startswith("agent:") else p: None for p in of_parts} if not sites else {}
+        self.stages = list(there | dict.fromkeys(stage for stage, _ in sites))
+        first = "agent" if "agent" in self.stages or not self.stages else self.stages[0]
+        self.component = plain_text("component", component) or first
+        self.stage, _, self.agent = self.component.partition(":")
+        known = [f"{stage}:{agent}" for stage, agent in sites if agent]
+        known += [place for place in of_parts if ":" in place]
+        if self.component not in (*self.stages, *known, *of_parts):
+            if not (self.stages or of_parts):
                 raise ConfigError(
-                    f"component={self.component!r}: {part!r} reads no prompt (a rule, or a part "
-                    "with a prompt of its own making); choose a component that has one"
+                    f"component={self.component!r}: {simulation!r} reads no prompt and asked no "
+                    "model (all are rules); there is nothing to ask again"
                 )
-            prompts.append(prompt)
-        if len(set(prompts)) > 1:
+            named = [*self.stages, *dict.fromkeys(known), *of_parts]
             raise ConfigError(
-                f"the agents {', '.join(self.tested)} use different prompts; compare one agent's: "
-                f"component='agent:{self.tested[0]}'"
+                f"component={component!r} is not a part of this run that reads a prompt; it has: "
+                f"{', '.join(dict.fromkeys(named))}"
             )
-        return prompts[0]
+        self.places = {
+            place: prompt
+            for place, prompt in simulation.prompts.items()
+            if place == self.component
+            or (not self.agent and (place.partition(":")[0] == self.stage or "#" in place))
+        }
+        if len(set(self.places.values())) > 1 and not any("#" in place for place in self.places):
+            raise ConfigError(
+                f"the agents of {self.component} use different prompts; compare one agent's: "
+                f"component={next(iter(self.places))!r}"
+            )
+        self.prompt = next(iter(self.places.values())) if len(set(self.places.values())) == 1 else None
 
     @property
     def turns(self) -> list[int]:
         """The turns in which the run asked the component, oldest first."""
-        return [turn.number for turn in self.simulation.turns[1:] if self.subjects(turn.number)]
+        return [number for number in self._asked if self.subjects(number)]
 
-    def turn(self, number: int) -> Turn:
+    @property
+    def measures_turn(self) -> bool:
+        """True if samples are played to the turn's end, so that its outcome is the variant's."""
+        return not self.only_component or self.stage == self.stages[-1]
+
+    def turn(self, number: int) -> Any:
         """Return the run's own record of a turn."""
         return self.simulation.turns[number - self.simulation.turns[0].number]
 
-    def before(self, number: int) -> SimulationState:
-        """Return the state that a turn was played from."""
-        return self.turn(number - 1).state
-
     def subjects(self, number: int) -> list[str]:
-        """Return the agents that the component decided for in a turn, by name."""
-        if self.stage == "agent":
-            return list(self.tested)
-        actions = self.turn(number).actions
-        if self.stage == "validator":
-            return [action.agent_name for action in actions if action.status != "failed"]
-        return [action.agent_name for action in actions if action.validated]
+        """Return for whom the component was asked in a turn, by name."""
+        sites = self._asked.get(number, ())
+        return list(dict.fromkeys(agent for site in sites if self._is(*site) for agent in site[1:]))
+
+    def _is(self, stage: str, agent: str) -> bool:
+        return stage == self.stage and (not self.agent or agent == self.agent)
+
+    def tests(self, site: CallSite | None) -> bool:
+        """Return True if a call of this site is the component's."""
+        return site is not None and self._is(site.component, site.agent or "")
+
+    def decided(self, turn: Turn) -> list[LLMReasoningChain]:
+        """Return what the component decided in a turn."""
+        return [chain for chain in decided(turn) if self._is(chain.component, chain.agent)]
+
+    def earlier(self, number: int) -> dict[tuple[object, ...], list[Attempt]]:
+        """Return what a turn recorded that does not depend on the component, by what was asked."""
+        attempts = [a for call in self.turn(number).calls for a in call.history]
+        attempts.sort(key=lambda attempt: attempt.number or 0)
+        stages = dict.fromkeys(a.request.site.component for a in attempts if a.request.site)
+        before = list(stages)[: list(stages).index(self.stage)] if self.stage in stages else []
+        # Parts of one kind are asked at once. A world's own turn may ask one player after another.
+        beside = at_once(self.simulation, self.stage)
+        found: dict[tuple[object, ...], list[Attempt]] = {}
+        for attempt in attempts:
+            site = attempt.request.site
+            if self.tests(site) and not beside:
+                break
+            if site and not self.tests(site) and site.component in (*before, self.stage):
+                found.setdefault(_question(attempt.request), []).append(attempt)
+        return found
 
     def check(self, prompt: Prompt, *, name: str) -> None:
         """Raise ConfigError if a variant's slots are not the component's; it names the slots."""
-        wanted, has = set(self.prompt.slots), set(prompt.slots)
+        old = next((it for it in self.places.values() if it.name == prompt.name), self.prompt)
+        if old is None:
+            names = ", ".join(dict.fromkeys(it.name for it in self.places.values()))
+            raise ConfigError(
+                f"variant {name!r}: the {self.component} has several templates ({names}); give an "
+                "edited Prompt of one, run.prompts[...].edit(...), or a function of the text"
+                if names
+                else f"variant {name!r}: the {self.component} has no template to replace; give a "
+                "function of the text that the model gets: lambda text: text + '...'"
+            )
+        wanted, has = set(old.slots), set(prompt.slots)
         faults = []
         if unknown := sorted(has - wanted):
             faults.append(f"unknown slots {', '.join(unknown)}")
@@ -147,11 +188,11 @@ class Bench:
         if faults:
             raise ConfigError(
                 f"variant {name!r}: {'; '.join(faults)}; the {self.stage} fills exactly: "
-                f"{', '.join(self.prompt.slots) or 'none'}"
+                f"{', '.join(old.slots) or 'none'}"
             )
 
     def render(self, prompt: Prompt, turn: int, *, agent: str | None = None) -> RenderedPrompt:
-        """Return a variant rendered for a turn, as the model would get it.
+        """Return a variant rendered for a turn of an economic run, as the model would get it.
 
         Args:
             prompt: the variant.
@@ -170,191 +211,240 @@ class Bench:
                 f"{', '.join(names) or 'no agent'}"
             )
         # These methods are private but named in the contracts, so any agent or engine has them.
+        before = self.turn(turn - 1).state
         if self.stage == "agent":
-            part = next(part for part in self._parts if part.name == name)
-            text = _with(part, prompt=prompt)._construct_prompt(self.before(turn))
+            part = _with(next(p for p in self.simulation.agents if p.name == name), prompt)
+            text = part._construct_prompt(before)
         else:
-            part = _with(self._parts[0], prompt=prompt)
+            part = _with(getattr(self.simulation, self.stage), prompt)
             action = next(a for a in self.turn(turn).actions if a.agent_name == name)
             if self.stage == "validator":
                 text = part._construct_validation_prompt(action)
             else:
-                state = self.before(turn).global_state
-                text = part._construct_state_update_prompt(action, state)
+                text = part._construct_state_update_prompt(action, before.global_state)
         if not isinstance(text, RenderedPrompt):
             raise ConfigError(f"{part!r} does not render its prompt; it cannot be shown")
         return text
 
-    def view(self, turns: Sequence[Turn], prompt: Prompt) -> Simulation:
-        """Return the run with other turns and another prompt: to look at, without its tape."""
-        view = copy.copy(self.simulation)
-        # ``take_over`` counts the validator's actions anew; the run's own counts must stay.
-        view.validator = copy.copy(view.validator)
-        if self.stage == "agent":
-            view.agents = tuple(
-                _with(agent, prompt=prompt) if agent.name in self.tested else agent
-                for agent in view.agents
-            )
-        else:
-            setattr(view, self.stage, _with(self._parts[0], prompt=prompt))
-        return view.take_over(turns, [], None)
+    def branch(self, turn: int, variant: Variant, client: LLMClient | None) -> AnyRun:
+        """Return a run that is about to play a turn again, with a variant."""
+        run = self.simulation
+        first = run.turns[0].number
+        new = run.branch(turn - 1, client)
+        new.take_over(run.turns[: turn - first], self.turn(turn).interventions, None)
+        if isinstance(variant, Prompt):
+            places = [
+                place
+                for place, prompt in self.places.items()
+                if "#" not in place or prompt.name == variant.name or prompt == self.prompt
+            ]
+            for place, part in placed_in(new.parts):
+                if place in places:
+                    part.prompt = variant
+            new.put_prompts({place: variant for place in places if "#" in place})
+        return new
+
+    def view(self, turn: int, sample: Turn, variant: Variant) -> AnyRun:
+        """Return the run with a sample as its last turn: to look at, without its tape."""
+        new = self.branch(turn, variant, self.simulation.llm_client)
+        return new.take_over([*new.turns, sample], [], None)
 
     async def play(
-        self, sample: Sample, prompt: Prompt, client: LLMClient, recorder: Recorder | None
-    ) -> Turn:
+        self,
+        sample: Sample,
+        variant: Variant,
+        client: LLMClient,
+        session: Session | None,
+        *,
+        by_replicate: bool,
+    ) -> tuple[Turn, Mapping[str, Choice[Any]]]:
         """Play a sample and return what came of it, as a turn with the sample's number.
 
-        It has chains only of what was asked now. If the model failed, there is a chain of status
-        ``failed`` that says why, and the state is that from before the turn.
+        If the model failed, the state is that from before the turn, and there is a chain of status
+        ``failed`` that says why. With the turn comes what was chosen by probabilities, by agent.
 
         Raises:
             LLMFailureException: the server failed, which says nothing about the prompt.
         """
-        log = CallLog(f"an experiment on {self.simulation.config.name}", sample.turn)
-        state = before = self.before(sample.turn)
-        work = _Work([_without_chains(action) for action in self.turn(sample.turn).actions])
+        asked = _Noting(client, sample.seed, by_replicate=by_replicate, notes=self.tests)
+        run = self.branch(sample.turn, variant, asked)
+        if by_replicate:
+            run.config = run.config.model_copy(update={"replicate": sample.seed})
+        change = variant if callable(variant) and not isinstance(variant, LLMClient) else None
+        serve = not isinstance(variant, LLMClient)
+        own = _SampleSession(self, sample, session, change, serve=serve)
+        run._session = own
         began = time.perf_counter()
-        failed = None
-        with recording(recorder, log):
-            try:
-                state = await self._play(work, before, prompt, client)
-            except LLMFailureException as failure:
-                if failure.reason in NO_SAMPLE:
-                    raise
-                failed = failure
-        calls = log.close()
-        chains = [*work.chains]
-        if failed is None:
-            chains += state.reasoning_chains
-        else:  # the state is that from before, whose chains are not the sample's
-            chains += _failed_chains(failed, calls, sample.turn, work.chains)
-        return Turn(
-            number=sample.number,
-            state=state.model_copy(update={"reasoning_chains": tuple(chains)}),
-            chains=tuple(chains),
-            actions=tuple(work.actions),
-            seconds=time.perf_counter() - began,
-            calls=calls,
-        )
-
-    async def _play(
-        self, work: _Work, before: SimulationState, prompt: Prompt, client: LLMClient
-    ) -> SimulationState:
-        simulation, turn = self.simulation, before.turn + 1
-        asked: list[Action] = []
-        if self.stage == "agent":
-            agents = [
-                _with(agent, prompt=prompt, client=client)
-                for agent in simulation.agents
-                if agent.name in self.tested
-            ]
-            first = simulation.turns[0].number
-            dated = simulation.config.start is not None
-            brief(agents, simulation.turns[: before.turn - first], us_past=dated)
-            asked = await gather_all([agent.decide_action(before) for agent in agents])
-            work.put(asked, (action.chain for action in asked))
-        elif self.stage == "validator":
-            plain = {"validated": False, "validation_result": None}
-            asked = [action.model_copy(update=plain) for action in work.actions]
-        if asked and not (self.only_component and self.stage == "agent"):
-            changed = prompt if self.stage == "validator" else None
-            validator = _with(simulation.validator, prompt=changed, client=client)
-            marked = await validator.validate_actions(asked, before)
-            verdicts = (action.validation_result for action in marked)
-            work.put(marked, (verdict.chain for verdict in verdicts if verdict))
-        if self.only_component and self.stage != "engine":
-            return before.model_copy(update={"turn": turn, "reasoning_chains": ()})
-        engine = _with(
-            simulation.engine, prompt=prompt if self.stage == "engine" else None, client=client
-        )
-        if isinstance(engine, EconomicEngine):
-            # A shock from outside hits on the way to the turn, so it is needed again.
-            done = self.turn(turn).interventions
-            engine.extra_shocks = {turn: sum((item.shocks for item in done), start=NO_SHOCKS)}
-        engine.current_state = before
-        state: SimulationState = await engine.run_turn(work.actions)
-        return state
+        try:
+            return await run.step(progress=False), asked.choices
+        except _EnoughError:
+            calls = own.log.close() if own.log else ()
+            turn = run.turn_type(
+                number=sample.number,
+                state=run.state,
+                seconds=time.perf_counter() - began,
+                calls=tuple(call for call in calls if call.history),
+            )
+        except LLMFailureException as failure:
+            if failure.reason in NO_SAMPLE:
+                raise
+            calls = own.log.close() if own.log else ()
+            turn = run.turn_type(
+                number=sample.number,
+                state=run.state,
+                seconds=time.perf_counter() - began,
+                calls=calls,
+                chains=_failed_chains(failure, calls, sample.turn),
+            )
+        return (turn if session is None else session.done(turn, {})), asked.choices
 
 
-@dataclass(slots=True)
-class _Work:
-    """A turn's actions and chains so far; kept apart, since a failure needs them too."""
-
-    actions: list[Action]
-    chains: list[LLMReasoningChain] = field(default_factory=list)
-
-    def put(self, changed: Sequence[Action], chains: Iterable[LLMReasoningChain | None]) -> None:
-        """Replace the same agents' earlier actions, and add the chains."""
-        new = {action.agent_name: action for action in changed}
-        self.actions = [new.get(action.agent_name, action) for action in self.actions]
-        self.chains += [chain for chain in chains if chain is not None]
+class _EnoughError(Exception):
+    """All that is wanted of a sample was asked."""
 
 
-def _without_chains(action: Action) -> Action:
-    """Return a recorded action without its chains, which are the run's, not the sample's."""
-    verdict = action.validation_result
-    if verdict is not None:
-        verdict = verdict.model_copy(update={"chain": None})
-    return action.model_copy(update={"chain": None, "validation_result": verdict})
+class _Noting(LLMClient):
+    """A client that asks with a sample's seed, and notes what was chosen by probabilities."""
+
+    def __init__(
+        self,
+        client: LLMClient,
+        seed: int,
+        *,
+        by_replicate: bool,
+        notes: Callable[[CallSite | None], bool],
+    ) -> None:
+        changes = {"seed": None if by_replicate else seed}
+        super().__init__(client.config.model_copy(update=changes), client.backend)
+        self._notes = notes
+        self.choices: dict[str, Choice[Any]] = {}
+
+    async def choose(self, prompt: str, options: Any, **how: Any) -> Choice[Any]:
+        """Choose, and note what was chosen."""
+        choice = await super().choose(prompt, options, **how)
+        site = how.get("site")
+        if self._notes(site):
+            self.choices[(site.agent if site else "") or ""] = choice
+        return choice
 
 
-def _with(part: Any, *, prompt: Prompt | None = None, client: LLMClient | None = None) -> Any:
-    """Return a copy of a part with another prompt and model."""
+class _SampleSession(Replaying):
+    """What a branch tells while it plays a sample; it answers from the recording what it may.
+
+    It is the branch's session and recorder in one. ``Replaying``, since the surroundings are.
+    """
+
+    def __init__(
+        self,
+        bench: Bench,
+        sample: Sample,
+        inner: Session | None,
+        change: Change | None,
+        *,
+        serve: bool,
+    ) -> None:
+        self.recorder = self  # type: ignore[assignment]
+        self.log: CallLog | None = None
+        self._bench = bench
+        self._sample = sample
+        self._inner = inner
+        self._records: Recorder | None = inner.recorder if inner is not None else None
+        self._change = change
+        self._earlier = bench.earlier(sample.turn) if serve else {}
+        self._changed: dict[CallSite, int] = {}
+        if knows := getattr(self._records, "knows", None):
+            self.knows = knows
+
+    # --- of a session ------------------------------------------------------------------------
+
+    def planned(self, turn: int, planned: Sequence[Any]) -> Sequence[Any]:
+        """Do from outside what was done at the recorded turn."""
+        del turn
+        if self._inner is not None:
+            self._inner.planned(self._sample.number, ())
+        return planned
+
+    def done(self, turn: Any, planned: Any) -> Any:
+        """Record or compare the sample."""
+        del planned
+        turn = replace(turn, number=self._sample.number)
+        return turn if self._inner is None else self._inner.done(turn, {})
+
+    # --- of a recorder -----------------------------------------------------------------------
+
+    def place(self, request: ChatRequest) -> ChatRequest:
+        """Return the request with its turn, and changed where it is the component's."""
+        if self._records is not None:
+            request = self._records.place(request)
+        site = request.site
+        if self._change is None or site is None or not self._bench.tests(site):
+            return request
+        messages = list(request.messages)
+        asked = [n for n, message in enumerate(messages) if message.role == "user"]
+        # A second attempt has a message more, which is not the prompt.
+        at = self._changed.setdefault(site, asked[-1]) if asked else 0
+        changed = self._change(messages[at].content)
+        if not isinstance(changed, str):
+            raise ConfigError(
+                f"variant {self._sample.variant!r} returned {changed!r:.60}; a function of a "
+                "prompt returns the text to ask with: lambda text: text + '...'"
+            )
+        messages[at] = replace(messages[at], content=changed)
+        return replace(request, messages=tuple(messages), origin=None)
+
+    def find(self, request: ChatRequest, previous: Attempt | None = None) -> Attempt | None:
+        """Return the recorded answer of an earlier question, or what the sample was answered."""
+        self.log = scope().log
+        if not self._bench.tests(request.site):
+            if known := self._earlier.get(_question(request)):
+                return known.pop(0)
+            if self._bench.only_component:
+                raise _EnoughError
+        return self._records.find(request, previous) if self._records is not None else None
+
+    async def keep(self, attempt: Attempt) -> Attempt:
+        """Record an answer."""
+        return attempt if self._records is None else await self._records.keep(attempt)
+
+    def keep_now(self, attempt: Attempt) -> Attempt:
+        """Record an answer likewise."""
+        return attempt if self._records is None else self._records.keep_now(attempt)
+
+
+def _question(request: ChatRequest) -> tuple[object, ...]:
+    """Return what was asked, without what differs between a recording and a sample of it."""
+    site = request.site
+    who = (site.component, site.agent, site.replicate) if site else ()
+    return (*who, request.attempt, request.messages, request.top_logprobs)
+
+
+def _sites(turn: Turn) -> list[tuple[str, str]]:
+    sites = (call.request.site for call in turn.calls)
+    return [(site.component, site.agent or "") for site in sites if site is not None]
+
+
+def _with(part: Any, prompt: Prompt) -> Any:
     new = copy.copy(part)
-    if prompt is not None:
-        new.prompt = prompt
-    if client is not None and hasattr(part, "llm_client"):
-        new.llm_client = client
+    new.prompt = prompt
     return new
 
 
-def _part_tested(simulation: Simulation, component: str) -> tuple[Stage, tuple[str, ...]]:
-    part, _, name = component.partition(":")
-    names = [agent.name for agent in simulation.agents]
-    if component == "agent":
-        # If none reads a prompt, all are taken, and the error names one and says why.
-        reading = (a for a in simulation.agents if isinstance(getattr(a, "prompt", None), Prompt))
-        return "agent", tuple(agent.name for agent in reading) or tuple(names)
-    if part == "agent" and name in names:
-        return "agent", (name,)
-    if component == "validator":
-        return "validator", ()
-    if component == "engine":
-        return "engine", ()
-    parts = ", ".join(["agent", *(f"agent:{name}" for name in names), "validator", "engine"])
-    raise ConfigError(f"component={component!r} is not a part of this run; it has: {parts}")
-
-
 def _failed_chains(
-    failure: LLMFailureException,
-    calls: Sequence[CallRecord],
-    turn: int,
-    chains: Sequence[LLMReasoningChain],
-) -> list[LLMReasoningChain]:
-    """Return chains for the calls that have none: those that failed, and those that others ended.
-
-    Args:
-        failure: what ended the sample.
-        calls: what was asked.
-        turn: the turn that was played.
-        chains: those that there are.
-    """
-    # By identity: two equal calls, such as two agents', are two.
-    known = {id(chain.call) for chain in chains}
-    left = [call for call in calls if id(call) not in known]
-    found: list[tuple[CallSite | None, str, CallRecord | None]] = [
-        (
-            call.request.site,
-            str(failure) if call.history[-1].reason else "answered, but another call failed",
-            call,
-        )
-        for call in left
-    ]
-    if not any(call.history[-1].reason for call in left):
+    failure: LLMFailureException, calls: Sequence[CallRecord], turn: int
+) -> tuple[LLMReasoningChain, ...]:
+    """Return chains for the call that failed, and for those of its kind that it made useless."""
+    found: list[tuple[CallSite | None, str, CallRecord | None]] = []
+    for call in calls:
+        site = call.request.site
+        if call.history[-1].reason:
+            found.append((site, str(failure), call))
+        elif site is not None and site.component == failure.component:
+            found.append((site, "answered, but another call failed", call))
+    if not any(call.history[-1].reason for call in calls):
         # The failed call was not noted: a chain without a call still says what went wrong.
         site = CallSite(component=failure.component or "call", turn=turn)
         found.append((site, str(failure), None))
-    return [
+    return tuple(
         LLMReasoningChain(
             component=site.component if site else "call",
             agent=(site.agent if site else None) or "",
@@ -365,15 +455,19 @@ def _failed_chains(
             call=call,
         )
         for site, why, call in found
-    ]
+    )
 
 
-def run_on(tape: Tape, run: int | None) -> int:
-    """Return the number of the run to experiment on.
+# --- what a comparison is set up with ---------------------------------------------------------------
+
+
+def run_on(tape: Tape, run: int | None, *, kind: str | None = None) -> int:
+    """Return the number of the run to ask again.
 
     Args:
         tape: the tape.
-        run: the run's number; optional where the tape holds one economic run.
+        run: the run's number; optional where the tape holds one run.
+        kind: of the runs to choose from; all if not given.
 
     Raises:
         ConfigError: there are several, which the message lists, or none.
@@ -385,15 +479,13 @@ def run_on(tape: Tape, run: int | None) -> int:
     runs = [
         info
         for info in infos.values()
-        if info.verb != "experiment" and kind_name(info.manifest) == Simulation.kind
+        if info.verb != "experiment" and kind in (None, info.manifest.get("kind", kind))
     ]
     if len(runs) == 1:
         return runs[0].id
     if not runs:
-        raise ConfigError(
-            f"{tape.path} holds no run of the kind {Simulation.kind!r}, which a comparison of "
-            "prompts needs; PromptViewer shows the prompts of any"
-        )
+        what = f"run of the kind {kind!r}, which a comparison of prompts needs" if kind else "run"
+        raise ConfigError(f"{tape.path} holds no {what}; PromptViewer shows the prompts of any")
     listed = "; ".join(_in_words(info, infos) for info in runs[:_MOST_RUNS])
     more = f"; and {len(runs) - _MOST_RUNS} more" if len(runs) > _MOST_RUNS else ""
     raise ConfigError(
@@ -414,7 +506,7 @@ def _in_words(info: RunInfo, others: Mapping[int, RunInfo]) -> str:
     return f"run={info.id} ({', '.join(words)})"
 
 
-def source_of(simulation: Simulation) -> str:
+def source_of(simulation: AnyRun) -> str:
     """Return a run's number, name and tape in words."""
     name = f"{simulation.config.name!r:.80}"
     if simulation.tape is None:
@@ -422,53 +514,68 @@ def source_of(simulation: Simulation) -> str:
     return f"run {simulation.run_id} {name} of {simulation.tape.path.name}"
 
 
-def prompts_of(variants: Mapping[str, Variant], bench: Bench) -> dict[str, Prompt]:
-    """Return the variants as prompts that the component can fill.
+def variants_of(prompts: object, bench: Bench) -> dict[str, Variant]:
+    """Return prompts as the component can use them; one alone is compared with that of the run.
 
     Raises:
-        ConfigError: there are fewer than two, or one is wrong.
+        ConfigError: one is wrong.
     """
-    check_variants(variants)
-    if len(variants) < 2:
-        raise ConfigError(
-            f"variants={dict(variants)!r:.80}: an experiment compares two or more; "
-            "{'as it was': None, 'mine': prompt.replace('old words', 'new words')}"
-        )
-    prompts = {}
-    for name, variant in variants.items():
-        prompts[name] = prompt_of(name, variant, bench)
-        bench.check(prompts[name], name=name)
-    return prompts
+    check_variants(prompts)
+    assert isinstance(prompts, Mapping)
+    found = {name: variant_of(name, prompt, bench) for name, prompt in prompts.items()}
+    for name, variant in found.items():
+        if isinstance(variant, Prompt):
+            bench.check(variant, name=name)
+    if len(found) == 1:
+        if next(iter(prompts.values())) is None:
+            raise ConfigError(
+                f"prompt={prompts!r:.80} is the prompt as it was; give another to compare it with: "
+                "{'mine': prompt.replace('old words', 'new words')}"
+            )
+        found = {"as it was": bench.prompt, **found}
+    return found
 
 
 def check_variants(variants: object) -> None:
     """Raise ConfigError if this is not a mapping of names to prompts; it shows one."""
     if not isinstance(variants, Mapping) or not variants:
         raise ConfigError(
-            f"variants={variants!r:.80} must be prompts by name, such as "
-            "{'as it was': None, 'mine': prompt.replace('old words', 'new words')}"
+            f"prompt={variants!r:.80} must be prompts by name, such as "
+            "{'mine': prompt.replace('old words', 'new words')}"
         )
 
 
-def prompt_of(name: str, variant: Variant, bench: Bench) -> Prompt:
-    """Return a variant as a prompt, without checking its slots.
+def check_name(name: object) -> None:
+    """Raise ConfigError if a variant's name is empty or not a text."""
+    if not isinstance(name, str) or not name.strip():
+        raise ConfigError(f"a variant needs a name that is not empty, not {name!r:.80}")
+
+
+def variant_of(name: str, variant: Any, bench: Bench) -> Prompt | Change | None:
+    """Return a variant as a prompt, or where there is no one template as a function of the text.
+
+    Its slots are not checked.
 
     Raises:
         ConfigError: the name is empty or not a text, or the variant is not one.
     """
-    if not isinstance(name, str) or not name.strip():
-        raise ConfigError(f"a variant needs a name that is not empty, not {name!r:.80}")
-    prompt = variant
-    if prompt is None:
-        prompt = bench.prompt
-    elif isinstance(prompt, str):
-        prompt = bench.prompt.edit(prompt)
-    if not isinstance(prompt, Prompt):
+    check_name(name)
+    prompt = bench.prompt
+    if variant is None or isinstance(variant, Prompt):
+        return prompt if variant is None else variant
+    if callable(variant) and not isinstance(variant, LLMClient):
+        if prompt is None:
+            return variant  # type: ignore[no-any-return]
+        variant = variant(prompt.text)
+    if not isinstance(variant, str):
         raise ConfigError(
-            f"variant {name!r} is {type(variant).__name__}; give a Prompt, a prompt's text, or "
-            "None for the prompt as the run used it"
+            f"variant {name!r} is {type(variant).__name__}; give a Prompt, a prompt's text, a "
+            "function of the text, or None for the prompt as the run used it"
         )
-    return prompt
+    if prompt is None:
+        bench.check(Prompt(variant or " ", name=""), name=name)
+        raise AssertionError  # pragma: no cover - the check raises where there is no template
+    return prompt.edit(variant)
 
 
 def turn_numbers(turns: Sequence[int]) -> tuple[int, ...]:
@@ -508,7 +615,7 @@ def turns_of(turns: Sequence[int] | None, bench: Bench) -> tuple[int, ...]:
 
 
 def config_of(
-    simulation: Simulation, client: LLMClient | None, temperature: float | None
+    simulation: AnyRun, client: LLMClient | None, temperature: float | None
 ) -> LLMConfig:
     """Return the settings that samples are asked with: the recorded ones, on the given model.
 
@@ -541,11 +648,13 @@ def seed_of(seed: int | None, config: LLMConfig) -> int:
     return whole_number("seed", (config.seed or 0) if seed is None else seed, least=0)
 
 
-def check_rendering(variants: Mapping[str, Prompt], turns: Sequence[int], bench: Bench) -> None:
+def check_rendering(variants: Mapping[str, Variant], turns: Sequence[int], bench: Bench) -> None:
     """Raise ConfigError if a variant cannot be rendered for one of the turns; it names both."""
+    if not isinstance(bench.simulation, Simulation):
+        return  # only the economic world can render a prompt without playing its turn
     for name, prompt in variants.items():
         for turn in turns:
-            for agent in bench.subjects(turn):
+            for agent in bench.subjects(turn) if isinstance(prompt, Prompt) else ():
                 try:
                     bench.render(prompt, turn, agent=agent)
                 except ConfigError as error:

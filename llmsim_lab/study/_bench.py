@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -86,14 +87,18 @@ class Bench:
     ) -> None:
         self.simulation = simulation
         self.only_component = only_component
-        self._asked = {turn.number: _sites(turn) for turn in simulation.turns[1:]}
+        self._asked: dict[int, list[tuple[str, str]]] = {
+            turn.number: _sites(turn) for turn in simulation.turns[1:]
+        }
         sites = dict.fromkeys(site for turn in self._asked.values() for site in turn)
+        # A place with a # is that of a template in a world's own ``turn``.
         of_parts = [place for place in simulation.prompts if "#" not in place]
-        there = {"agent" if p.startswith("agent:") else p: None for p in of_parts} if not sites else {}
-        self.stages = list(there | dict.fromkeys(stage for stage, _ in sites))
+        parts = [place.partition(":")[0] for place in of_parts]
+        self.stages = list(dict.fromkeys([stage for stage, _ in sites] or parts))
         first = "agent" if "agent" in self.stages or not self.stages else self.stages[0]
         self.component = plain_text("component", component) or first
-        self.stage, _, self.agent = self.component.partition(":")
+        parted = self.component.partition(":")
+        self.stage, self.agent = parted[0], parted[2]
         known = [f"{stage}:{agent}" for stage, agent in sites if agent]
         known += [place for place in of_parts if ":" in place]
         if self.component not in (*self.stages, *known, *of_parts):
@@ -107,18 +112,19 @@ class Bench:
                 f"component={component!r} is not a part of this run that reads a prompt; it has: "
                 f"{', '.join(dict.fromkeys(named))}"
             )
-        self.places = {
+        self.places: dict[str, Prompt] = {
             place: prompt
             for place, prompt in simulation.prompts.items()
             if place == self.component
             or (not self.agent and (place.partition(":")[0] == self.stage or "#" in place))
         }
-        if len(set(self.places.values())) > 1 and not any("#" in place for place in self.places):
+        different = set(self.places.values())
+        if len(different) > 1 and not any("#" in place for place in self.places):
             raise ConfigError(
                 f"the agents of {self.component} use different prompts; compare one agent's: "
                 f"component={next(iter(self.places))!r}"
             )
-        self.prompt = next(iter(self.places.values())) if len(set(self.places.values())) == 1 else None
+        self.prompt = different.pop() if len(different) == 1 else None
 
     @property
     def turns(self) -> list[int]:
@@ -149,6 +155,15 @@ class Bench:
     def decided(self, turn: Turn) -> list[LLMReasoningChain]:
         """Return what the component decided in a turn."""
         return [chain for chain in decided(turn) if self._is(chain.component, chain.agent)]
+
+    def calls_of(self, number: int, *, whole: bool) -> Counter[str]:
+        """Return how many calls a sample of a turn makes, by component, if it goes as recorded."""
+        after = self.stages[self.stages.index(self.stage) + 1 :]
+        return Counter(
+            stage
+            for stage, agent in self._asked[number]
+            if whole or self._is(stage, agent) or (stage in after and not self.only_component)
+        )
 
     def earlier(self, number: int) -> dict[tuple[object, ...], list[Attempt]]:
         """Return what a turn recorded that does not depend on the component, by what was asked."""
@@ -315,7 +330,8 @@ class _Noting(LLMClient):
         notes: Callable[[CallSite | None], bool],
     ) -> None:
         changes = {"seed": None if by_replicate else seed}
-        super().__init__(client.config.model_copy(update=changes), client.backend)
+        # All that it shares with the client: limits, and what it knows of the server.
+        vars(self).update(vars(client.with_config(client.config.model_copy(update=changes))))
         self._notes = notes
         self.choices: dict[str, Choice[Any]] = {}
 
@@ -348,11 +364,11 @@ class _SampleSession(Replaying):
         self._bench = bench
         self._sample = sample
         self._inner = inner
-        self._records: Recorder | None = inner.recorder if inner is not None else None
+        self._writer: Recorder | None = inner.recorder if inner is not None else None
         self._change = change
         self._earlier = bench.earlier(sample.turn) if serve else {}
         self._changed: dict[CallSite, int] = {}
-        if knows := getattr(self._records, "knows", None):
+        if knows := getattr(self._writer, "knows", None):
             self.knows = knows
 
     # --- of a session ------------------------------------------------------------------------
@@ -374,8 +390,8 @@ class _SampleSession(Replaying):
 
     def place(self, request: ChatRequest) -> ChatRequest:
         """Return the request with its turn, and changed where it is the component's."""
-        if self._records is not None:
-            request = self._records.place(request)
+        if self._writer is not None:
+            request = self._writer.place(request)
         site = request.site
         if self._change is None or site is None or not self._bench.tests(site):
             return request
@@ -400,15 +416,15 @@ class _SampleSession(Replaying):
                 return known.pop(0)
             if self._bench.only_component:
                 raise _EnoughError
-        return self._records.find(request, previous) if self._records is not None else None
+        return self._writer.find(request, previous) if self._writer is not None else None
 
     async def keep(self, attempt: Attempt) -> Attempt:
         """Record an answer."""
-        return attempt if self._records is None else await self._records.keep(attempt)
+        return attempt if self._writer is None else await self._writer.keep(attempt)
 
     def keep_now(self, attempt: Attempt) -> Attempt:
         """Record an answer likewise."""
-        return attempt if self._records is None else self._records.keep_now(attempt)
+        return attempt if self._writer is None else self._writer.keep_now(attempt)
 
 
 def _question(request: ChatRequest) -> tuple[object, ...]:
@@ -458,7 +474,7 @@ def _failed_chains(
     )
 
 
-# --- what a comparison is set up with ---------------------------------------------------------------
+# --- what a comparison is set up with -------------------------------------------------------------
 
 
 def run_on(tape: Tape, run: int | None, *, kind: str | None = None) -> int:
@@ -522,7 +538,9 @@ def variants_of(prompts: object, bench: Bench) -> dict[str, Variant]:
     """
     check_variants(prompts)
     assert isinstance(prompts, Mapping)
-    found = {name: variant_of(name, prompt, bench) for name, prompt in prompts.items()}
+    found: dict[str, Variant] = {
+        name: variant_of(name, prompt, bench) for name, prompt in prompts.items()
+    }
     for name, variant in found.items():
         if isinstance(variant, Prompt):
             bench.check(variant, name=name)
@@ -565,7 +583,8 @@ def variant_of(name: str, variant: Any, bench: Bench) -> Prompt | Change | None:
         return prompt if variant is None else variant
     if callable(variant) and not isinstance(variant, LLMClient):
         if prompt is None:
-            return variant  # type: ignore[no-any-return]
+            changed: Change = variant
+            return changed
         variant = variant(prompt.text)
     if not isinstance(variant, str):
         raise ConfigError(
@@ -614,9 +633,7 @@ def turns_of(turns: Sequence[int] | None, bench: Bench) -> tuple[int, ...]:
     return wanted
 
 
-def config_of(
-    simulation: AnyRun, client: LLMClient | None, temperature: float | None
-) -> LLMConfig:
+def config_of(simulation: AnyRun, client: LLMClient | None, temperature: float | None) -> LLMConfig:
     """Return the settings that samples are asked with: the recorded ones, on the given model.
 
     Raises:
@@ -654,7 +671,9 @@ def check_rendering(variants: Mapping[str, Variant], turns: Sequence[int], bench
         return  # only the economic world can render a prompt without playing its turn
     for name, prompt in variants.items():
         for turn in turns:
-            for agent in bench.subjects(turn) if isinstance(prompt, Prompt) else ():
+            for agent in bench.subjects(turn):
+                if not isinstance(prompt, Prompt):
+                    continue
                 try:
                     bench.render(prompt, turn, agent=agent)
                 except ConfigError as error:

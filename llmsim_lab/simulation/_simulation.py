@@ -28,7 +28,7 @@ from llmsim_lab.llm._extract import InvalidReply, parse_reply
 from llmsim_lab.models import Action, AgentState, GlobalState, SimulationState, StateUpdateDecision
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Run, RunTurn
-from llmsim_lab.run._session import Replaying
+from llmsim_lab.run._session import Recording, Replaying
 from llmsim_lab.simulation._config import (
     Intervention,
     NationConfig,
@@ -179,7 +179,8 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
             shocks = sum((item.shocks for item in planned), start=NO_SHOCKS)
             # Replaced, not added to: a turn that failed may be played again.
             self.engine.extra_shocks = {before.number + 1: shocks}
-        if before is self.turns[0] and not isinstance(self._session, Replaying):
+        # Not of a replay, nor of a turn that a comparison plays again.
+        if before is self.turns[0] and isinstance(self._session, Recording | None):
             self._warn_of_findings()
         brief(self.agents, self.turns[:-1], us_past=self.config.start is not None)
         # All agents see the same state: nobody knows what the others propose this turn.

@@ -24,7 +24,7 @@ from llmsim_lab.llm._scope import CallLog, Recorder, scope
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.run._run import CLIENT_SETTINGS, AnyRun, at_once, placed_in
-from llmsim_lab.run._session import Replaying, Session
+from llmsim_lab.run._session import Session
 from llmsim_lab.run._turn import RunTurn, decided
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.tape._codec import RunInfo
@@ -344,10 +344,10 @@ class _Noting(LLMClient):
         return choice
 
 
-class _SampleSession(Replaying):
+class _SampleSession(Session):
     """What a branch tells while it plays a sample; it answers from the recording what it may.
 
-    It is the branch's session and recorder in one. ``Replaying``, since the surroundings are.
+    It is the branch's session and recorder in one.
     """
 
     def __init__(
@@ -359,7 +359,11 @@ class _SampleSession(Replaying):
         *,
         serve: bool,
     ) -> None:
-        self.recorder = self  # type: ignore[assignment]
+        self.recorder = self
+        self.is_replay = inner is not None and inner.is_replay
+        # A run without a tape is a run in memory, also for what its class does otherwise then.
+        self.tape = inner.tape if inner is not None else None  # type: ignore[assignment]
+        self.run = inner.run if inner is not None else 0
         self.log: CallLog | None = None
         self._bench = bench
         self._sample = sample
@@ -414,7 +418,8 @@ class _SampleSession(Replaying):
         if not self._bench.tests(request.site):
             if known := self._earlier.get(_question(request)):
                 return known.pop(0)
-            if self._bench.only_component:
+            # A tool is looked up by the component itself.
+            if self._bench.only_component and request.site and request.site.component != "tool":
                 raise _EnoughError
         return self._writer.find(request, previous) if self._writer is not None else None
 
@@ -617,7 +622,8 @@ def turns_of(turns: Sequence[int] | None, bench: Bench) -> tuple[int, ...]:
     possible = bench.turns
     if not possible:
         raise ConfigError(
-            f"the run has no turn in which the {bench.stage} was asked; play some turns first"
+            f"the run has no turn in which the {bench.stage} was asked; "
+            + ("a rule reads no prompt" if bench.simulation.turns[1:] else "play some turns first")
         )
     if turns is None:
         return tuple(possible)

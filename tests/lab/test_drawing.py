@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from builders import make_config, make_simulation
-from llmsim_lab.experiments import PromptExperiment
 
 from llmsim_lab._util.files import data_path
 from llmsim_lab.lab import RateChart
@@ -19,6 +18,7 @@ from llmsim_lab.lab.charts._drawing import Drawing, Screen, drawable, spread_out
 from llmsim_lab.lab.charts._scene import Scene
 from llmsim_lab.lab.figures import difference_figure
 from llmsim_lab.simulation import Simulation
+from llmsim_lab.study import Comparison
 
 
 def scene_of(*runs: object, **choice: Any) -> Scene:
@@ -181,7 +181,7 @@ def test_longer_numbers_on_an_axis_are_given_room() -> None:
 
 
 def test_a_comparisons_chart_shows_pairs_turns_interval_and_noise() -> None:
-    results = PromptExperiment.load(data_path("tapes/prompt_experiment.tape"))
+    results = Comparison.load(data_path("tapes/prompt_experiment.tape"))
     [axes] = difference_figure(results, "interest_rate").axes
     assert [label.get_text() for label in axes.get_yticklabels()] == ["hawkish", "reordered"]
     assert axes.get_xlabel() == "resulting interest rate: difference from as it was, points"

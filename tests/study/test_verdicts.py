@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from experiment_kit import make_experiment
-from llmsim_lab.experiments._experiment import duration
-from llmsim_lab.experiments._results import verdict
+from comparison_kit import make_comparison
 from llmsim_lab.experiments._statistics import Difference, Noise
+
+from llmsim_lab.study._comparison import duration
+from llmsim_lab.study._results import verdict
 
 
 def make_noise(floor: float | None) -> Noise:
@@ -88,7 +89,7 @@ def test_one_pair_of_one_turn_is_in_the_singular() -> None:
 
 
 async def test_single_samples_leave_the_noise_open_in_the_summary_too() -> None:
-    experiment = make_experiment(samples=1)
+    experiment = make_comparison(samples=1)
     await experiment.arun()
     assert experiment.summary["noise_floor"].isna().all()
     assert experiment.noise_frame["note"].str.contains("two samples a turn").all()

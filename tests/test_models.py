@@ -262,16 +262,16 @@ def test_no_value_that_users_are_given_can_be_changed_by_accident() -> None:
     exported = [
         getattr(package, name) for package in packages for name in getattr(package, "__all__", ())
     ]
-    # Users are given values of internal classes too, such as an experiment's differences.
+    # Users are given values of internal classes too, such as a comparison's effects.
     internal = [
         each
         for package in (
             "assistant",
             "context",
             "economy",
-            "experiments",
             "run",
             "simulation",
+            "study",
             "tape",
         )
         for module in pkgutil.iter_modules([f"{llmsim_lab.__path__[0]}/{package}"])

@@ -559,11 +559,11 @@ def variants_of(prompts: object, bench: Bench) -> dict[str, Variant]:
     return found
 
 
-def check_variants(variants: object) -> None:
+def check_variants(variants: object, *, called: str = "prompt") -> None:
     """Raise ConfigError if this is not a mapping of names to prompts; it shows one."""
     if not isinstance(variants, Mapping) or not variants:
         raise ConfigError(
-            f"prompt={variants!r:.80} must be prompts by name, such as "
+            f"{called}={variants!r:.80} must be prompts by name, such as "
             "{'mine': prompt.replace('old words', 'new words')}"
         )
 

@@ -40,6 +40,9 @@ NO_SAMPLE: frozenset[FailureReason] = frozenset(
 )
 """Failures that say nothing about a prompt: the server's, not the model's."""
 
+TOOL = "tool"
+"""The component of a tool's calls, which are a part of whoever asks it."""
+
 _MOST_RUNS = 20
 """How many runs a message lists."""
 
@@ -87,6 +90,7 @@ class Bench:
     ) -> None:
         self.simulation = simulation
         self.only_component = only_component
+        self._earlier: dict[int, dict[tuple[object, ...], list[Attempt]]] = {}
         self._asked: dict[int, list[tuple[str, str]]] = {
             turn.number: _sites(turn) for turn in simulation.turns[1:]
         }
@@ -127,6 +131,11 @@ class Bench:
         self.prompt = different.pop() if len(different) == 1 else None
 
     @property
+    def _at_once(self) -> bool:
+        # Parts of one kind are asked at once. A world's own turn may ask one player after another.
+        return at_once(self.simulation, self.stage)
+
+    @property
     def turns(self) -> list[int]:
         """The turns in which the run asked the component, oldest first."""
         return [number for number in self._asked if self.subjects(number)]
@@ -159,28 +168,49 @@ class Bench:
     def calls_of(self, number: int, *, whole: bool) -> Counter[str]:
         """Return how many calls a sample of a turn makes, by component, if it goes as recorded."""
         after = self.stages[self.stages.index(self.stage) + 1 :]
-        return Counter(
-            stage
-            for stage, agent in self._asked[number]
-            if whole or self._is(stage, agent) or (stage in after and not self.only_component)
-        )
+        counts: Counter[str] = Counter()
+        for stage, agent in self._asked[number]:
+            mine = self._is(stage, agent)
+            follows = stage in after or (counts[self.stage] > 0 and not self._at_once)
+            if whole or mine or (follows and not self.only_component):
+                counts[stage] += 1
+        return counts
 
     def earlier(self, number: int) -> dict[tuple[object, ...], list[Attempt]]:
         """Return what a turn recorded that does not depend on the component, by what was asked."""
+        if number in self._earlier:
+            return self._earlier[number]
         attempts = [a for call in self.turn(number).calls for a in call.history]
+        attempts += self._tools_used(number)
         attempts.sort(key=lambda attempt: attempt.number or 0)
         stages = dict.fromkeys(a.request.site.component for a in attempts if a.request.site)
         before = list(stages)[: list(stages).index(self.stage)] if self.stage in stages else []
-        # Parts of one kind are asked at once. A world's own turn may ask one player after another.
-        beside = at_once(self.simulation, self.stage)
         found: dict[tuple[object, ...], list[Attempt]] = {}
+        reached = False
         for attempt in attempts:
             site = attempt.request.site
-            if self.tests(site) and not beside:
-                break
-            if site and not self.tests(site) and site.component in (*before, self.stage):
+            if site is None:
+                continue
+            if self.tests(site):
+                reached = True
+                continue
+            beside = site.component == self.stage and self._at_once
+            is_before = not reached and site.component in (*before, self.stage)
+            # A tool that is called as it was does not run again, whoever calls it.
+            if beside or is_before or site.component == TOOL:
                 found.setdefault(_question(attempt.request), []).append(attempt)
+        self._earlier[number] = found
         return found
+
+    def _tools_used(self, number: int) -> list[Attempt]:
+        """Return what tools were asked in a turn, which is on its tape alone."""
+        tape, run = self.simulation.tape, self.simulation.run_id
+        if tape is None or run is None:
+            return []
+        # A fork's first turns are its parent's.
+        part = next((part for part, last in tape.line(run) if number <= last), run)
+        found = (call.attempt for call in tape.calls(part, turn=number))
+        return [a for a in found if a.request.site and a.request.site.component == TOOL]
 
     def check(self, prompt: Prompt, *, name: str) -> None:
         """Raise ConfigError if a variant's slots are not the component's; it names the slots."""
@@ -370,7 +400,8 @@ class _SampleSession(Session):
         self._inner = inner
         self._writer: Recorder | None = inner.recorder if inner is not None else None
         self._change = change
-        self._earlier = bench.earlier(sample.turn) if serve else {}
+        known = bench.earlier(sample.turn) if serve else {}
+        self._earlier = {question: list(answers) for question, answers in known.items()}
         self._changed: dict[CallSite, int] = {}
         if knows := getattr(self._writer, "knows", None):
             self.knows = knows
@@ -419,7 +450,7 @@ class _SampleSession(Session):
             if known := self._earlier.get(_question(request)):
                 return known.pop(0)
             # A tool is looked up by the component itself.
-            if self._bench.only_component and request.site and request.site.component != "tool":
+            if self._bench.only_component and request.site and request.site.component != TOOL:
                 raise _EnoughError
         return self._writer.find(request, previous) if self._writer is not None else None
 

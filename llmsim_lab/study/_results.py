@@ -194,7 +194,7 @@ def _sample_rows(
         chains = [chain for chain in found if chain.agent == agent]
         # A call that failed has no decision; one that the agent's own check rejected is one.
         decided = [chain for chain in chains if done or chain.status != "failed"]
-        said = [chain.confidence for chain in decided if chain.confidence is not None]
+        sure = [chain.confidence for chain in decided if chain.confidence is not None]
         worst = min((chain.status for chain in chains), key=_WORST_FIRST.index, default="ok")
         calls = [call for call in asked if (call.request.site and call.request.site.agent) == agent]
         action = actions.get(agent)
@@ -202,12 +202,13 @@ def _sample_rows(
         yield common | {
             "agent": agent,
             "decision": ", ".join(
-                _in_words(bench, chain, action, words.get(id(chain)))
+                said
                 for chain in decided
                 if chain.status != "failed" or action is not None
+                if (said := _in_words(bench, chain, action, words.get(id(chain))))
             ),
             "reasoning": " ".join(chain.reasoning for chain in decided),
-            "confidence": fmean(said) if said else math.nan,
+            "confidence": fmean(sure) if sure else math.nan,
             "status": worst if done else "failed",
             "accepted": judged.is_valid if judged is not None else None,
             "calls": sum(call.attempts for call in calls),

@@ -162,7 +162,9 @@ def test_an_experiment_is_not_offered_for_comparison() -> None:
 @pytest.mark.parametrize(("run", "other"), [(1, 2), (2, 1)])
 def test_an_experiment_is_not_compared_from_code(run: int, other: int) -> None:
     tree = RunTree(EXPERIMENT)
-    with pytest.raises(TapeError, match="run 2 is a comparison of prompts, whose turns are samples"):
+    with pytest.raises(
+        TapeError, match="run 2 is a comparison of prompts, whose turns are samples"
+    ):
         tree.select(run, compare_with=other)
     assert tree.comparison is None
 

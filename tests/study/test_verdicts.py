@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from comparison_kit import make_comparison
-from llmsim_lab.experiments._statistics import Difference, Noise
 
 from llmsim_lab.study._comparison import duration
 from llmsim_lab.study._results import verdict
@@ -14,14 +13,17 @@ from llmsim_lab.study._statistics import Effect
 
 
 def said(floor: float | None = 0.1, *, pairs: int = 6, **values: Any) -> str:
-    known: dict[str, Any] = {"outcome": "confidence", "contrast": "b − a", "method": "t"}
+    known: dict[str, Any] = {"outcome": "confidence", "contrast": "b \u2212 a", "method": "t"}
     known |= {"n": 3, "unit": "situations", "speaks_of": "these 3 situations"}
     return verdict(Effect(**known | values), [floor, floor], pairs=pairs, failed=0)
 
 
 def test_without_an_estimate_there_are_words_and_no_number() -> None:
     text = said(note="one answer a situation")
-    assert text == "confidence, b − a: no number (one answer a situation); 6 pairs used, 0 failed."
+    assert (
+        text
+        == "confidence, b \u2212 a: no number (one answer a situation); 6 pairs used, 0 failed."
+    )
 
 
 def test_a_difference_without_a_noise_floor_says_so() -> None:
@@ -51,7 +53,7 @@ def test_a_difference_without_a_noise_floor_says_so() -> None:
         ),
         (
             {"note": "too coarse"},
-            "b − a: +0.20 of 1 (t); 6 pairs used, 0 failed. No evidence either way.",
+            "b \u2212 a: +0.20 of 1 (t); 6 pairs used, 0 failed. No evidence either way.",
         ),
     ],
 )

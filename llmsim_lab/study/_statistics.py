@@ -500,20 +500,20 @@ def _signs(n: int) -> Numbers:
 
 
 def _flipped_t(differences: Numbers) -> Numbers:
-    """Return |t| of each column (hypothesis) for each sign flip of the rows (pairs)."""
+    """Return |t| of each hypothesis (row) for each sign flip (column) of the pairs."""
     known = ~np.isnan(differences)
     filled = np.where(known, differences, 0.0)
-    n, squares = known.sum(axis=0), (filled**2).sum(axis=0)
+    n, squares = known.sum(axis=0)[:, None], (filled**2).sum(axis=0)[:, None]
     # The sum of squares is the same for all flips, so t follows from the sum alone.
-    share = np.abs(_signs(len(filled)) @ filled) / np.sqrt(np.where(squares > 0, n * squares, 1.0))
-    share = np.minimum(share, 1 - 1e-12)
+    sums = np.abs(filled.T @ _signs(len(filled)).T)
+    share = np.minimum(sums / np.sqrt(np.where(squares > 0, n * squares, 1.0)), 1 - 1e-12)
     return np.asarray(share * np.sqrt(np.maximum(n - 1, 0) / (1 - share**2)))
 
 
 def _flipped(differences: Numbers) -> Numbers:
-    """Return each column's own p-value from sign flips."""
+    """Return each hypothesis' own p-value from sign flips."""
     t = _flipped_t(differences)
-    return np.asarray((t >= t[0] * (1 - _NOTHING)).mean(axis=0))
+    return np.asarray((t >= t[:, :1] * (1 - _NOTHING)).mean(axis=1))
 
 
 def romano_wolf(differences: Numbers) -> Numbers:
@@ -531,10 +531,10 @@ def romano_wolf(differences: Numbers) -> Numbers:
         differences: pairs of runs by hypotheses; NaN where a run failed.
     """
     t = _flipped_t(differences)
-    order = np.argsort(-t[0], kind="stable")
-    # In each row, the largest from this hypothesis on.
-    largest = np.maximum.accumulate(t[:, order[::-1]], axis=1)[:, ::-1]
-    steps = (largest >= t[0, order] * (1 - _NOTHING)).mean(axis=0)
+    order = np.argsort(-t[:, 0], kind="stable")
+    # For each flip, the largest from this hypothesis on.
+    largest = np.maximum.accumulate(t[order[::-1]], axis=0)[::-1]
+    steps = (largest >= t[order, :1] * (1 - _NOTHING)).mean(axis=1)
     adjusted = np.empty(len(order))
     adjusted[order] = np.maximum.accumulate(steps)
     return adjusted
@@ -715,28 +715,7 @@ def _at_situations(
         few = "one run: its turns say nothing of new situations; draw them from several runs"
         equal = "all runs differ by the same, which says nothing of runs that would not"
     else:
-        parts, freedoms, spreads = [], [], []
-        for group, count, (mean, squares) in zip(groups, counts, moments, strict=True):
-            degrees = np.where(used, np.maximum(count - 1.0, 0), 0.0)
-            pooled = np.nansum(degrees * np.nan_to_num(squares), axis=0) / np.where(
-                degrees.sum(axis=0) > 0, degrees.sum(axis=0), np.nan
-            )
-            spreads.append(pooled)
-            if asked.crossed:
-                share = np.where(used, weight / np.maximum(count, 1), 0.0)[:, None]
-                off = np.nan_to_num(share * (group - mean[:, None])).sum(axis=0)
-                seeds = (~np.isnan(group) & used[:, None]).any(axis=0).sum(axis=0)
-                parts.append(_of_clusters(off, seeds)[None])
-                freedoms.append(seeds[None] - 1.0)
-            else:
-                # A situation with one answer gets the spread of the others.
-                squares = np.where(degrees > 0, squares, pooled)
-                parts.append(np.where(used, weight**2 * squares / np.maximum(count, 1), 0.0))
-                freedoms.append(degrees)
-        stacked = np.concatenate(parts)
-        variance = stacked.sum(axis=0)
-        freedom = _satterthwaite(stacked, np.concatenate(freedoms))
-        spread = np.max(spreads, axis=0)
+        variance, freedom, spread = _of_these(groups, weight, asked.crossed)
         methods = [f"stratified by situation, {what}"] * len(n)
         if asked.crossed:
             methods = ["t over seeds, which recur in several situations"] * len(n)
@@ -753,6 +732,49 @@ def _at_situations(
         )
     _check_spread(found, np.where(n > 0, spread, np.nan), step, few=few, equal=equal, zero=zero)
     return found
+
+
+def _of_these(
+    groups: Sequence[Numbers], weight: Numbers, crossed: bool
+) -> tuple[Numbers, Numbers, Numbers]:
+    """Return variance and degrees of freedom of an estimate at these situations, and the answers'.
+
+    Args:
+        groups: situations by answers by outcomes, of both arms or of their differences.
+        weight: of each situation in the estimate, 0 where it is left out.
+        crossed: whether a seed is the same answer's number in all situations.
+    """
+    parts, freedoms, spreads = [], [], []
+    for group in groups:
+        known = ~np.isnan(group) & (weight > 0)[:, None]
+        count = known.sum(axis=1)
+        mean, squares = _moments(np.where(known, group, np.nan), 1)
+        degrees = np.maximum(count - 1.0, 0.0)
+        whole, squares = degrees.sum(axis=0), np.nan_to_num(squares)
+        each = np.where(count > 0, weight**2 / np.maximum(count, 1), 0.0)
+        alone = np.where(count == 1, each, 0.0).sum(axis=0)
+        with np.errstate(invalid="ignore"):
+            spreads.append((degrees * squares).sum(axis=0) / np.where(whole > 0, whole, np.nan))
+        if crossed:
+            # Deviations from a situation's mean, as large as if it had been left out (jackknife).
+            share = np.where(count > 1, weight / np.maximum(degrees, 1.0), 0.0)[:, None]
+            off = np.where(known, share * (group - mean[:, None]), 0.0).sum(axis=0)
+            seeds = known.any(axis=0).sum(axis=0)
+            several = np.maximum(each.sum(axis=0) - alone, 1e-300)
+            found = (off**2).sum(axis=0) * (1 - 1 / np.maximum(seeds, 1)) * (1 + alone / several)
+            parts.append(found[None])
+            # Fewer where answers are missing, since the seeds' weights then differ.
+            there = known.sum(axis=(0, 1)) / np.maximum((count > 0).sum(axis=0) * seeds, 1)
+            freedoms.append((np.maximum(seeds - 1.0, 0) * there)[None])
+        else:
+            # A situation with one answer gets the pooled variance of the others.
+            share = degrees / np.where(whole > 0, whole, 1.0)
+            parts.append(squares * (np.where(count > 1, each, 0.0) + alone * share))
+            freedoms.append(degrees)
+    stacked = np.concatenate(parts)
+    variance, spread = stacked.sum(axis=0), np.max(spreads, axis=0)
+    freedom = _satterthwaite(stacked, np.concatenate(freedoms))
+    return variance, freedom, np.where((variance == 0) & ~np.isnan(spread), 0.0, spread)
 
 
 def _in_words(situations: int, runs: int, new: bool) -> str:
@@ -877,8 +899,10 @@ def energy_test(
         y: those of the other arm.
         distance: between two of them: ``word_distance``, 0 or 1 for labels, or Euclid's; or a
             function.
-        blocks: the situation of each of x and of y: answers are exchanged within it only, and
-            compared within it where it has two or more of both.
+        blocks: the situation of each of x and of y: answers are exchanged within it only. The test
+            then adds up, in units of their spread over permutations, the statistic of all answers,
+            which sees what arms do in every situation, and the sum of the situations' own, which
+            sees opposite effects too.
         permutations: B.
         seed: of the permutations.
     """
@@ -891,23 +915,27 @@ def energy_test(
     if blocks is not None:
         places: dict[object, int] = {}
         block = np.array([places.setdefault(key, len(places)) for key in (*blocks[0], *blocks[1])])
-    sizes = [np.bincount(block[part], minlength=block.max() + 1) for part in (in_x, ~in_x)]
-    if blocks is not None and (np.minimum(*sizes) >= 2).all():
-        apart = apart * (block[:, None] == block)
-        share = [1 / size[block] / math.sqrt(len(size)) for size in sizes]
-    else:
-        share = [np.full(len(both), 1 / size.sum()) for size in sizes]
     rng = np.random.default_rng(seed)
     # Sorting by block and then by chance permutes within blocks.
     order = np.argsort(block + rng.random((permutations + 1, len(both))), axis=1)
-    back = np.argsort(block, kind="stable")
     assigned = np.empty((permutations + 1, len(both)), dtype=bool)
-    assigned[:, back] = in_x[order]
+    assigned[:, np.argsort(block, kind="stable")] = in_x[order]
     assigned[0] = in_x
-    weight = np.where(assigned, share[0], -share[1])
-    statistics = -((weight @ apart) * weight).sum(axis=1)
-    reached = statistics >= statistics[0] - _NOTHING * max(1.0, float(apart.max()))
-    return float(statistics[0]), float(reached.mean())
+
+    def energy(apart: Numbers, share_x: Numbers, share_y: Numbers) -> Numbers:
+        weight = np.where(assigned, share_x, -share_y)
+        return np.asarray(-((weight @ apart) * weight).sum(axis=1))
+
+    found = energy(apart, np.full(len(both), 1 / len(x)), np.full(len(both), 1 / len(y)))
+    compared = found
+    if blocks is not None:
+        sizes = [np.bincount(block[part], minlength=block.max() + 1) for part in (in_x, ~in_x)]
+        several = np.minimum(*sizes) >= 2
+        shares = [np.where(several, 1 / np.maximum(size, 1), 0.0)[block] for size in sizes]
+        within = energy(apart * (block[:, None] == block), *shares)
+        compared = sum((one - one.mean()) / (one.std() or 1.0) for one in (found, within))
+    reached = compared >= compared[0] - _NOTHING * max(1.0, float(np.abs(compared).max()))
+    return float(found[0]), float(reached.mean())
 
 
 def _distances(items: Sequence[Any], distance: Distance) -> Numbers:
@@ -963,20 +991,21 @@ def sup_t_band(
     moves = error > _NOTHING * np.abs(mean)
     if not moves.any():
         return mean, mean.copy(), mean.copy()
-    scaled = (rows[:, moves] - mean[moves]) / np.sqrt(variance[moves] * (n - 1))
-    keep = math.sqrt(1 - _shrinkage(n))
+    correlation = np.atleast_2d(np.corrcoef(rows[:, moves], rowvar=False))
+    correlation += _shrinkage(n) * (np.eye(len(correlation)) - correlation)
+    values, vectors = np.linalg.eigh(correlation)
+    mix = (vectors * np.sqrt(np.maximum(values, 0.0))).T.astype(np.float32)
     rng = np.random.default_rng(seed)
-    # Rows of normal numbers times the scaled curves have the sample's correlation.
-    drawn = keep * rng.standard_normal((draws, n, n)) @ scaled
-    drawn += math.sqrt(1 - keep**2) * rng.standard_normal(drawn.shape)
-    centre, spread = _moments(drawn, 1)
-    largest = np.abs(centre / np.sqrt(spread / n)).max(axis=1)
+    # The mean of n normal curves, and, independent of it, their variances with n - 1.
+    drawn = rng.standard_normal((draws, n, len(mix)), dtype=np.float32) @ mix
+    spread = np.einsum("dnh,dnh->dh", drawn[:, 1:], drawn[:, 1:]) / (n - 1)
+    largest = np.abs(drawn[:, 0] / np.sqrt(spread)).max(axis=1)
     reach = np.where(moves, np.quantile(largest, level) * error, 0.0)
     return mean, mean - reach, mean + reach
 
 
 def _shrinkage(n: int) -> float:
-    return 1 / n
+    return 2 / n
 
 
 # --- how much can be seen -------------------------------------------------------------------------
@@ -990,18 +1019,23 @@ def power(sd: float, n: int, effect: float, *, level: float = 0.95, paired: bool
         n: pairs, or runs of each arm.
         effect: the true difference, in the same unit.
         level: 1 minus alpha; the test is two-sided.
-        paired: False for two arms with seeds of their own.
+        paired: False for two arms with seeds of their own, compared by Welch's t.
     """
-    from scipy.special import nctdtr, stdtrit
+    from scipy.special import betaincinv, nctdtr, stdtrit
 
     if n < 2:
         return 0.0
-    freedom = n - 1 if paired else 2 * n - 2
     if sd == 0:
         return float(effect != 0)
     shift = abs(effect) / sd * math.sqrt(n if paired else n / 2)
-    cut = stdtrit(freedom, (1 + level) / 2)
-    return float(1 - nctdtr(freedom, shift, cut) + nctdtr(freedom, shift, -cut))
+    freedom, welch = n - 1.0, np.array([n - 1.0])
+    if not paired:
+        freedom = 2.0 * (n - 1)
+        # Welch's degrees of freedom depend on one arm's share of the variance, a beta variable.
+        share = betaincinv((n - 1) / 2, (n - 1) / 2, (np.arange(200) + 0.5) / 200)
+        welch = (n - 1) / (share**2 + (1 - share) ** 2)
+    cut = stdtrit(welch, (1 + level) / 2)
+    return float(np.mean(1 - nctdtr(freedom, shift, cut) + nctdtr(freedom, shift, -cut)))
 
 
 def smallest_effect(

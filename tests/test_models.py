@@ -279,8 +279,8 @@ def test_no_value_that_users_are_given_can_be_changed_by_accident() -> None:
             importlib.import_module(f"llmsim_lab.{package}.{module.name}")
         ).items()
         if not name.startswith("_")
-        and name
-        != "Asker"  # which gathers what it was answered and getattr(each, "__module__", "").startswith("llmsim_lab.")
+        # An ``Asker`` gathers what it was answered.
+        if name != "Asker" and getattr(each, "__module__", "").startswith("llmsim_lab.")
     ]
     internal += vars(importlib.import_module("llmsim_lab._spans")).values()
     values = {each for each in exported + internal if isinstance(each, type) and is_dataclass(each)}

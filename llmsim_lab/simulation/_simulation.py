@@ -28,12 +28,8 @@ from llmsim_lab.llm._extract import InvalidReply, parse_reply
 from llmsim_lab.models import Action, AgentState, GlobalState, SimulationState, StateUpdateDecision
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Run, RunTurn
-<<<<<<< HEAD
 from llmsim_lab.run._session import Recording, Replaying
-=======
-from llmsim_lab.run._session import Replaying
 from llmsim_lab.run._turn import Series
->>>>>>> main
 from llmsim_lab.simulation._config import (
     SERIES,
     Intervention,

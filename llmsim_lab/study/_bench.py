@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -91,6 +91,7 @@ class Bench:
         self.simulation = simulation
         self.only_component = only_component
         self._earlier: dict[int, dict[tuple[object, ...], list[Attempt]]] = {}
+        self._recorded: dict[int, Set[int]] = {}
         self._asked: dict[int, list[tuple[str, str]]] = {
             turn.number: _sites(turn) for turn in simulation.turns[1:]
         }
@@ -148,6 +149,12 @@ class Bench:
     def turn(self, number: int) -> Any:
         """Return the run's own record of a turn."""
         return self.simulation.turns[number - self.simulation.turns[0].number]
+
+    def recorded(self, number: int) -> Set[int]:
+        """Return what tells the calls of the run's own record of a turn from a sample's."""
+        if number not in self._recorded:
+            self._recorded[number] = {identity_of(call) for call in self.turn(number).calls}
+        return self._recorded[number]
 
     def subjects(self, number: int) -> list[str]:
         """Return for whom the component was asked in a turn, by name."""
@@ -468,6 +475,12 @@ def _question(request: ChatRequest) -> tuple[object, ...]:
     site = request.site
     who = (site.component, site.agent, site.replicate) if site else ()
     return (*who, request.attempt, request.messages, request.top_logprobs)
+
+
+def identity_of(call: CallRecord) -> int:
+    """Return what tells a call from others: its number on the tape, or else its place in memory."""
+    first = call.history[0]
+    return -id(first) if first.number is None else first.number
 
 
 def _sites(turn: Turn) -> list[tuple[str, str]]:

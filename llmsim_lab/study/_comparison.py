@@ -212,6 +212,7 @@ class Comparison:
         self._chances: dict[Sample, Mapping[str, Choice[Any]]] = {}
         self._loaded = 0
         self._running = False
+        self._shown: tuple[list[tuple[Sample, Turn]], int, pd.DataFrame] | None = None
         self._known: tuple[pd.DataFrame, list[Effect], list[Noise]] | None = None
 
     @property
@@ -511,7 +512,11 @@ class Comparison:
         that agent's part of the turn, retries included; ``completed``, whether the sample was
         played to its end; ``detail``, what went wrong.
         """
-        return samples_frame(self.bench, self.played, self._outcomes)
+        shown = self._shown
+        if shown is None or shown[0] is not self.played or shown[1] != len(self.played):
+            made = samples_frame(self.bench, self.played, self._outcomes)
+            self._shown = shown = self.played, len(self.played), made
+        return shown[2].copy()
 
     def __repr__(self) -> str:
         names = " / ".join(self.variants)

@@ -16,7 +16,7 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm._choose import Choice
 from llmsim_lab.llm._extract import InvalidReply, reply_fields
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.study._bench import Bench, Sample, Turn
+from llmsim_lab.study._bench import Bench, Sample, Turn, identity_of
 from llmsim_lab.study._statistics import (
     Effect,
     energy_test,
@@ -24,7 +24,7 @@ from llmsim_lab.study._statistics import (
     holm,
     situation_effects,
 )
-from llmsim_lab.types import CallRecord, LLMReasoningChain, Reply, Status
+from llmsim_lab.types import LLMReasoningChain, Reply, Status
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -185,8 +185,8 @@ def _sample_rows(
     actions = {action.agent_name: action for action in getattr(played, "actions", ())}
     found = bench.decided(played)
     # What was answered from the recording, beside the component, cost nothing.
-    known = {_identity(call) for call in bench.turn(sample.turn).calls}
-    asked = [call for call in played.calls if _identity(call) not in known]
+    known = bench.recorded(sample.turn)
+    asked = [call for call in played.calls if identity_of(call) not in known]
     fields = iter(getattr(played, "answers", ()))
     words = {id(chain): next(fields, None) for chain in played.chains if chain.call is None}
     others = (chain.agent for chain in found if chain.agent)
@@ -196,7 +196,11 @@ def _sample_rows(
         decided = [chain for chain in chains if done or chain.status != "failed"]
         sure = [chain.confidence for chain in decided if chain.confidence is not None]
         worst = min((chain.status for chain in chains), key=_WORST_FIRST.index, default="ok")
-        calls = [call for call in asked if (call.request.site and call.request.site.agent) == agent]
+        calls = [
+            call
+            for call in asked
+            if (site := call.request.site) is not None and (site.agent or "") == agent
+        ]
         action = actions.get(agent)
         judged = getattr(action, "validation_result", None) if done else None
         yield common | {
@@ -215,12 +219,6 @@ def _sample_rows(
             "tokens": sum(call.tokens for call in calls),
             "seconds": sum(call.seconds for call in calls),
         }
-
-
-def _identity(call: CallRecord) -> int:
-    """Return what tells a call from others: its number on the tape, or else its place in memory."""
-    first = call.history[0]
-    return -id(first) if first.number is None else first.number
 
 
 def _measured(bench: Bench, turn: Turn, name: str, outcomes: Outcomes) -> float:

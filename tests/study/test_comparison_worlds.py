@@ -311,6 +311,7 @@ async def test_a_conversation_is_asked_again_and_its_tools_are_not_run_twice(
     frame = await found.arun()
     assert len(tools.ran) == 1
     assert frame["decision"].tolist() == ["One task.", f"One task. {MORE}"]
+    assert frame["calls"].tolist() == [2, 2]
     loaded = Comparison.load(tape, prompt={"more": generous})
     assert (await asyncio.to_thread(loaded.replay)).equals(frame)
 

@@ -66,6 +66,7 @@ from llmsim_lab.run._records import (
     tape_turn,
 )
 from llmsim_lab.run._registry import (
+    RunClass,
     class_of_manifest,
     code_digests,
     file_of,
@@ -1584,8 +1585,18 @@ def load(
 def turns_of(tape: Tape, run: int, *, up_to: int | None = None) -> list[Any]:
     """Return a run's turns from the tape, those it shares with its parents included."""
     info = tape.run(run)
-    cls = class_of_manifest(info.id, info.manifest)
-    return load_turns(cls, tape, info.id, tape.turn_records(info.id, up_to=up_to))
+    return load_turns(class_on(tape, info), tape, info.id, tape.turn_records(info.id, up_to=up_to))
+
+
+def class_on(tape: Tape, info: RunInfo) -> RunClass:
+    """Return the class of a run's turns; those of a comparison are of the run that it asks again.
+
+    Raises:
+        TapeError: it is not known here.
+    """
+    if info.verb == "experiment" and info.parent is not None:
+        info = tape.run(info.parent)
+    return class_of_manifest(info.id, info.manifest)
 
 
 def series_on(tape: Tape, run: RunInfo) -> Sequence[Series]:

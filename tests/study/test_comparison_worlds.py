@@ -24,6 +24,7 @@ from llmsim_lab.assistant._chat import ChatConfig
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import ChatReply, LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.run import load
+from llmsim_lab.run._run import turns_of
 from llmsim_lab.study import Comparison
 from llmsim_lab.tape import verify
 from llmsim_lab.types import ChatRequest, ToolCall
@@ -127,6 +128,8 @@ def test_each_world_is_asked_again_recorded_loaded_and_replayed(tmp_path: Path, 
     assert loaded.replay().equals(frame)
     assert loaded.outcomes == found.outcomes
     assert found.tape is tape
+    # Whoever reads the tape gets turns of the run's own class.
+    assert [type(turn) for turn in turns_of(tape, 2)][1:] == [run.turn_type] * len(found.played)
     assert str(tape.tree()).count("experiment") == 1
 
 

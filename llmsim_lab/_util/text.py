@@ -29,6 +29,20 @@ def number(value: float) -> str:
     return "0" if text == "-0" else text
 
 
+def roughly(count: float) -> int:
+    """Return a count to two significant figures; an estimate has no more."""
+    return int(float(f"{count:.1e}")) if count >= 100 else round(count)
+
+
+def duration(seconds: float) -> str:
+    """Return a time for people: 42 s, 7 min, 2.5 h."""
+    if seconds < 99.5:
+        return f"{seconds:.0f} s"
+    if seconds < 5_940:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3_600:.1f} h"
+
+
 def rounded(value: Any) -> Any:
     """Return a value whose numbers, as deep as they are, have at most 10 significant digits."""
     its_type = type(value)

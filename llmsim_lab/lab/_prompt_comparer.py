@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.html import details, join, pre, safe, table, visible
-from llmsim_lab._util.text import clip, number
+from llmsim_lab._util.text import clip, duration, number
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.lab._html import word_diff
 from llmsim_lab.lab._run_reading import Source, simulation_of
@@ -47,7 +47,7 @@ from llmsim_lab.study._bench import (
     turn_numbers,
     variant_of,
 )
-from llmsim_lab.study._comparison import Progress, duration, plan_of
+from llmsim_lab.study._comparison import Progress, plan_of
 from llmsim_lab.study._keeping import has_no_model
 from llmsim_lab.study._results import Outcome, name_of
 

@@ -15,10 +15,11 @@ from functools import cache
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
+from llmsim_lab._util.drawing import chart_class, drawable
 from llmsim_lab._util.html import visible
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.lab.charts._drawing import Drawing, chart_class, drawable
+from llmsim_lab.lab.charts._drawing import Drawing
 from llmsim_lab.lab.charts._export import alt_text, figure_bytes, small_png
 from llmsim_lab.lab.charts._scene import ChartOptions, compose
 from llmsim_lab.lab.charts._tracks import read_runs

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.html import safe, table
-from llmsim_lab._util.text import log_event
+from llmsim_lab._util.text import duration, log_event, roughly
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, Tape
@@ -91,7 +91,7 @@ class Plan:
         work = f"{self.samples} samples to play{already}: {self.calls} model calls"
         if not self.samples:
             return f"Nothing left to play{already}."
-        tokens = f"{_rounded(self.tokens):,} tokens and " if self.tokens is not None else ""
+        tokens = f"{roughly(self.tokens):,} tokens and " if self.tokens is not None else ""
         cost = (
             f", about {tokens}{duration(self.seconds)}. An "
             f"estimate: the mean of this run's {self.recorded_calls} recorded calls "
@@ -706,17 +706,3 @@ def plan_of(
         model=", ".join(dict.fromkeys(call.request.model for call in used)),
         storage=storage,
     )
-
-
-def _rounded(count: float) -> int:
-    """Return a count to two significant figures; an estimate has no more."""
-    return int(float(f"{count:.1e}")) if count >= 100 else round(count)
-
-
-def duration(seconds: float) -> str:
-    """Return a time for people: 42 s, 7 min, 2.5 h."""
-    if seconds < 99.5:
-        return f"{seconds:.0f} s"
-    if seconds < 5_940:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3_600:.1f} h"

@@ -15,7 +15,6 @@ import asyncio
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +39,7 @@ from llmsim_lab.run._run import CLIENT_SETTINGS, AnyRun, NoModel, _load, belongs
 from llmsim_lab.run._turn import Series
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.simulation._config import CommitteeConfig
+from llmsim_lab.study._charts import response_chart
 from llmsim_lab.study._statistics import sup_t_band
 from llmsim_lab.tape._codec import RunInfo
 from llmsim_lab.validators import AlwaysValid
@@ -52,7 +52,6 @@ Curves = dict[str, "pd.DataFrame"]
 """By column: what the shock did in each pair; a row a seed, a column a horizon."""
 
 _SHOCKS = tuple(one.name for one in fields(Shocks))
-_LINES = {"mean": "#332288", "rule": "#CC6677", "linear": "#888888"}
 _BOUND = 1e-9
 _DUST = 1e-12
 """Differences that are smaller, relative to the response, are rounding."""
@@ -790,39 +789,8 @@ class ImpulseResponse:
             )
         part = self.frame().query("column == @column")
         one = self._series.get(column, Series(column=column, label=column))
-        # The lab draws, and stands above the studies: it is loaded when a chart is asked for.
-        chart_class = import_module("llmsim_lab.lab.charts._drawing").chart_class
-        figure: Figure = chart_class()(figsize=(7, 3.2), layout="constrained", facecolor="white")
-        axes = figure.subplots()
-        axes.axhline(0, color="#CCCCCC", linewidth=1)
-        if len(self.seeds) > 1:
-            label = f"{self.level:.0%} band, {len(self.seeds)} pairs"
-            axes.fill_between(
-                part["horizon"],
-                part["low"],
-                part["high"],
-                color=_LINES["mean"],
-                alpha=0.2,
-                linewidth=0,
-                label=label,
-            )
-        axes.plot(part["horizon"], part["mean"], color=_LINES["mean"], label="mean")
-        for name, words, style in (("rule", "rule", "-"), ("linear", "linear solution", "--")):
-            if part[name].notna().any():
-                axes.plot(part["horizon"], part[name], style, color=_LINES[name], label=words)
-        axes.set(
-            xlabel=f"turns after the shock ({self.shock})",
-            ylabel=f"{one.label}, difference" + (f"\n({one.unit})" if one.unit else ""),
-            title=f"Response of {one.label[:1].lower() + one.label[1:]}{self._less}",
-        )
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.legend(frameon=False, fontsize=8)
-        _, peak, mean, low, high = next(it for it in self._peaks() if it[0] == column)
-        band = f", band {low:.2f} to {high:.2f}" if len(self.seeds) > 1 else ""
-        figure.alt = (  # type: ignore[attr-defined]
-            f"{axes.get_title()} to {self.shock}: largest {peak} turns after, {mean:+.2f}{band}."
-        )
-        return figure
+        title = f"Response of {one.label[:1].lower() + one.label[1:]}{self._less}"
+        return response_chart(part, one, title=title, shock=self.shock, level=self.level)
 
     def _peaks(self) -> list[tuple[str, int, float, float, float]]:
         found = []

@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import asdict, dataclass, replace
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -25,7 +24,7 @@ from markupsafe import Markup
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.config import YamlFile, yaml_text
 from llmsim_lab._util.html import join, pairs, safe, table
-from llmsim_lab._util.text import closest, log_event
+from llmsim_lab._util.text import closest, duration, log_event, roughly
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.llm import LLMClient, Tape
@@ -35,6 +34,7 @@ from llmsim_lab.run import load
 from llmsim_lab.run._config import idle_seeds
 from llmsim_lab.run._progress import progress_line
 from llmsim_lab.run._turn import turn_row
+from llmsim_lab.study._charts import arms_chart
 from llmsim_lab.study._design import (
     AA,
     AnyRun,
@@ -148,12 +148,12 @@ class StudyPlan:
             f"{self.turns} turns each."
         ]
         costs = [
-            f"{_rounded(value):,} {unit}"
+            f"{roughly(value):,} {unit}"
             for value, unit in ((self.calls, "calls"), (self.tokens, "tokens"))
             if value is not None
         ]
         if self.hours is not None:
-            costs.append(f"{_duration(3600 * self.hours)} one after the other")
+            costs.append(f"{duration(3600 * self.hours)} one after the other")
         if self.disk_bytes is not None:
             costs.append(f"{self.disk_bytes / 1e6:,.1f} MB on the tape")
         if not self.runs:
@@ -966,12 +966,13 @@ class Study:
             column: of the frame.
 
         Raises:
-            ConfigError: there is no such column of numbers, or no run is complete.
+            ConfigError: there is no such column of numbers, no run is complete, or there are too
+                many arms.
         """
-        # The lab draws, and stands above the studies: it is loaded when a chart is asked for.
-        lab = import_module("llmsim_lab.lab._study_chart")
-        draw: Callable[[Study, str], Figure] = lab.study_chart
-        return draw(self, column)
+        frame = self.to_frame()
+        if frame.empty:
+            raise ConfigError(f"no run of {self!r} is complete; run() first")
+        return arms_chart(frame, column, arms=list(self.arms))
 
     def __str__(self) -> str:
         lines = [f"{self.name}: {self._about()}"]
@@ -1058,14 +1059,3 @@ def _groups(names: Sequence[str]) -> dict[str, list[str]]:
         else:
             found.setdefault(name, [])
     return found
-
-
-def _rounded(count: float) -> int:
-    """Return a count to two significant figures; an estimate has no more."""
-    return int(float(f"{count:.1e}")) if count >= 100 else round(count)
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 99.5:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5_940 else f"{seconds / 3600:.1f} h"

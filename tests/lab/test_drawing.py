@@ -11,10 +11,11 @@ import pandas as pd
 import pytest
 from builders import make_config, make_simulation
 
+from llmsim_lab._util.drawing import drawable, spread_out
 from llmsim_lab._util.files import data_path
 from llmsim_lab.lab import RateChart
 from llmsim_lab.lab._prompt_comparer import chart_html
-from llmsim_lab.lab.charts._drawing import Drawing, Screen, drawable, spread_out, thinned
+from llmsim_lab.lab.charts._drawing import Drawing, Screen, thinned
 from llmsim_lab.lab.charts._scene import Scene
 from llmsim_lab.lab.figures import difference_figure
 from llmsim_lab.simulation import Simulation

@@ -61,8 +61,17 @@ def _where(parents: list[ast.AST]) -> str:
     return ""
 
 
+def _called(node: ast.Call) -> str:
+    """Return the name of a function that is called, without its module."""
+    function = node.func
+    return function.attr if isinstance(function, ast.Attribute) else ast.unparse(function)
+
+
 def imports_of(root: Path) -> list[Import]:
-    """Return all imports among the modules of the package at ``root``."""
+    """Return all imports among the modules of the package at ``root``.
+
+    ``import_module("llmsim_lab.name")`` is one too.
+    """
     paths = {module_name(path, root): path for path in sorted(root.rglob("*.py"))}
     found: list[Import] = []
 
@@ -80,6 +89,13 @@ def imports_of(root: Path) -> list[Import]:
             # `from package import name` means a submodule, where there is one of that name.
             targets = [
                 full if (full := f"{base}.{alias.name}") in paths else base for alias in node.names
+            ]
+        elif isinstance(node, ast.Call) and _called(node) in ("import_module", "__import__"):
+            first = [*node.args, *(it.value for it in node.keywords if it.arg == "name")][:1]
+            targets = [
+                it.value
+                for it in first
+                if isinstance(it, ast.Constant) and isinstance(it.value, str)
             ]
         found.extend(
             Import(source, target, node.lineno, _where(parents))
@@ -176,6 +192,14 @@ def test_a_sound_tree_has_no_faults(toy: Path) -> None:
         (
             "if TYPE_CHECKING:\n    import llmsim_lab.agents",
             "imports llmsim_lab.agents (under TYPE_CHECKING): agents is not below llm",
+        ),
+        (
+            "def f():\n    return import_module('llmsim_lab.agents').Agent",
+            "line 2, imports llmsim_lab.agents (inside a function): agents is not below llm",
+        ),
+        (
+            "import importlib\nx = importlib.import_module(name='llmsim_lab.agents')",
+            "line 2, imports llmsim_lab.agents: agents is not below llm",
         ),
         ("from llmsim_lab import Agent", "imports llmsim_lab: below the command line"),
     ],

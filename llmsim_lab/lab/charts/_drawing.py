@@ -7,12 +7,11 @@ of the time that drawing takes. ``Screen`` makes the pictures.
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
-from functools import cache
+from collections.abc import Mapping
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-from llmsim_lab._util.text import clip, printable
+from llmsim_lab._util.drawing import chart_class, drawable, spread_out
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,49 +21,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from llmsim_lab.lab.charts._scene import Curve, Look, Scene
-
-
-def drawable(text: str, length: int = 40) -> str:
-    """Return an untrusted text that matplotlib draws as it is: no formula, no missing letter.
-
-    Args:
-        text: such as a run's name.
-        length: the most characters; a longer one is cut with an ellipsis.
-    """
-    shown = clip(printable(text), length)
-    known = "".join(letter if _has(letter) else "\N{WHITE SQUARE}" for letter in shown)
-    # A pair of dollars is a formula, and a backslash before one would undo its escape.
-    return known.replace("\\", "\N{SET MINUS}").replace("$", r"\$")
-
-
-@cache
-def _has(letter: str) -> bool:
-    """Return True if the font has a letter; without it drawing would warn."""
-    return letter.isascii() or bool(_font().get_char_index(ord(letter)))
-
-
-@cache
-def _font() -> Any:
-    from matplotlib.font_manager import FontProperties, findfont, get_font
-
-    return get_font(findfont(FontProperties()))
-
-
-def spread_out(heights: Sequence[float], *, gap: float, most: float) -> list[float | None]:
-    """Return where labels go so that they do not overlap; None for one that finds no room.
-
-    Args:
-        heights: where each should be.
-        gap: the least distance between two.
-        most: how far one may be moved.
-    """
-    placed: list[float | None] = [None] * len(heights)
-    lowest = float("-inf")
-    for place in sorted(range(len(heights)), key=heights.__getitem__):
-        wanted = max(heights[place], lowest + gap)
-        if wanted - heights[place] <= most:
-            placed[place] = lowest = wanted
-    return placed
 
 
 _MOST_POINTS = 2000
@@ -401,26 +357,6 @@ def _frame(scene: Scene) -> tuple[object, ...]:
         tuple((item.name, item.legend, item.look, _parts(item)) for item in scene.curves),
         tuple((band.legend, band.colour, tuple(band.points)) for band in scene.bands),
     )
-
-
-@cache
-def chart_class() -> type[Figure]:
-    """A figure that notebooks show although pyplot does not know it; made when first needed."""
-    from matplotlib.figure import Figure
-
-    class Chart(Figure):
-        """A matplotlib figure that notebooks show, with its content in words."""
-
-        alt = ""
-
-        def _repr_png_(self) -> tuple[bytes, dict[str, str]]:
-            buffer = io.BytesIO()
-            self.savefig(buffer, format="png", dpi=96)
-            # nbconvert's classic pages take the image's text from the second; JupyterLab 4.6
-            # does not.
-            return buffer.getvalue(), {"alt": self.alt}
-
-    return Chart
 
 
 _DPI = 96

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from llmsim_lab._util.checks import plain_text
+from llmsim_lab._util.drawing import COLOURS, STYLES
 from llmsim_lab._util.text import number
 from llmsim_lab.economy import TaylorRule, history
 from llmsim_lab.economy._data import next_quarter
@@ -170,9 +171,6 @@ def history_curve(
     return points, f"History ends with {last}." if last and points else ""
 
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-"""Okabe and Ito's palette, which colour-blind readers can tell apart, without its yellow."""
-_STYLES = ("-", "--", "-.", ":")
 _MARKERS = ("o", "s", "D", "^", "v")
 _FAN_FROM = 5
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -370,7 +368,7 @@ class _Composer:
         for place, item in enumerate(self.items):
             look = Look(
                 colour=COLOURS[place % len(COLOURS)],
-                style=_STYLES[place % len(_STYLES)],
+                style=STYLES[place % len(STYLES)],
                 marker=_MARKERS[place % len(_MARKERS)],
             )
             if isinstance(item, Ensemble):

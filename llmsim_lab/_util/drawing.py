@@ -1,0 +1,84 @@
+"""What all figures share: their class, the colours of curves, and texts as matplotlib draws them.
+
+Made without pyplot, so that nothing global changes; matplotlib is imported when first needed.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from llmsim_lab._util.text import clip, printable
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+"""Okabe and Ito's palette, which colour-blind readers can tell apart, without its yellow."""
+STYLES = ("-", "--", "-.", ":")
+"""Of lines, so that colour is not all that tells them apart."""
+
+
+@cache
+def chart_class() -> type[Figure]:
+    """Return the class of figures, which notebooks show although pyplot does not know them."""
+    from matplotlib.figure import Figure
+
+    class Chart(Figure):
+        """A matplotlib figure that notebooks show, with its content in words."""
+
+        alt = ""
+
+        def _repr_png_(self) -> tuple[bytes, dict[str, str]]:
+            buffer = io.BytesIO()
+            self.savefig(buffer, format="png", dpi=96)
+            # nbconvert's classic pages take the image's text from the second; JupyterLab 4.6
+            # does not.
+            return buffer.getvalue(), {"alt": self.alt}
+
+    return Chart
+
+
+def drawable(text: str, length: int = 40) -> str:
+    """Return an untrusted text that matplotlib draws as it is: no formula, no missing letter.
+
+    Args:
+        text: such as a run's name.
+        length: the most characters; a longer one is cut with an ellipsis.
+    """
+    shown = clip(printable(text), length)
+    known = "".join(letter if _has(letter) else "\N{WHITE SQUARE}" for letter in shown)
+    # A pair of dollars is a formula, and a backslash before one would undo its escape.
+    return known.replace("\\", "\N{SET MINUS}").replace("$", r"\$")
+
+
+@cache
+def _has(letter: str) -> bool:
+    """Return True if the font has a letter; without it drawing would warn."""
+    return letter.isascii() or bool(_font().get_char_index(ord(letter)))
+
+
+@cache
+def _font() -> Any:
+    from matplotlib.font_manager import FontProperties, findfont, get_font
+
+    return get_font(findfont(FontProperties()))
+
+
+def spread_out(heights: Sequence[float], *, gap: float, most: float) -> list[float | None]:
+    """Return where labels go so that they do not overlap; None for one that finds no room.
+
+    Args:
+        heights: where each should be.
+        gap: the least distance between two.
+        most: how far one may be moved.
+    """
+    placed: list[float | None] = [None] * len(heights)
+    lowest = float("-inf")
+    for place in sorted(range(len(heights)), key=heights.__getitem__):
+        wanted = max(heights[place], lowest + gap)
+        if wanted - heights[place] <= most:
+            placed[place] = lowest = wanted
+    return placed

@@ -1,0 +1,161 @@
+"""Figures of studies: means with their bands, by turn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from llmsim_lab._util.drawing import COLOURS, STYLES, chart_class, drawable, spread_out
+from llmsim_lab._util.html import visible
+from llmsim_lab._util.text import closest
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.run._turn import Series
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_MOST_ARMS = 8
+"""More curves than that nobody tells apart."""
+_MEAN = "#332288"
+_COMPARED = {
+    "rule": ("rule", "#CC6677", "-"),
+    "linear": ("linear solution", "#888888", "--"),
+}
+"""By column: the words, colour and style of what a response is compared with."""
+
+
+def arms_chart(frame: pd.DataFrame, column: str, *, arms: Sequence[str]) -> Figure:
+    """Draw a column of a study's runs by turn: each arm's mean over seeds, with a 95 % band.
+
+    The band is pointwise, Student's for each turn alone: of twenty turns one may well be outside.
+
+    Args:
+        frame: as ``Study.to_frame`` returns it, with a row at least.
+        column: of the frame, of numbers.
+        arms: all names, in the order of the design: an arm has its colour also if others have no
+            runs yet.
+
+    Raises:
+        ConfigError: there is no such column, or there are too many arms.
+    """
+    from matplotlib.ticker import MaxNLocator
+    from scipy.stats import t as student
+
+    numbers = [str(name) for name in frame.select_dtypes("number").columns]
+    if column not in numbers:
+        raise ConfigError(
+            f"{column!r} is not a column of numbers of these runs{closest(column, numbers)}; there "
+            f"are {', '.join(numbers)}"
+        )
+    there = [arm for arm in arms if (frame["arm"] == arm).any()]
+    if len(there) > _MOST_ARMS:
+        raise ConfigError(
+            f"{len(there)} arms are too many for one chart, which takes {_MOST_ARMS}; draw your "
+            "own from study.to_frame()"
+        )
+    figure, axes = _figure((8, 4.5))
+    ends, words = [], []
+    for arm in there:
+        values = frame[frame["arm"] == arm].dropna(subset=[column]).groupby("turn")[column]
+        mean, count = values.mean(), values.count()
+        if mean.empty:  # as where no run of the arm has the column
+            continue
+        place = arms.index(arm)
+        colour = COLOURS[place % len(COLOURS)]
+        half = student.ppf(0.975, count - 1) * values.std() / count**0.5
+        band = (mean - half, mean + half) if (count > 1).all() else None
+        _mean(axes, mean.index, mean, band, colour, STYLES[place % len(STYLES)], linewidth=2)
+        ends.append((float(mean.iloc[-1]), drawable(arm, 32), colour))
+        words.append(f"{arm}: {mean.iloc[0]:.2f} at first, {mean.iloc[-1]:.2f} at last")
+    _name_ends(axes, ends)
+    seeds = int(frame.groupby("arm")["seed"].nunique().max())
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set(xlabel="turn", ylabel=drawable(column.replace("_", " ")))
+    axes.set_title(
+        f"mean of {seeds} seeds · band: 95 %, each turn alone", loc="left", fontsize="small"
+    )
+    return _told(figure, f"{column} by turn, mean over seeds. {'; '.join(words)}.")
+
+
+def response_chart(
+    frame: pd.DataFrame, series: Series, *, title: str, shock: str, level: float
+) -> Figure:
+    """Draw what a shock did to a column: mean and band, and what it is compared with.
+
+    Args:
+        frame: the column's rows, as ``ImpulseResponse.frame`` returns them.
+        series: the column's label and unit.
+        title: what the figure shows.
+        shock: what was done, in words.
+        level: of the band, which holds for all turns at once.
+    """
+    figure, axes = _figure((7, 3.2))
+    axes.axhline(0, color="#CCCCCC", linewidth=1)
+    turns, mean, pairs = frame["horizon"], frame["mean"], int(frame["n"].iloc[0])
+    band = (frame["low"], frame["high"]) if pairs > 1 else None
+    _mean(axes, turns, mean, band, _MEAN, label="mean", banded=f"{level:.0%} band, {pairs} pairs")
+    for name, (words, colour, style) in _COMPARED.items():
+        if frame[name].notna().any():
+            axes.plot(turns, frame[name], style, color=colour, label=words)
+    unit = f"\n({drawable(series.unit)})" if series.unit else ""
+    axes.set(
+        xlabel=f"turns after the shock ({drawable(shock, 90)})",
+        ylabel=f"{drawable(series.label)}, difference{unit}",
+        title=drawable(title, 90),
+    )
+    axes.legend(frameon=False, fontsize=8)
+    peak = frame.iloc[int(mean.abs().to_numpy().argmax())]
+    there = f", band {peak['low']:.2f} to {peak['high']:.2f}" if pairs > 1 else ""
+    return _told(
+        figure,
+        f"{title} to {shock}: largest {peak['horizon']} turns after, {peak['mean']:+.2f}{there}.",
+    )
+
+
+def _figure(size: tuple[float, float]) -> tuple[Figure, Axes]:
+    figure = chart_class()(figsize=size, layout="constrained", facecolor="white")
+    axes: Axes = figure.subplots()
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def _mean(
+    axes: Axes,
+    turns: Any,
+    mean: Any,
+    band: tuple[Any, Any] | None,
+    colour: str,
+    style: str = "-",
+    *,
+    banded: str = "",
+    **look: Any,
+) -> None:
+    """Draw a mean and its band, if it has one; ``banded`` is the band's name in the legend."""
+    if band is not None:
+        axes.fill_between(turns, *band, color=colour, alpha=0.2, linewidth=0, label=banded or None)
+    axes.plot(turns, mean, style, color=colour, **look)
+
+
+def _name_ends(axes: Axes, ends: Sequence[tuple[float, str, str]]) -> None:
+    """Write names where lines end, each in its colour, so that none stands on another."""
+    low, high = axes.get_ylim()
+    gap = 0.055 * (high - low)
+    heights = spread_out([height for height, _, _ in ends], gap=gap, most=float("inf"))
+    for height, (_, name, colour) in zip(heights, ends, strict=True):
+        axes.annotate(
+            name,
+            (1, height or 0),
+            (6, 0),
+            xycoords=("axes fraction", "data"),
+            textcoords="offset points",
+            color=colour,
+            va="center",
+        )
+
+
+def _told(figure: Figure, words: str) -> Figure:
+    """Return the figure with its content in words, for screen readers."""
+    figure.alt = visible(words)  # type: ignore[attr-defined]
+    return figure

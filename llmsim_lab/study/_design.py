@@ -55,7 +55,7 @@ class Arm:
     """One of the variants that a study compares.
 
     Attributes:
-        name: as charts and effects have it.
+        name: as charts and effects have it; empty for runs that keep the name of their world.
         levels: labels of the levels, by factor.
         values: the levels themselves, by factor.
         further: how many samples of the model's answers came before; 1 for the A/A arm.
@@ -255,7 +255,7 @@ def seeds_of(seeds: int | Sequence[int]) -> list[int]:
 
 
 class World:
-    """What a study plays: makes a run of an arm and a seed.
+    """What a study or an impulse response plays: makes a run of an arm and a seed.
 
     Args:
         source: a ``Run`` class, a configuration or its class, or a function that takes the levels
@@ -455,13 +455,18 @@ class World:
         if isinstance(values, BaseModel):
             values = _with(values, ("seed",), seed)
         before = self.base.replicate if "replicate" in self.base.model_fields_set else 0
-        values |= {"seed": seed, "turns": self.turns, "name": f"{arm.name}, seed {seed}"}
+        values |= {"seed": seed, **self._own(arm, seed)}
         if arm.further and before is not None:
             values["replicate"] = before + arm.further
         try:
             return self.cls.config_type.model_validate(values)
         except ValidationError as error:
             raise ConfigError(f"{self.cls.__name__}: {faults(error)}") from error
+
+    def _own(self, arm: Arm, seed: int) -> dict[str, Any]:
+        """Return what a study says of its runs; one without a name keeps that of its world."""
+        turns = {} if self._turns is None else {"turns": self._turns}
+        return {**turns, "name": f"{arm.name}, seed {seed}"} if arm.name else turns
 
     def _values(self, arm: Arm) -> dict[str, Any]:
         return {**self.fixed, **arm.values}
@@ -534,12 +539,10 @@ class World:
             )
         if run.tape is not None:
             raise ConfigError(
-                f"{_called(self.make)} gave its run a tape; leave it out, and give it to the study:"
-                " Study(..., tape='study.tape')"
+                f"{_called(self.make)} gave its run a tape; leave it out, and give it to what "
+                "plays the runs: Study(..., tape='study.tape')"
             )
-        changes: dict[str, Any] = {"name": f"{arm.name}, seed {seed}"}
-        if self._turns is not None:
-            changes["turns"] = self._turns
+        changes = self._own(arm, seed)
         if arm.further and run.config.replicate is not None:
             changes["replicate"] = run.config.replicate + arm.further
         run.config = run.config.model_copy(update=changes)
@@ -704,9 +707,6 @@ def _with(node: Any, path: tuple[Any, ...], value: Any) -> Any:
         return items
     there: Mapping[Any, Any] = node if isinstance(node, Mapping) else {}
     return {**there, head: _with(there.get(head), rest, value)}
-
-
-_Edit = Prompt | str | Path | Callable[[str], str]
 
 
 def _edits(level: Any, there: Mapping[str, Prompt]) -> dict[str, Prompt]:

@@ -18,11 +18,9 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
-
 from llmsim_lab._util.checks import real_number, whole_number
 from llmsim_lab._util.html import join, pairs, table
-from llmsim_lab._util.text import closest, faults
+from llmsim_lab._util.text import closest
 from llmsim_lab._util.waiting import gather_all, run_sync
 from llmsim_lab.agents import NationAgent, TaylorRuleAgent
 from llmsim_lab.economy import TaylorRule, closed_loop
@@ -34,12 +32,12 @@ from llmsim_lab.run import Run
 from llmsim_lab.run._config import RunConfig, made_intervention
 from llmsim_lab.run._progress import progress_line
 from llmsim_lab.run._records import config_of
-from llmsim_lab.run._registry import class_of_config
 from llmsim_lab.run._run import CLIENT_SETTINGS, AnyRun, NoModel, _load, belongs_to, copied, resume
 from llmsim_lab.run._turn import Series
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.simulation._config import CommitteeConfig
 from llmsim_lab.study._charts import response_chart
+from llmsim_lab.study._design import Arm, Models, World
 from llmsim_lab.study._statistics import sup_t_band
 from llmsim_lab.tape._codec import RunInfo
 from llmsim_lab.validators import AlwaysValid
@@ -102,7 +100,7 @@ def impulse_response(
             functions, are continued there only if they have one.
         play: False returns it unplayed, for ``await response.arun()``.
         progress: whether a line says how far it is, if it takes long.
-        parameters: of the class of runs, or the function.
+        parameters: of the class of runs, by the names that ``Study`` varies, or of the function.
 
     Raises:
         ConfigError: an argument is wrong, or the shock has no place in such a run.
@@ -171,62 +169,28 @@ def _maker(
 ) -> Callable[[int], AnyRun]:
     """Return what makes the run of a seed, at its first turn and not recorded."""
     given = {key: value for key, value in parameters.items() if key != "seed"}
-    named = {"name": name} if name else {}
     if isinstance(subject, Run | RunConfig) and given:
         raise ConfigError(
             f"{', '.join(given)}: {type(subject).__name__} has its parameters already; give a "
             "class of runs or a function, which take some"
         )
     if isinstance(subject, Run):
-        return lambda seed: _again(subject, client, {"seed": seed, **named})
-    if isinstance(subject, RunConfig):
-        cls = class_of_config(subject)
-        return lambda seed: cls(
-            subject.model_copy(update={"seed": seed, **named}), llm_client=client
+        return lambda seed: _again(
+            subject, client, {"seed": seed, **({"name": name} if name else {})}
         )
-    if isinstance(subject, type) and issubclass(subject, Run):
-        return lambda seed: _of_class(subject, client, {**given, **named, "seed": seed})
-    if callable(subject):
-        return lambda seed: _of_function(subject, client, {**given, "seed": seed}, named)
-    raise ConfigError(
-        f"{subject!r:.80} is not a run, a class of runs, a configuration, or a function that "
-        "returns a run: impulse_response(Simulation(config, llm_client=...), shock={'supply': 1})"
-    )
+    turns = given.pop("turns", None)
+    world, models = World(subject, fixed=given, factors={}, turns=turns), Models(client)
+    all_alike = Arm(name="", levels={}, values={})
 
+    def made(seed: int) -> AnyRun:
+        asked = models.of(world, all_alike)
+        run = world.run(all_alike, seed, asked)
+        if name:
+            run.config = run.config.model_copy(update={"name": name})
+        # A function may make its run without a model, or with another.
+        return run if asked in (None, run.llm_client) else _again(run, asked, {})
 
-def _of_class(cls: type[Run], client: LLMClient | None, values: Mapping[str, Any]) -> AnyRun:
-    make: Any = cls
-    if cls._is_own():
-        return make(llm_client=client, **values)
-    try:
-        config = cls.config_type(**values)
-    except ValidationError as error:
-        raise ConfigError(f"{cls.__name__}: {faults(error)}") from error
-    return make(config, llm_client=client)
-
-
-def _of_function(
-    make: Callable[..., Any],
-    client: LLMClient | None,
-    values: Mapping[str, Any],
-    named: Mapping[str, str],
-) -> AnyRun:
-    run = make(**values)
-    if not isinstance(run, Run):
-        raise ConfigError(f"{make!r:.60} returned {run!r:.60} where a run is wanted")
-    if run.tape is not None:
-        raise ConfigError(
-            f"{make!r:.60} returned a run that is recorded already; give the tape to "
-            "impulse_response(..., tape=...), which records the pairs there"
-        )
-    if run.config.seed != values["seed"]:
-        raise ConfigError(
-            f"{make!r:.60} returned a run of seed {run.config.seed}, not {values['seed']}; hand "
-            "its argument seed on, so that each pair has its own"
-        )
-    if named:
-        run.config = run.config.model_copy(update=named)
-    return run if client is None else _again(run, client, {})
+    return made
 
 
 def _again(run: AnyRun, client: LLMClient | None, changes: Mapping[str, Any]) -> AnyRun:

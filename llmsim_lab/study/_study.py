@@ -70,7 +70,6 @@ Outcomes = Outcome | Mapping[str, Outcome] | Sequence[Outcome]
 
 _LAST = "@last"
 _COSTS = ("calls", "tokens", "seconds")
-_PARALLEL = 8
 _FEW = 3
 """Runs that a spread is estimated from at least."""
 _MOST_ERRORS = 3

@@ -441,9 +441,9 @@ def test_a_chart_shows_the_band_the_rule_and_the_linear_solution() -> None:
         (economy(), {"shock": SUPPLY, "columns": ["period"]}, "'period' is not a number"),
         (economy(), {"shock": SUPPLY, "seeds": [1, 1]}, "different whole numbers"),
         (economy(), {"shock": SUPPLY, "turns": 3}, "has its parameters already"),
-        (3, {"shock": SUPPLY}, "is not a run"),
-        (lambda seed: 3, {"shock": SUPPLY}, "where a run is wanted"),
-        (lambda seed: Simulation(economy()), {"shock": SUPPLY}, "hand its argument seed on"),
+        (3, {"shock": SUPPLY}, "is not something to play"),
+        (lambda seed: 3, {"shock": SUPPLY}, "must return a run"),
+        (lambda seed: Simulation(economy()), {"shock": SUPPLY}, "takes no seed|hand the seed on"),
         (Simulation, {"shock": SUPPLY, "nation": []}, "nation"),
         (PublicGoods, {"shock": {"coins.Ana": 1}, "players": {"*": "random"}}, "coins.Ann"),
         (PublicGoods, {"shock": {"coins.Ann": 1}, "against": 3}, "plays no PublicGoods"),
@@ -460,7 +460,7 @@ def test_misuse_says_what_would_work(subject: Any, arguments: dict[str, Any], me
 def test_a_recorded_run_from_a_function_and_a_model_that_never_answers_are_named(
     tmp_path: Path,
 ) -> None:
-    with pytest.raises(ConfigError, match="is recorded already"):
+    with pytest.raises(ConfigError, match="gave its run a tape"):
         impulse_response(
             lambda seed: Simulation(economy(seed=seed), tape=tmp_path / "a.tape"), shock=SUPPLY
         )

@@ -329,25 +329,18 @@ class Bench:
         began = time.perf_counter()
         try:
             return await run.step(progress=False), asked.choices
-        except _EnoughError:
-            calls = own.log.close() if own.log else ()
-            turn = run.turn_type(
-                number=sample.number,
-                state=run.state,
-                seconds=time.perf_counter() - began,
-                calls=tuple(call for call in calls if call.history),
-            )
-        except LLMFailureException as failure:
-            if failure.reason in NO_SAMPLE:
+        except (_EnoughError, LLMFailureException) as error:
+            failure = error if isinstance(error, LLMFailureException) else None
+            if failure is not None and failure.reason in NO_SAMPLE:
                 raise
-            calls = own.log.close() if own.log else ()
-            turn = run.turn_type(
-                number=sample.number,
-                state=run.state,
-                seconds=time.perf_counter() - began,
-                calls=calls,
-                chains=_failed_chains(failure, calls, sample.turn),
-            )
+        calls = tuple(call for call in (own.log.close() if own.log else ()) if call.history)
+        turn = run.turn_type(
+            number=sample.number,
+            state=run.state,
+            seconds=time.perf_counter() - began,
+            calls=calls,
+            chains=() if failure is None else _failed_chains(failure, calls, sample.turn),
+        )
         return (turn if session is None else session.done(turn, {})), asked.choices
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from inspect import isawaitable
@@ -583,26 +583,25 @@ class Comparison:
         """
         import pandas as pd
 
-        floors = {(n.outcome, n.variant): n.floor for n in self.noise}
-        counts = self._pairs()
-        rows = []
-        for effect in self.effects:
-            reference, variant = self.names[0], self._variant_of(effect)
-            known = [floors.get((effect.outcome, name)) for name in (reference, variant)]
-            floor = max((value for value in known if value is not None), default=None)
-            pairs, failed = counts[variant]
-            rows.append(
-                asdict(effect)
-                | {"variant": variant, "reference": reference, "pairs": pairs, "failed": failed}
-                | {"noise_floor": None if None in known else floor}
-            )
+        rows = [
+            asdict(effect)
+            | {"variant": variant, "reference": self.names[0], "pairs": pairs, "failed": failed}
+            | {"noise_floor": None if None in floors else max(floors, key=lambda it: it or 0)}
+            for effect, variant, floors, (pairs, failed) in self._compared()
+        ]
         order = ["outcome", "variant", "reference", "estimate", "low", "high", "noise_floor"]
         order += ["p", "p_family", "pairs", "failed"]
         frame = pd.DataFrame(rows)
         return frame[[*order, *(name for name in frame.columns if name not in order)]]
 
-    def _variant_of(self, effect: Effect) -> str:
-        return next(n for n in self.names if effect.contrast == f"{n} \u2212 {self.names[0]}")
+    def _compared(self) -> Iterator[tuple[Effect, str, list[float | None], tuple[int, int]]]:
+        """Yield each effect with its variant, the noise floors of both, and its pairs."""
+        floors = {(n.outcome, n.variant): n.floor for n in self.noise}
+        counts, first = self._pairs(), self.names[0]
+        for effect in self.effects:
+            name = next(n for n in self.names if effect.contrast == f"{n} \u2212 {first}")
+            both = [floors.get((effect.outcome, it)) for it in (first, name)]
+            yield effect, name, both, counts[name]
 
     def _pairs(self) -> dict[str, tuple[int, int]]:
         """Return by variant how many pairs with the first were played whole, and how many not."""
@@ -645,14 +644,10 @@ class Comparison:
     @property
     def verdicts(self) -> list[str]:
         """Each effect in words: interval and p-values, how many pairs, noise floors."""
-        floors = {(n.outcome, n.variant): n.floor for n in self.noise}
-        counts, found = self._pairs(), []
-        for effect in self.effects:
-            variant = self._variant_of(effect)
-            known = [floors.get((effect.outcome, name)) for name in (self.names[0], variant)]
-            pairs, failed = counts[variant]
-            found.append(verdict(effect, known, pairs=pairs, failed=failed))
-        return found
+        return [
+            verdict(effect, floors, pairs=pairs, failed=failed)
+            for effect, _, floors, (pairs, failed) in self._compared()
+        ]
 
 
 def _models_of(models: object) -> dict[str, Variant]:

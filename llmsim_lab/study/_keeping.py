@@ -175,15 +175,12 @@ def entries_of(variants: Mapping[str, Variant]) -> list[dict[str, Any]]:
                 "digest": variant.digest,
             }
             if isinstance(variant, Prompt)
-            else {"as": "recorded" if variant is None else kind_of(variant)}
+            else {"as": "recorded"}
+            if variant is None
+            else {"as": "model" if isinstance(variant, LLMClient) else "function"}
         )
         for name, variant in variants.items()
     ]
-
-
-def kind_of(variant: Variant) -> str:
-    """Return what a variant is that no tape holds."""
-    return "model" if isinstance(variant, LLMClient) else "function"
 
 
 def variants_on(info: RunInfo, given: Mapping[str, Any]) -> dict[str, Variant]:

@@ -38,7 +38,7 @@ from llmsim_lab.agents import NationAgent
 from llmsim_lab.agents._agents import moves_to_choose
 from llmsim_lab.agents._briefing import STEADY_QUARTERS, PolicyBriefing
 from llmsim_lab.economy import RudebuschSvensson, TaylorRule
-from llmsim_lab.economy._data import Quarter, latest_gap, next_quarter
+from llmsim_lab.economy._data import Quarter, latest_gap, mirrored_quarters, next_quarter
 from llmsim_lab.economy._macro import STEADY_STATE
 from llmsim_lab.economy._shocks import Shocks
 from llmsim_lab.errors import EconomyError, LLMFailureException
@@ -226,29 +226,13 @@ def _quarter(state: GlobalState, output: float) -> Quarter:
 
 def _mirror(one: Situation) -> Situation:
     """Return a situation with all deviations from the steady state turned round."""
-    rest, growth = STEADY_STATE, STEADY_STATE.gdp_growth / 400
-    start = len(one.quarters) - 1 - _QUARTERS
-    turned = []
-    for place, quarter in enumerate(one.quarters):
-        trend = rest.total_economic_value * exp(growth * (place - start))
-        assert quarter.inflation is not None
-        assert quarter.inflation_in_quarter is not None
-        turned.append(
-            Quarter(
-                period=None,
-                inflation=2 * rest.inflation - quarter.inflation,
-                inflation_in_quarter=2 * rest.inflation - quarter.inflation_in_quarter,
-                unemployment=2 * rest.unemployment - quarter.unemployment,
-                interest_rate=2 * rest.interest_rate - quarter.interest_rate,
-                real_output=trend * trend / quarter.real_output,
-            )
-        )
+    start = STEADY_STATE.total_economic_value
     return Situation(
         pair=one.pair,
         mirrored=True,
-        quarters=tuple(turned),
+        quarters=tuple(mirrored_quarters(one.quarters, around=start, last=_QUARTERS)),
         gap=-one.gap,
-        growth=2 * rest.gdp_growth - one.growth,
+        growth=2 * STEADY_STATE.gdp_growth - one.growth,
         move=-one.move,
     )
 

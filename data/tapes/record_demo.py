@@ -90,6 +90,8 @@ def main() -> None:
         keep_whole(arguments.tape)
         return
     client = connect(arguments.model, config=demo_config().llm, download=True)
+    # As many as an Ollama server lists: what follows them is no letter, and would fill the tape.
+    client.backend.max_top_logprobs = 20  # type: ignore[attr-defined]
     for seed in DEMO_SEEDS:
         record(arguments.tape, seed, client)
     keep_whole(arguments.tape)

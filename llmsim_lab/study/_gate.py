@@ -440,7 +440,8 @@ def fieller_interval(
     return (b - root) / a, (b + root) / a
 
 
-def _quantile(units: int) -> float:
+def student_quantile(units: int) -> float:
+    """Return how many standard errors a 95 % interval of the mean of so many units reaches."""
     from scipy.stats import t
 
     return float(t.ppf((1 + _LEVEL) / 2, units - 1))
@@ -574,7 +575,7 @@ def response(asked: _Asked, way: Decide) -> Criterion:
     apart = without - without.mean(axis=0)
     count = len(groups)
     variance = (count - 1) / count * apart.T @ apart
-    quantile = _quantile(count)
+    quantile = student_quantile(count)
     of_inflation, of_rate = float(slopes[1]), float(slopes[3])
     if of_rate - quantile * sqrt(variance[3, 3]) >= 0:
         return result(
@@ -643,7 +644,7 @@ def state(asked: _Asked, way: Decide) -> Criterion:
     whole, count = np.sum(sums, axis=0), len(sums)
     value = explained(*whole)
     without = np.array([explained(*(whole - one)) for one in np.array(sums)])
-    reach = _quantile(count) * sqrt((count - 1) * float(without.var()))
+    reach = student_quantile(count) * sqrt((count - 1) * float(without.var()))
     low, high = max(0.0, value - reach), min(1.0, value + reach)
     return Criterion(
         name="state",
@@ -674,8 +675,8 @@ def names(asked: _Asked, named: Mapping[str, GateAnswer], way: Decide) -> Criter
     if len(changes) > 2:
         value = fmean(changes)
         error = sqrt(sum((one - value) ** 2 for one in changes) / (len(changes) - 1) / len(changes))
-        low = max(0.0, value - _quantile(len(changes)) * error)
-        high = value + _quantile(len(changes)) * error
+        low = max(0.0, value - student_quantile(len(changes)) * error)
+        high = value + student_quantile(len(changes)) * error
         words = f"with names and dates the move changes by {value:.1f} basis points in the mean"
     verdict: Verdict = "undecided"
     if high <= CHANGE_BP:

@@ -17,6 +17,7 @@ from pathlib import Path
 from record_tapes import HERE, pack
 
 from llmsim_lab import LLMClient, Simulation, connect
+from llmsim_lab.errors import EconomyError
 from llmsim_lab.llm import Tape
 from llmsim_lab.run import Run, fork, resume
 from llmsim_lab.study._demo import (
@@ -27,6 +28,9 @@ from llmsim_lab.study._demo import (
     demo_config,
     demo_runs,
 )
+
+_DRIVEN_OFF = "driven the model off its range"
+"""Words of the outcome of a run that an ``EconomyError`` ended."""
 
 
 def record(path: Path, seed: int, client: LLMClient) -> None:
@@ -54,7 +58,11 @@ def play(simulation: Run, turns: int) -> None:
     """Play up to a turn, say how long each takes, and let the next run have the tape."""
     while simulation.turn_number < turns:
         began = time.monotonic()
-        simulation.run(1, progress=False)
+        try:
+            simulation.run(1, progress=False)
+        except EconomyError as error:  # the model's doing: what it drove the economy to is shown
+            sys.stderr.write(f"{simulation.config.name}, run {simulation.run_id}: {error}\n")
+            break
         sys.stderr.write(
             f"{time.strftime('%H:%M:%S')} {simulation.config.name}, run {simulation.run_id}, "
             f"turn {simulation.turn_number} of {turns}: {time.monotonic() - began:.1f} s\n"
@@ -66,7 +74,11 @@ def keep_whole(path: Path) -> None:
     """Remove the runs of seeds that are not whole, and pack the tape."""
     runs = demo_runs(path)
     with Tape(path) as tape:
-        length = {run.id: run.turns for run in tape.runs()}
+        # A run that drove the economy off the model's range is as whole as it can be.
+        length = {
+            run.id: 10**6 if _DRIVEN_OFF in (run.outcome or "") else run.turns
+            for run in tape.runs()
+        }
         wanted = {"plain": demo_config().turns, "oil": OIL_END, "mirrored": demo_config().turns}
         broken = [
             number

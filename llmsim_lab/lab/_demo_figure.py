@@ -40,10 +40,11 @@ def demo_figure(demonstration: Demonstration) -> Figure:
     _draw_counts(counts, demonstration)
     low, high = _bounds(demonstration)
     start = _start(demonstration)
-    for axes, world, title in (
+    shown: tuple[tuple[Axes, World, str], ...] = (
         (plain, "plain", f"Policy rate from {start}, inflation above target"),
         (mirrored, "mirrored", "The same quarters mirrored: inflation below target, slump"),
-    ):
+    )
+    for axes, world, title in shown:
         _draw_rates(axes, demonstration, world)
         axes.set_title(title, loc="left", fontsize="medium")
         axes.set_ylim(low - 1.5, high + 1.5)
@@ -170,4 +171,4 @@ def _plain(axes: Axes) -> None:
     axes.grid(axis="y", color="#E5E5E5")
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.locator_params(axis="x", integer=True)

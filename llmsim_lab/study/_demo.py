@@ -225,8 +225,6 @@ class Demonstration:
         Raises:
             ConfigError: the tape has no seed with all three runs.
         """
-        import pandas as pd
-
         path = data_path("tapes/demo.tape") if tape is None else Path(tape)
         numbers = {
             seed: found
@@ -238,14 +236,26 @@ class Demonstration:
                 f"{path} has no seed with the runs {', '.join(get_args(World))}; record them: "
                 "python data/tapes/record_demo.py"
             )
-        runs: dict[int, dict[World, Simulation]] = {}
-        frames, model = [], ""
-        for seed, found in numbers.items():
-            runs[seed] = {}
-            for world, run in found.items():
-                simulation = Simulation.replay(path, run)
-                runs[seed][world] = simulation
-                model = model or simulation.manifest()["model"]["name"]
+        runs = {
+            seed: {world: Simulation.replay(path, run) for world, run in found.items()}
+            for seed, found in numbers.items()
+        }
+        first = next(iter(runs.values()))["plain"]
+        return cls.of(first.manifest()["model"]["name"], runs)
+
+    @classmethod
+    def of(cls, model: str, runs: Mapping[int, Mapping[World, Simulation]]) -> Demonstration:
+        """Play the other players beside runs.
+
+        Args:
+            model: the name of who decides in the runs.
+            runs: by seed, and for each seed ``plain``, ``mirrored`` and ``oil``.
+        """
+        import pandas as pd
+
+        frames = []
+        for seed, found in runs.items():
+            for world, simulation in found.items():
                 frames.append(_path(simulation, model, world, seed))
                 frames += [_path(_played(simulation, name), name, world, seed) for name in PLAYERS]
         return cls(model=model, runs=runs, paths=pd.concat(frames, ignore_index=True))

@@ -118,6 +118,7 @@ def _show(found: Demonstration, out: Path, *, seconds: float) -> None:
     console.print()
     say(found.headline)
     say(found.verdict, style="bold")
+    say(found.answer().reason)
     picture, quarters = out / "demo.png", out / "demo.csv"
     demo_figure(found).savefig(picture, dpi=120)
     quarters.write_text(csv_text(found.paths), encoding="utf-8", newline="")

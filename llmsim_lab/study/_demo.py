@@ -7,8 +7,8 @@ not look at the economy have the same quarters, with the same shocks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from math import inf, sqrt
 from pathlib import Path
@@ -16,13 +16,18 @@ from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Literal, get_args
 
 from llmsim_lab._util.files import data_path
+from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.agents import Agent, TaylorRuleAgent
+from llmsim_lab.agents._agents import moves_to_choose
 from llmsim_lab.economy import TaylorRule
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMConfig, Tape
+from llmsim_lab.llm._choose import NoLogprobsError, Options, by_letters
 from llmsim_lab.models import Action, SimulationState
 from llmsim_lab.simulation import Simulation, SimulationConfig
+from llmsim_lab.simulation._simulation import Turn
 from llmsim_lab.study._gate import CLEAR, RIGHT, student_quantile
+from llmsim_lab.types import CallRecord, ChatReply, Message
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,6 +48,8 @@ OIL = {"turn": OIL_TURN, "shock": {"supply": 4.0}, "note": "oil"}
 ANSWERS = 2 * RIGHT - 1
 """The least by which a player that answers the economy raises more often where the rate is too low
 than where it is too high: what is left of the gate's cut for the right direction, on both sides."""
+_NOTHING = 0.1
+"""A difference that may be as small is called none, however well it is known."""
 
 _COLUMNS = ("interest_rate", "inflation", "output_gap", "unemployment")
 
@@ -129,7 +136,11 @@ class Answer:
         low: how many such quarters there are, of the quarters as they were and mirrored.
         raised_high: in how many quarters it raises a rate that is too high.
         high: how many such quarters there are.
-        difference: between the two shares, the mean over seeds; None where no seed has both.
+        chance_low: of raising a rate that is too low, the mean over these quarters. Where a model's
+            move was drawn from its probabilities it is theirs, which are known more exactly than
+            what was drawn from them; elsewhere 1 or 0.
+        chance_high: of raising one that is too high.
+        difference: between the two chances, the mean over seeds; None where no seed has both.
         interval: Student's over the seeds, 95 %; None of fewer than two.
         seeds: how many have quarters of both kinds.
     """
@@ -139,6 +150,8 @@ class Answer:
     low: int
     raised_high: int
     high: int
+    chance_low: float
+    chance_high: float
     difference: float | None
     interval: tuple[float, float] | None
     seeds: int
@@ -153,11 +166,27 @@ class Answer:
             return "it answers the economy"
         if most >= ANSWERS:
             return f"{_seeds(self.seeds)} do not decide whether it answers the economy"
-        if most < 0:
+        if most <= -ANSWERS:
             return "it does the opposite of what the economy asks for"
-        if least > 0:
+        if least > _NOTHING:
             return "it answers the economy too little"
         return "it does not answer the economy"
+
+    @property
+    def reason(self) -> str:
+        """What the verdict follows from, in a sentence; empty where nothing can be computed."""
+        if self.difference is None:
+            return ""
+        around = ""
+        if self.interval is not None:
+            low, high = (100 * value for value in self.interval)
+            around = f", 95 % interval {low:+.0f} to {high:+.0f}"
+        return (
+            f"Its chance of a rise is {self.chance_low:.0%} where the rate is too low and "
+            f"{self.chance_high:.0%} where it is too high (difference over {_seeds(self.seeds)} "
+            f"{100 * self.difference:+.0f} points{around}; to answer the economy takes "
+            f"{100 * ANSWERS:.0f} or more)."
+        )
 
     def __str__(self) -> str:
         return (
@@ -202,8 +231,8 @@ class Demonstration:
         paths: a row a quarter of each run of each player: ``player``, ``world``, ``seed``,
             ``turn``, ``interest_rate``, ``inflation``, ``output_gap``, ``unemployment``;
             ``asked``, by how much the Taylor rule, without its lower bound, would change the rate,
-            percentage points; and ``move_bp``, the change that the player decided on there (missing
-            in a run's last quarter).
+            percentage points; ``move_bp``, the change that the player decided on there; and
+            ``chance``, how likely it was to raise the rate (both missing in a run's last quarter).
 
     Example:
         >>> from llmsim_lab.study import Demonstration
@@ -275,11 +304,11 @@ class Demonstration:
         decided = paths[
             (paths["player"] == player) & (paths["world"] != "oil") & paths["move_bp"].notna()
         ]
-        raised = decided["move_bp"] > 0
+        raised, chance = decided["move_bp"] > 0, decided["chance"]
         low, high = decided["asked"] >= CLEAR, decided["asked"] <= -CLEAR
         of_seeds = (decided["seed"] == seed for seed in self.runs)
         by_seed = [
-            float(raised[low & here].mean() - raised[high & here].mean())
+            float(chance[low & here].mean() - chance[high & here].mean())
             for here in of_seeds
             if (low & here).any() and (high & here).any()
         ]
@@ -289,6 +318,8 @@ class Demonstration:
             low=int(low.sum()),
             raised_high=int(raised[high].sum()),
             high=int(high.sum()),
+            chance_low=float(chance[low].mean()),
+            chance_high=float(chance[high].mean()),
             difference=fmean(by_seed) if by_seed else None,
             interval=mean_interval(by_seed),
             seeds=len(by_seed),
@@ -403,6 +434,7 @@ def _path(simulation: Simulation, player: str, world: World, seed: int) -> pd.Da
         )
     ]
     moves = [turn.actions[0].rate_change_bp for turn in simulation.turns[1:]]
+    chances = [_chance(turn, simulation.config) for turn in simulation.turns[1:]]
     return pd.DataFrame(
         {
             "player": player,
@@ -412,8 +444,28 @@ def _path(simulation: Simulation, player: str, world: World, seed: int) -> pd.Da
             **{name: frame[name] for name in _COLUMNS},
             "asked": asked,
             "move_bp": [*map(float, moves), float("nan")],  # type: ignore[arg-type]
+            "chance": [*chances, float("nan")],
         }
     )
+
+
+def _chance(turn: Turn, config: SimulationConfig) -> float:
+    """Return how likely a turn's move was to be a rise."""
+    moves = config.moves_bp or ()
+    if config.decide == "sample" and len(turn.calls) == len(moves):
+        options = Options.of(moves_to_choose(moves))
+
+        async def recorded(messages: Sequence[Message], *_: object) -> tuple[ChatReply, CallRecord]:
+            question = messages[-1].content
+            for call in turn.calls:
+                if call.reply and call.request.messages[-1].content.endswith(question):
+                    return call.reply, call
+            raise NoLogprobsError(turn.calls)
+
+        with suppress(NoLogprobsError):
+            choice = run_sync(by_letters(recorded, [Message("user", "")], options))
+            return sum(chance for move, chance in choice.probabilities.items() if move > 0)
+    return float((turn.actions[0].rate_change_bp or 0) > 0)
 
 
 def mean_interval(values: list[float]) -> tuple[float, float] | None:

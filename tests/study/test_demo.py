@@ -125,6 +125,14 @@ def test_who_does_not_look_at_the_economy_or_not_enough_is_said_not_to_answer_it
     assert shown(player, seeds=4).answer().verdict == verdict
 
 
+def test_the_reason_has_the_chances_and_the_interval_of_their_difference() -> None:
+    assert of_the_rule().answer().reason == (
+        "Its chance of a rise is 100% where the rate is too low and 0% where it is too high "
+        "(difference over 3 seeds +100 points, 95 % interval +100 to +100; to answer the economy "
+        "takes 60 or more)."
+    )
+
+
 def test_one_seed_decides_nothing() -> None:
     found = shown(PLAYERS[RULE], seeds=1)
     assert found.verdict.endswith(": one seed does not decide whether it answers the economy.")
@@ -227,6 +235,10 @@ def test_a_recording_that_was_broken_off_goes_on_and_is_read(recorder: Any, tmp_
         index="turn", columns="world", values="move_bp"
     )
     assert (moves["plain"] == moves["mirrored"]).all()
+    # Two of five moves are rises, whatever was drawn.
+    chances = found.paths.query("player == 'coin'")["chance"].dropna()
+    assert chances.tolist() == pytest.approx([0.4] * len(chances))
+    assert found.answer().interval is None
 
 
 def test_a_tape_without_a_whole_seed_is_named(tmp_path: Path) -> None:

@@ -1,10 +1,10 @@
 """Record ``demo.tape`` anew, with a real model: what ``llmsim-lab demo`` and notebook 01 show.
 
-``python data/tapes/record_demo.py`` plays, seed by seed, twenty quarters of one central bank, a
-fork of them with an oil shock, and the same quarters mirrored: 49 decisions a seed, which take some
-eight minutes on two idle cores with the embedded model ``qwen2.5-coder-1.5b``. It goes on where it
-stopped; delete the tape to begin anew. ``--pack`` leaves one small file with the seeds that are
-whole, and records nothing.
+``python data/tapes/record_demo.py`` plays, seed by seed, twenty quarters of one central bank, the
+same quarters mirrored, and a fork of the first with an oil shock: 49 decisions a seed, which take
+some ten minutes on two idle cores with the embedded model ``qwen2.5-coder-1.5b``. It goes on where
+it stopped; delete the tape to begin anew. ``--pack`` leaves one small file with what is whole, and
+records nothing.
 """
 
 from __future__ import annotations
@@ -34,24 +34,23 @@ _DRIVEN_OFF = "driven the model off its range"
 
 
 def record(path: Path, seed: int, client: LLMClient) -> None:
-    """Play what a seed lacks: its run, the fork of it, and the mirrored one."""
+    """Play what a seed lacks: its run, the mirrored one, and the fork with the oil shock."""
     with Tape(path) as tape:
-        for mirrored in (False, True):
-            config = demo_config(model=client.config.model, seed=seed, mirrored=mirrored)
-            done = demo_runs(tape).get(seed, {}).get("mirrored" if mirrored else "plain")
-            if done is None:
-                play(Simulation(config, llm_client=client, tape=tape), config.turns)
+        for world in ("plain", "mirrored", "oil"):
+            done = demo_runs(tape).get(seed, {})
+            if world in done:
+                simulation = resume(tape, done[world], llm_client=client)
+            elif world == "oil":
+                before, changes = OIL_TURN - 1, [OIL]
+                simulation = fork(
+                    tape, done["plain"], turn=before, intervene=changes, llm_client=client
+                )
             else:
-                play(resume(tape, done, llm_client=client), config.turns)
-            if mirrored:
-                continue
-            done = demo_runs(tape)[seed].get("oil")
-            if done is None:
-                plain = demo_runs(tape)[seed]["plain"]
-                first = OIL_TURN - 1
-                play(fork(tape, plain, turn=first, intervene=[OIL], llm_client=client), OIL_END)
-            else:
-                play(resume(tape, done, llm_client=client), OIL_END)
+                config = demo_config(
+                    model=client.config.model, seed=seed, mirrored=world == "mirrored"
+                )
+                simulation = Simulation(config, llm_client=client, tape=tape)
+            play(simulation, OIL_END if world == "oil" else simulation.config.turns)
 
 
 def play(simulation: Run, turns: int) -> None:
@@ -71,23 +70,20 @@ def play(simulation: Run, turns: int) -> None:
 
 
 def keep_whole(path: Path) -> None:
-    """Remove the runs of seeds that are not whole, and pack the tape."""
-    runs = demo_runs(path)
+    """Remove the runs that are not whole, and all of a seed that lacks one of two; then pack."""
     with Tape(path) as tape:
         # A run that drove the economy off the model's range is as whole as it can be.
-        length = {
-            run.id: 10**6 if _DRIVEN_OFF in (run.outcome or "") else run.turns
+        broken = {
+            run.id
             for run in tape.runs()
+            if run.turns < (run.manifest["config"]["turns"] if run.fork_turn is None else OIL_END)
+            and _DRIVEN_OFF not in (run.outcome or "")
         }
-        wanted = {"plain": demo_config().turns, "oil": OIL_END, "mirrored": demo_config().turns}
-        broken = [
-            number
-            for found in runs.values()
-            if any(length.get(found.get(world, 0), 0) < turns for world, turns in wanted.items())
-            for number in found.values()
-        ]
+        for found in demo_runs(tape).values():
+            if not {"plain", "mirrored"} <= {w for w, run in found.items() if run not in broken}:
+                broken |= set(found.values())
         if broken:
-            tape.prune(broken)
+            tape.prune(sorted(broken))
     pack(path)
 
 

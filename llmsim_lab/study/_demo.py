@@ -258,9 +258,9 @@ class Demonstration:
         numbers = {
             seed: found
             for seed, found in sorted(demo_runs(path).items())
-            if found.keys() == set(get_args(World))
+            if {"plain", "mirrored"} <= found.keys()
         }
-        if not numbers:
+        if not any("oil" in found for found in numbers.values()):
             raise ConfigError(
                 f"{path} has no seed with the runs {', '.join(get_args(World))}; record them: "
                 "python data/tapes/record_demo.py"
@@ -278,7 +278,7 @@ class Demonstration:
 
         Args:
             model: the name of who decides in the runs.
-            runs: by seed, and for each seed ``plain``, ``mirrored`` and ``oil``.
+            runs: by seed, and for each seed ``plain`` and ``mirrored``; ``oil`` of one or more.
         """
         import pandas as pd
 
@@ -347,7 +347,8 @@ class Demonstration:
             column: ``interest_rate``, ``inflation``, ``output_gap`` or ``unemployment``.
         """
         with_oil = self.path(player, "oil", column)
-        difference = with_oil - self.path(player, "plain", column).loc[with_oil.index]
+        without = self.path(player, "plain", column)
+        difference = with_oil - without.loc[with_oil.index, with_oil.columns]
         return difference.loc[OIL_TURN - 1 :]
 
     def path(self, player: str, world: World, column: str = "interest_rate") -> pd.DataFrame:
@@ -396,7 +397,7 @@ class Demonstration:
         return (
             f"An oil shock moves the rate, on average over the {self.response().quarters} quarters "
             f"after it, by {_points(self.response(RULE))} under the {RULE} and by "
-            f"{_points(self.response())} under {self.model} ({_seeds(len(self.runs))})."
+            f"{_points(self.response())} under {self.model} ({_seeds(self.response().seeds)})."
         )
 
     def __repr__(self) -> str:

@@ -215,7 +215,7 @@ def test_a_recording_that_was_broken_off_goes_on_and_is_read(recorder: Any, tmp_
         broken.close()
     goes_on = client()
     recorder.record(path, 1, goes_on)
-    assert demo_runs(path) == {1: {"plain": 1, "oil": 2, "mirrored": 3}}
+    assert demo_runs(path) == {1: {"plain": 1, "mirrored": 2, "oil": 3}}
     assert len(goes_on.backend.requests) == 5 * (17 + 9 + 20)
     again = client()
     recorder.record(path, 1, again)

@@ -124,7 +124,7 @@ PLAYERS: Mapping[str, Callable[[SimulationConfig], Agent]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class RateAnswer:
     """How often a player raises the rate where it is too low, and where it is too high.
 
     A rate is too low, or too high, where the Taylor rule asks for one that differs by 0.75 points
@@ -294,7 +294,7 @@ class Demonstration:
         """The model first."""
         return [self.model, *PLAYERS]
 
-    def answer(self, player: str | None = None) -> Answer:
+    def answer(self, player: str | None = None) -> RateAnswer:
         """Return how often a player, the model if not given, raises where it should and should not.
 
         The quarters as they were and mirrored count, those after the oil shock do not.
@@ -312,7 +312,7 @@ class Demonstration:
             for here in of_seeds
             if (low & here).any() and (high & here).any()
         ]
-        return Answer(
+        return RateAnswer(
             player=player,
             raised_low=int(raised[low].sum()),
             low=int(low.sum()),

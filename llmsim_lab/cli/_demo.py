@@ -15,8 +15,8 @@ from llmsim_lab.cli._playing import MODEL_HELP, Host, Out, client_for, play, wit
 from llmsim_lab.errors import LabError
 from llmsim_lab.run import fork
 from llmsim_lab.simulation import Simulation, SimulationConfig
-from llmsim_lab.study import Demonstration, demo_config
-from llmsim_lab.study._demo import DEMO_START, demo_runs
+from llmsim_lab.study import Demonstration
+from llmsim_lab.study._demo import DEMO_START, demo_config, demo_runs
 
 _NEXT = (
     "For a model that answers the economy: get a larger one ('ollama pull llama3.1:8b'), see if it "

@@ -244,6 +244,8 @@ class Demonstration:
     runs: Mapping[int, Mapping[World, Simulation]]
     paths: pd.DataFrame
 
+    config = staticmethod(demo_config)
+
     @classmethod
     def read(cls, tape: str | Path | None = None) -> Demonstration:
         """Replay a recording, and play the others beside it; no model is asked.

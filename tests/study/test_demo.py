@@ -20,7 +20,7 @@ from llmsim_lab.errors import ConfigError, EconomyError
 from llmsim_lab.llm import LLMClient, ScriptedBackend, Tape
 from llmsim_lab.models import Action, SimulationState
 from llmsim_lab.simulation import Simulation, SimulationConfig, lint
-from llmsim_lab.study import Demonstration, demo_config
+from llmsim_lab.study import Demonstration
 from llmsim_lab.study._demo import (
     DEMO_MOVES_BP,
     OIL,
@@ -29,6 +29,7 @@ from llmsim_lab.study._demo import (
     PLAYERS,
     RULE,
     World,
+    demo_config,
     demo_runs,
 )
 from llmsim_lab.types import ChatReply

@@ -28,6 +28,7 @@ from llmsim_lab.study._demo import (
     demo_config,
     demo_runs,
 )
+from llmsim_lab.tape._codec import RunInfo
 
 _DRIVEN_OFF = "driven the model off its range"
 """Words of the outcome of a run that an ``EconomyError`` ended."""
@@ -70,14 +71,16 @@ def play(simulation: Run, turns: int) -> None:
 
 
 def keep_whole(path: Path) -> None:
-    """Remove the runs that are not whole, and all of a seed that lacks one of two; then pack."""
+    """Remove runs that are not whole, and all of a seed that lacks one of the two; then pack.
+
+    Of a mirrored run half of the quarters are enough: what was asked counts by quarter.
+    """
     with Tape(path) as tape:
         # A run that drove the economy off the model's range is as whole as it can be.
         broken = {
             run.id
             for run in tape.runs()
-            if run.turns < (run.manifest["config"]["turns"] if run.fork_turn is None else OIL_END)
-            and _DRIVEN_OFF not in (run.outcome or "")
+            if run.turns < _least(run) and _DRIVEN_OFF not in (run.outcome or "")
         }
         for found in demo_runs(tape).values():
             if not {"plain", "mirrored"} <= {w for w, run in found.items() if run not in broken}:
@@ -85,6 +88,13 @@ def keep_whole(path: Path) -> None:
         if broken:
             tape.prune(sorted(broken))
     pack(path)
+
+
+def _least(run: RunInfo) -> int:
+    config = run.manifest["config"]
+    if run.fork_turn is not None:
+        return OIL_END
+    return int(config["turns"] // 2 if config["economy"]["mirrored"] else config["turns"])
 
 
 def main() -> None:

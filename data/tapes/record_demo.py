@@ -71,9 +71,9 @@ def play(simulation: Run, turns: int) -> None:
 
 
 def keep_whole(path: Path) -> None:
-    """Remove runs that are not whole, and all of a seed that lacks one of the two; then pack.
+    """Remove runs that are too short, and all of a seed that lacks one of the two; then pack.
 
-    Of a mirrored run half of the quarters are enough: what was asked counts by quarter.
+    Half of the quarters are enough, since answers count by quarter; a fork has to be whole.
     """
     with Tape(path) as tape:
         # A run that drove the economy off the model's range is as whole as it can be.
@@ -91,10 +91,7 @@ def keep_whole(path: Path) -> None:
 
 
 def _least(run: RunInfo) -> int:
-    config = run.manifest["config"]
-    if run.fork_turn is not None:
-        return OIL_END
-    return int(config["turns"] // 2 if config["economy"]["mirrored"] else config["turns"])
+    return OIL_END if run.fork_turn is not None else int(run.manifest["config"]["turns"] // 2)
 
 
 def main() -> None:

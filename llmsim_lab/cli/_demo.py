@@ -105,7 +105,7 @@ def _show(found: Demonstration, out: Path, *, seconds: float) -> None:
     count = len(found.runs)
     say(
         f"{found.model} as a central bank: {count} seed{'' if count == 1 else 's'} of shocks, "
-        f"{first.turn_number} quarters from {first.turns[0].state.period}, the same mirrored, and "
+        f"{found.quarters} quarters from {first.turns[0].state.period}, the same mirrored, and "
         f"an oil shock: a recording, replayed in {seconds:.1f} s, and no model was asked."
     )
     frame = found.to_frame().drop(columns="verdict")

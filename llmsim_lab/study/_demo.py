@@ -197,7 +197,7 @@ class RateAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Response:
+class OilResponse:
     """What an oil shock does to a player's rate: the difference of two runs with the same seed.
 
     Attributes:
@@ -296,6 +296,16 @@ class Demonstration:
         """The model first."""
         return [self.model, *PLAYERS]
 
+    @property
+    def quarters(self) -> str:
+        """How many the runs have, as they were and mirrored: ``20``, or ``12 to 20``."""
+        counts = {
+            found[world].turn_number
+            for found in self.runs.values()
+            for world in ("plain", "mirrored")
+        }
+        return " to ".join(map(str, sorted({min(counts), max(counts)})))
+
     def answer(self, player: str | None = None) -> RateAnswer:
         """Return how often a player, the model if not given, raises where it should and should not.
 
@@ -327,13 +337,13 @@ class Demonstration:
             seeds=len(by_seed),
         )
 
-    def response(self, player: str | None = None) -> Response:
+    def response(self, player: str | None = None) -> OilResponse:
         """Return what the oil shock does to a player's rate, the model's if not given."""
         player = player or self.model
         found = self.responses(player)
         after = found[found.index > OIL_TURN]
         by_seed = [float(value) for value in after.mean()]
-        return Response(
+        return OilResponse(
             player=player,
             mean=fmean(by_seed),
             interval=mean_interval(by_seed),
@@ -406,7 +416,7 @@ class Demonstration:
         return f"<Demonstration of {self.model}, {_seeds(len(self.runs))}: {self.answer().verdict}>"
 
 
-def _points(response: Response) -> str:
+def _points(response: OilResponse) -> str:
     return str(response).removeprefix(f"{response.player}: ")
 
 

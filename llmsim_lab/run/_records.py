@@ -241,6 +241,7 @@ def make_manifest(
     prompts: Mapping[str, Prompt],
     code: Mapping[str, str],
     given: Collection[str],
+    known: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return a run's manifest.
 
@@ -253,11 +254,12 @@ def make_manifest(
         prompts: those in use, by their places.
         code: digests of code that is not the package's, by name.
         given: which parts the user gave, which no tape can hold.
+        known: entries that are known already, such as ``git``, or that belong to a study.
     """
     return {
         "kind": kind,
         "package": version("llmsim-lab"),
-        "git": _git_revision(),
+        "git": known["git"] if "git" in known else git_revision(),
         "python": platform.python_version(),
         "platform": platform.platform(),
         "seed": config.seed,
@@ -267,6 +269,7 @@ def make_manifest(
         "given": sorted(given),
         "llm": client.config.model_dump(mode="json") if client else None,
         "model": None,
+        **known,
     }
 
 
@@ -360,7 +363,7 @@ def prompts_of(manifest: Mapping[str, Any]) -> dict[str, Prompt]:
     return prompts
 
 
-def _git_revision() -> str | None:
+def git_revision() -> str | None:
     """Return the revision of the working folder, with ``+`` if it has changes; None outside git."""
     # The folder is untrusted: its git configuration, hooks and submodules name commands. Asking
     # where things are runs none of them; what has changed is asked with a configuration of our own

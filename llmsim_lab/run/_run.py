@@ -257,6 +257,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         self._told_to_reach = 0
         self._stepping = False  # while a turn is played: no second one, and no change under it
         self._purse: Purse | None = None
+        self._quiet = False  # in a study, which has warned of the same thing in an earlier run
         self._session: Session | None = None
         for intervention in config.interventions:
             self._plan(intervention)
@@ -409,23 +410,32 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         self._sources[source, reply] = self._prompts[place]
         return self._prompts[place]
 
-    def _record(self, tape: Tape) -> None:
-        """Begin a run on a tape."""
+    def _record(self, tape: Tape, known: Mapping[str, Any] | None = None) -> None:
+        """Begin a run on a tape.
+
+        Args:
+            tape: the tape.
+            known: parts of the manifest that are known already, or that a study adds: its runs
+                share the code, and where a class came from a notebook only the notebook knows it.
+        """
         cls = type(self)
         # Before anything is written: what raises here leaves no run on the tape.
         first = tape_turn(cls, self.turns[0], self._planned)
-        self._warn_of_idle_seeds(tape)
-        run = tape.add_run(self._new_manifest(), name=self.config.name, first=first)
+        if known is None:  # a study says it once, for all its runs
+            self._warn_of_idle_seeds(tape)
+        run = tape.add_run(self._new_manifest(known), name=self.config.name, first=first)
         self._session = Recording(cls, tape, run)
 
-    def _new_manifest(self) -> dict[str, Any]:
+    def _new_manifest(self, known: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        known = known or {}
         return make_manifest(
             self.kind,
             self.config,
             client=self.llm_client,
             prompts=self.prompts,
-            code=self.code_digests,
+            code=known.get("code") or self.code_digests,
             given=self.given,
+            known=known,
         )
 
     def _warn_of_idle_seeds(self, tape: Tape) -> None:
@@ -469,6 +479,16 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         numbers that there are.
         """
         return () if cls._is_own() else getattr(config, "series", ())
+
+    @classmethod
+    def measures(cls, config: ConfigT) -> Mapping[str, Callable[[pd.DataFrame], float]]:
+        """Return what sums up a whole run in a number, by name: a function of its frame each.
+
+        A study takes them by name as its outcomes, such as ``loss`` of economic runs. None by
+        default.
+        """
+        del config
+        return {}
 
     @classmethod
     def in_words(cls, turn: TurnT) -> Sequence[str]:
@@ -1078,7 +1098,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
     def _warn_of_players_never_asked(self) -> None:
         """Log a WARNING for players who were given and not asked, as where a name is misspelt."""
         never = [name for name in self.players if name != "*" and name not in self._asked]
-        if never and self._asked and isinstance(self._session, Recording | None):
+        live = not self._quiet and isinstance(self._session, Recording | None)
+        if never and self._asked and live:
             log_event(
                 logger,
                 logging.WARNING,

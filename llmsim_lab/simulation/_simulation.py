@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from llmsim_lab._util.text import closest, log_event
 from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.agents import Agent, EconLLMAgent, NationAgent, TaylorRuleAgent
 from llmsim_lab.agents._briefing import PolicyBriefing
 from llmsim_lab.agents._human import HumanAgent
-from llmsim_lab.economy import RudebuschSvensson, TaylorRule, initial_state
+from llmsim_lab.economy import QuadraticLoss, RudebuschSvensson, TaylorRule, initial_state
 from llmsim_lab.economy._analysis import Rule
 from llmsim_lab.economy._macro import (
     FiscalBackstop,
@@ -50,8 +50,12 @@ from llmsim_lab.simulation._verdicts import AskedHow, gate_notes, kept_verdicts
 from llmsim_lab.types import FrozenDict, LLMReasoningChain
 from llmsim_lab.validators import AlwaysValid, EconLLMValidator, Validator
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 logger = logging.getLogger(__name__)
 
+_LOSS_OF = ("inflation", "output_gap", "interest_rate")
 _FAITHFUL = 0.95
 """Share of actions that an engine's model must get right, else the run is not its agents'."""
 _ROUNDING = 1e-6
@@ -179,6 +183,17 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
         self._gate_notes: Sequence[str] | None = None
         super().__init__(config, first=first, llm_client=llm_client, given=given, tape=tape)
 
+    @classmethod
+    def measures(cls, config: SimulationConfig) -> Mapping[str, Callable[[pd.DataFrame], float]]:
+        """Return ``loss``, that of ``QuadraticLoss`` with the first nation's inflation target."""
+        loss = QuadraticLoss(inflation_target=config.nations[0].inflation_target)
+
+        def of(frame: pd.DataFrame) -> float:
+            series = {name: frame[name].tolist() for name in _LOSS_OF}
+            return loss.of(**series).total
+
+        return {"loss": of}
+
     @property
     def committee(self) -> Committee | None:
         """How several agents' votes become one rate; None for one agent, or one after the other."""
@@ -246,7 +261,7 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
             shocks = sum((item.shocks for item in planned), start=NO_SHOCKS)
             # Replaced, not added to: a turn that failed may be played again.
             self.engine.extra_shocks = {before.number + 1: shocks}
-        if before is self.turns[0] and not isinstance(self._session, Replaying):
+        if before is self.turns[0] and not (self._quiet or isinstance(self._session, Replaying)):
             self._warn_of_findings()
         if self._gate_notes is None:
             await self._ask_who_answers()
@@ -381,7 +396,7 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
                     sizes[chain.agent] |= self._sizes(chain, action, found_at, rate)
         for name, action in actions.items():
             if action.rate_change_bp is not None:
-                sizes[name]["wanted_bp"] = float(action.rate_change_bp)
+                sizes[name]["wanted_bp"] = round(float(action.rate_change_bp), 4)
         if committee is not None and None not in rates.values():
             votes = {name: vote for name, vote in rates.items() if vote is not None}
             outcome = committee.rate(votes, current=here)
@@ -551,6 +566,7 @@ def agent_for(
             rule=TaylorRule(inflation_target=nation.inflation_target),
             limits=config.engine.limits,
             moves_bp=config.moves_bp,
+            exact=nation.exact,
         )
     prompt = prompts.get(f"agent:{nation.name}") or _prompt_at(nation.prompt)
     if nation.kind == "human":

@@ -1,7 +1,17 @@
-"""Which model is fit for what: cards of what it can do, and runs beside players that are known."""
+"""Studies: many runs arranged so that one number comes out; and which model is fit for what."""
 
 from llmsim_lab.study._demo import Demonstration
 from llmsim_lab.study._fitness import fitness_card
 from llmsim_lab.study._gate import economics_card
+from llmsim_lab.study._memory import memorisation
+from llmsim_lab.study._response import impulse_response
+from llmsim_lab.study._study import Study
 
-__all__ = ["Demonstration", "economics_card", "fitness_card"]
+__all__ = [
+    "Demonstration",
+    "Study",
+    "economics_card",
+    "fitness_card",
+    "impulse_response",
+    "memorisation",
+]

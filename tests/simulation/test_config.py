@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from llmsim_lab.errors import ConfigError, LabError, PromptError
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.simulation import Simulation, SimulationConfig
+from llmsim_lab.simulation._config import NationConfig
 
 
 def read(folder: Path, text: str) -> SimulationConfig:
@@ -156,8 +157,8 @@ def test_an_absolute_prompt_path_stays_as_it_is(tmp_path: Path) -> None:
         ),
         (
             "nations:\n  - name: Aland\n    tpye: llm",
-            "line 3: nations.0.tpye: unknown key; known here are inflation_target, kind, mandate, "
-            "name, names_rate, prompt, temperament, timeout_s",
+            "line 3: nations.0.tpye: unknown key; known here are exact, inflation_target, kind, "
+            "mandate, name, names_rate, prompt, temperament, timeout_s",
         ),
         (
             "engine:\n  max_moves: 1",
@@ -358,3 +359,9 @@ def test_a_start_whose_mirror_image_is_beyond_the_bounds_is_an_error(tmp_path: P
 def test_a_static_economy_has_no_mirror_image(tmp_path: Path) -> None:
     found = complaint(tmp_path, "economy: {model: static, mirrored: true}\n")
     assert "mirrored would have no effect" in found
+
+
+def test_only_a_rule_can_be_exact() -> None:
+    assert NationConfig(name="Rule", kind="taylor", exact=True).exact
+    with pytest.raises(ConfigError, match="exact would have no effect"):
+        NationConfig(name="Aland", exact=True)

@@ -170,7 +170,7 @@ def history_curve(
     return points, f"History ends with {last}." if last and points else ""
 
 
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 """Okabe and Ito's palette, which colour-blind readers can tell apart, without its yellow."""
 _STYLES = ("-", "--", "-.", ":")
 _MARKERS = ("o", "s", "D", "^", "v")
@@ -369,7 +369,7 @@ class _Composer:
         drawn: list[Track] = []
         for place, item in enumerate(self.items):
             look = Look(
-                colour=_COLOURS[place % len(_COLOURS)],
+                colour=COLOURS[place % len(COLOURS)],
                 style=_STYLES[place % len(_STYLES)],
                 marker=_MARKERS[place % len(_MARKERS)],
             )

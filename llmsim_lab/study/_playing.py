@@ -1,0 +1,487 @@
+"""Playing a study's runs: many on one event loop, or each as a job of an executor.
+
+On a tape each run says in its manifest, under ``study``, which it is: the study's name, the digest
+of its design, arm and seed. So a study finds its runs again, also after this process was killed;
+the tape's format is the same, and ``verify`` covers the entry like the rest of the manifest.
+
+What goes to an executor is the design and the pickled class; what comes back is the run's tape as
+JSON lines, compressed. No two processes share a database file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import hashlib
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
+from contextlib import aclosing, suppress
+from copy import copy
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from llmsim_lab._util.text import clip
+from llmsim_lab._util.waiting import run_sync
+from llmsim_lab.errors import BudgetReached, ConfigError, TapeError
+from llmsim_lab.llm import Tape
+from llmsim_lab.llm._scope import Purse
+from llmsim_lab.run import resume
+from llmsim_lab.run._session import rare_collections
+from llmsim_lab.study._design import AnyRun, Arm, Models, World, said
+from llmsim_lab.tape._codec import RunInfo, dumps
+
+NOTE = "study"
+"""The entry of a run's manifest that says which run of which study it is."""
+_FAILED = "failed: "
+_TRIES = 3
+"""How often a job is handed out whose worker was lost."""
+_MOST_SAID = 200
+"""Characters of a text in the note; of a longer one the digest is there."""
+
+RunStatus = Literal["left", "stopped", "failed", "done"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyRun:
+    """One run of a study.
+
+    Attributes:
+        arm: its arm's name.
+        seed: its seed.
+        status: ``left`` if it was never begun, ``stopped`` if it can be continued, ``failed``,
+            ``done``.
+        run: its number on the tape, if it is on one.
+        turns: how many it has played.
+        error: why it failed.
+    """
+
+    arm: str
+    seed: int
+    status: RunStatus = "left"
+    run: int | None = None
+    turns: int = 0
+    error: str = ""
+
+
+Key = tuple[str, int]
+"""A run's arm and seed."""
+
+
+# --- how runs are found again --------------------------------------------------------------------
+
+
+class Notes:
+    """What a study writes into its runs' manifests, and reads from them.
+
+    Args:
+        name: the study's.
+        design: what its runs follow from, as ``said`` gives it; seeds are not in it, so that a
+            study may be continued with more of them.
+
+    Attributes:
+        registration: the digest of its registered plan, if there is one.
+    """
+
+    def __init__(self, name: str, design: Mapping[str, Any]) -> None:
+        self.name = name
+        self.design = {key: _short(value) for key, value in design.items()}
+        self.digest = hashlib.sha256(dumps(said(design)).encode()).hexdigest()
+        self.registration: str | None = None
+
+    def of(self, arm: Arm, seed: int) -> dict[str, Any]:
+        """Return the note of one run."""
+        note: dict[str, Any] = {"name": self.name, "digest": self.digest, "design": self.design}
+        note |= {"arm": arm.name, "seed": seed}
+        return note if self.registration is None else {**note, "registration": self.registration}
+
+    def found(self, tape: Tape) -> Iterator[tuple[StudyRun, Mapping[str, Any]]]:
+        """Yield the study's runs on a tape, oldest first, each with its note.
+
+        Raises:
+            ConfigError: the tape holds another study of this name.
+        """
+        for info in tape.runs():
+            note = info.manifest.get(NOTE)
+            if not isinstance(note, Mapping) or note.get("name") != self.name:
+                continue
+            if note.get("digest") != self.digest:
+                raise ConfigError(
+                    f"the tape {tape.path} holds the study {self.name!r} with another design: "
+                    f"{self._difference(note)}. Record this one on another tape, or give it "
+                    "another name: Study(..., name='second')"
+                )
+            arm, seed = note.get("arm"), note.get("seed")
+            if isinstance(arm, str) and isinstance(seed, int):
+                yield _entry_of(info, arm, seed), note
+
+    def _difference(self, note: Mapping[str, Any]) -> str:
+        there = note.get("design")
+        there = there if isinstance(there, Mapping) else {}
+        changed = [
+            f"its {key} is {clip(dumps(there.get(key)), 120)} there and "
+            f"{clip(dumps(self.design.get(key)), 120)} here"
+            for key in {**there, **self.design}
+            if there.get(key) != self.design.get(key)
+        ]
+        return "; ".join(changed[:3]) or "a text or a function of it has changed"
+
+
+def _short(value: Any) -> Any:
+    value = said(value)
+    if isinstance(value, Mapping):
+        return {key: _short(it) for key, it in value.items()}
+    if isinstance(value, list):
+        return [_short(it) for it in value]
+    if isinstance(value, str) and len(value) > _MOST_SAID:
+        return f"a text, sha256 {hashlib.sha256(value.encode()).hexdigest()[:12]}"
+    return value
+
+
+def _entry_of(info: RunInfo, arm: str, seed: int) -> StudyRun:
+    outcome = info.outcome or ""
+    status: RunStatus = "stopped"
+    if outcome == "done":
+        status = "done"
+    elif outcome.startswith(_FAILED):
+        status = "failed"
+    error = outcome.removeprefix(_FAILED) if status == "failed" else ""
+    return StudyRun(arm=arm, seed=seed, status=status, run=info.id, turns=info.turns, error=error)
+
+
+# --- one run -------------------------------------------------------------------------------------
+
+
+class StudyPlayer:
+    """Plays single runs of a study.
+
+    Args:
+        world: makes them.
+        models: whom they ask.
+        notes: what is written into their manifests.
+        tape: where they are recorded; None to keep them in memory.
+    """
+
+    def __init__(self, world: World, models: Models, notes: Notes, tape: Tape | None) -> None:
+        self.world = world
+        self.models = models
+        self.notes = notes
+        self.tape = tape
+        self.purse: Purse | None = None
+        self.kept: dict[Key, AnyRun] = {}
+        """The runs that are on no tape."""
+        self.heard: set[str] = set()
+        """Arms of which a run has said what it has to warn of."""
+
+    async def play(self, arm: Arm, before: StudyRun) -> StudyRun:
+        """Play a run to its end, from where it is; what goes wrong is in what is returned."""
+        run, entry = None, before
+        try:
+            run = self._begun(arm, before)
+            if self.tape is None:
+                self.kept[arm.name, before.seed] = run
+            entry = replace(entry, run=run.run_id, turns=run.turn_number)
+            run._purse, run._quiet = self.purse, arm.name in self.heard
+            self.heard.add(arm.name)
+            left = max(0, run.config.turns - run.turn_number + run.turns[0].number)
+            await run.play_on(left, progress=False)
+            over = run.turn_number - run.turns[0].number >= run.config.turns
+            status: RunStatus = "done" if over or run.done(run.state) else "stopped"
+            if places := self.world.unedited(arm, run):
+                raise self._not_its_arm(run, places)
+            return replace(entry, status=status, turns=run.turn_number, error="")
+        except Exception as error:  # noqa: BLE001 - kept with the run, and the others are played
+            turns = entry.turns if run is None else run.turn_number
+            return replace(entry, status="failed", turns=turns, error=str(error) or repr(error))
+        finally:
+            if run is not None:
+                run._purse = None
+                run.close()
+
+    def _begun(self, arm: Arm, before: StudyRun) -> AnyRun:
+        """Return a run, new or as far as it was played."""
+        if (kept := self.kept.get((arm.name, before.seed))) is not None:
+            return kept
+        client = self.models.of(self.world, arm)
+        run = self.world.run(arm, before.seed, client)
+        if self.tape is None:
+            return run
+        if before.run is None:
+            known = {**self.world.known(arm, run), NOTE: self.notes.of(arm, before.seed)}
+            run._record(self.tape, known)
+            return run
+        parts = {name: run.parts[name] for name in self.tape.run(before.run).manifest["given"]}
+        return resume(self.tape, before.run, llm_client=client, kind=type(run), **parts)
+
+    def _not_its_arm(self, run: AnyRun, places: Sequence[str]) -> ConfigError:
+        error = ConfigError(
+            f"turn {run.turn_number} and before asked with prompts that this arm edits by name and "
+            f"that the trial with random answers never came to ({', '.join(places[:3])}); make it "
+            "one prompt for all cases, or edit it in the world with a parameter of its own"
+        )
+        run._ended(f"{_FAILED}{error}")
+        return error
+
+
+# --- many on one event loop ----------------------------------------------------------------------
+
+
+async def play_here(
+    player: StudyPlayer, jobs: Iterable[tuple[Arm, StudyRun]], parallel: int
+) -> AsyncIterator[StudyRun]:
+    """Play runs, so many at once; yields each as it ends. What is spent of a budget ends it."""
+    waiting = iter(jobs)
+    playing: set[asyncio.Task[StudyRun]] = set()
+    spent = False
+
+    def begin() -> None:
+        while not spent and len(playing) < parallel and (job := next(waiting, None)) is not None:
+            playing.add(asyncio.create_task(player.play(*job)))
+
+    try:
+        # The collector's passes grow with what all runs keep together; see ``rare_collections``.
+        with rare_collections():
+            begin()
+            while playing:
+                ended, playing = await asyncio.wait(playing, return_when=asyncio.FIRST_COMPLETED)
+                for task in ended:
+                    yield task.result()
+                spent = spent or _is_spent(player.purse)
+                begin()
+    finally:
+        for task in playing:
+            task.cancel()
+        await asyncio.gather(*playing, return_exceptions=True)
+
+
+def _is_spent(purse: Purse | None) -> bool:
+    if purse is None:
+        return False
+    try:
+        purse.check()
+    except BudgetReached:
+        return True
+    return purse.refusal is not None
+
+
+# --- each as a job of an executor ----------------------------------------------------------------
+
+
+def packed(player: StudyPlayer, arms: Sequence[Arm]) -> bytes:
+    """Return what a worker needs: the world with its class, the arms, the models, the notes.
+
+    Raises:
+        ConfigError: cloudpickle is not installed, or something cannot travel.
+    """
+    try:
+        import cloudpickle
+    except ImportError as error:
+        raise ConfigError(
+            "an executor needs cloudpickle, which takes classes along: "
+            "pip install 'llmsim-lab[study]'"
+        ) from error
+    world, models = player.world, player.models
+    for arm in arms:
+        # Here, where the sources are: a class from a notebook has none in the worker.
+        world.known(arm, world.trial(arm, 0))
+    try:
+        found: bytes = cloudpickle.dumps((world, models.given, player.notes, list(arms)))
+    except Exception as error:
+        raise ConfigError(
+            f"the study cannot travel to other processes: {error}. A client cannot: name the model "
+            "('ollama:NAME'), or give a function that makes the client"
+        ) from error
+    return found
+
+
+_unpacked: dict[str, tuple[StudyPlayer, dict[str, Arm]]] = {}
+"""In a worker, by the digest of what came: so that a model is loaded once for each process."""
+
+
+def _unpack(spec: bytes) -> tuple[StudyPlayer, dict[str, Arm]]:
+    import cloudpickle
+
+    digest = hashlib.sha256(spec).hexdigest()
+    if digest not in _unpacked:
+        world, given, notes, arms = cloudpickle.loads(spec)
+        player = StudyPlayer(world, Models(given), notes, None)
+        _unpacked[digest] = player, {arm.name: arm for arm in arms}
+    return _unpacked[digest]
+
+
+def work(spec: bytes, before: StudyRun, begun: bytes | None) -> tuple[StudyRun, bytes | None]:
+    """Play one run in a worker; returns how it ended, and its tape as bytes.
+
+    Args:
+        spec: what ``packed`` gave.
+        before: the run, as far as it was played.
+        begun: its tape as bytes, if it was begun.
+    """
+    known, arms = _unpack(spec)
+    # On this machine's own disk, whatever the working folder is on.
+    with tempfile.TemporaryDirectory(prefix="llmsim-study-") as folder:
+        lines = Path(folder) / "run.jsonl"
+        with Tape(Path(folder) / "run.tape") as tape:
+            entry = replace(before, run=None)
+            if begun is not None:
+                lines.write_bytes(gzip.decompress(begun))
+                [number] = tape.import_jsonl(lines)
+                entry = replace(before, run=number)
+            player = copy(known)  # with its clients; several threads of a worker may play
+            player.tape = tape
+            ended = run_sync(player.play(arms[before.arm], entry))
+            if ended.run is None:
+                return ended, None
+            tape.export(lines, run=ended.run)
+            return ended, gzip.compress(lines.read_bytes())
+
+
+async def play_elsewhere(
+    executor: Executor,
+    player: StudyPlayer,
+    jobs: Sequence[tuple[Arm, StudyRun]],
+    parallel: int | None,
+) -> AsyncIterator[StudyRun]:
+    """Play runs as jobs of an executor; yields each when it is on the tape here.
+
+    A job whose worker was lost is handed out again. A pool of processes that broke is replaced by
+    one like it.
+
+    Raises:
+        ConfigError: there is no tape, or the executor broke and is not a pool of processes.
+    """
+    tape = player.tape
+    if tape is None:
+        raise ConfigError("an executor's runs are merged on a tape: Study(..., tape='study.tape')")
+    spec = packed(player, list({arm.name: arm for arm, _ in jobs}.values()))
+    parts = tape.path.with_name(f"{tape.path.name}.runs")
+    parts.mkdir(exist_ok=True)
+    waiting = list(reversed(jobs))
+    tries: dict[Key, int] = {}
+    out: dict[asyncio.Future[Any], tuple[Arm, StudyRun]] = {}
+    pool, own, renewed = executor, [], 0
+    try:
+        while waiting or out:
+            while waiting and (parallel is None or len(out) < parallel):
+                arm, before = waiting.pop()
+                begun = None if before.run is None else _bytes_of(tape, before.run, parts)
+                try:
+                    future = asyncio.wrap_future(pool.submit(work, spec, before, begun))
+                except BrokenExecutor:
+                    waiting.append((arm, before))
+                    pool, renewed = _another(pool), renewed + 1
+                    own.append(pool)
+                    _check_renewed(renewed)
+                    continue
+                out[future] = arm, before
+            ended, _ = await asyncio.wait(out, return_when=asyncio.FIRST_COMPLETED)
+            for future in ended:
+                arm, before = out.pop(future)
+                error = future.exception() if not future.cancelled() else asyncio.CancelledError()
+                if error is None:
+                    renewed = 0
+                    yield _merged(tape, parts, *future.result())
+                    continue
+                key = (arm.name, before.seed)
+                # Of a pool that broke, all jobs are lost, and most of them have no part in it.
+                tries[key] = tries.get(key, 0) + (not isinstance(error, BrokenExecutor))
+                if tries[key] < _TRIES:
+                    waiting.append((arm, before))
+                else:
+                    said_ = str(error) or repr(error)
+                    yield replace(before, status="failed", error=f"its worker was lost: {said_}")
+    finally:
+        for future in out:
+            future.cancel()
+        for pool in own:
+            pool.shutdown(wait=False, cancel_futures=True)
+        with suppress(OSError):
+            parts.rmdir()
+
+
+def _another(pool: Executor) -> Executor:
+    if not isinstance(pool, ProcessPoolExecutor):
+        raise ConfigError(
+            f"the {type(pool).__name__} is broken; what has ended is on the tape, and "
+            "study.run(executor=...) with another one continues"
+        )
+    settings: Any = pool
+    return ProcessPoolExecutor(
+        settings._max_workers,
+        mp_context=settings._mp_context,
+        initializer=settings._initializer,
+        initargs=settings._initargs,
+    )
+
+
+def _check_renewed(renewed: int) -> None:
+    if renewed > _TRIES:
+        raise ConfigError(
+            f"{renewed} pools of processes broke one after the other, and no run came to its end: "
+            "look for what ends the processes, such as too little memory for the model in each"
+        )
+
+
+def _bytes_of(tape: Tape, run: int, folder: Path) -> bytes:
+    lines = folder / f"begun-{run}.jsonl"
+    tape.export(lines, run=run)
+    try:
+        return gzip.compress(lines.read_bytes())
+    finally:
+        lines.unlink()
+
+
+def _merged(tape: Tape, folder: Path, ended: StudyRun, content: bytes | None) -> StudyRun:
+    """Put a run that came back on the tape."""
+    if content is None:
+        return ended
+    path = folder / f"{hashlib.sha256(content).hexdigest()[:16]}.jsonl.gz"
+    path.write_bytes(content)  # first: what a worker has played is not lost with this process
+    return replace(ended, run=merge(tape, path))
+
+
+def merge(tape: Tape, path: Path) -> int:
+    """Import one run's compressed lines, and remove the file; returns the run's number."""
+    lines = path.with_suffix("")
+    lines.write_bytes(gzip.decompress(path.read_bytes()))
+    try:
+        [number] = tape.import_jsonl(lines)
+    finally:
+        lines.unlink()
+    path.unlink()
+    return number
+
+
+def merge_left_over(tape: Tape) -> None:
+    """Import what came back to a process that ended before it was on the tape.
+
+    Raises:
+        TapeError: a file is damaged.
+    """
+    folder = tape.path.with_name(f"{tape.path.name}.runs")
+    for path in sorted(folder.glob("*.jsonl.gz")):
+        try:
+            merge(tape, path)
+        except (EOFError, gzip.BadGzipFile) as error:  # written halfway: the run is played again
+            path.unlink()
+            if not isinstance(error, EOFError):
+                raise TapeError(f"{path} is damaged: {error}") from error
+
+
+async def played(
+    player: StudyPlayer,
+    jobs: Sequence[tuple[Arm, StudyRun]],
+    *,
+    parallel: int | None,
+    executor: Executor | None,
+    done: Callable[[StudyRun], Any],
+) -> None:
+    """Play a study's runs, here or elsewhere, and call back with each as it ends."""
+    if executor is None:
+        runs = play_here(player, jobs, parallel or 8)
+    else:
+        runs = play_elsewhere(executor, player, jobs, parallel)
+    async with aclosing(runs) as ended:  # type: ignore[type-var]
+        async for entry in ended:
+            await done(entry)

@@ -1,0 +1,1153 @@
+"""From numbers to effects with intervals: which unit was repeated, and what the result speaks of.
+
+Frames of numbers in, ``Effect`` out; nothing here knows of runs, tapes or models. Two units:
+
+- *runs*: independent simulations, one number each (``run_effects``);
+- *situations*: recorded states asked again (``situation_effects``; ``exact_situation_effects``
+  where each answer's probabilities are known). Consecutive turns of one run depend on each other,
+  so they are one cluster: from one run the interval speaks of these situations only, from several
+  runs it speaks of new ones.
+
+Signatures::
+
+    run_effects(values, *, reference=None, contrasts=None, level=.95, paired=True, watched=False,
+                grid=None) -> list[Effect]          # columns arm, seed, outcome, value
+    situation_effects(values, *, reference=None, contrasts=None, level=.95, speak_of=None,
+                grid=None) -> list[Effect]          # arm, run, situation, replicate, outcome,
+                                                    # value, and seed where arms share seeds
+    exact_situation_effects(values, *, reference=None, contrasts=None, level=.95) -> list[Effect]
+                                                    # arm, run, situation, outcome, value, chance
+    energy_test(x, y, *, distance="words", blocks=None, permutations=999, seed=0) -> (statistic, p)
+    confidence_sequence(differences, *, level=.95) -> (low, high)
+    sup_t_band(curves, *, level=.95, draws=2000, seed=0) -> (mean, low, high)
+    power(sd, n, effect, *, level=.95, paired=True) -> float
+    smallest_effect(sd, n, *, wanted=.8, level=.95, paired=True) -> float | None
+    holm(p_values) -> list of p-values
+
+How often each interval contains the true value is in ``benchmarks/coverage.json``, which
+``benchmarks/coverage.py`` measures. Where it missed its level, there is no interval but a note.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from llmsim_lab.errors import ConfigError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Unit = Literal["runs", "situations"]
+Distance = Literal["words", "labels", "euclidean"] | Callable[[Any, Any], float]
+Numbers = NDArray[np.float64]
+
+ENOUGH_RUNS = 8
+"""Pairs of runs from which on Romano-Wolf is used; ``benchmarks/README.md`` says why."""
+ALL_FLIPS = 13
+"""Up to so many pairs all sign flips are tried, 2^12 that differ; ``RANDOM_FLIPS`` from then on."""
+RANDOM_FLIPS = 4_999
+ENOUGH_FOR_SHARES = 5
+"""Runs of an arm from which on a share has an interval; with two it contained the truth in 0.8."""
+_PRIOR = 1.0
+"""The mixture's variance in a confidence sequence, in units of the differences' variance."""
+_MINUS = "\N{MINUS SIGN}"
+_NOTHING = 1e-9
+"""Differences and spreads smaller than this share of the values are rounding."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """How two arms differ in one outcome, and how well that is known.
+
+    Attributes:
+        contrast: what is subtracted from what, such as "hawkish" minus "cautious".
+        outcome: what is compared.
+        estimate: the difference of means; None where nothing can be compared.
+        low: of the interval; None where none is offered, and ``note`` says why.
+        high: likewise.
+        level: of the interval, for this contrast alone.
+        p: two-sided, of no difference, for this contrast alone.
+        p_family: adjusted for all contrasts and outcomes that were asked for together.
+        n: how many units, never calls or turns: pairs of runs, runs, or situations.
+        unit: what is counted.
+        runs: how many runs the situations are of; None where the unit is runs.
+        speaks_of: what the interval generalises to, in words.
+        method: how interval and p-values were computed.
+        note: why there is no interval, what was left out, what to keep in mind.
+    """
+
+    contrast: str
+    outcome: str
+    estimate: float | None = None
+    low: float | None = None
+    high: float | None = None
+    level: float = 0.95
+    p: float | None = None
+    p_family: float | None = None
+    n: int = 0
+    unit: Unit = "runs"
+    runs: int | None = None
+    speaks_of: str = ""
+    method: str = "none"
+    note: str = ""
+
+    def __str__(self) -> str:
+        what = f"{self.contrast}, {self.outcome}" if self.outcome else self.contrast
+        if self.estimate is None:
+            return f"{what}: not known ({self.note})"
+        text = f"{what}: {self.estimate:+.2f}"
+        if self.low is not None and self.high is not None:
+            text += f" [{self.low:.2f}, {self.high:.2f}]"
+        elif self.method != "exact":
+            text += " (no interval)"
+        if self.p is not None:
+            text += f", p = {_short(self.p)}"
+            if self.p_family is not None and _short(self.p_family) != _short(self.p):
+                text += f" ({_short(self.p_family)} in its family)"
+        text += f", n = {_count(self.n, self.unit)}"
+        return text if self.runs is None else f"{text} of {_count(self.runs, 'runs')}"
+
+
+def _count(n: int, what: Unit) -> str:
+    return f"{n} {what if n != 1 else what[:-1]}"
+
+
+def _short(p: float) -> str:
+    """Return a p-value as journals print it: .015, 1.000, < .001."""
+    return "< .001" if p < 0.0005 else f"{p:.3f}".removeprefix("0")
+
+
+# --- runs -----------------------------------------------------------------------------------------
+
+
+def run_effects(
+    values: pd.DataFrame,
+    *,
+    reference: str | None = None,
+    contrasts: Sequence[tuple[str, str]] | None = None,
+    level: float = 0.95,
+    paired: bool = True,
+    watched: bool = False,
+    grid: Mapping[str, float] | None = None,
+) -> list[Effect]:
+    """Return how arms differ over independent runs, each contrast in each outcome.
+
+    Arms that share seeds are compared pair by pair: Student's t over the differences. Others by
+    Welch's t (Welch 1947, "The generalization of 'Student's' problem when several different
+    population variances are involved", Biometrika 34). All contrasts and outcomes are one family:
+    p-values are adjusted by ``romano_wolf`` where all are paired and have ``ENOUGH_RUNS`` pairs, by
+    ``holm`` otherwise. An adjusted p-value is never below the contrast's own.
+
+    Args:
+        values: a row for each run and outcome: arm, seed, outcome, value; the value of a run that
+            failed is NaN.
+        reference: the arm that is subtracted from each other one; the first if not given.
+        contrasts: pairs of arms instead, the second is subtracted from the first.
+        level: of the intervals.
+        paired: False compares arms by Welch's t even if they share seeds.
+        watched: the results are looked at while runs come in, and may decide when to stop:
+            intervals are ``confidence_sequence``'s and p-values 1 / e-value.
+        grid: the step of outcomes that are on a grid, such as 0.25 for a final policy rate; where
+            it is not given, the values' largest common step. An outcome whose standard deviation
+            is below its step has no interval; outcomes of 0 and 1 have intervals of their own.
+    """
+    table = _pivot(values, ["seed"])
+    if not table.arms:
+        return []
+    declared = _steps(grid, table.outcomes)
+    steps = np.where(declared > 0, declared, -_common_steps(table.array))
+    found = []
+    for one, other in _contrasts(table.arms, reference, contrasts):
+        a, b = table.of(one), table.of(other)
+        shared = (table.there(one) & table.there(other)).any()
+        if paired and shared:
+            found.append(_paired(a, b, level, watched, steps))
+        elif watched:
+            found.append(_unwatchable(a, b))
+        else:
+            found.append(_welch(a, b, level, steps))
+        found[-1].contrast = f"{one} {_MINUS} {other}"
+    return _effects(found, table.outcomes, level, adjust=not watched)
+
+
+@dataclass(slots=True)
+class _Found:
+    """One contrast in all outcomes: arrays with an element for each outcome."""
+
+    estimate: Numbers
+    low: Numbers
+    high: Numbers
+    p: Numbers
+    n: NDArray[np.int64]
+    method: list[str]
+    notes: list[list[str]]
+    unit: Unit = "runs"
+    runs: NDArray[np.int64] | None = None
+    speaks_of: str = "new runs of this design"
+    contrast: str = ""
+    differences: Numbers | None = None
+    """Of pairs of runs (rows), for sign flips; NaN where a run failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """Values by arm (first axis), one or more keys, and outcome (last axis)."""
+
+    arms: list[str]
+    outcomes: list[str]
+    keys: list[list[Any]]
+    array: Numbers
+    rows: NDArray[np.bool_]
+    """Which places have a row, also one whose value is NaN."""
+
+    def of(self, arm: str) -> Numbers:
+        return np.asarray(self.array[self.arms.index(arm)])
+
+    def there(self, arm: str) -> NDArray[np.bool_]:
+        return np.asarray(self.rows[self.arms.index(arm)])
+
+
+def _pivot(values: pd.DataFrame, keys: Sequence[str]) -> _Table:
+    """Return a frame's values as an array with an axis for the arm, each key and the outcome."""
+    import pandas as pd
+
+    axes = ["arm", *keys, "outcome"]
+    if missing := [name for name in [*axes, "value"] if name not in values.columns]:
+        raise ConfigError(
+            f"columns {', '.join(missing)} are missing; there are {', '.join(values.columns)}"
+        )
+    codes, levels = [], []
+    for name in axes:
+        code, level = pd.factorize(values[name])
+        codes.append(code)
+        levels.append(list(level))
+    shape = tuple(len(level) for level in levels)
+    array, rows = np.full(shape, np.nan), np.zeros(shape, dtype=bool)
+    rows[tuple(codes)] = True
+    if int(rows.sum()) != len(values):
+        twice = values[values.duplicated(axes)].iloc[0]
+        raise ConfigError(
+            "two values for "
+            + ", ".join(f"{name}={twice[name]}" for name in axes)
+            + ": each needs one"
+        )
+    array[tuple(codes)] = values["value"].to_numpy(dtype=float)
+    return _Table(levels[0], levels[-1], levels[1:-1], array, rows)
+
+
+def _contrasts(
+    arms: Sequence[str], reference: str | None, contrasts: Sequence[tuple[str, str]] | None
+) -> list[tuple[str, str]]:
+    if contrasts is None:
+        base = arms[0] if reference is None else reference
+        contrasts = [(arm, base) for arm in arms if arm != base]
+        named = [base]
+    else:
+        named = [arm for pair in contrasts for arm in pair]
+    if unknown := [arm for arm in named if arm not in arms]:
+        raise ConfigError(
+            f"arm={unknown[0]!r} has no values; there are {', '.join(map(str, arms))}"
+        )
+    return list(contrasts)
+
+
+def _steps(grid: Mapping[str, float] | None, outcomes: Sequence[str]) -> Numbers:
+    """Return each outcome's step, 0 without one."""
+    return np.array([(grid or {}).get(outcome, 0.0) for outcome in outcomes], dtype=float)
+
+
+def _common_steps(values: Numbers) -> Numbers:
+    """Return the largest step of which all differences of an outcome's values are multiples."""
+    flat = values.reshape(-1, values.shape[-1])
+    low, high = np.nanmin(flat, axis=0, initial=np.inf), np.nanmax(flat, axis=0, initial=-np.inf)
+    span = np.where(high > low, high - low, 1.0)
+    unit = 10.0 ** (np.floor(np.log10(span)) - 7)
+    steps = np.rint(np.nan_to_num((flat - low) / unit)).astype(np.int64)
+    return np.asarray(np.gcd.reduce(steps, axis=0) * unit)
+
+
+def _paired(a: Numbers, b: Numbers, level: float, watched: bool, step: Numbers) -> _Found:
+    """Return Student's t over the differences of pairs (rows), for each outcome (column)."""
+    differences = _without_rounding(a - b, a, b)
+    known = ~np.isnan(differences)
+    n = known.sum(axis=0)
+    mean, variance = _moments(differences, 0)
+    if watched:
+        low, high, p = _sequence(mean, variance, n, level)
+        method = f"confidence sequence, may be watched (t mixture, prior variance {_PRIOR:g})"
+    else:
+        low, high, p = _t_interval(mean, variance / np.maximum(n, 1), n - 1.0, level)
+        method = "paired t over run means"
+    found = _Found(
+        mean, low, high, p, n, [method] * len(n), [[] for _ in n], differences=differences
+    )
+    for place in np.flatnonzero(np.isinf(low)):
+        found.notes[place].append("a confidence sequence takes five pairs to have ends")
+    both = (~np.isnan(a) | ~np.isnan(b)).sum(axis=0)
+    for place in np.flatnonzero(both > n):
+        found.notes[place].append(
+            f"{both[place] - n[place]} of {both[place]} pairs left out: "
+            "a run failed or has no partner"
+        )
+    yes_or_no = _yes_or_no(a, b) & (n > 1)
+    _check_spread(
+        found,
+        variance,
+        np.where(yes_or_no, 0.0, step),
+        few="{n} pair of runs: an interval takes two",
+        equal="all pairs differ by the same, which says nothing of pairs that would not",
+    )
+    if watched:
+        found.low[yes_or_no & ~(variance > 0)] = found.high[yes_or_no & ~(variance > 0)] = np.nan
+    else:
+        _agresti(found, yes_or_no, differences, level)
+    return found
+
+
+def _welch(a: Numbers, b: Numbers, level: float, step: Numbers) -> _Found:
+    """Return Welch's t of two groups of runs (rows), for each outcome (column)."""
+    sizes = [(~np.isnan(group)).sum(axis=0) for group in (a, b)]
+    moments = [_moments(group, 0) for group in (a, b)]
+    parts = np.array(
+        [variance / np.maximum(n, 1) for (_, variance), n in zip(moments, sizes, strict=True)]
+    )
+    freedom = _satterthwaite(parts, np.array(sizes) - 1.0)
+    mean = _without_rounding(moments[0][0] - moments[1][0], a, b)
+    low, high, p = _t_interval(mean, parts.sum(axis=0), freedom, level)
+    methods = [f"Welch over {x} and {y} run means" for x, y in zip(*sizes, strict=True)]
+    found = _Found(mean, low, high, p, sizes[0] + sizes[1], methods, [[] for _ in methods])
+    spread = np.where(np.minimum(*sizes) > 1, np.maximum(moments[0][1], moments[1][1]), np.nan)
+    yes_or_no = _yes_or_no(a, b) & (np.minimum(*sizes) > 1)
+    _check_spread(
+        found,
+        spread,
+        np.where(yes_or_no, 0.0, step),
+        few="an interval takes two runs of each arm",
+        equal="all runs of an arm are alike, which says nothing of runs that would not be",
+    )
+    _caffo(found, yes_or_no, a, b, level)
+    return found
+
+
+def _yes_or_no(a: Numbers, b: Numbers) -> NDArray[np.bool_]:
+    """Return which outcomes are 0 or 1 in all runs, as of whether something happened."""
+    both = np.concatenate([a, b])
+    return np.asarray(np.isin(both, (0.0, 1.0)).sum(axis=0) == (~np.isnan(both)).sum(axis=0))
+
+
+def _agresti(found: _Found, where: NDArray[np.bool_], differences: Numbers, level: float) -> None:
+    """Put intervals for paired outcomes of 0 and 1, with a pair of each sign added.
+
+    Source: Bonett and Price (2012), "Adjusted Wald confidence interval for a difference of binomial
+    proportions based on paired data", Journal of Educational and Behavioral Statistics 37. The
+    p-value is from sign flips, which for 0 and 1 is McNemar's exact test.
+    """
+    from scipy.special import ndtri
+
+    for place in np.flatnonzero(where):
+        known = differences[~np.isnan(differences[:, place]), place]
+        n = len(known) + 2
+        mean, changed = known.sum() / n, (np.count_nonzero(known) + 2) / n
+        reach = ndtri((1 + level) / 2) * math.sqrt((changed - mean**2) / n)
+        _put_shares(found, int(place), mean, reach, len(known))
+        found.p[place] = _flipped(known[:, None])[0] if known.any() else 1.0
+        found.method[place] = "paired shares (Bonett and Price), sign flips"
+
+
+def _caffo(found: _Found, where: NDArray[np.bool_], a: Numbers, b: Numbers, level: float) -> None:
+    """Put intervals for outcomes of 0 and 1, with a 0 and a 1 added to each arm.
+
+    Source: Agresti and Caffo (2000), "Simple and effective confidence intervals for proportions and
+    differences of proportions result from adding two successes and two failures", The American
+    Statistician 54. The p-value is Fisher's exact one.
+    """
+    from scipy.special import ndtri
+
+    for place in np.flatnonzero(where):
+        counts = [[int((group[:, place] == value).sum()) for value in (1, 0)] for group in (a, b)]
+        shares = [(ones + 1) / (ones + zeros + 2) for ones, zeros in counts]
+        error = math.sqrt(
+            sum(p * (1 - p) / (sum(count) + 2) for p, count in zip(shares, counts, strict=True))
+        )
+        middle, reach = shares[0] - shares[1], ndtri((1 + level) / 2) * error
+        _put_shares(found, int(place), middle, reach, min(map(sum, counts)))
+        found.p[place] = _fisher(*counts[0], *counts[1])
+        found.method[place] = "shares (Agresti and Caffo), Fisher's exact test"
+
+
+@lru_cache(10_000)
+def _fisher(a: int, b: int, c: int, d: int) -> float:
+    from scipy.stats import fisher_exact
+
+    return float(fisher_exact([[a, b], [c, d]]).pvalue)
+
+
+def _put_shares(found: _Found, place: int, middle: float, reach: float, runs: int) -> None:
+    found.low[place], found.high[place] = middle - reach, middle + reach
+    found.notes[place] = [note for note in found.notes[place] if "left out" in note]
+    if runs < ENOUGH_FOR_SHARES:
+        found.low[place] = found.high[place] = np.nan
+        found.notes[place].append(
+            f"{runs} runs: an interval of an outcome of 0 and 1 takes {ENOUGH_FOR_SHARES}"
+        )
+
+
+def _unwatchable(a: Numbers, b: Numbers) -> _Found:
+    mean = _moments(a, 0)[0] - _moments(b, 0)[0]
+    none = np.full(len(mean), np.nan)
+    n = (~np.isnan(a)).sum(axis=0) + (~np.isnan(b)).sum(axis=0)
+    why = "only pairs of runs that share seeds may be watched"
+    return _Found(mean, none, none.copy(), none.copy(), n, ["none"] * len(n), [[why] for _ in n])
+
+
+def _without_rounding(differences: Numbers, *values: Numbers) -> Numbers:
+    """Return differences, those that are rounding as exactly 0."""
+    size = max((float(np.nanmax(np.abs(v), initial=0.0)) for v in values), default=0.0)
+    return np.where(np.abs(differences) <= 1e-12 * size, 0.0, differences)
+
+
+def _moments(values: Numbers, axis: int) -> tuple[Numbers, Numbers]:
+    """Return mean and variance (n - 1) of what is not NaN; NaN where there is too little."""
+    known = ~np.isnan(values)
+    n = known.sum(axis=axis)
+    filled = np.where(known, values, 0.0)
+    mean = np.where(n > 0, filled.sum(axis=axis) / np.maximum(n, 1), np.nan)
+    off = np.where(known, values - np.expand_dims(mean, axis), 0.0)
+    variance = np.where(n > 1, (off**2).sum(axis=axis) / np.maximum(n - 1, 1), np.nan)
+    return mean, variance
+
+
+def _satterthwaite(parts: Numbers, freedoms: Numbers) -> Numbers:
+    """Return the degrees of freedom of a sum of variances along the first axis.
+
+    Source: Satterthwaite (1946), "An approximate distribution of estimates of variance components",
+    Biometrics Bulletin 2. Parts that are 0, or without degrees of freedom, do not count.
+    """
+    known = (parts > 0) & (freedoms > 0)
+    squares = np.where(known, parts**2 / np.where(known, freedoms, 1.0), 0.0).sum(axis=0)
+    whole = np.nansum(parts, axis=0) ** 2
+    return np.where(squares > 0, whole / np.where(squares > 0, squares, 1.0), np.nan)
+
+
+def _t_interval(
+    mean: Numbers, variance: Numbers, freedom: Numbers, level: float
+) -> tuple[Numbers, Numbers, Numbers]:
+    """Return Student's intervals and p-values of means with these variances; NaN where unknown."""
+    from scipy.special import stdtr, stdtrit
+
+    with np.errstate(invalid="ignore", divide="ignore"):
+        error = np.sqrt(variance)
+        known = np.where((freedom > 0) & (error > 0), freedom, np.nan)
+        reach = stdtrit(known, (1 + level) / 2) * error
+        p = 2 * stdtr(known, -np.abs(mean / error))
+    return mean - reach, mean + reach, p
+
+
+def _check_spread(
+    found: _Found,
+    variance: Numbers,
+    step: Numbers,
+    *,
+    few: str,
+    equal: str,
+    zero: NDArray[np.bool_] | None = None,
+) -> None:
+    """Take intervals back where the units' spread cannot be known, and say why.
+
+    Args:
+        found: what is changed.
+        variance: of the units; NaN where there are too few.
+        step: of each outcome's grid, 0 without one, negative where it was found in the values.
+        few: what to say where there are too few; ``{n}`` becomes how many.
+        equal: what to say where all units are equal, but not 0.
+        zero: where all differences are exactly 0; where the estimate is, if not given.
+    """
+    with np.errstate(invalid="ignore"):
+        flat = variance <= (_NOTHING * np.abs(found.estimate)) ** 2
+        coarse = np.sqrt(variance) < np.abs(step) * (1 - _NOTHING)
+    zero = flat & (found.estimate == 0 if zero is None else zero)
+    # A deterministic player on a grid that nobody declared is exact, not coarse.
+    coarse &= ~(flat & (step < 0))
+    for place in range(len(step)):
+        note, p = "", None
+        if np.isnan(variance[place]):
+            note = few.format(n=found.n[place])
+        elif coarse[place]:
+            spread = math.sqrt(variance[place])
+            note = (
+                f"too coarse for an interval: steps of {abs(step[place]):g}, "
+                f"standard deviation {spread:.2g}"
+            )
+        elif flat[place] and not zero[place]:
+            note = equal
+        elif not zero[place]:
+            continue
+        found.low[place] = found.high[place] = np.nan
+        if zero[place]:
+            p = 1.0
+            if not coarse[place]:
+                note = "all differences are exactly 0"
+            if not coarse[place] and found.unit == "runs":
+                found.low[place] = found.high[place] = 0.0
+        elif found.differences is not None and not np.isnan(variance[place]):
+            # Flipping signs needs no normal distribution, so it works on a grid as well.
+            p = float(_flipped(found.differences[:, [place]])[0])
+            found.method[place] = "sign flips"
+        found.p[place] = np.nan if p is None else p
+        found.notes[place].append(note)
+
+
+# --- a family of contrasts and outcomes -----------------------------------------------------------
+
+
+def _effects(
+    found: Sequence[_Found], outcomes: Sequence[str], level: float, *, adjust: bool = True
+) -> list[Effect]:
+    """Return the effects of all contrasts and outcomes, with p-values adjusted as one family."""
+    if not found:
+        return []
+    family = np.concatenate([one.p for one in found])
+    pairs = [one.differences for one in found]
+    counts = np.concatenate([one.n for one in found])
+    tested = ~np.isnan(family)
+    how = f"Holm over {tested.sum()}"
+    if tested.sum() <= 1:
+        adjusted, how = family, ""
+    elif adjust and all(p is not None for p in pairs) and counts[tested].min() >= ENOUGH_RUNS:
+        matrix = np.concatenate([p for p in pairs if p is not None], axis=1)
+        adjusted = np.full(len(family), np.nan)
+        adjusted[tested] = romano_wolf(matrix[:, tested])
+        how = f"Romano-Wolf over {tested.sum()}, {len(_signs(len(matrix))):,} sign flips"
+    else:
+        held = holm([None if math.isnan(p) else float(p) for p in family])
+        adjusted = np.array([np.nan if p is None else p for p in held])
+    adjusted = np.fmax(adjusted, family)
+    effects = []
+    for place, one in enumerate(found):
+        for at, outcome in enumerate(outcomes):
+            p_family = _or_none(adjusted[place * len(outcomes) + at])
+            method = one.method[at] + (f"; {how}" if how and p_family is not None else "")
+            effects.append(
+                Effect(
+                    contrast=one.contrast,
+                    outcome=outcome,
+                    estimate=_or_none(one.estimate[at]),
+                    low=_or_none(one.low[at]),
+                    high=_or_none(one.high[at]),
+                    level=level,
+                    p=_or_none(one.p[at]),
+                    p_family=p_family,
+                    n=int(one.n[at]),
+                    unit=one.unit,
+                    runs=None if one.runs is None else int(one.runs[at]),
+                    speaks_of=one.speaks_of,
+                    method=method,
+                    note="; ".join(one.notes[at]),
+                )
+            )
+    return effects
+
+
+def _or_none(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def holm(p_values: Sequence[float | None]) -> list[float | None]:
+    """Return p-values adjusted by Holm's step-down method; None stays None and does not count.
+
+    The i-th smallest of m becomes the largest of (m - j + 1) · p_(j) over j ≤ i, at most 1. Source:
+    Holm (1979), "A simple sequentially rejective multiple test procedure", Scandinavian Journal of
+    Statistics 6. scipy has no such function: ``false_discovery_control`` controls another rate.
+    """
+    known = sorted((p, place) for place, p in enumerate(p_values) if p is not None)
+    adjusted: list[float | None] = [None] * len(p_values)
+    largest = 0.0
+    for rank, (p, place) in enumerate(known):
+        largest = max(largest, min(1.0, (len(known) - rank) * p))
+        adjusted[place] = largest
+    return adjusted
+
+
+@cache
+def _signs(n: int) -> Numbers:
+    """Return sign flips of n pairs, the first of them none: all that differ, or random ones."""
+    if n <= ALL_FLIPS:
+        # A flip and its opposite give the same |t|, so the first sign never changes.
+        bits = (np.arange(2 ** (n - 1))[:, None] >> np.arange(n - 1)) & 1
+        return np.hstack([np.ones((len(bits), 1)), 1.0 - 2.0 * bits])
+    drawn = np.random.default_rng(n).integers(0, 2, (RANDOM_FLIPS + 1, n))
+    drawn[0] = 0
+    return np.where(drawn, -1.0, 1.0)
+
+
+def _flipped_t(differences: Numbers) -> Numbers:
+    """Return |t| of each hypothesis (row) for each sign flip (column) of the pairs."""
+    known = ~np.isnan(differences)
+    filled = np.where(known, differences, 0.0)
+    n, squares = known.sum(axis=0)[:, None], (filled**2).sum(axis=0)[:, None]
+    # The sum of squares is the same for all flips, so t follows from the sum alone.
+    # Contiguous, since otherwise the product takes ten times as long.
+    sums = np.abs(np.ascontiguousarray(_signs(len(filled)) @ np.ascontiguousarray(filled)).T)
+    share = np.minimum(sums / np.sqrt(np.where(squares > 0, n * squares, 1.0)), 1 - 1e-12)
+    return np.asarray(share * np.sqrt(np.maximum(n - 1, 0) / (1 - share**2)))
+
+
+def _flipped(differences: Numbers) -> Numbers:
+    """Return each hypothesis' own p-value from sign flips."""
+    t = _flipped_t(differences)
+    return np.asarray((t >= t[:, :1] * (1 - _NOTHING)).mean(axis=1))
+
+
+def romano_wolf(differences: Numbers) -> Numbers:
+    """Return p-values of paired differences, adjusted for all columns together.
+
+    The largest |t| of the hypotheses not yet rejected is compared with what it would be if the
+    pairs' signs were drawn anew, with one sign for all hypotheses of a pair of runs, so that what
+    outcomes have in common is kept. Source: Romano and Wolf (2005), "Exact and approximate stepdown
+    methods for multiple hypothesis testing", Journal of the American Statistical Association 100;
+    p-values as in their 2016 note in Statistics & Probability Letters 113. All flips are tried with
+    up to ``ALL_FLIPS`` pairs, else ``RANDOM_FLIPS`` from a fixed seed; p = (1 + b) / (1 + B). Exact
+    where the differences are symmetric around 0.
+
+    Args:
+        differences: pairs of runs by hypotheses; NaN where a run failed.
+    """
+    t = _flipped_t(differences)
+    order = np.argsort(-t[:, 0], kind="stable")
+    # For each flip, the largest from this hypothesis on.
+    largest = np.maximum.accumulate(t[order[::-1]], axis=0)[::-1]
+    steps = (largest >= t[order, :1] * (1 - _NOTHING)).mean(axis=1)
+    adjusted = np.empty(len(order))
+    adjusted[order] = np.maximum.accumulate(steps)
+    return adjusted
+
+
+# --- looking while runs come in -------------------------------------------------------------------
+
+
+def confidence_sequence(
+    differences: Sequence[float], *, level: float = 0.95
+) -> tuple[float, float]:
+    """Return an interval of the mean of paired differences that may be looked at after every pair.
+
+    With probability ``level`` all intervals, after however many pairs, contain the true mean; so
+    one may stop whenever one likes. It is the set of means that a mixture t test does not reject: a
+    normal prior on mean / sd and the right Haar prior on sd. Exact for normal differences. Sources:
+    Lai (1976), "On confidence sequences", Annals of Statistics 4; Wang and Ramdas (2025),
+    "Anytime-valid t-tests and confidence sequences for Gaussian means with unknown variance",
+    Sequential Analysis 44; differs from them: the prior's variance is 1, and the statistic is
+    written as the Bayes factor of Rouder et al. (2009), Psychonomic Bulletin & Review 16. At n = 20
+    it is 1.6 times as wide as an interval for one look.
+
+    Args:
+        differences: of pairs of runs, in any order; NaN is left out.
+        level: of the whole sequence.
+
+    Returns:
+        The ends; infinite with fewer than five pairs, or where all differ by the same.
+    """
+    values = np.asarray(differences, dtype=float)[:, None]
+    mean, variance = _moments(values, 0)
+    low, high, _ = _sequence(mean, variance, (~np.isnan(values)).sum(axis=0), level)
+    if mean[0] == 0 and variance[0] == 0:
+        return 0.0, 0.0
+    return (float(low[0]), float(high[0])) if np.isfinite(low[0]) else (-math.inf, math.inf)
+
+
+def _sequence(
+    mean: Numbers, variance: Numbers, n: NDArray[np.int64], level: float
+) -> tuple[Numbers, Numbers, Numbers]:
+    """Return the ends of confidence sequences, and p-values that may be watched: 1 / e-value."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        growth = 1 + n * _PRIOR
+        freedom = np.maximum(n - 1, 1)
+        ratio = (growth / (1 - level) ** 2) ** (1 / np.maximum(n, 1))
+        bound = np.where(ratio < growth, (ratio - 1) / (1 - ratio / growth), np.inf)
+        reach = np.sqrt(bound * freedom * variance / n)
+        square = mean**2 / (variance / n) / freedom
+        evidence = ((1 + square) / (1 + square / growth)) ** (n / 2) / np.sqrt(growth)
+        p = np.minimum(1.0, 1 / evidence)
+    ends = np.where((variance > 0) & (n > 1), reach, np.nan)
+    return mean - ends, mean + ends, np.where(n > 1, p, np.nan)
+
+
+# --- situations -----------------------------------------------------------------------------------
+
+
+def situation_effects(
+    values: pd.DataFrame,
+    *,
+    reference: str | None = None,
+    contrasts: Sequence[tuple[str, str]] | None = None,
+    level: float = 0.95,
+    speak_of: Literal["these", "new"] | None = None,
+    grid: Mapping[str, float] | None = None,
+) -> list[Effect]:
+    """Return how arms differ at recorded states that were asked again.
+
+    The estimate is the mean over runs of the mean over a run's situations of the difference of the
+    arms' mean answers. What the interval speaks of:
+
+    - *these* situations: only the answers are random. The variance is that of a stratified sample,
+      Σ w² s² / n over situations, with Satterthwaite's degrees of freedom. Where seeds recur in
+      several situations, a lucky seed may be lucky in all, so the seeds are the units.
+    - *new* situations: consecutive turns of a run depend on each other, so runs are the units:
+      Student's t over the runs' means. Where seeds recur in several runs, the variance is V(run) +
+      V(seed) - V(run and seed) (Cameron, Gelbach and Miller 2011, "Robust inference with multiway
+      clustering", Journal of Business & Economic Statistics 29); differs from the source: it is at
+      least the larger of V(run) and V(seed), with t of one less than the fewer of both.
+
+    Args:
+        values: a row for each answer: arm, run, situation (unique within its run), replicate,
+            outcome, value, which is NaN if the call failed. A column seed, if there is one, pairs
+            the arms' answers of the same situation and seed; without it answers are independent.
+        reference: the arm that is subtracted from each other one; the first if not given.
+        contrasts: pairs of arms instead, the second is subtracted from the first.
+        level: of the intervals.
+        speak_of: "new" if not given and there are two runs or more.
+        grid: the step of outcomes that are on a grid, such as 0.25 for a policy rate.
+    """
+    if values.empty:
+        return []
+    asked = _asked(values)
+    step = _steps(grid, asked.table.outcomes)
+    if speak_of is None:
+        speak_of = "new" if len(set(asked.run_of)) > 1 else "these"
+    found = []
+    for one, other in _contrasts(asked.table.arms, reference, contrasts):
+        effect = _at_situations(asked, one, other, speak_of == "new", level, step)
+        effect.contrast = f"{one} {_MINUS} {other}"
+        found.append(effect)
+    return _effects(found, asked.table.outcomes, level, adjust=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answers:
+    """Answers by arm, situation, replicate or seed, and outcome.
+
+    Attributes:
+        table: keys are situations, and seeds or numbers of answers.
+        run_of: the number of each situation's run.
+        seeded: whether answers have seeds, which arms may share.
+        crossed: whether a seed recurs in another situation.
+        crossed_runs: whether a seed recurs in another run.
+    """
+
+    table: _Table
+    run_of: NDArray[np.int64]
+    seeded: bool
+    crossed: bool
+    crossed_runs: bool
+
+
+def _asked(values: pd.DataFrame) -> _Answers:
+    import pandas as pd
+
+    seeded = "seed" in values.columns
+    column = "seed" if seeded else "replicate"
+    cell = values.groupby(["run", "situation"], sort=False).ngroup()
+    frame = values.assign(cell=cell, answer=values[column])
+    crossed = seeded and bool((frame.groupby("seed")["cell"].nunique() > 1).any())
+    crossed_runs = seeded and bool((frame.groupby("seed")["run"].nunique() > 1).any())
+    if not crossed:
+        # Numbers within the situation, so that the array stays small.
+        within = frame.groupby("cell")["answer"]
+        frame["answer"] = within.transform(lambda group: pd.factorize(group)[0])
+    table = _pivot(frame, ["cell", "answer"])
+    runs = dict(zip(cell, pd.factorize(values["run"])[0], strict=True))
+    run_of = np.array([runs[key] for key in table.keys[0]])
+    return _Answers(table, run_of, seeded, crossed, crossed_runs)
+
+
+def _at_situations(
+    asked: _Answers, one: str, other: str, new: bool, level: float, step: Numbers
+) -> _Found:
+    """Return one contrast at these situations, or at new ones, in each outcome."""
+    a, b = asked.table.of(one), asked.table.of(other)
+    paired = asked.seeded and bool((asked.table.there(one) & asked.table.there(other)).any())
+    # Each group is situations x answers x outcomes.
+    groups = [_without_rounding(a - b, a, b)] if paired else [a, -b]
+    counts = [(~np.isnan(group)).sum(axis=1) for group in groups]
+    moments = [_moments(group, 1) for group in groups]
+    used = np.min(counts, axis=0) > 0
+    difference = _without_rounding(np.sum([mean for mean, _ in moments], axis=0), a, b)
+    difference = np.where(used, difference, 0.0)
+    # Each run has the same weight, and so has each situation of a run.
+    runs = (asked.run_of == np.arange(asked.run_of.max() + 1)[:, None]).astype(float)
+    of_run = runs @ used
+    run_count = (of_run > 0).sum(axis=0)
+    weight = np.where(used, runs.T @ (1 / np.maximum(of_run, 1)), 0.0) / np.maximum(run_count, 1)
+    estimate = np.where(run_count > 0, (weight * difference).sum(axis=0), np.nan)
+    what = "answers paired by seed" if paired else "answers"
+    n = used.sum(axis=0)
+    if new:
+        means = np.where(of_run > 0, runs @ difference / np.maximum(of_run, 1), np.nan)
+        spread = _moments(means, 0)[1]
+        variance, freedom = spread / np.maximum(run_count, 1), run_count - 1.0
+        methods = [f"t over {count} run means, {what}" for count in run_count]
+        if asked.crossed_runs:
+            variance, freedom, seeds = _two_ways(groups, counts, weight, runs, variance)
+            methods = [
+                f"t over {count} runs crossed with {by} seeds"
+                for count, by in zip(run_count, seeds, strict=True)
+            ]
+        answers = np.max(counts, axis=0).sum(axis=0) / np.maximum(run_count, 1)
+        step = step / np.maximum(answers, 1)
+        zero = (difference == 0).all(axis=0)
+        few = "one run: its turns say nothing of new situations; draw them from several runs"
+        equal = "all runs differ by the same, which says nothing of runs that would not"
+    else:
+        variance, freedom, spread = _of_these(groups, weight, asked.crossed)
+        methods = [f"stratified by situation, {what}"] * len(n)
+        if asked.crossed:
+            methods = ["t over seeds, which recur in several situations"] * len(n)
+        zero = (difference == 0).all(axis=0)
+        few = "one answer a situation: an interval takes two or more"
+        equal = "all answers of a situation are alike"
+    low, high, p = _t_interval(estimate, variance, freedom, level)
+    found = _Found(estimate, low, high, p, n, methods, [[] for _ in n], unit="situations")
+    found.runs = run_count
+    found.speaks_of = _in_words(len(asked.run_of), len(runs), new)
+    for place in np.flatnonzero(n < len(used)):
+        found.notes[place].append(
+            f"{len(used) - n[place]} of {len(used)} situations left out: an arm has no answer"
+        )
+    _check_spread(found, np.where(n > 0, spread, np.nan), step, few=few, equal=equal, zero=zero)
+    return found
+
+
+def _of_these(
+    groups: Sequence[Numbers], weight: Numbers, crossed: bool
+) -> tuple[Numbers, Numbers, Numbers]:
+    """Return variance and degrees of freedom of an estimate at these situations, and the answers'.
+
+    Args:
+        groups: situations by answers by outcomes, of both arms or of their differences.
+        weight: of each situation in the estimate, 0 where it is left out.
+        crossed: whether a seed is the same answer's number in all situations.
+    """
+    parts, freedoms, spreads = [], [], []
+    for group in groups:
+        known = ~np.isnan(group) & (weight > 0)[:, None]
+        count = known.sum(axis=1)
+        mean, squares = _moments(np.where(known, group, np.nan), 1)
+        degrees = np.maximum(count - 1.0, 0.0)
+        whole, squares = degrees.sum(axis=0), np.nan_to_num(squares)
+        each = np.where(count > 0, weight**2 / np.maximum(count, 1), 0.0)
+        alone = np.where(count == 1, each, 0.0).sum(axis=0)
+        with np.errstate(invalid="ignore"):
+            spreads.append((degrees * squares).sum(axis=0) / np.where(whole > 0, whole, np.nan))
+        if crossed:
+            # Deviations from a situation's mean, as large as if it had been left out (jackknife).
+            share = np.where(count > 1, weight / np.maximum(degrees, 1.0), 0.0)[:, None]
+            off = np.where(known, share * (group - mean[:, None]), 0.0).sum(axis=0)
+            seeds = known.any(axis=0).sum(axis=0)
+            several = np.maximum(each.sum(axis=0) - alone, 1e-300)
+            found = (off**2).sum(axis=0) * (1 - 1 / np.maximum(seeds, 1)) * (1 + alone / several)
+            parts.append(found[None])
+            # Fewer where answers are missing, since the seeds' weights then differ.
+            there = known.sum(axis=(0, 1)) / np.maximum((count > 0).sum(axis=0) * seeds, 1)
+            freedoms.append((np.maximum(seeds - 1.0, 0) * there)[None])
+        else:
+            # A situation with one answer gets the pooled variance of the others.
+            share = degrees / np.where(whole > 0, whole, 1.0)
+            parts.append(squares * (np.where(count > 1, each, 0.0) + alone * share))
+            freedoms.append(degrees)
+    stacked = np.concatenate(parts)
+    variance, spread = stacked.sum(axis=0), np.max(spreads, axis=0)
+    freedom = _satterthwaite(stacked, np.concatenate(freedoms))
+    return variance, freedom, np.where((variance == 0) & ~np.isnan(spread), 0.0, spread)
+
+
+def _in_words(situations: int, runs: int, new: bool) -> str:
+    of = f"{runs} runs" if runs > 1 else "one run"
+    if new:
+        return f"new situations of such runs, from {situations} of {of}"
+    return f"these {situations} situations of {of}"
+
+
+def _of_clusters(sums: Numbers, count: NDArray[np.int64]) -> Numbers:
+    """Return the variance of a mean from the sums of its clusters' deviations (first axis)."""
+    # count / (count - 1) corrects for the few clusters that the mean was estimated from.
+    factor = np.where(count > 1, count / np.maximum(count - 1, 1), np.nan)
+    return np.asarray((sums**2).sum(axis=0) * factor)
+
+
+def _two_ways(
+    groups: Sequence[Numbers],
+    counts: Sequence[Numbers],
+    weight: Numbers,
+    runs: Numbers,
+    by_run: Numbers,
+) -> tuple[Numbers, Numbers, NDArray[np.int64]]:
+    """Return variance, degrees of freedom and number of seeds where runs and seeds cross."""
+    parts = []
+    for group, count in zip(groups, counts, strict=True):
+        share = (weight / np.maximum(count, 1))[:, None] * ~np.isnan(group)
+        mean = np.nansum(share * np.nan_to_num(group), axis=(0, 1))
+        parts.append(share * (np.nan_to_num(group) - mean))
+    part = np.concatenate(parts, axis=1)
+    seeds = (np.concatenate([~np.isnan(group) for group in groups], axis=1)).any(axis=0)
+    seeds = seeds.sum(axis=0)
+    by_seed = _of_clusters(part.sum(axis=0), seeds)
+    both = np.einsum("rc,cso->rso", runs, part)
+    by_both = (both**2).sum(axis=(0, 1))
+    run_count = ((runs @ weight) > 0).sum(axis=0)
+    # What runs and seeds share is counted in both. With few clusters the sum minus it can be less
+    # than either alone, or even less than nothing.
+    whole = np.maximum(by_run + by_seed - by_both, np.maximum(by_run, by_seed))
+    return whole, np.minimum(run_count, seeds) - 1.0, seeds
+
+
+def exact_situation_effects(
+    values: pd.DataFrame,
+    *,
+    reference: str | None = None,
+    contrasts: Sequence[tuple[str, str]] | None = None,
+    level: float = 0.95,
+) -> list[Effect]:
+    """Return how arms differ at recorded states where the chance of each answer is known.
+
+    At these situations the contrast is exact, so it has no interval. With two runs or more there
+    is an interval for new situations, Student's t over the runs' means.
+
+    Args:
+        values: a row for each possible answer: arm, run, situation, outcome, value, and chance,
+            which need not add up to 1. A situation whose chances are NaN was not answered.
+        reference: the arm that is subtracted from each other one; the first if not given.
+        contrasts: pairs of arms instead, the second is subtracted from the first.
+        level: of the intervals.
+    """
+    if values.empty:
+        return []
+    keys = ["arm", "run", "situation", "outcome"]
+    weighted = values.assign(value=values["value"] * values["chance"])
+    sums = weighted.groupby(keys, sort=False)[["value", "chance"]].sum(min_count=1)
+    means = (sums["value"] / sums["chance"]).rename("value").reset_index().assign(replicate=0)
+    asked = _asked(means)
+    step, several = np.zeros(len(asked.table.outcomes)), len(set(asked.run_of)) > 1
+    found = []
+    for one, other in _contrasts(asked.table.arms, reference, contrasts):
+        effect = _at_situations(asked, one, other, several, level, step)
+        effect.contrast = f"{one} {_MINUS} {other}"
+        situations, runs = len(asked.run_of), len(set(asked.run_of))
+        for place, estimate in enumerate(effect.estimate):
+            if several:
+                effect.method[place] = effect.method[place].removesuffix(", answers")
+                effect.notes[place].append(
+                    f"exactly {estimate:+.4g} at {_in_words(situations, runs, False)}"
+                )
+            else:
+                effect.method[place] = "exact"
+                effect.notes[place] = [
+                    "the chances are known, so these situations take no interval"
+                ]
+        found.append(effect)
+    return _effects(found, asked.table.outcomes, level, adjust=False)
+
+
+# --- texts and other answers ----------------------------------------------------------------------
+
+
+def word_distance(one: str, other: str) -> float:
+    """Return how much two texts' words differ: 0 for the same words, 1 for none in common.
+
+    This is 1 minus the Jaccard index of the sets of words (Jaccard 1912, "The distribution of the
+    flora in the alpine zone", New Phytologist 11), without regard to case. Differs from the source:
+    two texts without words have a distance of 0.
+    """
+    a, b = (set(re.findall(r"\w+", text.casefold())) for text in (one, other))
+    return 1 - len(a & b) / len(a | b) if a | b else 0.0
+
+
+def energy_test(
+    x: Sequence[Any],
+    y: Sequence[Any],
+    *,
+    distance: Distance = "words",
+    blocks: tuple[Sequence[object], Sequence[object]] | None = None,
+    permutations: int = 999,
+    seed: int = 0,
+) -> tuple[float, float]:
+    """Return the energy statistic of two samples, and the permutation p-value of no difference.
+
+    The statistic is 2 E d(x, y) - E d(x, x') - E d(y, y'): 0 if both have the same distribution.
+    For labels it is the sum of the squared differences of their shares. Source: Szekely and Rizzo
+    (2013), "Energy statistics: a class of statistics based on distances", Journal of Statistical
+    Planning and Inference 143. p = (1 + b) / (1 + B), so it is never 0.
+
+    Args:
+        x: texts, labels or vectors.
+        y: those of the other arm.
+        distance: between two of them: ``word_distance``, 0 or 1 for labels, or Euclid's; or a
+            function.
+        blocks: the situation of each of x and of y: answers are exchanged within it only. The test
+            then adds up, in units of their spread over permutations, the statistic of all answers,
+            which sees what arms do in every situation, and the sum of the situations' own, which
+            sees opposite effects too.
+        permutations: B.
+        seed: of the permutations.
+    """
+    both = [*x, *y]
+    if not len(x) or not len(y):
+        raise ConfigError(f"{len(x)} and {len(y)} answers: the test takes one or more of each arm")
+    apart = _distances(both, distance)
+    in_x = np.arange(len(both)) < len(x)
+    block = np.zeros(len(both), dtype=np.int64)
+    if blocks is not None:
+        places: dict[object, int] = {}
+        block = np.array([places.setdefault(key, len(places)) for key in (*blocks[0], *blocks[1])])
+    rng = np.random.default_rng(seed)
+    # Sorting by block and then by chance permutes within blocks.
+    order = np.argsort(block + rng.random((permutations + 1, len(both))), axis=1)
+    assigned = np.empty((permutations + 1, len(both)), dtype=bool)
+    assigned[:, np.argsort(block, kind="stable")] = in_x[order]
+    assigned[0] = in_x
+
+    def energy(apart: Numbers, share_x: Numbers, share_y: Numbers) -> Numbers:
+        weight = np.where(assigned, share_x, -share_y)
+        return np.asarray(-((weight @ apart) * weight).sum(axis=1))
+
+    found = energy(apart, np.full(len(both), 1 / len(x)), np.full(len(both), 1 / len(y)))
+    compared = found
+    if blocks is not None:
+        sizes = [np.bincount(block[part], minlength=block.max() + 1) for part in (in_x, ~in_x)]
+        several = np.minimum(*sizes) >= 2
+        shares = [np.where(several, 1 / np.maximum(size, 1), 0.0)[block] for size in sizes]
+        within = energy(apart * (block[:, None] == block), *shares)
+        compared = sum((one - one.mean()) / (one.std() or 1.0) for one in (found, within))
+    reached = compared >= compared[0] - _NOTHING * max(1.0, float(np.abs(compared).max()))
+    return float(found[0]), float(reached.mean())
+
+
+def _distances(items: Sequence[Any], distance: Distance) -> Numbers:
+    if distance == "labels":
+        names: dict[Any, int] = {}
+        codes = np.array([names.setdefault(item, len(names)) for item in items])
+        return np.asarray(codes[:, None] != codes, dtype=float)
+    if distance == "euclidean":
+        points = np.asarray(items, dtype=float).reshape(len(items), -1)
+        return np.asarray(np.sqrt(((points[:, None] - points) ** 2).sum(axis=-1)))
+    measure = word_distance if distance == "words" else distance
+    found = np.zeros((len(items), len(items)))
+    for place, item in enumerate(items):
+        for other in range(place):
+            found[place, other] = found[other, place] = measure(item, items[other])
+    return found
+
+
+# --- curves ---------------------------------------------------------------------------------------
+
+
+def sup_t_band(
+    curves: ArrayLike, *, level: float = 0.95, draws: int = 2_000, seed: int = 0
+) -> tuple[Numbers, Numbers, Numbers]:
+    """Return the mean of paired curves and a band that contains the whole true curve.
+
+    The band is mean ± c · standard error at each horizon, with the same c, so that with probability
+    ``level`` it contains the true mean at all horizons at once (Montiel Olea and Plagborg-Moller
+    2019, "Simultaneous confidence bands: theory, implementation, and an application to SVARs",
+    Journal of Applied Econometrics 34). c is the quantile of the largest |t| of ``draws`` sets of
+    as many normal curves. Differs from the source: their correlation is the sample's, shrunk
+    towards none, since with few curves the sample's looks stronger than it is.
+
+    Args:
+        curves: a row for each pair of runs, a column for each horizon; rows with NaN are left out.
+        level: of the band.
+        draws: of sets of curves.
+        seed: of the draws.
+
+    Returns:
+        Mean, low and high. Ends are NaN with fewer than two curves; where all curves are equal at a
+        horizon, both are the mean.
+    """
+    rows = np.atleast_2d(np.asarray(curves, dtype=float))
+    rows = rows[~np.isnan(rows).any(axis=1)]
+    n = len(rows)
+    if n < 2:
+        mean = rows.mean(axis=0) if n else np.full(rows.shape[1], np.nan)
+        none = np.full(rows.shape[1], np.nan)
+        return mean, none, none.copy()
+    mean, variance = _moments(rows, 0)
+    error = np.sqrt(variance / n)
+    moves = error > _NOTHING * np.abs(mean)
+    if not moves.any():
+        return mean, mean.copy(), mean.copy()
+    correlation = np.atleast_2d(np.corrcoef(rows[:, moves], rowvar=False))
+    correlation += _shrinkage(n) * (np.eye(len(correlation)) - correlation)
+    values, vectors = np.linalg.eigh(correlation)
+    mix = (vectors * np.sqrt(np.maximum(values, 0.0))).T.astype(np.float32)
+    rng = np.random.default_rng(seed)
+    # The mean of n normal curves, and, independent of it, their variances with n - 1.
+    drawn = rng.standard_normal((draws, n, len(mix)), dtype=np.float32) @ mix
+    spread = np.einsum("dnh,dnh->dh", drawn[:, 1:], drawn[:, 1:]) / (n - 1)
+    largest = np.abs(drawn[:, 0] / np.sqrt(spread)).max(axis=1)
+    reach = np.where(moves, np.quantile(largest, level, method="weibull") * error, 0.0)
+    return mean, mean - reach, mean + reach
+
+
+def _shrinkage(n: int) -> float:
+    return 1 / n
+
+
+# --- how much can be seen -------------------------------------------------------------------------
+
+
+def power(sd: float, n: int, effect: float, *, level: float = 0.95, paired: bool = True) -> float:
+    """Return the chance that a t test rejects no difference if the true one is ``effect``.
+
+    Args:
+        sd: standard deviation of the pairs' differences; of an arm's runs if they are not paired.
+        n: pairs, or runs of each arm.
+        effect: the true difference, in the same unit.
+        level: 1 minus alpha; the test is two-sided.
+        paired: False for two arms with seeds of their own, compared by Welch's t.
+    """
+    from scipy.special import betaincinv, nctdtr, stdtrit
+
+    if n < 2:
+        return 0.0
+    if sd == 0:
+        return float(effect != 0)
+    shift = abs(effect) / sd * math.sqrt(n if paired else n / 2)
+    freedom, welch = n - 1.0, np.array([n - 1.0])
+    if not paired:
+        freedom = 2.0 * (n - 1)
+        # Welch's degrees of freedom depend on one arm's share of the variance, a beta variable.
+        share = betaincinv((n - 1) / 2, (n - 1) / 2, (np.arange(200) + 0.5) / 200)
+        welch = (n - 1) / (share**2 + (1 - share) ** 2)
+    cut = stdtrit(welch, (1 + level) / 2)
+    return float(np.mean(1 - nctdtr(freedom, shift, cut) + nctdtr(freedom, shift, -cut)))
+
+
+def smallest_effect(
+    sd: float, n: int, *, wanted: float = 0.8, level: float = 0.95, paired: bool = True
+) -> float | None:
+    """Return the smallest true difference that is seen with power ``wanted``; None with one run.
+
+    Args:
+        sd: as in ``power``.
+        n: likewise.
+        wanted: power, at least 1 minus the level.
+        level: likewise.
+        paired: likewise.
+    """
+    from scipy.optimize import brentq
+
+    if n < 2:
+        return None
+    if sd == 0:
+        return 0.0
+    high = 1.0
+    while power(1.0, n, high, level=level, paired=paired) < wanted:
+        high *= 2
+    short = lambda size: power(1.0, n, size, level=level, paired=paired) - wanted  # noqa: E731
+    return float(sd * brentq(short, 0.0, high))

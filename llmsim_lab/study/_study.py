@@ -1,0 +1,1071 @@
+"""A study: many runs arranged so that one number comes out, with an interval.
+
+``Study`` says what is varied and over how many seeds; it plays the runs that are left, many at
+once, and reads what came of them: from the tape as it is needed, so that a thousand runs take no
+more memory than ten.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import logging
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import asdict, dataclass, replace
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from markupsafe import Markup
+
+from llmsim_lab._util.checks import whole_number
+from llmsim_lab._util.config import YamlFile, yaml_text
+from llmsim_lab._util.html import join, pairs, safe, table
+from llmsim_lab._util.text import closest, log_event
+from llmsim_lab._util.waiting import run_sync
+from llmsim_lab.errors import ConfigError, LabError
+from llmsim_lab.llm import LLMClient, Tape
+from llmsim_lab.llm._embedded.store import CATALOGUE
+from llmsim_lab.llm._scope import Budget, Purse
+from llmsim_lab.run import load
+from llmsim_lab.run._config import idle_seeds
+from llmsim_lab.run._progress import progress_line
+from llmsim_lab.run._turn import turn_row
+from llmsim_lab.study._design import (
+    AA,
+    AnyRun,
+    Models,
+    World,
+    arms_of,
+    factors_of,
+    said,
+    seeds_of,
+)
+from llmsim_lab.study._playing import (
+    NOTE,
+    Key,
+    Notes,
+    StudyPlayer,
+    StudyRun,
+    merge_left_over,
+    played,
+)
+from llmsim_lab.study._statistics import Effect, run_effects, smallest_effect
+from llmsim_lab.tape._codec import dumps
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import xarray as xr
+    from matplotlib.figure import Figure
+
+logger = logging.getLogger(__name__)
+
+Outcome = str | Callable[[AnyRun], float]
+Outcomes = Outcome | Mapping[str, Outcome] | Sequence[Outcome]
+"""A column of the frame, a name that the world has for one, or a function of the run."""
+
+_LAST = "@last"
+_COSTS = ("calls", "tokens", "seconds")
+_PARALLEL = 8
+_FEW = 3
+"""Runs that a spread is estimated from at least."""
+_MOST_ERRORS = 3
+
+
+class Effects(list[Effect]):
+    """Effects, one a contrast and outcome, as text, frame and table.
+
+    Attributes:
+        label: how they come to be looked at, such as ``as registered``; empty if there is nothing
+            to say.
+    """
+
+    def __init__(self, effects: Sequence[Effect] = (), *, label: str = "") -> None:
+        super().__init__(effects)
+        self.label = label
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row an effect; the columns are those of ``Effect``, and ``label``."""
+        import pandas as pd
+
+        return pd.DataFrame([{**asdict(effect), "label": self.label} for effect in self])
+
+    def __str__(self) -> str:
+        lines = [str(effect) for effect in self]
+        lines += [f"({note})" for note in dict.fromkeys(it.note for it in self if it.note)]
+        return "\n".join([*lines, *([f"[{self.label}]"] if self.label else [])])
+
+    def __repr__(self) -> str:
+        return str(self) or "no effects"
+
+    def _repr_html_(self) -> str:
+        header = ("effect", "speaks of", "method", "note")
+        rows = [(str(it), it.speaks_of, it.method, it.note) for it in self]
+        return str(table(header, rows, caption=self.label or "effects"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyPlan:
+    """What is left to play, and what it takes, as far as runs so far tell.
+
+    Attributes:
+        runs: how many are left.
+        done: how many are done.
+        arms: how many arms.
+        seeds: how many seeds each has.
+        turns: of each run.
+        calls: model calls, repeated ones included; None where nothing tells.
+        tokens: of prompts and replies; likewise.
+        hours: of playing, one run after the other; likewise.
+        disk_bytes: on the tape; likewise.
+        smallest: by outcome, the smallest true difference from the reference that is seen with
+            power .8; None where nothing tells.
+        memory: what embedded models take, in words; empty if there are none.
+        based_on: what the estimates are made from, in words.
+    """
+
+    runs: int
+    done: int
+    arms: int
+    seeds: int
+    turns: int
+    calls: float | None = None
+    tokens: float | None = None
+    hours: float | None = None
+    disk_bytes: float | None = None
+    smallest: Mapping[str, float | None]
+    memory: str = ""
+    based_on: str = ""
+
+    def __str__(self) -> str:
+        already = f" ({self.done} done already)" if self.done else ""
+        lines = [
+            f"{self.runs} runs to play{already}: {self.arms} arms of {self.seeds} seeds, "
+            f"{self.turns} turns each."
+        ]
+        costs = [
+            f"{_rounded(value):,} {unit}"
+            for value, unit in ((self.calls, "calls"), (self.tokens, "tokens"))
+            if value is not None
+        ]
+        if self.hours is not None:
+            costs.append(f"{_duration(3600 * self.hours)} one after the other")
+        if self.disk_bytes is not None:
+            costs.append(f"{self.disk_bytes / 1e6:,.1f} MB on the tape")
+        if not self.runs:
+            pass
+        elif costs:
+            lines.append(f"About {', '.join(costs)} ({self.based_on}).")
+        else:
+            lines.append(
+                "Calls, tokens, hours and disk are not known before a run was played: "
+                "plan(pilot='a.tape'), or plan() again after some runs."
+            )
+        for outcome, value in self.smallest.items():
+            if value is None:
+                lines.append(f"{outcome}: the smallest effect it can see is not known; {_PILOT}")
+            else:
+                lines.append(
+                    f"{outcome}: it sees a true difference of {value:.3g} four times in five, with "
+                    f"{self.seeds} seeds."
+                )
+        return "\n".join([*lines, *([self.memory] if self.memory else [])])
+
+    __repr__ = __str__
+
+
+_PILOT = f"the reference and another arm need {_FEW} shared seeds, here or in plan(pilot='a.tape')."
+
+
+class Study:
+    """Runs of a world under different conditions, over seeds that all of them share.
+
+    What is complete is not played again, and a run that was interrupted continues with its next
+    turn, also after the process was killed; for that the study needs a tape. Without one its runs
+    are kept in memory.
+
+    Args:
+        world: a ``Run`` class, a configuration or its class, or a function that takes the levels by
+            keyword, and ``seed``, and returns a run.
+        vary: levels by factor, a list or a mapping of labels to levels. A factor is a parameter of
+            the world; one inside its configuration by its path, such as ``llm.temperature`` or
+            ``nations.0.temperament``, or by its name where that is in one place only (then in all
+            nations); ``model``, as ``connect`` takes it, or clients; ``prompt``: a text, a
+            ``Prompt``, or a function of the old text, by the prompt's name where there are several,
+            None for the world's own; ``players``; ``state``, to start from; a part such as
+            ``agents``, as a function of the client.
+        seeds: how many, or which; seed k is the same world in every arm.
+        turns: of each run; the configuration's if not given.
+        outcome: what is compared: a column of the frame, which counts as its mean over the turns
+            after the first, or ``"column@last"``; a name that the world has for one, such as
+            ``loss``; a function of the run; a list of these, or a mapping of labels to them.
+        tape: where the runs are recorded.
+        llm_client: the model of arms that name none: a client, or a text as ``connect`` takes it.
+        name: by which the study finds its runs on the tape; the world's if not given.
+        design: ``"full"``, every combination of levels; ``"one at a time"``, the first level of
+            each factor is the reference; ``{"latin hypercube": 12}``, so many points in ranges
+            ``(low, high)``.
+        aa: whether to play the reference arm once more with other call seeds, as the arm "A/A":
+            its effect should be nothing.
+        fixed: what is the same in all arms, by the names that can also be varied.
+
+    Attributes:
+        arms: labels of the levels by factor, by arm.
+        reference: the arm that others are compared with; None in a Latin hypercube.
+        seeds: which.
+        turns: of each run.
+        outcome: what is compared, by label.
+
+    Raises:
+        ConfigError: a name or a level is wrong, or the tape holds another study of this name.
+
+    Example:
+        >>> from llmsim_lab import Simulation
+        >>> rules = {"kind": "taylor", "name": "Rule"}
+        >>> study = Study(Simulation, vary={"nations.0.inflation_target": [2.0, 3.0]}, seeds=3,
+        ...               turns=4, outcome="interest_rate", nations=[rules],
+        ...               validator={"kind": "always_valid"})
+        >>> len(study.run(progress=False).effects())
+        1
+    """
+
+    def __init__(
+        self,
+        world: Any,
+        vary: Mapping[str, Any] | None = None,
+        *,
+        seeds: int | Sequence[int] = 20,
+        turns: int | None = None,
+        outcome: Outcomes | None = None,
+        tape: Tape | str | Path | None = None,
+        llm_client: LLMClient | str | Callable[[], LLMClient] | None = None,
+        name: str = "",
+        design: str | Mapping[str, int] = "full",
+        aa: bool = False,
+        **fixed: Any,
+    ) -> None:
+        factors = factors_of(vary or {}, design)
+        self.seeds = seeds_of(seeds)
+        self._arms, self.reference = arms_of(factors, design, aa=aa)
+        self._by_name = {arm.name: arm for arm in self._arms}
+        self._world = World(world, fixed=fixed, factors=factors, turns=turns)
+        self._cls = self._world.checked(self._arms, self.seeds[0])
+        self.arms = {arm.name: dict(arm.levels) for arm in self._arms}
+        self.turns = self._world.turns
+        self.name = name or getattr(world, "__name__", self._cls.__name__)
+        self._trial = self._world.trial(self._arms[0], self.seeds[0])
+        self.outcome = self._outcomes_of(outcome)
+        self._models = Models(llm_client)
+        identity = {
+            "world": self._cls.kind,
+            "vary": {key: dict(levels) for key, levels in factors.items()},
+            "design": design,
+            "fixed": fixed,
+            "turns": self.turns,
+        }
+        if self.reference is None:  # another version of the library may draw other points
+            identity["points"] = list(self.arms.values())
+        if self._world.base is not None:
+            identity["config"] = self._world.base.model_dump(
+                mode="json", exclude={"name", "seed", "turns"}, exclude_unset=True
+            )
+        self._notes = Notes(self.name, identity)
+        self._path = None if tape is None or isinstance(tape, Tape) else Path(tape)
+        self._tape = tape if isinstance(tape, Tape) else None
+        self._player = StudyPlayer(self._world, self._models, self._notes, None)
+        self._registered: dict[str, Any] | None = None
+        self._values: dict[tuple[Key, int | None], dict[str, float]] = {}
+        self._looks: list[int] = []
+        self._registrations: dict[Key, Any] = {}
+        self._running = False
+        self._entries = {
+            (arm.name, seed): StudyRun(arm=arm.name, seed=seed)
+            for seed in self.seeds
+            for arm in self._arms
+        }
+        if self._path is not None and self._path.exists():
+            self._open()
+        if self._tape is not None:
+            self._find()
+
+    # --- playing -----------------------------------------------------------------------------
+
+    def run(
+        self,
+        *,
+        parallel: int | None = None,
+        executor: Executor | None = None,
+        budget: Budget | None = None,
+        on_run: Callable[[StudyRun], object] | None = None,
+        progress: bool = True,
+    ) -> Self:
+        """Do what ``arun`` does from plain code: in a script, or in a notebook cell."""
+        work = self.arun(
+            parallel=parallel, executor=executor, budget=budget, on_run=on_run, progress=progress
+        )
+        return run_sync(work)
+
+    async def arun(
+        self,
+        *,
+        parallel: int | None = None,
+        executor: Executor | None = None,
+        budget: Budget | None = None,
+        on_run: Callable[[StudyRun], object] | None = None,
+        progress: bool = True,
+    ) -> Self:
+        """Play the runs that are left, and return the study.
+
+        A run that fails is kept with its error, and the others are played; another call tries it
+        again from its last whole turn. Cancel it, or press Ctrl-C, to stop.
+
+        Args:
+            parallel: how many runs at once: 8 if not given, on one event loop with one client for
+                each model, which keeps to its own number of requests in flight. With an executor,
+                how many jobs are handed out at once: all if not given.
+            executor: plays each run as a job of its own, such as a ``ProcessPoolExecutor``, or
+                Dask's ``client.get_executor()``; needs ``pip install 'llmsim-lab[study]'`` and
+                models that are named or made by a function.
+            budget: what may be spent on calls by all runs together; then the rest is left.
+            on_run: called with each run as it ends; may be async.
+            progress: whether a line says how far it is.
+
+        Raises:
+            ConfigError: there is no model, or the study is being played already.
+        """
+        if self._running:
+            raise ConfigError("this study is being played; wait for it, or cancel it")
+        if parallel is not None:
+            whole_number("parallel", parallel, least=1)
+        if executor is not None and budget is not None:
+            raise ConfigError(
+                "a budget is counted in one process; without executor=, or give each run its own "
+                "limit with turns="
+            )
+        self._running = True
+        try:
+            self._begin(executor)
+            jobs = [
+                (self._by_name[it.arm], it) for it in self._entries.values() if it.status != "done"
+            ]
+            self._player.purse = None if budget is None else Purse(budget)
+            total = len(self._entries)
+            async with progress_line(
+                "run", number=total - len(jobs) + 1, last=total, enabled=progress
+            ) as advance:
+
+                async def done(entry: StudyRun) -> None:
+                    self._entries[entry.arm, entry.seed] = entry
+                    advance()
+                    if entry.status == "failed":
+                        log_event(
+                            logger,
+                            logging.WARNING,
+                            "STUDY_RUN_FAILED",
+                            study=self.name,
+                            arm=entry.arm,
+                            seed=entry.seed,
+                            turn=entry.turns,
+                            error=entry.error,
+                        )
+                    returned = on_run(entry) if on_run is not None else None
+                    if inspect.isawaitable(returned):
+                        await returned
+
+                await played(self._player, jobs, parallel=parallel, executor=executor, done=done)
+        finally:
+            self._running = False
+            self._after()
+        return self
+
+    def _begin(self, executor: Executor | None) -> None:
+        """Open the tape, find what is on it, and check what only matters when runs are played."""
+        if self._tape is None and self._path is not None:
+            self._open()
+        if self._tape is not None:
+            if self._tape.read_only:
+                raise ConfigError(f"{self._tape.path} is open for reading only; give the path")
+            merge_left_over(self._tape)
+            self._find()
+        self._player.tape = self._tape
+        seeds = [self._world.trial(self._arms[0], seed).config for seed in self.seeds[:2]]
+        if executor is None:
+            for arm in self._arms:  # here a wrong model raises before anything is played
+                client = self._models.of(self._world, arm)
+                if client is None and arm is self._arms[0]:
+                    self._check_answered()
+            if why := idle_seeds(seeds, model_seed=client.config.seed if client else None):
+                log_event(
+                    logger, logging.WARNING, "SEEDS_CHANGE_NOTHING", study=self.name, reason=why
+                )
+
+    def _check_answered(self) -> None:
+        """Raise ConfigError where a run needs a model and has none."""
+        run = self._world.run(self._arms[0], self.seeds[0], None)  # the built-in worlds raise here
+        if run._is_own() and run.config.needs_model and not run.players:
+            raise ConfigError(
+                f"{self._cls.__name__} asks a model, and the study has none: Study(..., "
+                "llm_client=connect('auto')), vary={'model': [...]}, or players='rule'"
+            )
+
+    def _after(self) -> None:
+        """Find out how far runs are that were interrupted."""
+        self._player.purse = None
+        if self._tape is not None and not self._tape.closed:
+            known = dict(self._entries)
+            self._find()
+            # A run that failed before it was on the tape is known here alone.
+            for key, entry in known.items():
+                if entry.status == "failed" and self._entries[key].status != "done":
+                    self._entries[key] = entry
+        for key, run in self._player.kept.items():
+            entry = self._entries[key]
+            if entry.status == "left":
+                self._entries[key] = replace(entry, status="stopped", turns=run.turn_number)
+
+    def _open(self) -> None:
+        assert self._path is not None
+        self._tape = Tape(self._path)
+
+    def _find(self) -> None:
+        """Read which runs are on the tape, and how far they are."""
+        assert self._tape is not None
+        registered = {}
+        for entry, note in self._notes.found(self._tape):
+            key = entry.arm, entry.seed
+            for look in note.get("looks", []):
+                if isinstance(look, int) and look not in self._looks:
+                    self._looks.append(look)
+            if key in self._entries:
+                if self._entries[key].status != "done" or entry.status == "done":
+                    self._entries[key] = entry
+                registered[key] = note.get("registration")
+        self._registrations = registered
+
+    def close(self) -> None:
+        """Close the tape; the study opens it again when it is played."""
+        if self._tape is not None and self._path is not None:
+            self._tape.close()
+            self._tape = None
+
+    @property
+    def tape(self) -> Tape | None:
+        """The tape that the runs are on, if they are on one."""
+        if self._tape is None and self._path is not None and self._path.exists():
+            self._open()
+        return self._tape
+
+    # --- what came of it ---------------------------------------------------------------------
+
+    @property
+    def counts(self) -> Counter[str]:
+        """How many runs are ``done``, ``failed``, ``stopped`` and ``left``."""
+        return Counter(entry.status for entry in self._entries.values())
+
+    @property
+    def runs(self) -> pd.DataFrame:
+        """One row a run, arm by arm.
+
+        Columns: ``arm``; the factors' levels; ``seed``; ``run``, its number on the tape;
+        ``status``; ``turns``; ``error``.
+        """
+        import pandas as pd
+
+        rows = [
+            {"arm": it.arm, **self._levels(it.arm), "seed": it.seed, "run": it.run}
+            | {"status": it.status, "turns": it.turns, "error": it.error}
+            for it in self._in_order()
+        ]
+        frame = pd.DataFrame(rows)
+        return frame.astype({"run": "Int64"})
+
+    def _in_order(self) -> Iterator[StudyRun]:
+        """Yield the runs arm by arm."""
+        for arm in self._arms:
+            for seed in self.seeds:
+                yield self._entries[arm.name, seed]
+
+    def _levels(self, arm: str) -> dict[str, Any]:
+        """Return an arm's levels: numbers as they are, of others the labels."""
+        found = self._by_name[arm]
+        plain = (bool, int, float)
+        return {
+            name: value if isinstance(value := found.values[name], plain) else label
+            for name, label in found.levels.items()
+        }
+
+    def _rows(self, entry: StudyRun) -> list[dict[str, Any]]:
+        """Return a run's frame as rows, from the tape or from memory."""
+        if (run := self._player.kept.get((entry.arm, entry.seed))) is not None:
+            return [turn_row(turn, run.own_columns(turn)) for turn in run.turns]
+        tape = self.tape
+        assert tape is not None
+        assert entry.run is not None
+        return list(tape.frame_rows(entry.run).values())
+
+    def simulation(self, arm: str, seed: int) -> AnyRun:
+        """Return one run to look at: its turns, calls and decisions.
+
+        Raises:
+            ConfigError: there is no such run, or it was not begun.
+        """
+        entry = self._entries.get((arm, seed))
+        if entry is None:
+            raise ConfigError(
+                f"there is no run of arm {arm!r} with seed {seed}{closest(str(arm), self.arms)}; "
+                f"arms are {', '.join(self.arms)}, seeds {self.seeds[0]} to {self.seeds[-1]}"
+            )
+        if (run := self._player.kept.get((arm, seed))) is not None:
+            return run
+        tape = self.tape
+        if tape is None or entry.run is None:
+            raise ConfigError(
+                f"the run of arm {arm!r} with seed {seed} was not begun; run() plays it"
+            )
+        given = tape.run(entry.run).manifest["given"]
+        made = self._world.trial(self._by_name[arm], seed)
+        return load(tape, entry.run, kind=self._cls, **{name: made.parts[name] for name in given})
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the turns of all complete runs, one row each.
+
+        Columns: ``arm``; the factors' levels; ``seed``; ``turn``, and the others of a run's frame.
+        A factor that has the name of one of those is called ``factor NAME``.
+        """
+        import pandas as pd
+
+        parts = []
+        for entry in self._in_order():
+            if entry.status != "done":
+                continue
+            rows = self._rows(entry)
+            own = rows[-1]
+            levels = {
+                f"factor {name}" if name in own else name: level
+                for name, level in self._levels(entry.arm).items()
+            }
+            parts += [{"arm": entry.arm, **levels, "seed": entry.seed, **row} for row in rows]
+        return pd.DataFrame(parts)
+
+    def to_xarray(self) -> xr.Dataset:
+        """Return the numbers of all complete runs by arm, seed and turn.
+
+        Columns of players, such as ``coins.Ann`` and ``coins.Bob``, are one variable, ``coins``,
+        with a further dimension ``player``; other columns with a dot that has other names behind it
+        have one called ``NAME_key``. What a run lacks is NaN. The factors' levels are coordinates
+        of the arms.
+
+        Raises:
+            ConfigError: xarray is not installed, or no run is complete.
+        """
+        if find_spec("xarray") is None:
+            raise ConfigError(
+                "to_xarray() needs xarray: pip install 'llmsim-lab[study]'; or to_frame(), which "
+                "has the same numbers"
+            )
+        import pandas as pd
+        import xarray as xr
+
+        frame = self.to_frame()
+        if frame.empty:
+            raise ConfigError("no run is complete, so there is nothing to arrange; run() first")
+        levels = {arm: self._levels(arm) for arm in frame["arm"].unique()}
+        names = [*next(iter(levels.values())), "arm", "seed", "turn"]
+        index = frame.set_index(["arm", "seed", "turn"])
+        numbers = [
+            str(name)
+            for name in index.select_dtypes(["number", "bool"]).columns
+            if name not in names and not str(name).startswith("factor ")
+        ]
+        data: dict[str, Any] = {}
+        groups = _groups(numbers)
+        first = next((tuple(keys) for keys in groups.values() if keys), None)
+        arranged = index[numbers].astype("float64").to_xarray()
+        for name, keys in groups.items():
+            if not keys:
+                data[name] = arranged[name]
+                continue
+            along = "player" if tuple(keys) == first else f"{name}_key"
+            items: list[Any] = [arranged[f"{name}.{key}"] for key in keys]
+            stacked = xr.concat(items, dim=pd.Index(keys, name=along))
+            data[name] = stacked.transpose("arm", "seed", "turn", along)
+        # In the order of the design, not of the alphabet.
+        found = xr.Dataset(data).sel(arm=list(levels))
+        of_arms = {
+            (name if name not in data else f"factor {name}"): (
+                "arm",
+                [levels[arm].get(name) for arm in levels],
+            )
+            for name in next(iter(levels.values()))
+        }
+        return found.assign_coords(of_arms).assign_attrs(study=self.name, world=self._cls.kind)
+
+    # --- outcomes ----------------------------------------------------------------------------
+
+    def _outcomes_of(self, outcome: Outcomes | None) -> dict[str, Outcome]:
+        """Return what is compared, by label.
+
+        Raises:
+            ConfigError: a name stands for no column and no measure.
+        """
+        measures = self._cls.measures(self._trial.config)
+        if outcome is None:
+            # Checked later: a study may be there for its frames alone.
+            columns = [series.column for series in self._trial.series]
+            outcome = next(iter([*measures, *columns]), None) or []
+        if isinstance(outcome, Mapping):
+            found = dict(outcome)
+        elif isinstance(outcome, str) or callable(outcome):
+            found = {_label_of(outcome): outcome}
+        else:
+            found = {_label_of(item): item for item in outcome}
+        for item in found.values():
+            if isinstance(item, str):
+                self._check_column(item, measures)
+            elif not callable(item):
+                raise ConfigError(
+                    f"outcome {item!r:.60} is neither a column nor a function of the run; write "
+                    "outcome='inflation', or outcome=lambda run: run.state.coins['Ann']"
+                )
+        return found
+
+    def _check_column(self, name: str, measures: Mapping[str, Any]) -> None:
+        first = self._trial.turns[0]
+        row = turn_row(first, self._trial.own_columns(first))
+        column = name.removesuffix(_LAST)
+        # A mapping in a state may be filled later, so of its columns only the field is known.
+        fields = getattr(type(first.state), "model_fields", {})
+        if (
+            column in row
+            or (column in measures and column == name)
+            or column.partition(".")[0] in fields
+        ):
+            return
+        known = [*measures, *(key for key, value in row.items() if isinstance(value, int | float))]
+        raise ConfigError(
+            f"outcome {name!r} is not a column of {self._cls.__name__}{closest(column, known)}; "
+            f"there are {', '.join(known)}"
+        )
+
+    def outcomes(self) -> pd.DataFrame:
+        """Return a row for each run that has ended and each outcome.
+
+        Columns: ``arm``, ``seed``, ``outcome``, ``value``; NaN where the run failed.
+        """
+        import pandas as pd
+
+        rows = [
+            {"arm": entry.arm, "seed": entry.seed, "outcome": label, "value": value}
+            for entry in self._in_order()
+            if entry.status in ("done", "failed")
+            for label, value in self._values_of(entry).items()
+        ]
+        return pd.DataFrame(rows, columns=["arm", "seed", "outcome", "value"])
+
+    def _values_of(self, entry: StudyRun) -> dict[str, float]:
+        if entry.status != "done":
+            return dict.fromkeys(self.outcome, math.nan)
+        key = (entry.arm, entry.seed), entry.run
+        if key not in self._values:
+            rows = (
+                self._rows(entry)
+                if any(isinstance(it, str) for it in self.outcome.values())
+                else []
+            )
+            self._values[key] = {
+                label: self._value(entry, item, rows) for label, item in self.outcome.items()
+            }
+        return self._values[key]
+
+    def _value(self, entry: StudyRun, outcome: Outcome, rows: list[dict[str, Any]]) -> float:
+        if not isinstance(outcome, str):
+            return _number(outcome(self.simulation(entry.arm, entry.seed)), _label_of(outcome))
+        config = self._world.trial(self._by_name[entry.arm], entry.seed).config
+        if (measure := self._cls.measures(config).get(outcome)) is not None:
+            import pandas as pd
+
+            return _number(measure(pd.DataFrame(rows)), outcome)
+        column = outcome.removesuffix(_LAST)
+        if not any(column in row for row in rows):
+            known = list(dict.fromkeys(name for row in rows for name in row))
+            raise ConfigError(
+                f"outcome {outcome!r} is not a column of these runs{closest(column, known)}; there "
+                f"are {', '.join(known)}"
+            )
+        if outcome.endswith(_LAST):
+            return _number(rows[-1].get(column), outcome)
+        there = [_number(row.get(column), outcome) for row in rows[1:]]
+        numbers = [value for value in there if value == value]
+        return math.fsum(numbers) / len(numbers) if numbers else math.nan
+
+    def effects(
+        self,
+        *,
+        contrasts: Sequence[tuple[str, str]] | None = None,
+        level: float = 0.95,
+        watched: bool = False,
+        grid: Mapping[str, float] | None = None,
+    ) -> Effects:
+        """Return how arms differ from the reference, each in each outcome: one family.
+
+        The A/A arm is a family of its own.
+
+        Args:
+            contrasts: pairs of arms instead, ``("hawkish", "cautious")`` for
+                what hawkish adds to cautious.
+            level: of the intervals.
+            watched: True for intervals that may be looked at while runs come in, and decide when
+                to stop: confidence sequences.
+            grid: the step of outcomes that are on a grid, such as ``{"interest_rate@last": 0.25}``;
+                those too coarse for an interval are said to be.
+
+        Raises:
+            ConfigError: there is no reference, or no arm of a name.
+        """
+        if not self.outcome:
+            raise ConfigError(
+                f"say what is compared: Study({self.name}, outcome='a column'), or a function of "
+                "the run"
+            )
+        registered = self._registered
+        if contrasts is None and registered is not None:
+            contrasts = [(one, other) for one, other in registered["contrasts"]]
+            level = 1 - registered["alpha"] if level == 0.95 else level
+        if contrasts is None and self.reference is None:
+            raise ConfigError(
+                "a Latin hypercube has no reference arm: fit the factors to the outcomes, "
+                "study.outcomes().merge(study.runs), or name contrasts=[(arm, arm)]"
+            )
+        for arm in (arm for pair in contrasts or () for arm in pair):
+            if arm not in self.arms:
+                raise ConfigError(
+                    f"there is no arm {arm!r}{closest(str(arm), self.arms)}; there are "
+                    f"{', '.join(self.arms)}"
+                )
+        values = self.outcomes()
+        how: dict[str, Any] = {"level": level, "watched": watched, "grid": grid}
+        main = values[values["arm"] != AA] if contrasts is None else values
+        found = run_effects(main, reference=self.reference, contrasts=contrasts, **how)
+        if contrasts is None and AA in self.arms:
+            again = values[values["arm"].isin([AA, self.reference])]
+            check = run_effects(again, reference=self.reference, **how)
+            found += [replace(it, note=f"{_AA_NOTE}{it.note and '; '}{it.note}") for it in check]
+        return Effects(found, label=self._look(watched, contrasts))
+
+    def _look(self, watched: bool, contrasts: Sequence[tuple[str, str]] | None) -> str:
+        """Return how these effects come to be looked at, and count the look."""
+        done = self.counts["done"] + self.counts["failed"]
+        if watched:
+            return "a confidence sequence, which may be looked at after every run"
+        if not done:
+            return ""
+        whole = done == len(self._entries)
+        if self._registered is not None:
+            plan = self._registered
+            before = sum(it != plan["digest"] for it in self._registrations.values())
+            late = f", after {before} runs had been begun" if before else ""
+            if whole and len(self.seeds) == plan["n"] and self._is_registered(contrasts):
+                return f"as registered{late} ({plan['digest'][:12]})"
+            if not self._is_registered(contrasts):
+                return f"not the registered contrasts and outcomes ({plan['digest'][:12]})"
+        if done not in self._looks:
+            self._looks.append(done)
+            self._keep_looks()
+        number = sorted(self._looks).index(done) + 1
+        if whole and number == len(self._looks) == 1:
+            return ""
+        return (
+            f"look {number} of an unregistered sequence, after {done} of {len(self._entries)} "
+            "runs: stopping at p < .05 finds something far more often than one time in twenty; "
+            "effects(watched=True) may be watched"
+        )
+
+    def _is_registered(self, contrasts: Sequence[tuple[str, str]] | None) -> bool:
+        assert self._registered is not None
+        plan = self._registered
+        same: bool = contrasts is None or [list(pair) for pair in contrasts] == plan["contrasts"]
+        return same and plan["outcomes"] == list(self.outcome)
+
+    def _keep_looks(self) -> None:
+        """Write on the tape at how many runs somebody looked: the next process counts on."""
+        tape = self._tape
+        first = next((it.run for it in self._entries.values() if it.run is not None), None)
+        if tape is None or tape.read_only or first is None:
+            return
+        manifest = tape.run(first).manifest
+        note = {**manifest[NOTE], "looks": self._looks}
+        tape.update_manifest(first, {**manifest, NOTE: note})
+
+    # --- before it is played -----------------------------------------------------------------
+
+    def register(
+        self, path: str | Path, *, hypotheses: Sequence[str] = (), alpha: float = 0.05
+    ) -> Path:
+        """Write down what will be compared before it is known, and return the file.
+
+        Contrasts, outcomes, number of seeds, alpha and the rule for stopping go there as YAML; the
+        digest goes on every run that is begun from now on, and ``effects()`` says whether its
+        results are those. A file that is there is read and must say the same.
+
+        Args:
+            path: the file.
+            hypotheses: what is expected, in words.
+            alpha: the family's error rate.
+
+        Raises:
+            ConfigError: the file is there and says something else, or there is no reference.
+        """
+        if self.reference is None:
+            raise ConfigError("a Latin hypercube has no contrasts to register")
+        path = Path(path)
+        contrasts = [[arm, self.reference] for arm in self.arms if arm not in (self.reference, AA)]
+        plan: dict[str, Any] = {
+            "study": self.name,
+            "design": self._notes.digest,
+            "hypotheses": list(hypotheses),
+            "contrasts": contrasts,
+            "outcomes": list(self.outcome),
+            "n": len(self.seeds),
+            "alpha": alpha,
+            "stop": f"after {len(self.seeds)} seeds in every arm",
+        }
+        if path.exists():
+            there = dict(YamlFile.read(path).values)
+            if not hypotheses:
+                plan["hypotheses"] = there.get("hypotheses", [])
+            differing = [key for key in {**there, **plan} if there.get(key) != plan.get(key)]
+            if differing:
+                key = differing[0]
+                raise ConfigError(
+                    f"{path} registers another plan: its {key} is {there.get(key)!r:.80}, here it "
+                    f"is {plan.get(key)!r:.80}. A registration is not changed: write another file, "
+                    "and report both"
+                )
+        else:
+            path.write_text(yaml_text(plan), encoding="utf-8")
+        digest = hashlib.sha256(dumps(said(plan)).encode()).hexdigest()
+        self._registered = {**plan, "digest": digest}
+        self._notes.registration = digest
+        return path
+
+    def plan(self, *, pilot: Study | Tape | str | Path | None = None) -> StudyPlan:
+        """Return what is left to play, what it takes, and what differences it can see.
+
+        Args:
+            pilot: a tape with runs of this world, or a smaller study; the runs so far if not given.
+        """
+        left = sum(it.status != "done" for it in self._entries.values())
+        costs, where = self._costs(pilot)
+        smallest: dict[str, float | None] = dict.fromkeys(self.outcome)
+        for label, spread in self._spreads(pilot).items():
+            if label in smallest:
+                smallest[label] = smallest_effect(spread, len(self.seeds))
+        scale = left * self.turns
+        return StudyPlan(
+            runs=left,
+            done=len(self._entries) - left,
+            arms=len(self._arms),
+            seeds=len(self.seeds),
+            turns=self.turns,
+            calls=scale * costs["calls"] if costs else None,
+            tokens=scale * costs["tokens"] if costs and costs["tokens"] else None,
+            hours=scale * costs["seconds"] / 3600 if costs else None,
+            disk_bytes=scale * costs["bytes"] if costs and "bytes" in costs else None,
+            smallest=smallest,
+            memory=self._memory(),
+            based_on=where,
+        )
+
+    def _costs(self, pilot: Any) -> tuple[dict[str, float], str]:
+        """Return what a turn costs, and what tells so; empty where nothing does."""
+        source = pilot if pilot is not None else self
+        runs: list[list[dict[str, Any]]]
+        if isinstance(source, Study):
+            tape = source.tape
+            runs = [source._rows(it) for it in source._entries.values() if it.status == "done"]
+        else:
+            tape = source if isinstance(source, Tape) else Tape(source, read_only=True)
+            runs = [list(tape.frame_rows(info.id).values()) for info in tape.runs()]
+        turns = sum(len(rows) - 1 for rows in runs)
+        if not turns:
+            return {}, ""
+        costs = {
+            name: sum(row.get(name) or 0 for rows in runs for row in rows) / turns
+            for name in _COSTS
+        }
+        if tape is not None:
+            costs["bytes"] = tape.path.stat().st_size / turns
+        what = f"the mean of {turns} turns of {len(runs)} runs"
+        return costs, f"{what} on {tape.path.name}" if tape is not None else what
+
+    def _spreads(self, pilot: Any) -> dict[str, float]:
+        """Return by outcome the standard deviation of differences from the reference."""
+        if pilot is None or isinstance(pilot, Study):
+            values, reference = (pilot or self).outcomes(), (pilot or self).reference
+        else:
+            values, reference = self._values_on(pilot), self.reference
+        found: dict[str, float] = {}
+        if reference is None:
+            return found
+        for label, part in values.groupby("outcome"):
+            table_ = part.pivot_table(index="seed", columns="arm", values="value")
+            if reference not in table_:
+                continue
+            others = table_.drop(columns=[reference, *({AA} & set(table_))])
+            spreads = others.sub(table_[reference], axis=0).dropna(how="all")
+            variances = [spreads[arm].var() for arm in others if spreads[arm].count() >= _FEW]
+            if variances:
+                # The arms' mean, since nobody knows which of them it will be about.
+                found[str(label)] = math.sqrt(math.fsum(variances) / len(variances))
+        return found
+
+    def _values_on(self, pilot: Tape | str | Path) -> pd.DataFrame:
+        """Return the outcomes of a pilot's runs that name their arm, as far as columns say them."""
+        import pandas as pd
+
+        tape = pilot if isinstance(pilot, Tape) else Tape(pilot, read_only=True)
+        rows = []
+        for info in tape.runs():
+            note = info.manifest.get(NOTE)
+            if not isinstance(note, Mapping) or note.get("arm") not in self.arms:
+                continue
+            entry = StudyRun(arm=note["arm"], seed=note["seed"], status="done", run=info.id)
+            frame = list(tape.frame_rows(info.id).values())
+            rows += [
+                {"arm": entry.arm, "seed": entry.seed, "outcome": label}
+                | {"value": self._value(entry, item, frame)}
+                for label, item in self.outcome.items()
+                if isinstance(item, str) and len(frame) > 1
+            ]
+        return pd.DataFrame(rows, columns=["arm", "seed", "outcome", "value"])
+
+    def _memory(self) -> str:
+        named = [self._world.model(arm) or self._models.given for arm in self._arms]
+        texts = dict.fromkeys(
+            it for it in named if isinstance(it, str) and it.startswith("embedded")
+        )
+        sizes = {model.name: model.memory_bytes for model in CATALOGUE}
+        said_ = [
+            f"{text}: {sizes[name] / 1e9:.1f} GB"
+            if (name := text.partition(":")[2]) in sizes
+            else f"{text}: {min(sizes.values()) / 1e9:.1f} to {max(sizes.values()) / 1e9:.1f} GB"
+            for text in texts
+        ]
+        return f"Memory for each process of an executor: {', '.join(said_)}." if said_ else ""
+
+    # --- what is shown of it -----------------------------------------------------------------
+
+    def chart(self, column: str) -> Figure:
+        """Draw a column by turn: each arm's mean over seeds, with a pointwise 95 % band.
+
+        Args:
+            column: of the frame.
+
+        Raises:
+            ConfigError: there is no such column of numbers, or no run is complete.
+        """
+        # The lab draws, and stands above the studies: it is loaded when a chart is asked for.
+        lab = import_module("llmsim_lab.lab._study_chart")
+        draw: Callable[[Study, str], Figure] = lab.study_chart
+        return draw(self, column)
+
+    def __str__(self) -> str:
+        lines = [f"{self.name}: {self._about()}"]
+        lines += [f"  {error}" for error in self._errors()]
+        return "\n".join([*lines, *([str(self.effects())] if self._shows_effects() else [])])
+
+    def __repr__(self) -> str:
+        return f"<Study {self.name!r}: {self._about()}>"
+
+    def _about(self) -> str:
+        counts = self.counts
+        states = [
+            f"{counts[it]} {it}" for it in ("done", "failed", "stopped", "left") if counts[it]
+        ]
+        size = f"{len(self._arms)} arms, {len(self.seeds)} seeds, {self.turns} turns"
+        return f"{size}: {', '.join(states)}"
+
+    def _errors(self) -> list[str]:
+        errors = Counter(it.error for it in self._entries.values() if it.status == "failed")
+        return [
+            f"{count} failed: {error:.200}" for error, count in errors.most_common(_MOST_ERRORS)
+        ]
+
+    def _shows_effects(self) -> bool:
+        # To show them while runs are left would be a look that nobody asked for.
+        counts = self.counts
+        ended = counts["done"] + counts["failed"] == len(self._entries)
+        return ended and bool(counts["done"]) and self.reference is not None and len(self._arms) > 1
+
+    def _repr_html_(self) -> str:
+        tape = self._path or (self._tape.path if self._tape is not None else None)
+        facts: list[tuple[object, object]] = [
+            ("design", self._about()),
+            ("outcomes", ", ".join(self.outcome)),
+            ("tape", tape.name if tape is not None else "none: kept in memory"),
+            *(("failed", error) for error in self._errors()),
+        ]
+        factors = list(next(iter(self.arms.values())))
+        by_arm = Counter((it.arm, it.status) for it in self._entries.values())
+        header = ["arm", *factors, "done", "failed", "left"]
+        rows = [
+            [
+                *(arm, *(levels.get(name, "") for name in factors)),
+                *(by_arm[arm, "done"], by_arm[arm, "failed"]),
+                by_arm[arm, "left"] + by_arm[arm, "stopped"],
+            ]
+            for arm, levels in self.arms.items()
+        ]
+        parts: list[object] = [pairs(facts, caption=f"Study {self.name!r}"), table(header, rows)]
+        if self._shows_effects():
+            try:
+                parts.append(Markup(self.effects()._repr_html_()))
+            except LabError as error:
+                parts.append(safe(f"effects: {error}"))
+        return str(join(parts))
+
+
+_AA_NOTE = "the same arm with other call seeds: what is seen here is chance"
+
+
+def _label_of(outcome: Outcome) -> str:
+    return outcome if isinstance(outcome, str) else getattr(outcome, "__name__", "outcome")
+
+
+def _number(value: Any, name: str) -> float:
+    if value is None:
+        return math.nan
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f"outcome {name!r} is {value!r:.60}, not a number; name a column of numbers, or make "
+            "one of it: outcome=lambda run: ..."
+        ) from error
+
+
+def _groups(names: Sequence[str]) -> dict[str, list[str]]:
+    """Return columns by what stands before their last dot, with what stands behind it."""
+    found: dict[str, list[str]] = {}
+    for name in names:
+        before, dot, key = name.rpartition(".")
+        if dot:
+            found.setdefault(before, []).append(key)
+        else:
+            found.setdefault(name, [])
+    return found
+
+
+def _rounded(count: float) -> int:
+    """Return a count to two significant figures; an estimate has no more."""
+    return int(float(f"{count:.1e}")) if count >= 100 else round(count)
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 99.5:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5_940 else f"{seconds / 3600:.1f} h"

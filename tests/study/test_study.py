@@ -1,0 +1,696 @@
+"""Studies: playing many runs, finding them again, and what comes of them."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import math
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from pydantic import Field
+from study_kit import Basin, Water, instant_client
+
+from llmsim_lab import (
+    Ask,
+    Budget,
+    LLMClient,
+    LLMConfig,
+    Question,
+    Run,
+    Simulation,
+    SimulationConfig,
+    State,
+    Tape,
+    load,
+)
+from llmsim_lab.economy import QuadraticLoss
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.study import Study, _study
+from llmsim_lab.tape import verify
+
+VARY = {"factor": [1.0, 2.0]}
+
+
+def study_of(world: Any = Water, vary: Any = VARY, **more: Any) -> Study:
+    settings = {"seeds": 3, "turns": 4, "outcome": "level", "llm_client": instant_client(), **more}
+    return Study(world, vary, **settings)
+
+
+def played(study: Study, **more: Any) -> Study:
+    return study.run(progress=False, **more)
+
+
+def without_time(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.drop(columns="seconds")
+
+
+def asked(study: Study) -> int:
+    return len(study._models.given.backend.requests)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "study.tape"
+
+
+# --- playing -------------------------------------------------------------------------------------
+
+
+def test_each_run_is_what_the_world_itself_plays() -> None:
+    study = played(study_of())
+    alone = Water(factor=2.0, seed=1, turns=4, llm_client=instant_client())
+    there = study.simulation("factor=2", 1).to_frame()
+    pd.testing.assert_frame_equal(without_time(there), without_time(alone.run(progress=False)))
+
+
+def test_runs_are_played_so_many_at_once() -> None:
+    study = study_of(llm_client=instant_client(pause_s=0.001))
+    played(study, parallel=3)
+    # Each run asks two players at once.
+    assert study._models.given.backend.most_at_once == 6
+
+
+def test_a_study_on_a_tape_has_the_same_results_as_one_in_memory(path: Path) -> None:
+    frames = [without_time(played(study_of(tape=tape)).to_frame()) for tape in (None, path)]
+    pd.testing.assert_frame_equal(*frames)
+
+
+def test_what_is_complete_is_not_played_again(path: Path) -> None:
+    first = played(study_of(tape=path))
+    again = study_of(tape=path)
+    assert again.counts == {"done": 6}
+    played(again)
+    assert asked(again) == 0
+    pd.testing.assert_frame_equal(again.outcomes(), first.outcomes())
+
+
+def test_a_study_is_continued_with_more_seeds(path: Path) -> None:
+    played(study_of(tape=path))
+    more = played(study_of(tape=path, seeds=5))
+    assert asked(more) == 2 * 2 * 4 * 2
+    whole = played(study_of(seeds=5))
+    pd.testing.assert_frame_equal(more.outcomes(), whole.outcomes())
+
+
+def test_a_stopped_study_continues_where_each_run_was_and_repeats_no_call(path: Path) -> None:
+    first = study_of(tape=path)
+    played(first, budget=Budget(calls=21), parallel=2)
+    assert first.counts["left"] == 2
+    assert first.counts["stopped"] == 2
+    second = played(study_of(tape=path))
+    assert asked(first) + asked(second) == 6 * 4 * 2
+    pd.testing.assert_frame_equal(
+        without_time(second.to_frame()), without_time(played(study_of()).to_frame())
+    )
+
+
+def greedy(question: Question) -> dict[str, Any]:
+    return {"amount": len(question.player), "reasoning": "", "confidence": 1}
+
+
+def hawk(text: str) -> str:
+    return f"{text} Be a hawk."
+
+
+@pytest.mark.parametrize(
+    ("world", "vary", "more"),
+    [
+        (Water, {"players": {"one": {"Ann": greedy}, "none": None}}, {}),
+        (Water, {"prompt": {"new": hawk, "old": None}}, {}),
+        (Water, {"temperature": [0.1, 0.9]}, {"aa": True}),
+        (Water, {"state": {"full": Basin(level=99.0), "empty": Basin(level=0.0)}}, {}),
+    ],
+    ids=["players", "prompt", "temperature", "state"],
+)
+def test_a_stopped_study_gives_what_an_undisturbed_one_gives(
+    world: Any, vary: Any, more: Any, path: Path
+) -> None:
+    played(study_of(world, vary, tape=path, **more), budget=Budget(calls=9), parallel=3).close()
+    stopped = study_of(world, vary, tape=path, **more)
+    assert stopped.counts["stopped"] > 0
+    played(stopped)
+    whole = played(study_of(world, vary, **more))
+    pd.testing.assert_frame_equal(without_time(stopped.to_frame()), without_time(whole.to_frame()))
+
+
+def test_a_stopped_study_in_memory_continues_too() -> None:
+    study = study_of()
+    played(study, budget=Budget(calls=21), parallel=2)
+    assert study.counts["stopped"] == 2
+    played(study)
+    # On no tape, the answers of a turn that broke off are asked for again.
+    assert 6 * 4 * 2 <= asked(study) <= 6 * 4 * 2 + 2
+    assert study.counts == {"done": 6}
+
+
+async def test_a_cancelled_study_keeps_what_was_played(path: Path) -> None:
+    study = study_of(tape=path, llm_client=instant_client(pause_s=0.001))
+
+    async def cancel(_run: object) -> None:
+        task.cancel()
+
+    task = asyncio.create_task(study.arun(parallel=2, on_run=cancel, progress=False))
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert study.counts["done"] in (1, 2)
+    await study.arun(progress=False)
+    assert study.counts == {"done": 6}
+    assert asked(study) <= 6 * 4 * 2 + 4  # what was in the air when it was cancelled
+
+
+class Drought(Water):
+    """Cannot be played with a large factor."""
+
+    broken: bool = True
+
+    async def turn(self, state: Basin, ask: Ask) -> Basin:
+        if Weather.dry and self.factor > 1 and ask.turn == 3:
+            raise RuntimeError("the basin is dry")
+        return await super().turn(state, ask)
+
+
+class Weather:
+    dry = True
+
+
+@pytest.mark.parametrize("kept", ["on a tape", "in memory"])
+def test_a_failed_run_is_kept_with_its_error_and_the_others_are_played(
+    kept: str, path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = study_of(Drought, tape=path if kept == "on a tape" else None)
+    played(study)
+    assert study.counts == {"done": 3, "failed": 3}
+    failed = study.runs[study.runs["status"] == "failed"]
+    assert set(failed["error"]) == {"the basin is dry"}
+    assert set(failed["turns"]) == {2}
+    assert "STUDY_RUN_FAILED" in caplog.text
+    assert study.outcomes().groupby("arm")["value"].count().to_dict() == {
+        "factor=1": 3,
+        "factor=2": 0,
+    }
+    monkeypatch.setattr(Weather, "dry", False)
+    before = asked(study)
+    played(study)
+    assert study.counts == {"done": 6}
+    assert asked(study) - before == 3 * 2 * 2  # the two turns that each lacked
+
+
+async def test_on_run_is_called_with_each_run_and_may_be_async() -> None:
+    seen = []
+
+    async def on_run(run: Any) -> None:
+        await asyncio.sleep(0)
+        seen.append((run.arm, run.seed, run.status))
+
+    await study_of(seeds=1).arun(on_run=on_run, progress=False)
+    assert sorted(seen) == [("factor=1", 0, "done"), ("factor=2", 0, "done")]
+
+
+async def test_a_study_is_played_once_at_a_time() -> None:
+    study = study_of(llm_client=instant_client(pause_s=0.001))
+    first = asyncio.create_task(study.arun(progress=False))
+    await asyncio.sleep(0)
+    with pytest.raises(ConfigError, match="being played"):
+        await study.arun(progress=False)
+    await first
+
+
+def test_finished_runs_on_a_tape_are_let_go(path: Path) -> None:
+    study = played(study_of(tape=path, seeds=10), parallel=2)
+    study.effects()
+    gc.collect()
+    alive = [it for it in gc.get_objects() if isinstance(it, Water)]
+    assert len(alive) <= 3  # those on trial
+
+
+def test_runs_that_cannot_differ_by_their_seeds_are_warned_of_once(
+    caplog: pytest.LogCaptureFixture, path: Path
+) -> None:
+    settings = {"players": "rule", "economy": {"shock_scale": 0}, "llm_client": None}
+    played(study_of(Simulation, {}, tape=path, outcome="loss", **settings))
+    assert caplog.text.count("SEEDS_CHANGE_NOTHING") == 1
+
+
+def test_what_one_run_of_an_arm_warned_of_the_others_do_not_repeat(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    settings = {"players": "rule", "llm_client": None, "nations": [{"name": "A"}]}
+    played(
+        study_of(Simulation, {"inflation_target": [3.0, 4.0]}, seeds=5, outcome="loss", **settings)
+    )
+    alone = Simulation(
+        SimulationConfig(
+            nations=[{"name": "A", "kind": "taylor", "inflation_target": 3.0}],
+            validator={"kind": "always_valid"},
+        )
+    )
+    in_study = caplog.text.count("LINT")
+    caplog.clear()
+    alone.run(1, progress=False)
+    assert in_study == 2 * caplog.text.count("LINT") > 0
+
+
+# --- the tape ------------------------------------------------------------------------------------
+
+
+def test_a_run_says_on_the_tape_which_it_is_and_verify_covers_it(path: Path) -> None:
+    played(study_of(tape=path)).close()
+    with Tape(path) as tape:
+        notes = [info.manifest["study"] for info in tape.runs()]
+        assert {(note["name"], note["arm"], note["seed"]) for note in notes} == {
+            ("Water", arm, seed) for arm in ("factor=1", "factor=2") for seed in range(3)
+        }
+        manifest = {**tape.run(1).manifest, "study": {**notes[0], "seed": 7}}
+    assert faults_on(path) == []
+    path.write_bytes(_with_manifest(path, json.dumps(manifest)))
+    assert faults_on(path) != []
+
+
+def faults_on(path: Path) -> list[Any]:
+    with Tape(path, read_only=True) as tape:
+        return verify(tape)
+
+
+def _with_manifest(path: Path, text: str) -> bytes:
+    connection = sqlite3.connect(path)
+    with connection:
+        connection.execute("UPDATE runs SET manifest = ? WHERE id = 1", (text,))
+    connection.close()
+    return path.read_bytes()
+
+
+def test_a_studys_run_is_replayed_like_any_other(path: Path) -> None:
+    played(study_of(tape=path, vary={"prompt": {"kind": lambda text: f"{text} Be kind."}})).close()
+    replayed = Water.replay(path, 2)
+    assert replayed.to_frame().equals(load(path, 2).to_frame())
+    assert all("Be kind." in call.request.prompt for call in replayed.calls)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"vary": {"factor": [1.0, 3.0]}}, "its vary is"),
+        ({"turns": 5}, "its turns is 4 there and 5 here"),
+        ({"taste": "fine"}, "its fixed is"),
+        ({"vary": {"prompt": {"kind": lambda text: f"{text} Hm."}}}, "its vary is"),
+    ],
+)
+def test_a_tape_of_another_design_is_refused(changed: Any, message: str, path: Path) -> None:
+    played(study_of(tape=path)).close()
+    with pytest.raises(ConfigError, match="with another design") as caught:
+        study_of(tape=path, **changed)
+    assert message in str(caught.value)
+    assert study_of(tape=path, name="second", **changed).counts == {
+        "left": len(study_of(**changed).arms) * 3
+    }
+
+
+def test_two_studies_share_a_tape_by_name(path: Path) -> None:
+    for name in ("one", "two"):
+        played(study_of(tape=path, name=name))
+    assert study_of(tape=path, name="one").counts == {"done": 6}
+    assert study_of(tape=path, name="one").runs["run"].max() == 6
+
+
+def test_the_sources_are_digested_once_for_an_arm_and_are_those_of_a_single_run(
+    path: Path,
+) -> None:
+    played(study_of(tape=path))
+    alone = Water(llm_client=instant_client()).manifest()
+    with Tape(path, read_only=True) as tape:
+        for info in tape.runs():
+            assert info.manifest["code"] == alone["code"]
+            assert info.manifest["git"] == alone["git"]
+
+
+# --- outcomes and effects ------------------------------------------------------------------------
+
+
+def values_of(study: Study) -> dict[tuple[str, int], float]:
+    frame = study.outcomes().set_index(["arm", "seed"])["value"]
+    return {(str(arm), int(seed)): value for (arm, seed), value in frame.items()}
+
+
+def test_a_column_counts_as_its_mean_after_the_first_turn() -> None:
+    study = played(study_of(outcome="level"))
+    frame = study.to_frame()
+    after = frame[frame["turn"] > 0].groupby(["arm", "seed"])["level"].mean()
+    assert values_of(study) == pytest.approx(after.to_dict())
+
+
+def test_last_takes_the_last_turns_value() -> None:
+    study = played(study_of(outcome="shares.Ann@last"))
+    last = study.to_frame().groupby(["arm", "seed"])["shares.Ann"].last()
+    assert values_of(study) == last.to_dict()
+
+
+@pytest.mark.parametrize("kept", ["on a tape", "in memory"])
+def test_an_outcome_may_be_a_function_of_the_run(kept: str, path: Path) -> None:
+    study = study_of(
+        outcome={"calls": lambda run: len(run.calls), "end": "level@last"},
+        tape=path if kept == "on a tape" else None,
+    )
+    found = played(study).outcomes()
+    assert set(found[found["outcome"] == "calls"]["value"]) == {8}
+    assert set(found["outcome"]) == {"calls", "end"}
+
+
+def test_the_loss_of_the_economy_is_the_scores_own() -> None:
+    settings = {"players": "rule", "llm_client": None, "nations": [{"name": "A"}]}
+    study = played(study_of(Simulation, {"inflation_target": [2.0, 3.0]}, outcome=None, **settings))
+    assert list(study.outcome) == ["loss"]
+    frame = study.simulation("inflation_target=3", 1).to_frame()
+    loss = QuadraticLoss(inflation_target=3.0).of(
+        **{name: frame[name].tolist() for name in ("inflation", "output_gap", "interest_rate")}
+    )
+    assert values_of(study)["inflation_target=3", 1] == loss.total
+
+
+class Measured(Water):
+    @classmethod
+    def measures(cls, config: Any) -> Any:
+        return {
+            "swing": lambda frame: (frame["level"].max() - frame["level"].min()) / config.factor
+        }
+
+
+def test_a_world_names_its_own_measures() -> None:
+    study = played(study_of(Measured, outcome="swing"))
+    levels = study.simulation("factor=2", 0).to_frame()["level"]
+    assert values_of(study)["factor=2", 0] == (levels.max() - levels.min()) / 2
+
+
+@pytest.mark.parametrize(
+    ("outcome", "message"),
+    [
+        ("levle", "(did you mean 'level'?)"),
+        ("levle@last", "(did you mean 'level'?)"),
+        ({"one": 3}, "neither a column nor a function"),
+    ],
+)
+def test_a_wrong_outcome_raises_before_anything_is_played(outcome: Any, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        study_of(outcome=outcome)
+    assert message in str(caught.value)
+
+
+def test_an_outcome_that_no_run_has_is_named() -> None:
+    study = played(study_of(outcome="shares.An"))
+    with pytest.raises(ConfigError, match=r"did you mean 'shares\.Ann'"):
+        study.outcomes()
+    study = played(study_of(outcome=lambda run: run.name))
+    with pytest.raises(ConfigError, match="not a number"):
+        study.outcomes()
+
+
+def test_effects_are_of_paired_seeds_and_one_family() -> None:
+    study = played(
+        study_of(vary={"factor": [1.0, 2.0, 3.0]}, seeds=6, outcome=["level", "shares.Ann"])
+    )
+    effects = study.effects()
+    assert [(it.contrast, it.outcome, it.n) for it in effects] == [
+        ("factor=2 − factor=1", "level", 6),  # noqa: RUF001
+        ("factor=2 − factor=1", "shares.Ann", 6),  # noqa: RUF001
+        ("factor=3 − factor=1", "level", 6),  # noqa: RUF001
+        ("factor=3 − factor=1", "shares.Ann", 6),  # noqa: RUF001
+    ]
+    values = values_of(study_values(study, "level"))
+    difference = [values["factor=2", seed] - values["factor=1", seed] for seed in range(6)]
+    assert effects[0].estimate == pytest.approx(sum(difference) / 6)
+    assert effects[0].low is not None
+    assert effects[0].p_family is not None
+    assert effects[0].p_family >= (effects[0].p or 0)
+
+
+def study_values(study: Study, outcome: str) -> Any:
+    class Only:
+        def outcomes(self) -> pd.DataFrame:
+            found = study.outcomes()
+            return found[found["outcome"] == outcome]
+
+    return Only()
+
+
+def test_what_is_varied_without_a_consequence_has_exactly_no_effect() -> None:
+    settings = {"players": "rule", "llm_client": None}
+    study = played(study_of(vary={"taste": ["plain", "fine"]}, **settings))
+    [effect] = study.effects()
+    assert effect.estimate == 0
+
+
+def test_the_a_a_arm_is_a_family_of_its_own() -> None:
+    study = played(study_of(outcome="shares.Ann", aa=True, seeds=8))
+    without = played(study_of(outcome="shares.Ann", seeds=8))
+    first, again = study.effects()
+    assert first == without.effects()[0]
+    assert again.contrast.startswith("A/A")
+    assert again.estimate != 0
+    assert "other call seeds" in again.note
+
+
+def test_contrasts_are_named() -> None:
+    study = played(study_of(vary={"factor": [1.0, 2.0, 3.0]}))
+    [effect] = study.effects(contrasts=[("factor=3", "factor=2")])
+    assert effect.contrast.startswith("factor=3")
+    with pytest.raises(ConfigError, match="did you mean 'factor=3'"):
+        study.effects(contrasts=[("factor=33", "factor=2")])
+
+
+def test_a_latin_hypercube_says_how_its_outcomes_are_read() -> None:
+    study = played(study_of(vary={"factor": (1.0, 3.0)}, design={"latin hypercube": 6}, seeds=1))
+    with pytest.raises(ConfigError, match=r"study\.outcomes\(\)\.merge\(study\.runs\)"):
+        study.effects()
+    joined = study.outcomes().merge(study.runs)
+    assert joined["factor"].corr(joined["value"]) > 0.5
+
+
+def test_effects_have_a_frame_a_text_and_a_table() -> None:
+    effects = played(study_of(seeds=5)).effects()
+    assert effects.to_frame()["estimate"].tolist() == [effects[0].estimate]
+    assert str(effects).startswith("factor=2")
+    assert "factor=2" in effects._repr_html_()
+
+
+def test_outcomes_on_a_grid_that_is_too_coarse_have_no_interval() -> None:
+    settings = {"players": "rule", "llm_client": None, "nations": [{"name": "A"}]}
+    vary = {"inflation_target": [2.0, 3.0]}
+    study = played(study_of(Simulation, vary, turns=9, outcome="inflation@last", **settings))
+    [fine], [coarse] = study.effects(), study.effects(grid={"inflation@last": 5.0})
+    assert fine.low is not None
+    assert coarse.low is None
+    assert "too coarse for an interval" in coarse.note
+
+
+class Empty(State):
+    held: dict[str, float] = Field(default_factory=dict)
+
+
+class Filling(Run[Empty]):
+    async def turn(self, state: Empty, ask: Ask) -> Empty:
+        return state.replace(held={"Ann": float(ask.turn)})
+
+
+def test_a_study_without_an_outcome_has_frames_and_asks_for_one() -> None:
+    study = played(study_of(Filling, {}, outcome=None, players="random"))
+    assert study.to_frame()["held.Ann"].max() == 4
+    with pytest.raises(ConfigError, match="say what is compared"):
+        study.effects()
+    assert played(study_of(Filling, {}, outcome="held.Ann@last")).outcomes()["value"].tolist() == [
+        *(4, 4, 4)
+    ]
+
+
+# --- looking and registering ---------------------------------------------------------------------
+
+
+def half(path: Path | None = None) -> Study:
+    study = study_of(tape=path, seeds=10)
+    played(study, budget=Budget(calls=80), parallel=1)
+    return study
+
+
+def test_a_whole_study_looked_at_once_has_no_label() -> None:
+    study = played(study_of())
+    assert study.effects().label == ""
+    assert study.effects().label == ""
+
+
+def test_looks_while_runs_are_left_are_counted_also_by_the_next_process(path: Path) -> None:
+    first = half(path)
+    assert first.effects().label.startswith("look 1 of an unregistered sequence")
+    first.close()
+    second = played(study_of(tape=path, seeds=10))
+    assert second.effects().label.startswith("look 2 of an unregistered sequence")
+    assert faults_on(path) == []
+
+
+def test_watched_effects_are_confidence_sequences() -> None:
+    effects = half().effects(watched=True)
+    assert effects.label.startswith("a confidence sequence")
+
+
+def test_a_registered_study_says_so_when_all_of_it_was_played(tmp_path: Path, path: Path) -> None:
+    study = study_of(tape=path, seeds=10)
+    file = study.register(tmp_path / "plan.yaml", hypotheses=["more factor, more water"])
+    played(study, budget=Budget(calls=80))
+    assert study.effects().label.startswith("look 1 of an unregistered sequence")
+    played(study)
+    label = study.effects().label
+    assert label.startswith("as registered (")
+    digest = label.partition("(")[2].strip(")")
+    with Tape(path, read_only=True) as tape:
+        assert {info.manifest["study"]["registration"][:12] for info in tape.runs()} == {digest}
+    assert "more factor, more water" in file.read_text(encoding="utf-8")
+    other_outcome = study_of(tape=path, seeds=10, outcome="shares.Ann")
+    with pytest.raises(ConfigError, match="registers another plan: its outcomes is"):
+        other_outcome.register(file)
+
+
+def test_runs_from_before_the_registration_are_counted(tmp_path: Path, path: Path) -> None:
+    study = half(path)
+    study.register(tmp_path / "plan.yaml")
+    played(study)
+    assert "after 10 runs had been begun" in study.effects().label
+
+
+def test_other_contrasts_than_the_registered_are_said_to_be(tmp_path: Path) -> None:
+    study = study_of()
+    study.register(tmp_path / "plan.yaml")
+    played(study)
+    label = study.effects(contrasts=[("factor=1", "factor=2")]).label
+    assert label.startswith("not the registered")
+
+
+# --- frames, charts and what is shown ------------------------------------------------------------
+
+
+def test_runs_are_listed_with_their_levels() -> None:
+    frame = played(study_of(vary={"factor": [1.0, 2.0], "taste": ["plain", "fine"]})).runs
+    assert list(frame.columns) == [
+        *("arm", "factor", "taste", "seed", "run", "status", "turns", "error"),
+    ]
+    assert frame["factor"].tolist() == [1.0] * 6 + [2.0] * 6
+
+
+def test_the_frame_has_a_row_a_turn_of_each_complete_run(path: Path) -> None:
+    study = study_of(tape=path)
+    played(study, budget=Budget(calls=21), parallel=2)
+    frame = study.to_frame()
+    assert len(frame) == study.counts["done"] * 5
+    assert list(frame.columns[:4]) == ["arm", "factor", "seed", "turn"]
+
+
+def test_arrays_have_the_dimensions_arm_seed_turn_and_player() -> None:
+    study = played(study_of(aa=True))
+    data = study.to_xarray()
+    assert data["shares"].dims == ("arm", "seed", "turn", "player")
+    assert data["player"].values.tolist() == ["Ann", "Bob"]
+    assert data["arm"].values.tolist() == ["factor=1", "factor=2", "A/A"]
+    assert data["factor"].sel(arm="A/A").item() == 1.0
+    there = study.simulation("factor=2", 1).state
+    assert data["shares"].sel(arm="factor=2", seed=1, turn=4, player="Bob") == there.shares["Bob"]
+    assert data["level"].sel(arm="factor=2", seed=1, turn=4) == there.level
+
+
+def test_arrays_without_xarray_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    study = played(study_of())
+    monkeypatch.setattr(_study, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"pip install 'llmsim-lab\[study\]'"):
+        study.to_xarray()
+
+
+def test_a_chart_has_a_band_for_each_arm_and_names_them() -> None:
+    study = played(study_of(seeds=5))
+    figure = study.chart("level")
+    [axes] = figure.axes
+    assert [text.get_text() for text in axes.texts] == ["factor=1", "factor=2"]
+    assert len(axes.lines) == len(axes.collections) == 2
+    mean = study.to_frame().query("arm == 'factor=2'").groupby("turn")["level"].mean()
+    assert axes.lines[1].get_ydata().tolist() == mean.tolist()
+    assert "factor=2: 10.00 at first" in figure.alt
+    with pytest.raises(ConfigError, match="did you mean 'level'"):
+        study.chart("levle")
+
+
+def test_a_study_shows_its_arms_and_effects_once_all_is_played() -> None:
+    study = study_of()
+    assert "6 left" in str(study)
+    assert "factor=2" in study._repr_html_()
+    played(study)
+    assert "3 seeds, 4 turns: 6 done" in repr(study)
+    assert str(study.effects()) in str(study)
+    assert "Student" in study._repr_html_() or "paired" in study._repr_html_()
+
+
+def test_showing_a_study_that_is_under_way_is_no_look() -> None:
+    study = half()
+    assert "factor=2 " not in str(study)
+    study._repr_html_()
+    assert study._looks == []
+
+
+def test_what_failed_is_shown() -> None:
+    study = played(study_of(Drought))
+    assert "3 failed: the basin is dry" in str(study)
+    assert "the basin is dry" in study._repr_html_()
+
+
+# --- plans ---------------------------------------------------------------------------------------
+
+
+def test_a_plan_says_what_it_does_not_know() -> None:
+    plan = study_of().plan()
+    assert (plan.runs, plan.calls, plan.smallest) == (6, None, {"level": None})
+    assert "not known before a run was played" in str(plan)
+    assert "smallest effect it can see is not known" in str(plan)
+
+
+def test_a_plan_counts_calls_and_power_from_the_runs_so_far(path: Path) -> None:
+    study = half(path)
+    plan = study.plan()
+    assert plan.runs == 10
+    assert plan.calls == 10 * 4 * 2
+    assert plan.disk_bytes is not None
+    assert plan.disk_bytes > 10_000
+    assert plan.smallest["level"] is not None
+    assert plan.smallest["level"] > 0
+    assert "four times in five, with 10 seeds" in str(plan)
+
+
+def test_a_pilots_tape_tells_cost_and_power(path: Path) -> None:
+    pilot = played(study_of(tape=path, seeds=4, name="pilot"))
+    pilot.close()
+    plan = study_of(seeds=30).plan(pilot=path)
+    assert plan.calls == 60 * 4 * 2
+    from_study = study_of(seeds=30).plan(pilot=pilot)
+    assert plan.smallest == from_study.smallest
+    assert plan.smallest["level"] < pilot.plan().smallest["level"]
+
+
+def test_a_plan_says_what_embedded_models_take() -> None:
+    study = study_of(vary={"model": ["embedded:smollm2-135m"]}, llm_client=None)
+    assert "embedded:smollm2-135m: 0.3 GB" in str(study.plan())
+
+
+def test_nothing_is_left_of_a_whole_study() -> None:
+    plan = played(study_of()).plan()
+    assert str(plan).startswith("0 runs to play (6 done already)")
+
+
+def test_an_unused_client_is_not_needed_to_read_a_study(path: Path) -> None:
+    played(study_of(tape=path)).close()
+    study = study_of(tape=path, llm_client=None)
+    assert len(study.outcomes()) == 6
+    assert not math.isnan(study.outcomes()["value"].iloc[0])
+
+
+def test_a_clients_settings_are_recorded_with_its_run(path: Path) -> None:
+    client = LLMClient(LLMConfig(model="m", temperature=0.2), instant_client().backend)
+    played(study_of(tape=path, llm_client=client, vary={"temperature": [0.4, 0.6]})).close()
+    with Tape(path, read_only=True) as tape:
+        assert {info.manifest["llm"]["temperature"] for info in tape.runs()} == {0.4, 0.6}

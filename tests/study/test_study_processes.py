@@ -1,0 +1,303 @@
+"""Studies that are killed, and studies whose runs are played by other processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from study_kit import KILL, Water, deadly_client, instant_client
+
+from llmsim_lab import Tape
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.study import Study, _playing
+from llmsim_lab.tape import verify
+
+pytestmark = pytest.mark.process
+
+VARY = {"factor": [1.0, 2.0]}
+
+
+def study_of(tape: Path | None = None, model: Any = instant_client, **more: Any) -> Study:
+    settings = {"seeds": 4, "turns": 4, "outcome": "level", "aa": True, **more}
+    return Study(Water, VARY, tape=tape, llm_client=model, **settings)
+
+
+def results(study: Study) -> pd.DataFrame:
+    return study.to_frame().drop(columns="seconds")
+
+
+@pytest.fixture(scope="module")
+def serial() -> pd.DataFrame:
+    """What an undisturbed study in one process gives."""
+    return results(study_of().run(progress=False))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "study.tape"
+
+
+@pytest.fixture
+def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[ProcessPoolExecutor]:
+    here = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(here))
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as executor:
+        yield executor
+
+
+@pytest.fixture
+def one_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Make the first process that comes to its seventh question of a deadly client die there."""
+    file = tmp_path / "kill"
+    file.touch()
+    monkeypatch.setenv(KILL, str(file))
+    return file
+
+
+def check_tape(path: Path) -> None:
+    with Tape(path, read_only=True) as tape:
+        assert verify(tape) == []
+    assert not path.with_name(f"{path.name}.runs").exists()
+
+
+# --- a study that is killed ----------------------------------------------------------------------
+
+SCRIPT = """
+import sys
+from study_kit import Water, deadly_client
+from llmsim_lab.study import Study
+
+study = Study(Water, {"factor": [1.0, 2.0]}, tape=sys.argv[1], seeds=4, turns=4, outcome="level",
+              aa=True, llm_client=deadly_client)
+study.run(progress=False, parallel=3)
+"""
+
+
+def test_a_killed_study_continues_and_gives_what_an_undisturbed_one_gives(
+    path: Path, one_kill: Path, serial: pd.DataFrame
+) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    command = [sys.executable, "-c", SCRIPT, str(path)]
+    assert subprocess.run(command, env=environment, check=False).returncode == -signal.SIGKILL
+    assert not one_kill.exists()
+    broken = study_of(path, deadly_client)
+    assert broken.counts["stopped"] == 3
+    assert broken.counts["done"] == 0
+    broken.close()
+    subprocess.run(command, env=environment, check=True)
+    whole = study_of(path, deadly_client)
+    pd.testing.assert_frame_equal(results(whole), serial)
+    whole.close()
+    check_tape(path)
+
+
+# --- other processes -----------------------------------------------------------------------------
+
+
+def test_a_pool_of_processes_gives_what_one_process_gives(
+    path: Path, pool: ProcessPoolExecutor, serial: pd.DataFrame
+) -> None:
+    study = study_of(path).run(executor=pool, progress=False)
+    assert study.counts == {"done": 12}
+    pd.testing.assert_frame_equal(results(study), serial)
+    study.close()
+    check_tape(path)
+
+
+@pytest.mark.filterwarnings("ignore:This process")  # that a process with threads is copied
+def test_a_pool_of_copies_of_this_process_gives_the_same(path: Path, serial: pd.DataFrame) -> None:
+    with ProcessPoolExecutor(2, mp_context=get_context("fork")) as pool:
+        study = study_of(path).run(executor=pool, progress=False)
+    pd.testing.assert_frame_equal(results(study), serial)
+
+
+def test_a_run_that_was_begun_here_is_continued_there(
+    path: Path, pool: ProcessPoolExecutor, one_kill: Path, serial: pd.DataFrame
+) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    subprocess.run([sys.executable, "-c", SCRIPT, str(path)], env=environment, check=False)
+    study = study_of(path, deadly_client).run(executor=pool, progress=False)
+    pd.testing.assert_frame_equal(results(study), serial)
+
+
+def test_a_killed_workers_runs_are_played_by_others(
+    path: Path, pool: ProcessPoolExecutor, one_kill: Path, serial: pd.DataFrame
+) -> None:
+    study = study_of(path, deadly_client).run(executor=pool, progress=False)
+    assert not one_kill.exists()
+    assert study.counts == {"done": 12}
+    pd.testing.assert_frame_equal(results(study), serial)
+    study.close()
+    check_tape(path)
+
+
+NOTEBOOK = """
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+from llmsim_lab import Ask, Reply, Run, State
+from llmsim_lab.study import Study
+
+class Sum(State):
+    total: int = 0
+
+class Step(Reply):
+    amount: int
+
+class Adding(Run[Sum]):
+    by: int = 1
+
+    async def turn(self, state: Sum, ask: Ask) -> Sum:
+        step = await ask("Ann", Step, "How much?")
+        return state.replace(total=state.total + self.by * step.amount)
+
+    def rule(self, question):
+        return Step(amount=2)
+
+if __name__ == "__main__":
+    study = Study(Adding, {"by": [1, 3]}, seeds=2, turns=3, players="rule", outcome="total@last",
+                  tape=sys.argv[1])
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        study.run(executor=pool, progress=False)
+    print(study.outcomes().to_json(orient="records"))
+    own = Adding(players={"*": "rule"}).manifest()["code"]
+    print(all(info.manifest["code"] == own for info in study.tape.runs()))
+"""
+
+
+def test_a_class_from_a_notebooks_cell_travels_and_keeps_its_digests(path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", NOTEBOOK, str(path)], capture_output=True, text=True, check=True
+    )
+    outcomes, same = done.stdout.splitlines()
+    assert [row["value"] for row in json.loads(outcomes)] == [6, 6, 18, 18]
+    assert same == "True"
+
+
+# --- what needs no second process ----------------------------------------------------------------
+
+
+class Losing(Executor):
+    """Loses the first job of each run, as a worker does that is taken away."""
+
+    def __init__(self, times: int = 1) -> None:
+        self.times = times
+        self.lost: dict[Any, int] = {}
+        self._pool = ThreadPoolExecutor(2)
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        key = (args[1].arm, args[1].seed)
+        self.lost[key] = self.lost.get(key, 0) + 1
+        if self.lost[key] <= self.times:
+            future: Future[Any] = Future()
+            future.set_exception(OSError("the worker is gone"))
+            return future
+        return self._pool.submit(fn, *args, **kwargs)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        self._pool.shutdown(wait, cancel_futures=cancel_futures)
+
+
+def test_a_lost_job_is_handed_out_again(path: Path, serial: pd.DataFrame) -> None:
+    with Losing() as executor:
+        study = study_of(path).run(executor=executor, progress=False)
+    pd.testing.assert_frame_equal(results(study), serial)
+
+
+def test_a_job_that_is_lost_again_and_again_is_a_failed_run(path: Path) -> None:
+    with Losing(times=9) as executor:
+        study = study_of(path, seeds=1).run(executor=executor, progress=False)
+    assert study.counts == {"failed": 3}
+    assert set(study.runs["error"]) == {"its worker was lost: the worker is gone"}
+
+
+def test_a_models_client_is_made_once_in_a_process(path: Path, tmp_path: Path) -> None:
+    made = tmp_path / "made"
+
+    def model() -> Any:
+        with made.open("a") as file:
+            file.write("x")
+        return instant_client()
+
+    with ThreadPoolExecutor(1) as executor:
+        study_of(path, model).run(executor=executor, progress=False)
+    assert made.read_text() == "x"
+
+
+def test_a_run_that_fails_elsewhere_is_kept_with_its_error(path: Path) -> None:
+    def model() -> Any:
+        raise OSError("no such server")
+
+    with ThreadPoolExecutor(1) as executor:
+        study = study_of(path, model, seeds=1).run(executor=executor, progress=False)
+    assert set(study.runs["error"]) == {"no such server"}
+
+
+def test_what_came_back_to_a_process_that_ended_is_taken_up(
+    path: Path, monkeypatch: pytest.MonkeyPatch, serial: pd.DataFrame
+) -> None:
+    def broken(_tape: Tape, _path: Path) -> int:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_playing, "merge", broken)
+        study = study_of(path)
+        with ThreadPoolExecutor(1) as executor, pytest.raises(KeyboardInterrupt):
+            study.run(executor=executor, progress=False, parallel=1)
+        study.close()
+    assert len(list(path.with_name(f"{path.name}.runs").glob("*.gz"))) == 1
+    again = study_of(path)
+    again.run(progress=False)
+    pd.testing.assert_frame_equal(results(again), serial)
+    assert len(again.tape or ()) == 12
+
+
+def test_a_client_cannot_travel_and_the_way_out_is_named(path: Path) -> None:
+    with ThreadPoolExecutor(1) as executor, pytest.raises(ConfigError, match="name the model"):
+        study_of(path, instant_client()).run(executor=executor, progress=False)
+
+
+def test_an_executor_needs_a_tape() -> None:
+    with ThreadPoolExecutor(1) as executor, pytest.raises(ConfigError, match="merged on a tape"):
+        study_of().run(executor=executor, progress=False)
+
+
+# --- Dask ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore")  # of a worker that is gone Dask warns in several ways
+def test_a_dask_cluster_with_a_killed_worker_gives_what_one_process_gives(
+    path: Path,
+    one_kill: Path,
+    serial: pd.DataFrame,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    from distributed import Client, LocalCluster
+
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
+    settings = {"n_workers": 2, "threads_per_worker": 1, "processes": True}
+    with (
+        LocalCluster(
+            dashboard_address=None, local_directory=str(tmp_path / "dask"), **settings
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        study = study_of(path, deadly_client)
+        study.run(executor=client.get_executor(), progress=False)
+    assert not one_kill.exists()
+    assert study.counts == {"done": 12}
+    pd.testing.assert_frame_equal(results(study), serial)
+    study.close()
+    check_tape(path)

@@ -81,7 +81,8 @@ def _look(demonstration: Demonstration, player: str) -> tuple[str, Any]:
 
 
 def _line(axes: Axes, values: pd.DataFrame, look: tuple[str, Any], label: str) -> None:
-    """Draw the mean of seeds and their range."""
+    """Draw the mean of seeds and their range, as far as all of them go."""
+    values = values.dropna()
     colour, dashes = look
     reach = (values.min(axis=1), values.max(axis=1))
     axes.fill_between(values.index, *reach, color=colour, alpha=0.18, linewidth=0)

@@ -34,7 +34,7 @@ from llmsim_lab.llm._extract import InvalidReply, parse_reply
 from llmsim_lab.models import Action, AgentState, GlobalState, SimulationState, StateUpdateDecision
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Run, RunTurn
-from llmsim_lab.run._session import Replaying
+from llmsim_lab.run._session import Recording, Replaying
 from llmsim_lab.run._turn import Series
 from llmsim_lab.simulation._config import (
     SERIES,
@@ -261,7 +261,9 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
             shocks = sum((item.shocks for item in planned), start=NO_SHOCKS)
             # Replaced, not added to: a turn that failed may be played again.
             self.engine.extra_shocks = {before.number + 1: shocks}
-        if before is self.turns[0] and not (self._quiet or isinstance(self._session, Replaying)):
+        # Not of a replay, nor of a turn that a comparison plays again, nor of an arm's later runs.
+        told = self._quiet or not isinstance(self._session, Recording | None)
+        if before is self.turns[0] and not told:
             self._warn_of_findings()
         if self._gate_notes is None:
             await self._ask_who_answers()

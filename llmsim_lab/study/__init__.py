@@ -1,5 +1,7 @@
-"""Studies: many runs arranged so that one number comes out; and which model is fit for what."""
+"""Studies: many runs, or situations asked again, to one number; and which model is fit for what."""
 
+from llmsim_lab.study._ablation import Ablation
+from llmsim_lab.study._comparison import Comparison
 from llmsim_lab.study._demo import Demonstration
 from llmsim_lab.study._fitness import fitness_card
 from llmsim_lab.study._gate import economics_card
@@ -8,6 +10,8 @@ from llmsim_lab.study._response import impulse_response
 from llmsim_lab.study._study import Study
 
 __all__ = [
+    "Ablation",
+    "Comparison",
     "Demonstration",
     "Study",
     "economics_card",

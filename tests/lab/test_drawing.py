@@ -12,13 +12,13 @@ import pytest
 from builders import make_config, make_simulation
 
 from llmsim_lab._util.files import data_path
-from llmsim_lab.experiments import PromptExperiment
 from llmsim_lab.lab import RateChart
 from llmsim_lab.lab._prompt_comparer import chart_html
 from llmsim_lab.lab.charts._drawing import Drawing, Screen, drawable, spread_out, thinned
 from llmsim_lab.lab.charts._scene import Scene
 from llmsim_lab.lab.figures import difference_figure
 from llmsim_lab.simulation import Simulation
+from llmsim_lab.study import Comparison
 
 
 def scene_of(*runs: object, **choice: Any) -> Scene:
@@ -226,7 +226,7 @@ def test_longer_numbers_on_an_axis_are_given_room() -> None:
 
 
 def test_a_comparisons_chart_shows_pairs_turns_interval_and_noise() -> None:
-    results = PromptExperiment.load(data_path("tapes/prompt_experiment.tape"))
+    results = Comparison.load(data_path("tapes/prompt_experiment.tape"))
     [axes] = difference_figure(results, "interest_rate").axes
     assert [label.get_text() for label in axes.get_yticklabels()] == ["hawkish", "reordered"]
     assert axes.get_xlabel() == "resulting interest rate: difference from as it was, points"

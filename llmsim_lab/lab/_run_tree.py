@@ -27,7 +27,7 @@ from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.prompts._prompt import PromptDiff
 from llmsim_lab.run import replay
 from llmsim_lab.run._run import series_on
-from llmsim_lab.study._keeping import refuse_experiment
+from llmsim_lab.study._keeping import check_is_run
 from llmsim_lab.tape import verify
 from llmsim_lab.tape._codec import RunInfo
 from llmsim_lab.tape._verify import Finding
@@ -447,14 +447,14 @@ class RunTree(LabWidget):
 
         Raises:
             ConfigError: a number is not a whole one, or the widget is at work.
-            TapeError: there is no such run, or one of those to compare is an experiment.
+            TapeError: there is no such run, or one of those to compare is a comparison of prompts.
         """
         run = whole_number("run", run)
         shown = self.tape.run(run)
         if compare_with is not None:
             compare_with = whole_number("compare_with", compare_with)
             for info in (self.tape.run(compare_with), shown):
-                refuse_experiment(info)
+                check_is_run(info)
         if self.worker.busy:
             raise ConfigError("this widget is at work; await widget.idle() first, or stop it")
         self._choices.set(self.run_box, run)
@@ -492,7 +492,7 @@ class RunTree(LabWidget):
             return
         a, b = self.tape.run(self.selected), self.tape.run(other)
         for info in (a, b):
-            refuse_experiment(info)
+            check_is_run(info)
         self.comparison = self.tape.compare(a.id, b.id)
         self.differences.value = str(
             differences_html(self.tape, a, b, differences(self.comparison))

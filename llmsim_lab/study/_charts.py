@@ -102,7 +102,7 @@ def response_chart(
     unit = f"\n({drawable(series.unit)})" if series.unit else ""
     axes.set(
         xlabel=f"turns after the shock ({drawable(shock, 90)})",
-        ylabel=f"{drawable(series.label)}, difference{unit}",
+        ylabel=f"{drawable(series.label, 90)}, difference{unit}",
         title=drawable(title, 90),
     )
     axes.legend(frameon=False, fontsize=8)
@@ -110,7 +110,8 @@ def response_chart(
     there = f", band {peak['low']:.2f} to {peak['high']:.2f}" if pairs > 1 else ""
     return _told(
         figure,
-        f"{title} to {shock}: largest {peak['horizon']} turns after, {peak['mean']:+.2f}{there}.",
+        f"{title} to {shock}: largest {int(peak['horizon'])} turns after, "
+        f"{peak['mean']:+.2f}{there}.",
     )
 
 

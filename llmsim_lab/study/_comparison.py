@@ -431,7 +431,7 @@ class Comparison:
             TapeError: there is no such comparison, or the tape is damaged.
         """
         tape = tape if isinstance(tape, Tape) else Tape(tape, read_only=True)
-        info = _keeping.experiment_on(tape, run)
+        info = _keeping.comparison_on(tape, run)
         settings = _keeping.recorded_settings(info)
         variants = _keeping.variants_on(info, {**(prompt or {}), **(model or {})})
         extra = info.manifest["experiment"]

@@ -46,7 +46,7 @@ class Samples(Simulation):
         )
 
 
-def refuse_experiment(info: RunInfo) -> None:
+def check_is_run(info: RunInfo) -> None:
     """Raise TapeError if a run is a comparison of prompts; the message says what shows it."""
     if info.verb == "experiment":
         raise TapeError(
@@ -63,7 +63,7 @@ def begin(
     Args:
         simulation: the run, which is on this tape.
         tape: the tape.
-        settings: what defines the experiment.
+        settings: what defines the comparison.
         config: of the model's client.
     """
     parent = tape.run(simulation.run_id)
@@ -95,7 +95,7 @@ def played_on(simulation: AnyRun, tape: Tape, run: int, schedule: Sequence[Sampl
     turns = load_turns(type(simulation), tape, run, tape.turn_records(run))[1:]
     if len(turns) > len(schedule):
         raise TapeError(
-            f"experiment {run} on {tape.path} is damaged: it has {len(turns)} samples where "
+            f"comparison {run} on {tape.path} is damaged: it has {len(turns)} samples where "
             f"{len(schedule)} were planned"
         )
     return list(zip(schedule, turns, strict=False))
@@ -114,7 +114,7 @@ async def replayed(
     Args:
         simulation: the run that the samples are of.
         tape: the tape.
-        run: the experiment.
+        run: the comparison.
         played: its samples.
         play: plays one, with its calls answered from the recorder.
 
@@ -140,11 +140,11 @@ def has_no_model(client: LLMClient | None) -> bool:
     return client is None or isinstance(client.backend, NoModel)
 
 
-def experiment_on(tape: Tape, run: int | None) -> RunInfo:
+def comparison_on(tape: Tape, run: int | None) -> RunInfo:
     """Return a comparison on a tape, the latest if none is named.
 
     Raises:
-        TapeError: there is no experiment, or the run is not one.
+        TapeError: there is no comparison, or the run is not one.
     """
     if run is not None:
         info = tape.run(run)
@@ -158,7 +158,7 @@ def experiment_on(tape: Tape, run: int | None) -> RunInfo:
     found = [info for info in tape.runs() if info.verb == "experiment"]
     if not found:
         raise TapeError(
-            f"the tape {tape.path} holds no prompt experiment; Comparison(...).run() records one"
+            f"the tape {tape.path} holds no comparison of prompts; Comparison(...).run() records one"
         )
     return found[-1]
 
@@ -230,7 +230,7 @@ def recorded_settings(info: RunInfo) -> dict[str, Any]:
     for name, expected in SETTINGS.items():
         if not isinstance(settings.get(name), expected):
             raise TapeError(
-                f"experiment {info.id} on the tape is damaged: {name} is {settings.get(name)!r:.50}"
+                f"comparison {info.id} on the tape is damaged: {name} is {settings.get(name)!r:.50}"
             )
     return {name: settings[name] for name in SETTINGS}
 
@@ -253,7 +253,7 @@ def storage_of(tape: Tape | None, loaded: int | None, *, total: int) -> str:
 
     Args:
         tape: the one that the run is on, if any.
-        loaded: how many samples came from it; None where the experiment is not on it yet.
+        loaded: how many samples came from it; None where the comparison is not on it yet.
         total: how many samples there are to be.
     """
     if tape is None:

@@ -37,7 +37,7 @@ from llmsim_lab.run._turn import Series
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.simulation._config import CommitteeConfig
 from llmsim_lab.study._charts import response_chart
-from llmsim_lab.study._design import Arm, Models, World
+from llmsim_lab.study._design import Arm, Models, World, seeds_of
 from llmsim_lab.study._statistics import sup_t_band
 from llmsim_lab.tape._codec import RunInfo
 from llmsim_lab.validators import AlwaysValid
@@ -152,10 +152,7 @@ def _checked_shock(shock: Any) -> Mapping[str, Any]:
 
 def _seeds(seeds: Any, subject: Any, parameters: Mapping[str, Any]) -> tuple[int, ...]:
     if isinstance(seeds, Iterable):
-        found = tuple(whole_number("seeds", seed, least=0) for seed in seeds)
-        if not found or len(set(found)) < len(found):
-            raise ConfigError(f"seeds={found} must be different whole numbers, at least one")
-        return found
+        return tuple(seeds_of(seeds if isinstance(seeds, str) else list(seeds)))
     config = subject if isinstance(subject, RunConfig) else getattr(subject, "config", None)
     first = config.seed if isinstance(config, RunConfig) else parameters.get("seed", 0)
     return tuple(range(first, first + whole_number("seeds", seeds, least=1)))

@@ -202,7 +202,7 @@ async def test_operations_on_runs_are_errors_for_experiments(tmp_path: Path, ver
 
 def test_a_tape_without_experiments_says_so(tmp_path: Path) -> None:
     make_run(tape=tmp_path / "x.tape", turns=1)
-    with pytest.raises(TapeError, match="holds no prompt experiment"):
+    with pytest.raises(TapeError, match="holds no comparison of prompts"):
         Comparison.load(tmp_path / "x.tape")
     with pytest.raises(
         TapeError, match=r"run 1 on .* is not a comparison of prompts; .* there: none"

@@ -427,6 +427,25 @@ def test_a_chart_shows_the_band_the_rule_and_the_linear_solution() -> None:
         response.chart("inflaton")
 
 
+def test_parameters_have_the_names_that_a_study_varies() -> None:
+    fields = {"nations": [{"name": "Rule", "kind": "taylor"}], "validator.kind": "always_valid"}
+    calm, strict = (
+        impulse_response(
+            Simulation,
+            shock=SUPPLY,
+            horizon=4,
+            seeds=1,
+            name="named",
+            turns=9,
+            **fields,
+            **{"nations.0.exact": exact},
+        )
+        for exact in (False, True)
+    )
+    rates = [it.frame().query("column == 'interest_rate'")["mean"] for it in (calm, strict)]
+    assert rates[0].tolist() != rates[1].tolist()
+
+
 # --- misuse ---------------------------------------------------------------------------------------
 
 
@@ -439,7 +458,7 @@ def test_a_chart_shows_the_band_the_rule_and_the_linear_solution() -> None:
         (economy(), {"shock": {"supply": 1, "inflation": 1}}, "two shocks"),
         (economy(), {"shock": SUPPLY, "against": 3}, "is not a policy rule"),
         (economy(), {"shock": SUPPLY, "columns": ["period"]}, "'period' is not a number"),
-        (economy(), {"shock": SUPPLY, "seeds": [1, 1]}, "different whole numbers"),
+        (economy(), {"shock": SUPPLY, "seeds": [1, 1]}, "names a seed twice"),
         (economy(), {"shock": SUPPLY, "turns": 3}, "has its parameters already"),
         (3, {"shock": SUPPLY}, "is not something to play"),
         (lambda seed: 3, {"shock": SUPPLY}, "must return a run"),

@@ -1,0 +1,67 @@
+"""Charts of studies, from frames: which means are drawn, in which colours, under which names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from llmsim_lab._util.drawing import COLOURS
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.run._turn import Series
+from llmsim_lab.study._charts import arms_chart, response_chart
+
+
+def frame_of(**arms: list[float]) -> pd.DataFrame:
+    """Two seeds an arm, the second one above the first."""
+    rows: list[dict[str, Any]] = [
+        {"arm": arm, "seed": seed, "turn": turn, "level": value + seed}
+        for arm, values in arms.items()
+        for seed in (0, 1)
+        for turn, value in enumerate(values)
+    ]
+    return pd.DataFrame(rows)
+
+
+def test_an_arm_keeps_its_colour_while_another_has_no_runs() -> None:
+    figure = arms_chart(frame_of(late=[1, 2]), "level", arms=["early", "late"])
+    [axes] = figure.axes
+    assert [line.get_color() for line in axes.lines] == [COLOURS[1]]
+    assert [text.get_text() for text in axes.texts] == ["late"]
+
+
+def test_what_has_no_value_at_the_start_is_drawn_from_its_first_value_on() -> None:
+    figure = arms_chart(frame_of(one=[float("nan"), 3, 5]), "level", arms=["one"])
+    [axes] = figure.axes
+    assert axes.lines[0].get_xydata().tolist() == [[1, 3.5], [2, 5.5]]
+    assert len(axes.collections) == 1
+    assert "one: 3.50 at first, 5.50 at last" in figure.alt  # type: ignore[attr-defined]
+
+
+def test_arms_that_end_together_have_names_apart() -> None:
+    figure = arms_chart(frame_of(one=[0, 1], two=[2, 1]), "level", arms=["one", "two"])
+    [axes] = figure.axes
+    one, two = (text.xy[1] for text in axes.texts)
+    low, high = axes.get_ylim()
+    assert two - one >= 0.05 * (high - low)
+
+
+def test_more_arms_than_anybody_tells_apart_are_not_drawn() -> None:
+    names = [f"arm {place}" for place in range(9)]
+    with pytest.raises(ConfigError, match="9 arms are too many"):
+        arms_chart(frame_of(**{name: [1, 2] for name in names}), "level", arms=names)
+
+
+def test_a_dollar_in_a_columns_name_is_no_formula() -> None:
+    frame = pd.DataFrame({"horizon": [0, 1], "mean": [0.0, -2.0], "low": [0.0, -3.0]})
+    frame = frame.assign(high=[0.0, -1.0], n=2, rule=float("nan"), linear=float("nan"))
+    series = Series(column="cost", label="Cost in $ of $x^2$", unit="$")
+    figure = response_chart(frame, series, title="$a_b$", shock="cost$ +1", level=0.95)
+    figure.draw_without_rendering()
+    [axes] = figure.axes
+    assert axes.get_title() == r"\$a_b\$"
+    assert axes.get_ylabel() == "Cost in \\$ of \\$x^2\\$, difference\n(\\$)"
+    assert figure.alt == (  # type: ignore[attr-defined]
+        "$a_b$ to cost$ +1: largest 1 turns after, -2.00, band -3.00 to -1.00."
+    )

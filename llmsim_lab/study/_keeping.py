@@ -158,7 +158,8 @@ def comparison_on(tape: Tape, run: int | None) -> RunInfo:
     found = [info for info in tape.runs() if info.verb == "experiment"]
     if not found:
         raise TapeError(
-            f"the tape {tape.path} holds no comparison of prompts; Comparison(...).run() records one"
+            f"the tape {tape.path} holds no comparison of prompts; Comparison(...).run() records "
+            "one"
         )
     return found[-1]
 

@@ -152,7 +152,8 @@ def _checked_shock(shock: Any) -> Mapping[str, Any]:
 
 def _seeds(seeds: Any, subject: Any, parameters: Mapping[str, Any]) -> tuple[int, ...]:
     if isinstance(seeds, Iterable):
-        return tuple(seeds_of(seeds if isinstance(seeds, str) else list(seeds)))
+        listed: Any = seeds if isinstance(seeds, str) else list(seeds)
+        return tuple(seeds_of(listed))
     config = subject if isinstance(subject, RunConfig) else getattr(subject, "config", None)
     first = config.seed if isinstance(config, RunConfig) else parameters.get("seed", 0)
     return tuple(range(first, first + whole_number("seeds", seeds, least=1)))

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Self
 from markupsafe import Markup
 
 from llmsim_lab._util.checks import whole_number
-from llmsim_lab._util.config import YamlFile, yaml_text
+from llmsim_lab._util.config import yaml_text
 from llmsim_lab._util.html import join, pairs, safe, table
 from llmsim_lab._util.text import closest, log_event
 from llmsim_lab._util.waiting import run_sync
@@ -45,6 +45,7 @@ from llmsim_lab.study._design import (
     said,
     seeds_of,
 )
+from llmsim_lab.study._file import as_file, read_study
 from llmsim_lab.study._playing import NOTE, Key, Notes, Player, StudyRun, merge_left_over, played
 from llmsim_lab.study._statistics import Effect, run_effects, smallest_effect
 from llmsim_lab.tape._codec import dumps
@@ -240,7 +241,8 @@ class Study:
         aa: bool = False,
         **fixed: Any,
     ) -> None:
-        factors = factors_of(vary or {}, design)
+        self._factors, self._design = factors_of(vary or {}, design), design
+        factors = self._factors
         self.seeds = seeds_of(seeds)
         self._arms, self.reference = arms_of(factors, design, aa=aa)
         self._by_name = {arm.name: arm for arm in self._arms}
@@ -722,12 +724,7 @@ class Study:
                 "a Latin hypercube has no reference arm: fit the factors to the outcomes, "
                 "study.outcomes().merge(study.runs), or name contrasts=[(arm, arm)]"
             )
-        for arm in (arm for pair in contrasts or () for arm in pair):
-            if arm not in self.arms:
-                raise ConfigError(
-                    f"there is no arm {arm!r}{closest(str(arm), self.arms)}; there are "
-                    f"{', '.join(self.arms)}"
-                )
+        self._check_arms(contrasts or ())
         values = self.outcomes()
         main = values[values["arm"] != AA] if contrasts is None else values
         found = run_effects(
@@ -738,6 +735,15 @@ class Study:
             check = run_effects(again, reference=self.reference, level=level, watched=watched)
             found += [replace(it, note=f"{_AA_NOTE}{it.note and '; '}{it.note}") for it in check]
         return Effects(found, label=self._look(watched, contrasts))
+
+    def _check_arms(self, contrasts: Sequence[tuple[str, str]]) -> None:
+        """Raise ConfigError where an arm of the contrasts is not there."""
+        for arm in (arm for pair in contrasts for arm in pair):
+            if arm not in self.arms:
+                raise ConfigError(
+                    f"there is no arm {arm!r}{closest(str(arm), self.arms)}; there are "
+                    f"{', '.join(self.arms)}"
+                )
 
     def _look(self, watched: bool, contrasts: Sequence[tuple[str, str]] | None) -> str:
         """Return how these effects come to be looked at, and count the look."""
@@ -786,54 +792,100 @@ class Study:
     # --- before it is played -----------------------------------------------------------------
 
     def register(
-        self, path: str | Path, *, hypotheses: Sequence[str] = (), alpha: float = 0.05
+        self,
+        path: str | Path,
+        *,
+        hypotheses: Sequence[str] = (),
+        contrasts: Sequence[tuple[str, str]] | None = None,
+        alpha: float | None = None,
     ) -> Path:
         """Write down what will be compared before it is known, and return the file.
 
-        Contrasts, outcomes, number of seeds, alpha and the rule for stopping go there as YAML; the
-        digest goes on every run that is begun from now on, and ``effects()`` says whether its
-        results are those. A file that is there is read and must say the same.
+        The study goes there as YAML, which ``llmsim-lab study`` plays, with contrasts, alpha and
+        the rule for stopping; the digest goes on every run that is begun from now on, and
+        ``effects()`` says whether its results are those. A file that is there is read and must say
+        the same; what it says of hypotheses, contrasts and alpha is taken where it is not given.
 
         Args:
             path: the file.
             hypotheses: what is expected, in words.
-            alpha: the family's error rate.
+            contrasts: pairs of arms; each with the reference if not given.
+            alpha: the family's error rate; 0.05 if not given.
 
         Raises:
             ConfigError: the file is there and says something else, or there is no reference.
         """
-        if self.reference is None:
-            raise ConfigError("a Latin hypercube has no contrasts to register")
         path = Path(path)
-        contrasts = [[arm, self.reference] for arm in self.arms if arm not in (self.reference, AA)]
+        there = read_study(path)[0].plan if path.exists() else {}
+        if contrasts is None and "contrasts" not in there and self.reference is None:
+            raise ConfigError(
+                "a Latin hypercube has no contrasts to register; name them: "
+                "contrasts=[('point 1', 'point 2')]"
+            )
+        pairs = contrasts if contrasts is not None else there.get("contrasts")
+        if pairs is None:
+            pairs = [(arm, self.reference) for arm in self.arms if arm not in (self.reference, AA)]
+        self._check_arms(pairs)
         plan: dict[str, Any] = {
             "study": self.name,
-            "design": self._notes.digest,
-            "hypotheses": list(hypotheses),
-            "contrasts": contrasts,
+            "design_digest": self._notes.digest,
+            "hypotheses": list(hypotheses) or there.get("hypotheses", []),
+            "contrasts": [list(pair) for pair in pairs],
             "outcomes": list(self.outcome),
             "n": len(self.seeds),
-            "alpha": alpha,
-            "stop": f"after {len(self.seeds)} seeds in every arm",
+            "alpha": there.get("alpha", 0.05) if alpha is None else alpha,
+            "stop": there.get("stop", f"after {len(self.seeds)} seeds in every arm"),
         }
-        if path.exists():
-            there = dict(YamlFile.read(path).values)
-            if not hypotheses:
-                plan["hypotheses"] = there.get("hypotheses", [])
-            differing = [key for key in {**there, **plan} if there.get(key) != plan.get(key)]
-            if differing:
-                key = differing[0]
+        for key, value in there.items():
+            if value != plan[key]:
                 raise ConfigError(
-                    f"{path} registers another plan: its {key} is {there.get(key)!r:.80}, here it "
-                    f"is {plan.get(key)!r:.80}. A registration is not changed: write another file, "
-                    "and report both"
+                    f"{path} registers another plan: its {key} is {value!r:.80}, here it is "
+                    f"{plan[key]!r:.80}. A registration is not changed: write another file, and "
+                    "report both"
+                    + (
+                        "; or a level, a player or the world is a function or an object, which "
+                        "only Python has: make the study there"
+                        if key == "design_digest"
+                        else ""
+                    )
                 )
-        else:
-            path.write_text(yaml_text(plan), encoding="utf-8")
+        if not there:
+            own = {key: it for key, it in plan.items() if key not in ("outcomes", "n")}
+            path.write_text(yaml_text({**self._as_file(path), **own}), encoding="utf-8")
         digest = hashlib.sha256(dumps(said(plan)).encode()).hexdigest()
         self._registered = {**plan, "digest": digest}
         self._notes.registration = digest
         return path
+
+    def _as_file(self, path: Path) -> dict[str, Any]:
+        tape = self._path or (self._tape.path if self._tape is not None else None)
+        return as_file(
+            self._world,
+            self._factors,
+            path=path,
+            name=self.name,
+            design=self._design,
+            seeds=self.seeds,
+            turns=self.turns,
+            outcome=self.outcome,
+            aa=AA in self.arms,
+            model=self._models.given,
+            tape=tape,
+        )
+
+    def report(self, path: str | Path) -> Path:
+        """Write what a referee asks for as one HTML file, and return its path.
+
+        Design, registration, effects, charts, settings, digests of the runs, what failed, and what
+        ``checklist`` finds. The file loads nothing from elsewhere and runs no script.
+
+        Args:
+            path: the file; one that is there is replaced.
+        """
+        write: Callable[[Study, Path], Path]
+        # By name: the report reads studies, and stands above this module.
+        write = import_module("llmsim_lab.study._report").write_report
+        return write(self, Path(path))
 
     def plan(self, *, pilot: Study | Tape | str | Path | None = None) -> StudyPlan:
         """Return what is left to play, what it takes, and what differences it can see.

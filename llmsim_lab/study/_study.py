@@ -61,7 +61,7 @@ Outcome = str | Callable[[AnyRun], float]
 Outcomes = Outcome | Mapping[str, Outcome] | Sequence[Outcome]
 """A column of the frame, a name that the world has for one, or a function of the run."""
 
-_LAST = "@last"
+LAST = "@last"
 _COSTS = ("calls", "tokens", "seconds")
 _PARALLEL = 8
 _FEW = 3
@@ -628,7 +628,7 @@ class Study:
     def _check_column(self, name: str, measures: Mapping[str, Any]) -> None:
         first = self._trial.turns[0]
         row = turn_row(first, self._trial.own_columns(first))
-        column = name.removesuffix(_LAST)
+        column = name.removesuffix(LAST)
         # A mapping in a state may be filled later, so of its columns only the field is known.
         fields = getattr(type(first.state), "model_fields", {})
         if (
@@ -681,14 +681,14 @@ class Study:
             import pandas as pd
 
             return _number(measure(pd.DataFrame(rows)), outcome)
-        column = outcome.removesuffix(_LAST)
+        column = outcome.removesuffix(LAST)
         if not any(column in row for row in rows):
             known = list(dict.fromkeys(name for row in rows for name in row))
             raise ConfigError(
                 f"outcome {outcome!r} is not a column of these runs{closest(column, known)}; there "
                 f"are {', '.join(known)}"
             )
-        if outcome.endswith(_LAST):
+        if outcome.endswith(LAST):
             return _number(rows[-1].get(column), outcome)
         there = [_number(row.get(column), outcome) for row in rows[1:]]
         numbers = [value for value in there if value == value]

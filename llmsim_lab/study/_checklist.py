@@ -182,6 +182,10 @@ class Evidence:
 _Items = Iterator[ChecklistItem]
 
 
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def _ok(question: str, found: str) -> ChecklistItem:
     return ChecklistItem(question=question, answer="ok", found=found)
 
@@ -280,7 +284,7 @@ def _family(evidence: Evidence) -> _Items:
     pairs = len(plan["contrasts"]) if plan else len([it for it in study.arms if it != AA]) - 1
     size = pairs * len(study.outcome)
     if size:
-        what = f"{pairs} contrasts in {len(study.outcome)} outcomes"
+        what = f"{_count(pairs, 'contrast')} in {_count(len(study.outcome), 'outcome')}"
         yield _ok(
             question, f"{what}, p-values adjusted over all {size}" if size > 1 else "just one"
         )
@@ -361,9 +365,7 @@ def _failed(evidence: Evidence) -> _Items:
 
 
 def _decisions(evidence: Evidence) -> _Items:
-    question, parts, bad = "decisions as the model made them", [], False
-    if not evidence.calls:
-        return
+    question, parts, bad = "decisions as they were made", [], False
     for arm, counts in evidence.statuses.items():
         decided = sum(counts[name] for name in STATUSES)
         if decided:
@@ -372,8 +374,10 @@ def _decisions(evidence: Evidence) -> _Items:
             said = ", ".join(f"{name} {share:.1%}" for name, share in shares.items())
             parts.append(f"{arm}: {said or 'all ok'} of {decided:,}")
     found = "; ".join(parts)
+    if not parts or not (bad or evidence.calls):
+        return
     if bad:
-        remedy = "report the shares by arm: a fallback is not the model's choice"
+        remedy = "report the shares by arm: a fallback is a default that nobody chose"
         yield _missing(question, found, remedy)
     else:
         yield _ok(question, found)

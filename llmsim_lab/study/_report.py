@@ -57,7 +57,7 @@ table{border-collapse:collapse;font-size:.92rem;margin:.4rem 0}
 caption{padding-bottom:.2rem}
 th{font-weight:600}tbody tr{border-top:1px solid var(--line)}
 th,td{padding:.3rem .9rem .3rem 0!important}th:last-child,td:last-child{padding-right:0!important}
-tbody th{font-weight:400}
+tbody th{font-weight:400}.wide tbody th{min-width:8.5rem}
 .n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
 .wide{overflow-x:auto}
 .say{background:var(--box);border-left:3px solid var(--line);padding:.5rem .8rem;margin:.6rem 0}
@@ -67,9 +67,9 @@ details{margin:.5rem 0}summary{cursor:pointer}
 figure{margin:.8rem 0}figure svg{width:100%;max-width:44rem;height:auto;display:block}
 svg text{font-family:system-ui,sans-serif!important}
 .list{list-style:none;padding:0}.list li{padding:.45rem 0;border-top:1px solid var(--line)}
-.list li span{display:inline-block;min-width:4.2rem;text-align:center;font-size:.82rem;
-margin-right:.6rem}
-.list div{color:var(--soft);font-size:.92rem}
+.list li{display:grid;grid-template-columns:4.6rem 1fr;column-gap:.7rem;align-items:start}
+.list li>span{text-align:center;font-size:.82rem}.list b{font-weight:600}
+.list div{grid-column:2;color:var(--soft);font-size:.92rem;min-width:0}
 @media print{body{max-width:none}details>*{display:block}}
 """
 _PAGE = """<!DOCTYPE html>
@@ -153,8 +153,8 @@ def _head(study: Study, evidence: Evidence, asked: Checklist) -> Markup:
     models = dict.fromkeys(
         str(model.get("name")) for found in evidence.models.values() for model in found
     )
-    who = ", ".join(models) or ("a model" if evidence.calls else "no model: rules or chance")
-    about = f"A study of the world {world}. Asked: {who}. {study._about()}."
+    who = f"asks {', '.join(models) or 'a model'}" if evidence.calls else "asks no model"
+    about = f"The world {world}; it {who}. {study._about()}."
     return join(
         [
             Markup("<h1>{}</h1>").format(safe(study.name)),
@@ -184,14 +184,10 @@ def _played(study: Study) -> str:
 
 
 def _design(study: Study) -> Markup:
-    factors = [
-        (name, _level_names(levels), f"{len(levels)} levels")
-        for name, levels in study._factors.items()
-    ]
+    factors = [(name, _level_names(levels)) for name, levels in study._factors.items()]
     design = study._design
     if isinstance(design, Mapping):
         kind = f"{design['latin hypercube']} points of a Latin hypercube"
-        factors = [(it[0], it[1], "a range") for it in factors]
     else:
         kind = {"full": "every combination of levels"}.get(str(design), str(design))
     seeds = study.seeds
@@ -216,7 +212,7 @@ def _design(study: Study) -> Markup:
     return join(
         [
             pairs(facts),
-            _wide(table(("factor", "levels", ""), factors), "factors") if factors else "",
+            _wide(table(("factor", "levels"), factors), "factors") if factors else "",
             _folded("arms", arms, header),
         ]
     )
@@ -285,7 +281,7 @@ def _effects(study: Study) -> Markup:
     if len(study.arms) < 2 or (study.reference is None and study._registered is None):
         return join([_p("No arms are compared: there is no reference."), by_arm])
     effects = study.effects()
-    level = f"{effects[0].level:.0%}" if effects else "95%"
+    level = f"{100 * (effects[0].level if effects else 0.95):g} %"
     header = ["contrast", "outcome"]
     header += [_n(it) for it in ("difference", f"{level} interval", "p", "p in family", "n")]
     rows = [
@@ -323,7 +319,9 @@ def _numbers(effect: Effect) -> tuple[str, str]:
         return "not known", ""
     if effect.low is None or effect.high is None:
         return _signed(effect.estimate, _decimals(abs(effect.estimate))), "none"
-    decimals = _decimals((effect.high - effect.low) / 2 or abs(effect.estimate))
+    # And no more than the difference's own four.
+    width, size = (effect.high - effect.low) / 2, abs(effect.estimate)
+    decimals = min(_decimals(width or size), 2 + _decimals(size) if size else 8)
     low, high = (_minus(f"{it:.{decimals}f}") for it in (effect.low, effect.high))
     return _signed(effect.estimate, decimals), f"{low} to {high}"
 
@@ -585,7 +583,7 @@ def _failures(study: Study) -> Markup:
 
 def _answers(asked: Checklist) -> Markup:
     items = (
-        Markup("<li>{} {}<div>{}</div>{}</li>").format(
+        Markup("<li>{} <b>{}</b><div>{}</div>{}</li>").format(
             badge(it.answer, like=LIKE[it.answer]),
             safe(it.question),
             safe(it.found),

@@ -57,7 +57,7 @@ table{border-collapse:collapse;font-size:.92rem;margin:.4rem 0}
 caption{padding-bottom:.2rem}
 th{font-weight:600}tbody tr{border-top:1px solid var(--line)}
 th,td{padding:.3rem .9rem .3rem 0!important}th:last-child,td:last-child{padding-right:0!important}
-tbody th{font-weight:400}.wide tbody th{min-width:8.5rem}
+td ul{margin:0}tbody th{font-weight:400}.wide tbody th{min-width:8.5rem}
 .n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
 .wide{overflow-x:auto}
 .say{background:var(--box);border-left:3px solid var(--line);padding:.5rem .8rem;margin:.6rem 0}
@@ -228,7 +228,7 @@ def _level_names(levels: Mapping[str, Any]) -> Markup:
         what = said(level)
         text = what if isinstance(what, str) else dumps(what)
         # The level itself where the label does not say it: a text is shown whole, under a line.
-        if text in (label, f"{label}.0", "null", "true", "false"):
+        if text in (label, label.lower(), f"{label}.0") or level is None:
             shown.append(safe(label))
         elif len(text) <= 60:
             shown.append(safe(f"{label}: {text}"))
@@ -284,6 +284,7 @@ def _effects(study: Study) -> Markup:
     level = f"{100 * (effects[0].level if effects else 0.95):g} %"
     header = ["contrast", "outcome"]
     header += [_n(it) for it in ("difference", f"{level} interval", "p", "p in family", "n")]
+    marks, remarks = _remarks(effects)
     rows = [
         [
             effect.contrast,
@@ -292,25 +293,44 @@ def _effects(study: Study) -> Markup:
             _n("" if effect.p is None else short_p(effect.p)),
             _n("" if effect.p_family is None else short_p(effect.p_family)),
             _n(f"{effect.n} {effect.unit}"),
+            *([",".join(marks[place])] if any(marks) else []),
         ]
-        for effect in effects
+        for place, effect in enumerate(effects)
     ]
+    header += ["see"] * any(marks)
     label = [Markup('<p class="say">{}</p>').format(safe(effects.label))] if effects.label else []
-    return join([*label, _wide(table(header, rows), "effects"), *_how(effects), by_arm])
+    below = (_p(text, kind="soft") for text in remarks)
+    return join([*label, _wide(table(header, rows), "effects"), *below, by_arm])
 
 
-def _how(effects: Effects) -> Iterator[Markup]:
-    """Yield what effects speak of, by which method, and their notes, each said once."""
+def _remarks(effects: Effects) -> tuple[list[list[str]], list[str]]:
+    """Return what effects speak of, by which method, and their notes, each said once.
+
+    Returns:
+        the marks of each effect, for what is not said of all of them; and the lines.
+    """
+    marks: list[list[str]] = [[] for _ in effects]
+    lines = []
+    used = 0
     for title, name in (("Speaks of", "speaks_of"), ("Method", "method"), ("Note", "note")):
-        texts: dict[str, list[Effect]] = {}
-        for effect in effects:
-            if text := getattr(effect, name):
-                texts.setdefault(text, []).append(effect)
-        for text, which in texts.items():
-            of = ""
-            if len(which) < len(effects):
-                of = f" ({'; '.join(f'{it.contrast}, {it.outcome}' for it in which)})"
-            yield _p(f"{title}: {text}{of}.", kind="soft")
+        places: dict[str, list[int]] = {}
+        for place, effect in enumerate(effects):
+            for text in filter(None, getattr(effect, name).split("; ")):
+                places.setdefault(text, []).append(place)
+        for text, where in places.items():
+            mark = ""
+            if len(where) < len(effects):
+                mark, used = _letters(used), used + 1
+                for place in where:
+                    marks[place].append(mark)
+            lines.append(f"{mark and f'{mark}: '}{title}: {text}.")
+    return marks, lines
+
+
+def _letters(number: int) -> str:
+    """Return a, b and so on to z, then aa, ab and so on."""
+    more, last = divmod(number, 26)
+    return (_letters(more - 1) if more else "") + chr(ord("a") + last)
 
 
 def _numbers(effect: Effect) -> tuple[str, str]:
@@ -334,7 +354,7 @@ def _decimals(size: float) -> int:
 
 
 def _signed(value: float, decimals: int) -> str:
-    return _minus(f"{value:+.{decimals}f}")
+    return _minus(f"{value:+.{decimals}f}") if value else "0"
 
 
 def _minus(text: str) -> str:
@@ -565,9 +585,8 @@ def _failures(study: Study) -> Markup:
     for error, entries in sorted(by_error.items(), key=lambda it: -len(it[1])):
         places = [f"{it.arm}, seed {it.seed}, turn {it.turns + 1}" for it in entries]
         more = f" … and {len(places) - _MOST_SEEDS} more" if len(places) > _MOST_SEEDS else ""
-        rows.append(
-            (_n(len(entries)), safe(error, limit=2_000), "; ".join(places[:_MOST_SEEDS]) + more)
-        )
+        where = "; ".join(places[:_MOST_SEEDS]) + more
+        rows.append((safe(error, limit=2_000), _n(len(entries)), where))
     shares = [
         f"{arm}: {count} of {len(study.seeds)} ({count / len(study.seeds):.0%})"
         for arm, count in Counter(it.arm for it in failed).items()
@@ -576,7 +595,7 @@ def _failures(study: Study) -> Markup:
         [
             *parts,
             _p(f"Left out of all effects, with the runs of the same seed: {'; '.join(shares)}."),
-            _folded("errors", rows, (_n("runs"), "error", "where")),
+            _folded("errors", rows, ("error", _n("runs"), "where")),
         ]
     )
 

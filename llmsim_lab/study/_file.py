@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from llmsim_lab._util.config import Settings, YamlFile
 from llmsim_lab.errors import ConfigError
@@ -20,6 +20,7 @@ from llmsim_lab.run._registry import file_of
 from llmsim_lab.study._design import Factors, World, label_of, said, seeds_of
 
 _EXAMPLE = "world: economic"
+_ONLY_IN_PYTHON = "only in Python"
 
 
 class StudyFile(Settings):
@@ -149,14 +150,14 @@ def as_file(
 ) -> dict[str, Any]:
     """Return a study as the file at ``path`` says it, by the keys of ``StudyFile``.
 
-    What is only in Python, such as a function, is there as a text: it identifies the study, which
-    then cannot be made from the file.
+    What is only in Python, such as a function, is there by its name and digest: it identifies the
+    study, which then cannot be made from the file.
     """
     first = {
         "study": name,
         "world": _world_name(world, path),
         "config": _config_of(world),
-        "fixed": said(world.fixed),
+        "fixed": _plain(world.fixed),
         "vary": {factor: _levels(levels, design) for factor, levels in factors.items()},
         "design": said(design),
         "seeds": len(seeds) if list(seeds) == list(range(len(seeds))) else list(seeds),
@@ -189,7 +190,20 @@ def _config_of(world: World) -> dict[str, Any] | None:
 
 def _levels(levels: Mapping[str, Any], design: Any) -> Any:
     plain = isinstance(design, Mapping) or all(label_of(it) == n for n, it in levels.items())
-    return said(list(levels.values()) if plain else dict(levels))
+    return _plain(list(levels.values()) if plain else dict(levels))
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as YAML says it; what YAML cannot say in a form that no world takes."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if isinstance(value, Mapping):
+        return {str(name): _plain(it) for name, it in value.items()}
+    if isinstance(value, Sequence):
+        return [_plain(it) for it in value]
+    return {_ONLY_IN_PYTHON: said(value)}
 
 
 def _outcome(outcome: Mapping[str, Any]) -> Any:

@@ -7,6 +7,7 @@ contrasts, alpha and the rule for stopping.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -122,10 +123,11 @@ def located(error: ConfigError, file: StudyFile, source: YamlFile) -> ConfigErro
     named: list[tuple[str, ...]] = [
         (part, name) for part in ("fixed", "vary") for name in getattr(file, part)
     ]
-    for location in named:
-        name = location[1]
-        if f"{name!r}" in text or f"{name}:" in text or f"{name}=" in text:
-            return ConfigError(source.fault(location, text))
+    # An arm's name has the factors' names in it, and what is wrong may be another part of it.
+    for said_ in (re.sub(r"^arm '.*?': ", "", text), text):
+        for location in named:
+            if re.search(rf"(?<![\w.]){re.escape(location[1])}[.:='\"]", said_):
+                return ConfigError(source.fault(location, text))
     for key in ("outcome", "design", "seeds", "turns"):
         if key in source.values and text.startswith((key, f"a {key.removesuffix('s')}")):
             return ConfigError(source.fault((key,), text))

@@ -4,16 +4,18 @@
 numbers whose true differences are known, 5,000 times a cell, and counts. Every interval and every
 p-value that ``llmsim_lab.study._statistics`` offers has its cells here; all follow from one seed.
 One check covers all cells, so that none can be picked: the smallest binomial p-value of a cell that
-misses its level, times the number of cells. ``--only WORD`` measures the groups named so and does
-not write.
+misses its level, times the number of cells.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from itertools import repeat
 from math import sqrt
 from typing import Any, Literal
 from zlib import crc32
@@ -192,6 +194,24 @@ def runs_covered(
     return total(counts)
 
 
+def p_values_below(
+    rng: Rng,
+    replications: int,
+    *,
+    n: int,
+    draw: Draw = normal,
+    paired: bool = True,
+    watched: bool = False,
+) -> Count:
+    """Count the p-values of .05 or less where there is no difference."""
+    found = []
+    for size in in_parts(replications):
+        frame = framed(draw(rng, (2, n, size)), ["arm", "seed", "outcome"])
+        effects = run_effects(frame, paired=paired, watched=watched)
+        found += [effect.p for effect in effects if effect.p is not None]
+    return Count(hits=sum(p <= 1 - LEVEL for p in found), offered=len(found))
+
+
 # --- situations -----------------------------------------------------------------------------------
 
 
@@ -279,6 +299,17 @@ def options_covered(
     return total(counts)
 
 
+def rare_covered(rng: Rng, replications: int, *, turns: int, answers: int) -> Count:
+    """Count the intervals of the share of an option that one arm takes nearly always."""
+    counts = []
+    for size in in_parts(replications):
+        chance = np.array([0.75, 0.95])[:, None, None, None, None]
+        taken = rng.random((2, 1, turns, answers, size)) < chance
+        frame = framed(taken.astype(float), ["arm", "run", "situation", "replicate", "outcome"])
+        counts.append(covered(situation_effects(frame), np.full(size, 0.2)))
+    return total(counts)
+
+
 def turns_as_units(
     rng: Rng, replications: int, *, rho: float, turns: int, answers: int, noise: Draw
 ) -> Count:
@@ -356,7 +387,7 @@ def family_power(
         else:
             adjusted = np.array(holm(list(stats.ttest_1samp(differences, 0).pvalue)))
         rejected += int((adjusted <= 1 - LEVEL).sum())
-    return Count(hits=rejected, offered=replications * 6)
+    return Count(hits=rejected, offered=replications * (ARMS - 1) * OUTCOMES)
 
 
 def watched_error(
@@ -452,7 +483,7 @@ def band_covers(
         curves = shape(rng, (n, horizons))
         for h in range(1, horizons):
             curves[:, h] = rho * curves[:, h - 1] + sqrt(1 - rho**2) * curves[:, h]
-        _, low, high = sup_t_band(curves, draws=1_000, seed=number)
+        _, low, high = sup_t_band(curves, draws=400, seed=number)
         count += bool(((low <= 0) & (high >= 0)).all())
     return Count(hits=count, offered=replications)
 
@@ -462,6 +493,7 @@ def band_covers(
 
 def _cells() -> Iterator[Cell]:
     yield from _cells_of_runs()
+    yield from _cells_of_p_values()
     yield from _cells_of_situations()
     yield from _cells_of_families()
     yield from _cells_of_the_rest()
@@ -479,6 +511,14 @@ def _cells_of_runs() -> Iterator[Cell]:
             )
             play = partial(runs_covered, n=n, draw=draw, paired=False)
             yield Cell(group="runs, own seeds", name=f"n={n} each, {name}", play=play)
+    for n in (2, 5, 10, 20):
+        for mean in (0.2, 2.0):
+            play = partial(
+                runs_covered,
+                n=n,
+                draw=lambda rng, shape, m=mean: rng.poisson(m, shape).astype(float),
+            )
+            yield Cell(group="runs, paired", name=f"n={n}, counts of {mean}", play=play)
     for n in (5, 20):
         play = partial(runs_covered, n=n, failed=0.1)
         yield Cell(group="runs, paired", name=f"n={n}, 10 % failed", play=play)
@@ -491,8 +531,8 @@ def _cells_of_runs() -> Iterator[Cell]:
     for n, n_other in ((3, 3), (5, 20), (20, 5)):
         play = partial(runs_covered, n=n, n_other=n_other, other=wide, paired=False)
         yield Cell(group="runs, own seeds", name=f"{n} of sd 1, {n_other} of sd 3", play=play)
-    for n in (5, 10, 20, 50):
-        for a, b in ((0.5, 0.5), (0.5, 0.9), (0.1, 0.1)):
+    for n in (2, 5, 10, 20, 50):
+        for a, b in ((0.5, 0.5), (0.5, 0.9), (0.1, 0.1), (0.0, 0.1)):
             play = partial(
                 runs_covered,
                 n=n,
@@ -500,12 +540,11 @@ def _cells_of_runs() -> Iterator[Cell]:
                 other=partial(yes_or_no, chance=b),
                 truth=b - a,
             )
-            yield Cell(group="runs, yes or no", name=f"n={n}, {a} and {b}", play=play)
-            yield Cell(
-                group="runs, yes or no",
-                name=f"n={n}, {a} and {b}, own seeds",
-                play=partial(play, paired=False),
-            )
+            cell = partial(Cell, group="runs, yes or no")
+            if n < _statistics.ENOUGH_FOR_SHARES:
+                cell = partial(cell, wanted=0, rule="never offered")
+            yield cell(name=f"n={n}, {a} and {b}", play=play)
+            yield cell(name=f"n={n}, {a} and {b}, own seeds", play=partial(play, paired=False))
     yield Cell(
         group="runs, paired",
         name="one run",
@@ -513,6 +552,21 @@ def _cells_of_runs() -> Iterator[Cell]:
         wanted=0,
         rule="never offered",
     )
+
+
+def _cells_of_p_values() -> Iterator[Cell]:
+    """P-values that do not come with the interval they are shown beside, or may be watched."""
+    size = partial(Cell, group="p-values", wanted=1 - LEVEL, rule="at most")
+    test = partial(p_values_below, n=20)
+    yield size(name="grid 0.25, sd 0.1", play=partial(test, draw=partial(on_grid, sd=0.1)))
+    rare = partial(lambda rng, shape: rng.poisson(0.2, shape).astype(float))
+    yield size(name="counts of 0.2", play=partial(test, draw=rare))
+    for chance in (0.1, 0.5):
+        play = partial(test, draw=partial(yes_or_no, chance=chance))
+        yield size(name=f"yes or no, {chance}", play=play)
+        yield size(name=f"yes or no, {chance}, own seeds", play=partial(play, paired=False))
+    yield size(name="normal, own seeds", play=partial(test, paired=False))
+    yield size(name="normal, watched", play=partial(test, watched=True))
 
 
 SIZES = ((2, 5), (3, 4), (4, 4), (8, 2), (8, 5))
@@ -534,6 +588,8 @@ def _cells_of_situations() -> Iterator[Cell]:
         yield Cell(
             group="these situations", name=f"{turns}x{answers}, 2, 3 and 5 options", play=play
         )
+        play = partial(rare_covered, turns=turns, answers=answers)
+        yield Cell(group="these situations", name=f"{turns}x{answers}, .95 against .75", play=play)
         play = partial(these, noise=partial(on_grid, sd=0.5), step=0.25)
         yield Cell(group="these situations", name=f"{turns}x{answers}, 25-bp grid", play=play)
     for runs in (2, 4, 8):
@@ -581,32 +637,21 @@ def _cells_of_situations() -> Iterator[Cell]:
 def _cells_of_families() -> Iterator[Cell]:
     error = partial(Cell, group="family-wise error", wanted=1 - LEVEL, rule="at most")
     draws: dict[str, Draw] = {"normal": normal, "t3": heavy, "exponential": skewed}
+    how: Literal["Romano-Wolf", "Holm"]
     for n in (5, 8, 10, 20):
+        # What run_effects chooses at this n; once through run_effects itself.
+        how = "Romano-Wolf" if n >= _statistics.ENOUGH_RUNS else "Holm"
+        yield error(name=f"n={n}, run_effects", play=partial(family_error, n=n, how="offered"))
         for name, draw in draws.items():
-            play = partial(family_error, n=n, draw=draw, how="offered")
-            yield error(name=f"n={n}, {name}", play=play)
-        play = partial(family_error, n=n, false=3, how="offered")
-        yield error(name=f"n={n}, half of them false", play=play)
+            play = partial(family_error, n=n, draw=draw, how=how)
+            yield error(name=f"n={n}, {name}, {how}", play=play)
+        play = partial(family_error, n=n, false=3, how=how)
+        yield error(name=f"n={n}, half of them false, {how}", play=play)
     yield error(name="n=10, own seeds", play=partial(family_error, n=10, how="own seeds"))
-    for n in (4, 6, 8, 10, 20):
-        hows: tuple[Literal["Romano-Wolf", "Holm"], ...] = ("Romano-Wolf", "Holm")
-        for how in hows:
-            play = partial(family_error, n=n, how=how)
-            yield Cell(
-                group="which family method",
-                name=f"error, n={n}, {how}",
-                play=play,
-                wanted=0.05,
-                rule=None,
-            )
-            play = partial(family_power, n=n, how=how)
-            yield Cell(
-                group="which family method",
-                name=f"power, n={n}, {how}",
-                play=play,
-                wanted=0.8,
-                rule=None,
-            )
+    power_of = partial(Cell, group="which family method", wanted=0.8, rule=None)
+    for n in (5, 6, 7, 8, 10, 20):
+        for how in ("Romano-Wolf", "Holm"):
+            yield power_of(name=f"power, n={n}, {how}", play=partial(family_power, n=n, how=how))
 
 
 def _cells_of_the_rest() -> Iterator[Cell]:
@@ -640,19 +685,13 @@ def _cells_of_the_rest() -> Iterator[Cell]:
         rule=None,
     )
     yield from _cells_of_energy()
-    for n in (3, 5, 10, 20, 50):
-        for rho in (0.0, 0.9):
-            yield Cell(
-                group="sup-t band, 16 horizons",
-                name=f"n={n}, AR(1) {rho}",
-                play=partial(band_covers, n=n, rho=rho),
-            )
+    band = partial(Cell, group="sup-t band, 16 horizons")
+    for n in (2, 3, 5, 10, 20, 50):
+        for rho in (0.0, 0.9) if n < 50 else (0.9,):
+            yield band(name=f"n={n}, AR(1) {rho}", play=partial(band_covers, n=n, rho=rho))
     for n in (5, 20):
-        yield Cell(
-            group="sup-t band, 16 horizons",
-            name=f"n={n}, AR(1) 0.9, t3",
-            play=partial(band_covers, n=n, rho=0.9, shape=heavy),
-        )
+        play = partial(band_covers, n=n, rho=0.9, shape=heavy)
+        yield band(name=f"n={n}, AR(1) 0.9, t3", play=play)
 
 
 def _cells_of_energy() -> Iterator[Cell]:
@@ -661,8 +700,8 @@ def _cells_of_energy() -> Iterator[Cell]:
     for n in (5, 20):
         even = partial(labels, n=n, chance=0.5)
         yield size(name=f"labels .5/.5, n={n}", play=partial(test, x=even, y=even))
-    same = partial(texts, n=20, lean=0.1)
-    yield size(name="texts, n=20", play=partial(energy_rejects, x=same, y=same, distance="words"))
+    same = partial(texts, n=10, lean=0.1)
+    yield size(name="texts, n=10", play=partial(energy_rejects, x=same, y=same, distance="words"))
     block = partial(by_situation, situations=8, answers=3)
     where = [place for place in range(8) for _ in range(3)]
     blocked = partial(energy_rejects, x=block, distance="euclidean", blocks=(where, where))
@@ -673,7 +712,7 @@ def _cells_of_energy() -> Iterator[Cell]:
     play = partial(test, x=partial(labels, n=20, chance=1.0), y=partial(labels, n=20, chance=0.6))
     yield seen(name="always A against .6/.4, n=20", play=play)
     play = partial(blocked, y=partial(block, shift=1.0))
-    yield seen(name="one sd in 8 situations", play=play)
+    yield seen(name="one sd, 8 situations 10 sd apart", play=play, rule=None)
 
 
 def _cells_of_old_failures() -> Iterator[Cell]:
@@ -723,15 +762,20 @@ def measure_cell(cell: Cell, replications: int) -> dict[str, Any]:
         "wanted": round(cell.wanted, 3),
         "rule": cell.rule or "for comparison",
         "measured": None if share is None else round(share, 4),
-        "offered": round(count.offered / replications, 4),
+        "offered": round(min(1.0, count.offered / replications), 4),
         "p": p,
         "cpu_s": round(time.process_time() - begun, 1),
     }
 
 
+def _measured(place: int, replications: int) -> dict[str, Any]:
+    return measure_cell(CELLS[place], replications)
+
+
 def measure(plan: Plan) -> dict[str, Any]:
     """Return all cells, and the one check of them all."""
-    rows = [measure_cell(cell, plan.replications) for cell in CELLS]
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        rows = list(pool.map(_measured, range(len(CELLS)), repeat(plan.replications)))
     judged = [row["p"] for row in rows if row["p"] is not None]
     return {
         "seed": SEED,

@@ -21,6 +21,7 @@ from llmsim_lab._util.text import faults, number
 from llmsim_lab.agents._briefing import PolicyBriefing, known_quarters
 from llmsim_lab.agents._briefing import briefing as briefing_values
 from llmsim_lab.economy import TaylorRule
+from llmsim_lab.economy._analysis import Rule
 from llmsim_lab.economy._data import Quarter
 from llmsim_lab.economy._macro import RateLimits
 from llmsim_lab.errors import ConfigError, LLMFailureException
@@ -239,7 +240,9 @@ class EconLLMAgent(LLMAgent):
     def _construct_prompt(self, state: SimulationState) -> str:
         """Show the four indicators, percent, to two decimals."""
         economy = state.global_state
-        moves = {"moves": moves_in_words(self.moves_bp)} if self.moves_bp else {}
+        moves = {}
+        if self.moves_bp and "moves" in self.prompt.slots:  # a person's prompt need not have it
+            moves["moves"] = moves_in_words(self.moves_bp)
         return self.prompt.render(
             profile=self._profile(),
             gdp_growth=number(economy.gdp_growth),
@@ -288,6 +291,27 @@ class EconLLMAgent(LLMAgent):
             "the action names nothing of economic policy "
             "(interest rates, taxes, spending, trade, credit, wages, prices ...)"
         )
+
+
+def nearest_move(
+    rate: float, moves_bp: Sequence[int], *, limits: RateLimits, current: float
+) -> int:
+    """Return the move that leads closest to a rate.
+
+    Of two equally close the smaller one counts, so that a mirrored economy gets the mirrored move.
+
+    Args:
+        rate: percent per year.
+        moves_bp: those on offer, basis points.
+        limits: at whose bounds the rate ends.
+        current: the rate in force.
+    """
+
+    def distance(move: int) -> tuple[float, int]:
+        there = limits.inside(current + move / 100)
+        return round(abs(there - rate), 9), abs(move)
+
+    return min(moves_bp, key=distance)
 
 
 def moves_in_words(moves_bp: Sequence[int]) -> str:
@@ -427,41 +451,51 @@ class NationAgent(EconLLMAgent):
 
 
 class TaylorRuleAgent(Agent):
-    """Proposes the rate on offer that is closest to what the rule asks for.
+    """Proposes the rate that the rule asks for, or the one on offer that is closest to it.
 
     Args:
         name: unique in a run.
-        rule: the rule; Taylor (1993) with its own coefficients if not given.
+        rule: the rule, or a function with the arguments of its ``rate``; Taylor (1993) with its own
+            coefficients if not given.
         limits: how far one action may move the rate, such as a configuration's ``engine.limits``;
             the engine's defaults if not given.
         moves_bp: the changes of the rate on offer, basis points; the action then states its size,
             and of the limits only the bounds matter.
+        exact: whether it states the very change that the rule asks for, within the bounds, whatever
+            is on offer. An economy under such a rule is linear off the bounds: its responses are
+            those of ``economy.closed_loop``.
     """
 
     def __init__(
         self,
         name: str = "Taylor rule",
         *,
-        rule: TaylorRule | None = None,
+        rule: TaylorRule | Rule | None = None,
         limits: RateLimits | None = None,
         moves_bp: Sequence[int] | None = None,
+        exact: bool = False,
     ) -> None:
         super().__init__(name)
         self.rule = rule or TaylorRule()
         self.limits = limits or RateLimits()
         self.moves_bp = None if moves_bp is None else tuple(moves_bp)
+        self.exact = exact
 
     async def decide_action(self, state: SimulationState) -> Action:
         """Propose a rate by the rule."""
         economy = state.global_state
-        asked = self.rule.rate(
+        rule = self.rule.rate if isinstance(self.rule, TaylorRule) else self.rule
+        asked = rule(
             inflation=economy.inflation,
             output_gap=economy.output_gap,
             previous_rate=economy.interest_rate,
         )
         here = economy.interest_rate
-        move: int | None = None
-        if self.moves_bp:
+        move: float | None = None
+        if self.exact:
+            rate = self.limits.inside(asked)
+            move = 100 * (rate - here)
+        elif self.moves_bp:
             move, rate = self._nearest_move(asked, here)
         else:
             rate = self.limits.nearest(asked, current=here)
@@ -471,7 +505,9 @@ class TaylorRuleAgent(Agent):
         )
         # Rounding to the grid moves the rate by half a step at most; more means that a limit binds.
         goes_no_further = (
-            abs(rate - asked) > self.limits.step
+            rate != asked
+            if self.exact
+            else abs(rate - asked) > self.limits.step
             if move is None
             else move in (min(self.moves_bp or ()), max(self.moves_bp or ()))
             and abs(asked - here) > abs(move) / 100
@@ -494,15 +530,6 @@ class TaylorRuleAgent(Agent):
         )
 
     def _nearest_move(self, asked: float, here: float) -> tuple[int, float]:
-        """Return the move on offer that leads closest to a rate, and the rate it leads to.
-
-        Of two equally close the smaller one counts, so that a mirrored economy gets the mirrored
-        move.
-        """
-
-        def distance(move: int) -> tuple[float, int]:
-            there = self.limits.inside(here + move / 100)
-            return round(abs(there - asked), 9), abs(move)
-
-        move = min(self.moves_bp or (0,), key=distance)
+        """Return the move on offer that leads closest to a rate, and the rate it leads to."""
+        move = nearest_move(asked, self.moves_bp or (0,), limits=self.limits, current=here)
         return move, self.limits.inside(here + move / 100)

@@ -16,18 +16,17 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from llmsim_lab._util.html import visible
-from llmsim_lab._util.text import clip, closest
+from llmsim_lab._util.text import clip
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.experiments import PromptExperiment
-from llmsim_lab.experiments._results import UNITS
-from llmsim_lab.experiments._statistics import Outcome, sample_values
 from llmsim_lab.lab.charts._drawing import Drawing, chart_class, drawable
 from llmsim_lab.lab.charts._export import alt_text, figure_bytes, small_png
-from llmsim_lab.lab.charts._scene import COLOURS, ChartOptions, compose
+from llmsim_lab.lab.charts._scene import ChartOptions, compose
 from llmsim_lab.lab.charts._tracks import read_runs
 from llmsim_lab.simulation._config import SERIES
+from llmsim_lab.study import Comparison
 from llmsim_lab.study._checks import Measure
 from llmsim_lab.study._fitness import FitnessCard, column_names
+from llmsim_lab.study._results import Outcome, name_of, sample_values
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
 
     from llmsim_lab.statechart._analysis import Cascade
     from llmsim_lab.statechart._state import SocialTurn
-    from llmsim_lab.study import Study
 
 __all__ = [
     "cascade_figure",
@@ -44,7 +42,6 @@ __all__ = [
     "fitness_figure",
     "rate_figure",
     "state_figure",
-    "study_figure",
     "transition_figure",
 ]
 
@@ -93,7 +90,7 @@ _BLUE, _ORANGE, _GREY = "#0072B2", "#D55E00", "#BBBBBB"
 """From Okabe and Ito's palette; shapes differ too."""
 
 
-def difference_figure(results: PromptExperiment, outcome: Outcome = "interest_rate") -> Figure:
+def difference_figure(results: Comparison, outcome: Outcome = "interest_rate") -> Figure:
     """Draw how each variant differs from the first in one outcome.
 
     The small points are pairs of samples, the rings turns' means, the thick mark is the mean of
@@ -101,12 +98,11 @@ def difference_figure(results: PromptExperiment, outcome: Outcome = "interest_ra
     of one prompt differ on average, the larger of the two variants' noise floors.
 
     Args:
-        results: an experiment.
+        results: a comparison.
         outcome: one of those it measured.
     """
-    found = [item for item in results.differences if item.outcome == outcome]
     summary = results.summary
-    floors = summary[summary["outcome"] == outcome].set_index("variant")["noise_floor"]
+    found = summary[summary["outcome"] == outcome].to_dict("records")
     figure = chart_class()(
         figsize=(8, 1.5 + 0.9 * len(found)), layout="constrained", facecolor="white"
     )
@@ -116,29 +112,38 @@ def difference_figure(results: PromptExperiment, outcome: Outcome = "interest_ra
     )
     for place, item in enumerate(found):
         height = len(found) - place
-        if (floor := floors[item.variant]) is not None and floor == floor:
+        if (floor := item["noise_floor"]) is not None and floor == floor:
             axes.fill_betweenx(
                 [height - 0.4, height + 0.4], -floor, floor, color=_GREY, alpha=0.45, linewidth=0
             )
-        if {item.variant, item.reference} <= set(values.columns):
-            pairs = (values[item.variant] - values[item.reference]).dropna()
+        if {item["variant"], item["reference"]} <= set(values.columns):
+            pairs = (values[item["variant"]] - values[item["reference"]]).dropna()
             means = pairs.groupby(level="turn").mean()
             axes.plot(pairs, [height - 0.18] * len(pairs), ".", color=_BLUE, alpha=0.5)
             axes.plot(means, [height] * len(means), "o", color=_BLUE, fillstyle="none")
-        if item.estimate is not None:
-            low = item.estimate if item.low is None else item.low
-            high = item.estimate if item.high is None else item.high
-            reach = [[item.estimate - low], [high - item.estimate]]
+        if item["estimate"] is not None and item["estimate"] == item["estimate"]:
+            # Pandas writes NaN, which differs from itself, where a column holds both.
+            low = (
+                item["low"]
+                if item["low"] == item["low"] and item["low"] is not None
+                else item["estimate"]
+            )
+            high = (
+                item["high"]
+                if item["high"] == item["high"] and item["high"] is not None
+                else item["estimate"]
+            )
+            reach = [[item["estimate"] - low], [high - item["estimate"]]]
             axes.errorbar(
-                [item.estimate], [height + 0.2], xerr=reach, fmt="D", color=_ORANGE, capsize=5
+                [item["estimate"]], [height + 0.2], xerr=reach, fmt="D", color=_ORANGE, capsize=5
             )
     axes.axvline(0, color="black", linewidth=1)
     axes.set_ylim(0.4, len(found) + 0.6)
     axes.set_yticks(
         [len(found) - place for place in range(len(found))],
-        [drawable(item.variant, 24) for item in found],
+        [drawable(item["variant"], 24) for item in found],
     )
-    name, unit = UNITS[outcome]
+    name, unit = name_of(outcome)
     axes.set_xlabel(f"{name}: difference from {drawable(results.names[0], 24)}, {unit}")
     axes.set_title(
         "orange: mean and 95 % interval · rings: turns · points: pairs · "
@@ -150,8 +155,8 @@ def difference_figure(results: PromptExperiment, outcome: Outcome = "interest_ra
     return figure
 
 
-def _difference_alt(results: PromptExperiment, outcome: Outcome) -> str:
-    pairs = zip(results.differences, results.verdicts, strict=True)
+def _difference_alt(results: Comparison, outcome: Outcome) -> str:
+    pairs = zip(results.effects, results.verdicts, strict=True)
     return visible(" ".join(text for item, text in pairs if item.outcome == outcome))
 
 
@@ -469,87 +474,3 @@ def _places(cascade: Cascade) -> dict[int, tuple[float, float]]:
             below = [heights[child.id] for child in cascade.children[post.id]]
             heights[post.id] = sum(below) / len(below)
     return {post: (level, heights[post]) for post, level in cascade.levels.items()}
-
-
-_STUDY_STYLES = ("-", "--", "-.", ":")
-_MOST_ARMS = 8
-"""More curves than that nobody tells apart."""
-
-
-def study_figure(study: Study, column: str) -> Figure:
-    """Draw a column of a study's runs by turn: each arm's mean over seeds, with a 95 % band.
-
-    The band is pointwise, Student's for each turn alone: of twenty turns one may well be outside.
-
-    Args:
-        study: with complete runs.
-        column: of the frame, of numbers.
-
-    Raises:
-        ConfigError: there is no such column, no run is complete, or there are too many arms.
-    """
-    from scipy.stats import t as student
-
-    frame = study.to_frame()
-    if frame.empty:
-        raise ConfigError(f"no run of {study!r} is complete; run() first")
-    numbers = [str(name) for name in frame.select_dtypes("number").columns]
-    if column not in numbers:
-        raise ConfigError(
-            f"{column!r} is not a column of numbers of these runs{closest(column, numbers)}; there "
-            f"are {', '.join(numbers)}"
-        )
-    names = list(dict.fromkeys(frame["arm"]))
-    if len(names) > _MOST_ARMS:
-        raise ConfigError(
-            f"{len(names)} arms are too many for one chart, which takes {_MOST_ARMS}; draw your "
-            "own from study.to_frame()"
-        )
-    figure = chart_class()(figsize=(8, 4.5), layout="constrained", facecolor="white")
-    axes: Axes = figure.subplots()
-    ends, said = [], []
-    for place, arm in enumerate(names):
-        values = frame[frame["arm"] == arm].groupby("turn")[column]
-        mean, count = values.mean(), values.count()
-        colour = COLOURS[place % len(COLOURS)]
-        style = _STUDY_STYLES[place % len(_STUDY_STYLES)]
-        axes.plot(mean.index, mean, color=colour, linestyle=style, linewidth=2)
-        if (count > 1).all():
-            half = student.ppf(0.975, count - 1) * values.std() / count**0.5
-            axes.fill_between(
-                mean.index, mean - half, mean + half, color=colour, alpha=0.18, linewidth=0
-            )
-        ends.append((float(mean.iloc[-1]), drawable(arm, 32), colour))
-        said.append(f"{arm}: {mean.iloc[0]:.2f} at first, {mean.iloc[-1]:.2f} at last")
-    for height, (_, name, colour) in zip(_apart([end[0] for end in ends], axes), ends, strict=True):
-        axes.annotate(
-            name,
-            (1, height),
-            (6, 0),
-            xycoords=("axes fraction", "data"),
-            textcoords="offset points",
-            color=colour,
-            va="center",
-        )
-    seeds = int(frame.groupby("arm")["seed"].nunique().max())
-    axes.set_xlabel("turn")
-    axes.xaxis.set_major_locator(_whole_numbers())
-    axes.set_ylabel(drawable(column.replace("_", " ")))
-    axes.set_title(
-        f"mean of {seeds} seeds · band: 95 %, each turn alone", loc="left", fontsize="small"
-    )
-    for side in ("right", "top"):
-        axes.spines[side].set_visible(False)
-    figure.alt = visible(f"{column} by turn, mean over seeds. {'; '.join(said)}.")  # type: ignore[attr-defined]
-    return figure
-
-
-def _apart(heights: Sequence[float], axes: Axes) -> list[float]:
-    """Return heights for labels, in the same order, so that none stands on another."""
-    low, high = axes.get_ylim()
-    gap = 0.055 * (high - low)
-    found = dict.fromkeys(range(len(heights)), 0.0)
-    last = -float("inf")
-    for place in sorted(found, key=lambda it: heights[it]):
-        last = found[place] = max(heights[place], last + gap)
-    return [found[place] for place in range(len(heights))]

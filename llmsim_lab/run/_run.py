@@ -66,6 +66,7 @@ from llmsim_lab.run._records import (
     tape_turn,
 )
 from llmsim_lab.run._registry import (
+    RunClass,
     class_of_manifest,
     code_digests,
     file_of,
@@ -254,8 +255,10 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         """How the parts' code differs from what the run was recorded with; empty if it does not."""
         self._listeners: list[Callable[[TurnT], object]] = []
         self._planned: dict[int, list[InterventionT]] = {}
+        self._told_to_reach = 0
         self._stepping = False  # while a turn is played: no second one, and no change under it
         self._purse: Purse | None = None
+        self._quiet = False  # in a study, which has warned of the same thing in an earlier run
         self._session: Session | None = None
         for intervention in config.interventions:
             self._plan(intervention)
@@ -538,6 +541,20 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         """
         return {}
 
+    @property
+    def notes(self) -> Sequence[str]:
+        """What readers of the run's numbers have to know: a sentence each, usually none.
+
+        Charts have them in their caption, ``to_frame().attrs`` and the run's page beside the rest.
+        """
+        return ()
+
+    @classmethod
+    def notes_on(cls, manifest: Mapping[str, Any]) -> Sequence[str]:
+        """Return the same of a recorded run, from its manifest alone."""
+        del manifest
+        return ()
+
     async def _play(self, before: TurnT, planned: Sequence[InterventionT]) -> TurnT:
         """Play one turn and return it: its number (``before.number + 1``), state and chains.
 
@@ -673,7 +690,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         """
         of_parts = {
             place: part.prompt
-            for place, part in _placed(self.parts)
+            for place, part in placed_in(self.parts)
             if isinstance(getattr(part, "prompt", None), Prompt)
         }
         return {**of_parts, **self._prompts}
@@ -748,19 +765,42 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         Columns: ``turn``; those of the class, see ``own_columns``; ``calls``, the model calls;
         ``ok``, ``repaired``, ``fallback``, ``failed``, how they came out; ``tokens``; ``seconds``;
         ``interventions``, in words.
+
+        ``attrs`` has what charts of the frame show besides: ``planned``, the last turn planned;
+        ``bounds``, the least and the most that a column can be, by its name; ``notes``.
         """
         import pandas as pd
 
-        return pd.DataFrame([turn_row(turn, self.own_columns(turn)) for turn in self.turns])
+        rows = [turn_row(turn, self.own_columns(turn)) for turn in self.turns]
+        frame = pd.DataFrame(rows)
+        bounds = {item.column: (item.low, item.high) for item in self._series(rows)}
+        frame.attrs = {
+            "planned": self.last_planned,
+            "bounds": {name: ends for name, ends in bounds.items() if ends != (None, None)},
+            "notes": list(self.notes),
+        }
+        return frame
 
     @property
     def series(self) -> Sequence[Series]:
         """The columns of ``to_frame()`` that can be charted, the most telling first."""
+        return self._series(self.own_columns(turn) for turn in self.turns)
+
+    def _series(self, rows: Iterable[Mapping[str, Any]]) -> Sequence[Series]:
         if declared := self.series_of(self.config):
             return declared
-        return plain_series(
-            name for turn in self.turns for name in own_numbers(self.own_columns(turn))
-        )
+        return plain_series((name for row in rows for name in own_numbers(row)), self.state_type)
+
+    @property
+    def last_planned(self) -> int:
+        """The turn that the run is to reach, by its configuration or as ``run`` was told.
+
+        It is the latest turn where more were played, or where the run is over before.
+        """
+        if self.done(self.state):
+            return self.turn_number
+        configured = self.turns[0].number + self.config.turns
+        return max(self.turn_number, self._told_to_reach, configured)
 
     @property
     def planned(self) -> Mapping[int, Sequence[InterventionT]]:
@@ -920,7 +960,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
 
     def _clients(self) -> list[LLMClient]:
         """Return the clients that this run's parts ask with."""
-        theirs = (getattr(part, "llm_client", None) for _, part in _placed(self.parts))
+        theirs = (getattr(part, "llm_client", None) for _, part in placed_in(self.parts))
         found = [self.llm_client, *theirs, *self.players.values()]
         # Each once: most parts share the run's.
         return list({id(one): one for one in found if isinstance(one, LLMClient)}.values())
@@ -1020,6 +1060,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         been stepped on by hand.
         """
         count, before = self._how_many(turns), self.turn_number
+        self._told_to_reach = before + count
         try:
             async with progress_line(
                 "turn", number=before + 1, last=before + count, enabled=progress
@@ -1058,7 +1099,8 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
     def _warn_of_players_never_asked(self) -> None:
         """Log a WARNING for players who were given and not asked, as where a name is misspelt."""
         never = [name for name in self.players if name != "*" and name not in self._asked]
-        if never and self._asked and isinstance(self._session, Recording | None):
+        live = not self._quiet and isinstance(self._session, Recording | None)
+        if never and self._asked and live:
             log_event(
                 logger,
                 logging.WARNING,
@@ -1134,12 +1176,9 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
                     "llm_client=connect('auto'))"
                 )
             client = None
-        turns = list(self.turns[: at - first + 1])
-        if state is not None:
-            turns[-1] = replace(turns[-1], state=self.state_at(turns[-1], state))
-        planned = [item for when, items in self.planned.items() if when > at for item in items]
-        new = self._copy(client, [prompt] if isinstance(prompt, Prompt) else prompt, turns[-1])
-        new.take_over(turns, planned, None)
+        new = self.branch(
+            at, client, [prompt] if isinstance(prompt, Prompt) else prompt, state=state
+        )
         for values in from_outside:
             new.add_intervention(made_intervention(self.intervention_type, values))
         if self.tape is None:
@@ -1160,6 +1199,26 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             "writing; where its file cannot be written to, fork a copy of it",
         )
         return new.note_unrecorded(f"the tape {path} is open for reading only")
+
+    def branch(
+        self,
+        at: int,
+        client: LLMClient | None,
+        prompts: Sequence[Prompt] = (),
+        *,
+        state: Any = None,
+    ) -> Self:
+        """Return a run that continues from one of this run's turns, on no tape; see ``fork``."""
+        turns = list(self.turns[: at - self.turns[0].number + 1])
+        if state is not None:
+            turns[-1] = replace(turns[-1], state=self.state_at(turns[-1], state))
+        planned = [item for when, items in self.planned.items() if when > at for item in items]
+        return self._copy(client, prompts, turns[-1]).take_over(turns, planned, None)
+
+    def put_prompts(self, prompts: Mapping[str, Prompt]) -> None:
+        """Ask with other prompts than those that the class's ``turn`` names, by their places."""
+        self._prompts |= prompts
+        self._sources.clear()
 
     def _copy(self, client: LLMClient | None, prompts: Sequence[Prompt], turn: TurnT) -> Self:
         """Return a run with copies of this one's parts, which starts from a turn's state."""
@@ -1295,6 +1354,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             ("turn", self.turn_number),
             ("tape", f"not recorded: {self.unrecorded}" if self.unrecorded else where),
             ("decisions", join(shares, between=" ") if shares else safe("no model was asked")),
+            *(("note", note) for note in self.notes),
         ]
         end = self.run_reaches
         for at in sorted(at for at in self.planned if at > self.turn_number):
@@ -1546,8 +1606,18 @@ def load(
 def turns_of(tape: Tape, run: int, *, up_to: int | None = None) -> list[Any]:
     """Return a run's turns from the tape, those it shares with its parents included."""
     info = tape.run(run)
-    cls = class_of_manifest(info.id, info.manifest)
-    return load_turns(cls, tape, info.id, tape.turn_records(info.id, up_to=up_to))
+    return load_turns(class_on(tape, info), tape, info.id, tape.turn_records(info.id, up_to=up_to))
+
+
+def class_on(tape: Tape, info: RunInfo) -> RunClass:
+    """Return the class of a run's turns; those of a comparison are of the run that it asks again.
+
+    Raises:
+        TapeError: it is not known here.
+    """
+    if info.verb == "experiment" and info.parent is not None:
+        info = tape.run(info.parent)
+    return class_of_manifest(info.id, info.manifest)
 
 
 def series_on(tape: Tape, run: RunInfo) -> Sequence[Series]:
@@ -1555,12 +1625,18 @@ def series_on(tape: Tape, run: RunInfo) -> Sequence[Series]:
 
     Those that its class names; where it names none, or is not known here, the numbers recorded.
     """
+    state_type = None
     with suppress(TapeError):  # the numbers on a tape can be charted without the class
         cls = class_of_manifest(run.id, run.manifest)
+        state_type = cls.state_type
         if declared := tuple(cls.series_of(config_of(run))):
-            return declared
+            if not run.manifest["given"]:
+                return declared
+            # Parts of the user's own may have other bounds than the configuration says.
+            return [replace(item, low=None, high=None) for item in declared]
     rows = tape.frame_rows(run.id).values()
-    return plain_series(name for row in rows if isinstance(row, dict) for name in own_numbers(row))
+    names = (name for row in rows if isinstance(row, dict) for name in own_numbers(row))
+    return plain_series(names, state_type)
 
 
 def _class_of(info: RunInfo, given: type[Run] | None) -> type[Run]:
@@ -1736,12 +1812,19 @@ def code_changes(what: str, recorded: Mapping[str, str], now: Mapping[str, str])
     return f"the {what} are not those that the run was recorded with: {', '.join(found)}"
 
 
-def _placed(parts: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def placed_in(parts: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Return the parts by the places of their prompts: ``engine``, ``agent:Ann``."""
     for name, part in parts.items():
         if isinstance(part, Sequence):
             yield from ((f"{_one_of(name)}:{item.name}", item) for item in part)
         else:
             yield name, part
+
+
+def at_once(run: AnyRun, component: str) -> bool:
+    """Return True if a component is several parts, which a turn asks at once: ``agent``."""
+    several = (name for name, part in run.parts.items() if isinstance(part, Sequence))
+    return component in map(_one_of, several)
 
 
 def _one_of(name: str) -> str:

@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
 from contextlib import aclosing, suppress
+from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -78,6 +79,8 @@ class Notes:
         name: the study's.
         design: what its runs follow from, as ``said`` gives it; seeds are not in it, so that a
             study may be continued with more of them.
+
+    Attributes:
         registration: the digest of its registered plan, if there is one.
     """
 
@@ -150,7 +153,7 @@ def _entry_of(info: RunInfo, arm: str, seed: int) -> StudyRun:
 # --- one run -------------------------------------------------------------------------------------
 
 
-class Player:
+class StudyPlayer:
     """Plays single runs of a study.
 
     Args:
@@ -168,6 +171,8 @@ class Player:
         self.purse: Purse | None = None
         self.kept: dict[Key, AnyRun] = {}
         """The runs that are on no tape."""
+        self.heard: set[str] = set()
+        """Arms of which a run has said what it has to warn of."""
 
     async def play(self, arm: Arm, before: StudyRun) -> StudyRun:
         """Play a run to its end, from where it is; what goes wrong is in what is returned."""
@@ -177,7 +182,8 @@ class Player:
             if self.tape is None:
                 self.kept[arm.name, before.seed] = run
             entry = replace(entry, run=run.run_id, turns=run.turn_number)
-            run._purse = self.purse
+            run._purse, run._quiet = self.purse, arm.name in self.heard
+            self.heard.add(arm.name)
             left = max(0, run.config.turns - run.turn_number + run.turns[0].number)
             await run.play_on(left, progress=False)
             over = run.turn_number - run.turns[0].number >= run.config.turns
@@ -222,7 +228,7 @@ class Player:
 
 
 async def play_here(
-    player: Player, jobs: Iterable[tuple[Arm, StudyRun]], parallel: int
+    player: StudyPlayer, jobs: Iterable[tuple[Arm, StudyRun]], parallel: int
 ) -> AsyncIterator[StudyRun]:
     """Play runs, so many at once; yields each as it ends. What is spent of a budget ends it."""
     waiting = iter(jobs)
@@ -262,7 +268,7 @@ def _is_spent(purse: Purse | None) -> bool:
 # --- each as a job of an executor ----------------------------------------------------------------
 
 
-def packed(player: Player, arms: Sequence[Arm]) -> bytes:
+def packed(player: StudyPlayer, arms: Sequence[Arm]) -> bytes:
     """Return what a worker needs: the world with its class, the arms, the models, the notes.
 
     Raises:
@@ -289,17 +295,18 @@ def packed(player: Player, arms: Sequence[Arm]) -> bytes:
     return found
 
 
-_unpacked: dict[str, tuple[World, Models, Notes, dict[str, Arm]]] = {}
+_unpacked: dict[str, tuple[StudyPlayer, dict[str, Arm]]] = {}
 """In a worker, by the digest of what came: so that a model is loaded once for each process."""
 
 
-def _of(spec: bytes) -> tuple[World, Models, Notes, dict[str, Arm]]:
+def _unpack(spec: bytes) -> tuple[StudyPlayer, dict[str, Arm]]:
     import cloudpickle
 
     digest = hashlib.sha256(spec).hexdigest()
     if digest not in _unpacked:
         world, given, notes, arms = cloudpickle.loads(spec)
-        _unpacked[digest] = world, Models(given), notes, {arm.name: arm for arm in arms}
+        player = StudyPlayer(world, Models(given), notes, None)
+        _unpacked[digest] = player, {arm.name: arm for arm in arms}
     return _unpacked[digest]
 
 
@@ -311,7 +318,7 @@ def work(spec: bytes, before: StudyRun, begun: bytes | None) -> tuple[StudyRun, 
         before: the run, as far as it was played.
         begun: its tape as bytes, if it was begun.
     """
-    world, models, notes, arms = _of(spec)
+    known, arms = _unpack(spec)
     # On this machine's own disk, whatever the working folder is on.
     with tempfile.TemporaryDirectory(prefix="llmsim-study-") as folder:
         lines = Path(folder) / "run.jsonl"
@@ -321,7 +328,9 @@ def work(spec: bytes, before: StudyRun, begun: bytes | None) -> tuple[StudyRun, 
                 lines.write_bytes(gzip.decompress(begun))
                 [number] = tape.import_jsonl(lines)
                 entry = replace(before, run=number)
-            ended = run_sync(Player(world, models, notes, tape).play(arms[before.arm], entry))
+            player = copy(known)  # with its clients; several threads of a worker may play
+            player.tape = tape
+            ended = run_sync(player.play(arms[before.arm], entry))
             if ended.run is None:
                 return ended, None
             tape.export(lines, run=ended.run)
@@ -329,7 +338,10 @@ def work(spec: bytes, before: StudyRun, begun: bytes | None) -> tuple[StudyRun, 
 
 
 async def play_elsewhere(
-    executor: Executor, player: Player, jobs: Sequence[tuple[Arm, StudyRun]], parallel: int | None
+    executor: Executor,
+    player: StudyPlayer,
+    jobs: Sequence[tuple[Arm, StudyRun]],
+    parallel: int | None,
 ) -> AsyncIterator[StudyRun]:
     """Play runs as jobs of an executor; yields each when it is on the tape here.
 
@@ -458,7 +470,7 @@ def merge_left_over(tape: Tape) -> None:
 
 
 async def played(
-    player: Player,
+    player: StudyPlayer,
     jobs: Sequence[tuple[Arm, StudyRun]],
     *,
     parallel: int | None,

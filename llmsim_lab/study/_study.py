@@ -46,7 +46,15 @@ from llmsim_lab.study._design import (
     seeds_of,
 )
 from llmsim_lab.study._file import as_file, read_study
-from llmsim_lab.study._playing import NOTE, Key, Notes, Player, StudyRun, merge_left_over, played
+from llmsim_lab.study._playing import (
+    NOTE,
+    Key,
+    Notes,
+    StudyPlayer,
+    StudyRun,
+    merge_left_over,
+    played,
+)
 from llmsim_lab.study._statistics import Effect, run_effects, smallest_effect
 from llmsim_lab.tape._codec import dumps
 
@@ -261,6 +269,8 @@ class Study:
             "fixed": fixed,
             "turns": self.turns,
         }
+        if self.reference is None:  # another version of the library may draw other points
+            identity["points"] = list(self.arms.values())
         if self._world.base is not None:
             identity["config"] = self._world.base.model_dump(
                 mode="json", exclude={"name", "seed", "turns"}, exclude_unset=True
@@ -268,7 +278,7 @@ class Study:
         self._notes = Notes(self.name, identity)
         self._path = None if tape is None or isinstance(tape, Tape) else Path(tape)
         self._tape = tape if isinstance(tape, Tape) else None
-        self._player = Player(self._world, self._models, self._notes, None)
+        self._player = StudyPlayer(self._world, self._models, self._notes, None)
         self._registered: dict[str, Any] | None = None
         self._values: dict[tuple[Key, int | None], dict[str, float]] = {}
         self._looks: list[int] = []
@@ -700,6 +710,7 @@ class Study:
         contrasts: Sequence[tuple[str, str]] | None = None,
         level: float = 0.95,
         watched: bool = False,
+        grid: Mapping[str, float] | None = None,
     ) -> Effects:
         """Return how arms differ from the reference, each in each outcome: one family.
 
@@ -711,10 +722,17 @@ class Study:
             level: of the intervals.
             watched: True for intervals that may be looked at while runs come in, and decide when
                 to stop: confidence sequences.
+            grid: the step of outcomes that are on a grid, such as ``{"interest_rate@last": 0.25}``;
+                those too coarse for an interval are said to be.
 
         Raises:
             ConfigError: there is no reference, or no arm of a name.
         """
+        if not self.outcome:
+            raise ConfigError(
+                f"say what is compared: Study({self.name}, outcome='a column'), or a function of "
+                "the run"
+            )
         registered = self._registered
         if contrasts is None and registered is not None:
             contrasts = [(one, other) for one, other in registered["contrasts"]]
@@ -726,13 +744,12 @@ class Study:
             )
         self._check_arms(contrasts or ())
         values = self.outcomes()
+        how: dict[str, Any] = {"level": level, "watched": watched, "grid": grid}
         main = values[values["arm"] != AA] if contrasts is None else values
-        found = run_effects(
-            main, reference=self.reference, contrasts=contrasts, level=level, watched=watched
-        )
+        found = run_effects(main, reference=self.reference, contrasts=contrasts, **how)
         if contrasts is None and AA in self.arms:
             again = values[values["arm"].isin([AA, self.reference])]
-            check = run_effects(again, reference=self.reference, level=level, watched=watched)
+            check = run_effects(again, reference=self.reference, **how)
             found += [replace(it, note=f"{_AA_NOTE}{it.note and '; '}{it.note}") for it in check]
         return Effects(found, label=self._look(watched, contrasts))
 
@@ -1004,7 +1021,8 @@ class Study:
             ConfigError: there is no such column of numbers, or no run is complete.
         """
         # The lab draws, and stands above the studies: it is loaded when a chart is asked for.
-        draw: Callable[[Study, str], Figure] = import_module("llmsim_lab.lab.figures").study_figure
+        lab = import_module("llmsim_lab.lab._study_chart")
+        draw: Callable[[Study, str], Figure] = lab.study_chart
         return draw(self, column)
 
     def __str__(self) -> str:

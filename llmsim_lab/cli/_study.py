@@ -212,7 +212,7 @@ def _show(made: Study) -> None:
     console.print(table)
     for error in made._errors():
         say(error, style="red")
-    if not made.counts["done"]:
+    if not made.counts["done"] or not made.outcome:
         return
     if made.reference is None and made._registered is None:
         say("A Latin hypercube has no reference arm, so there are no effects.")

@@ -283,7 +283,9 @@ def _family(evidence: Evidence) -> _Items:
         return
     pairs = len(plan["contrasts"]) if plan else len([it for it in study.arms if it != AA]) - 1
     size = pairs * len(study.outcome)
-    if size:
+    if not study.outcome:
+        yield _missing(question, "no outcome is named", "Study(..., outcome='a column')")
+    elif size:
         what = f"{_count(pairs, 'contrast')} in {_count(len(study.outcome), 'outcome')}"
         yield _ok(
             question, f"{what}, p-values adjusted over all {size}" if size > 1 else "just one"
@@ -293,7 +295,7 @@ def _family(evidence: Evidence) -> _Items:
 def _units(evidence: Evidence) -> _Items:
     study = evidence.study
     plan = study._registered
-    if not study.counts["done"] or len(study.arms) < 2:
+    if not study.counts["done"] or len(study.arms) < 2 or not study.outcome:
         return
     contrasts = [(a, b) for a, b in plan["contrasts"]] if plan else None
     if contrasts is None and study.reference is None:
@@ -323,7 +325,9 @@ def _coarse(values: pd.DataFrame, study: Study) -> _Items:
         part = values[values["outcome"] == label].pivot_table(
             index="seed", columns="arm", values="value"
         )
-        step = _step(sorted({float(it) for it in part.to_numpy().ravel() if it == it}))
+        numbers = {float(it) for it in part.to_numpy().ravel() if it == it}
+        # Of whether something happened there are intervals of another kind.
+        step = None if numbers <= {0.0, 1.0} else _step(sorted(numbers))
         if step is None or study.reference not in part:
             continue
         spread = part.sub(part[study.reference], axis=0).drop(columns=[study.reference]).std()
@@ -343,7 +347,7 @@ def _step(values: Sequence[float]) -> float | None:
         return None
     step = min(gaps)
     off = max(abs(gap / step - round(gap / step)) for gap in gaps)
-    return step if off < _ON_THE_GRID else None  # two values, such as yes and no, are a grid
+    return step if off < _ON_THE_GRID else None
 
 
 def _failed(evidence: Evidence) -> _Items:

@@ -277,6 +277,8 @@ def _registration(study: Study) -> Markup:
 def _effects(study: Study) -> Markup:
     if not study.counts["done"]:
         return _p("No run is complete.")
+    if not study.outcome:
+        return _p("No outcome is named, so nothing is compared.")
     by_arm = _by_arm(study)
     if len(study.arms) < 2 or (study.reference is None and study._registered is None):
         return join([_p("No arms are compared: there is no reference."), by_arm])

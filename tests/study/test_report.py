@@ -400,6 +400,19 @@ def test_an_outcome_in_steps_is_coarse_and_a_mean_is_not() -> None:
     assert answer(played(study_of()), "coarser")[0] == "ok"
 
 
+def test_whether_something_happened_is_not_too_coarse() -> None:
+    def happened(run: Any) -> float:
+        return float(run.config.factor > 1 and run.config.seed % 2)
+
+    assert answer(played(study_of(outcome=happened)), "coarser")[0] == "ok"
+
+
+def test_a_study_without_an_outcome_is_reported_without_effects(tmp_path: Path) -> None:
+    study = played(study_of(outcome=[], seeds=2))
+    assert "No outcome is named, so nothing is compared." in page_of(study, tmp_path).text
+    assert answer(study, "one family") == ("missing", "no outcome is named")
+
+
 def test_one_run_an_arm_has_no_interval() -> None:
     state, found = answer(played(study_of(seeds=1)), "interval's unit")
     assert state == "missing"

@@ -733,7 +733,7 @@ class Study:
                 f"say what is compared: Study({self.name}, outcome='a column'), or a function of "
                 "the run"
             )
-        registered = self._registered
+        registered, all_of_them = self._registered, contrasts is None
         if contrasts is None and registered is not None:
             contrasts = [(one, other) for one, other in registered["contrasts"]]
             level = 1 - registered["alpha"] if level == 0.95 else level
@@ -747,7 +747,7 @@ class Study:
         how: dict[str, Any] = {"level": level, "watched": watched, "grid": grid}
         main = values[values["arm"] != AA] if contrasts is None else values
         found = run_effects(main, reference=self.reference, contrasts=contrasts, **how)
-        if contrasts is None and AA in self.arms:
+        if all_of_them and AA in self.arms:
             again = values[values["arm"].isin([AA, self.reference])]
             check = run_effects(again, reference=self.reference, **how)
             found += [replace(it, note=f"{_AA_NOTE}{it.note and '; '}{it.note}") for it in check]

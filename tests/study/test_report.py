@@ -586,6 +586,14 @@ def test_other_contrasts_are_registered(tmp_path: Path) -> None:
         same.register(tmp_path / "other.yaml", contrasts=[("factor=4", "factor=2")])
 
 
+def test_a_registered_study_shows_its_a_a_arm_too(tmp_path: Path) -> None:
+    study = study_of(aa=True)
+    study.register(tmp_path / "plan.yaml")
+    effects = played(study).effects()
+    assert [it.contrast.partition(" ")[0] for it in effects] == ["factor=2", "A/A"]
+    assert effects.label.startswith("as registered")
+
+
 def test_a_plan_with_a_wrong_key_says_its_line(tmp_path: Path) -> None:
     plan = tmp_path / "plan.yaml"
     plan.write_text("world: economic\nalfa: 0.05\n")

@@ -81,7 +81,8 @@ class Action(Value):
         validated: True once a validator accepted it.
         validation_result: the verdict, None before validation.
         rate_change_bp: the change of the interest rate in force that it asks for, basis points;
-            code applies exactly that, within the bounds of the rate.
+            code applies exactly that, within the bounds of the rate. A whole number is a move on
+            offer; a rule that is held to none may ask for any change.
         proposed_rate: the interest rate it asks for instead, percent per year. Of an action that
             names neither, an engine's model judges the words.
         reasoning_chain_id: ``turn/component/agent`` of the chain below.
@@ -93,7 +94,7 @@ class Action(Value):
     policy_decision: PolicyDecision | None = None
     validated: bool = False
     validation_result: ValidationResult | None = None
-    rate_change_bp: int | None = None
+    rate_change_bp: int | float | None = None
     proposed_rate: Rate | None = None
     status: Status = "ok"
     reasoning_chain_id: str | None = None

@@ -21,6 +21,7 @@ from llmsim_lab._util.text import faults, number
 from llmsim_lab.agents._briefing import PolicyBriefing, known_quarters
 from llmsim_lab.agents._briefing import briefing as briefing_values
 from llmsim_lab.economy import TaylorRule
+from llmsim_lab.economy._analysis import Rule
 from llmsim_lab.economy._data import Quarter
 from llmsim_lab.economy._macro import RateLimits
 from llmsim_lab.errors import ConfigError, LLMFailureException
@@ -427,41 +428,51 @@ class NationAgent(EconLLMAgent):
 
 
 class TaylorRuleAgent(Agent):
-    """Proposes the rate on offer that is closest to what the rule asks for.
+    """Proposes the rate that the rule asks for, or the one on offer that is closest to it.
 
     Args:
         name: unique in a run.
-        rule: the rule; Taylor (1993) with its own coefficients if not given.
+        rule: the rule, or a function with the arguments of its ``rate``; Taylor (1993) with its own
+            coefficients if not given.
         limits: how far one action may move the rate, such as a configuration's ``engine.limits``;
             the engine's defaults if not given.
         moves_bp: the changes of the rate on offer, basis points; the action then states its size,
             and of the limits only the bounds matter.
+        exact: whether it states the very change that the rule asks for, within the bounds, whatever
+            is on offer. An economy under such a rule is linear off the bounds: its responses are
+            those of ``economy.closed_loop``.
     """
 
     def __init__(
         self,
         name: str = "Taylor rule",
         *,
-        rule: TaylorRule | None = None,
+        rule: TaylorRule | Rule | None = None,
         limits: RateLimits | None = None,
         moves_bp: Sequence[int] | None = None,
+        exact: bool = False,
     ) -> None:
         super().__init__(name)
         self.rule = rule or TaylorRule()
         self.limits = limits or RateLimits()
         self.moves_bp = None if moves_bp is None else tuple(moves_bp)
+        self.exact = exact
 
     async def decide_action(self, state: SimulationState) -> Action:
         """Propose a rate by the rule."""
         economy = state.global_state
-        asked = self.rule.rate(
+        rule = self.rule.rate if isinstance(self.rule, TaylorRule) else self.rule
+        asked = rule(
             inflation=economy.inflation,
             output_gap=economy.output_gap,
             previous_rate=economy.interest_rate,
         )
         here = economy.interest_rate
-        move: int | None = None
-        if self.moves_bp:
+        move: float | None = None
+        if self.exact:
+            rate = self.limits.inside(asked)
+            move = 100 * (rate - here)
+        elif self.moves_bp:
             move, rate = self._nearest_move(asked, here)
         else:
             rate = self.limits.nearest(asked, current=here)
@@ -471,7 +482,9 @@ class TaylorRuleAgent(Agent):
         )
         # Rounding to the grid moves the rate by half a step at most; more means that a limit binds.
         goes_no_further = (
-            abs(rate - asked) > self.limits.step
+            rate != asked
+            if self.exact
+            else abs(rate - asked) > self.limits.step
             if move is None
             else move in (min(self.moves_bp or ()), max(self.moves_bp or ()))
             and abs(asked - here) > abs(move) / 100

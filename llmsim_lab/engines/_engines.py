@@ -309,7 +309,7 @@ class EconLLMEngine(LLMEngine):
             asked = changed_by(here, action.rate_change_bp)
             rate = self.limits.inside(asked)
             reasoning = (
-                f"The action states its size: {action.rate_change_bp:+d} basis points from "
+                f"The action states its size: {action.rate_change_bp:+.10g} basis points from "
                 f"{number(here)}%, which is {number(asked)}%."
             )
             if rate != asked:
@@ -349,9 +349,13 @@ class EconLLMEngine(LLMEngine):
         return decision, chain
 
 
-def changed_by(rate: float, change_bp: int) -> float:
-    """Return a rate changed by so many basis points, without the dust of binary fractions."""
-    return round(rate + change_bp / 100, 10)
+def changed_by(rate: float, change_bp: float) -> float:
+    """Return a rate changed by so many basis points.
+
+    By a whole number of them without the dust of binary fractions; any other change is exact.
+    """
+    changed = rate + change_bp / 100
+    return round(changed, 10) if isinstance(change_bp, int) else changed
 
 
 def _minutes(

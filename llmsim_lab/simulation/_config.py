@@ -146,6 +146,8 @@ class NationConfig(NationProfile):
         names_rate: for ``human``: whether the person also chooses the new rate; if not, the
             engine's model turns the action into a rate, as it does with a model's.
         timeout_s: for ``human``: how long each answer is waited for, seconds.
+        exact: for ``taylor``: whether the rate becomes what the rule asks for, within
+            ``rate_bounds``, instead of the nearest one that a move on offer leads to.
     """
 
     name: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
@@ -153,11 +155,14 @@ class NationConfig(NationProfile):
     prompt: Path | None = None
     names_rate: bool = True
     timeout_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] = DAY_S
+    exact: bool = False
 
     @model_validator(mode="after")
     def _check_kind(self) -> Self:
         if self.kind != "human":
             _check_idle(self, ("names_rate", "timeout_s"), "they are for nations of kind human")
+        if self.kind != "taylor":
+            _check_idle(self, ("exact",), "it is for nations of kind taylor")
         if self.kind == "taylor":
             _check_idle(self, ("mandate", "temperament", "prompt"), "a Taylor rule reads no prompt")
         return self

@@ -327,7 +327,7 @@ class Simulation(Run[SimulationState, Turn, SimulationConfig, Intervention]):
                     sizes[chain.agent] |= self._sizes(chain, action, found_at, rate)
         for name, action in actions.items():
             if action.rate_change_bp is not None:
-                sizes[name]["wanted_bp"] = float(action.rate_change_bp)
+                sizes[name]["wanted_bp"] = round(float(action.rate_change_bp), 4)
         if committee is not None and None not in rates.values():
             votes = {name: vote for name, vote in rates.items() if vote is not None}
             outcome = committee.rate(votes, current=here)
@@ -489,6 +489,7 @@ def _agent_for(
             rule=TaylorRule(inflation_target=nation.inflation_target),
             limits=config.engine.limits,
             moves_bp=config.moves_bp,
+            exact=nation.exact,
         )
     prompt = prompts.get(f"agent:{nation.name}") or _prompt_at(nation.prompt)
     if nation.kind == "human":

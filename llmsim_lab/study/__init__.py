@@ -2,6 +2,8 @@
 
 from llmsim_lab.study._fitness import fitness_card
 from llmsim_lab.study._gate import economics_card
+from llmsim_lab.study._memory import memorisation
+from llmsim_lab.study._response import impulse_response
 from llmsim_lab.study._study import Study
 
-__all__ = ["Study", "economics_card", "fitness_card"]
+__all__ = ["Study", "economics_card", "fitness_card", "impulse_response", "memorisation"]

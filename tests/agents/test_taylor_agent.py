@@ -58,3 +58,22 @@ async def test_no_model_call_stands_behind_its_action() -> None:
     assert action.chain.call is None
     assert action.chain.prompt == ""
     assert action.reasoning_chain_id == "4/agent/Taylor rule"
+
+
+async def test_exactly_it_states_the_very_change_that_the_rule_asks_for() -> None:
+    agent = TaylorRuleAgent(moves_bp=[-25, 0, 25], limits=RateLimits(upper=6.0), exact=True)
+    action = await agent.decide_action(make_state(inflation=2.4))
+    assert action.rate_change_bp == pytest.approx(60)
+    assert action.proposed_rate is None
+    beyond = await agent.decide_action(make_state(inflation=12))
+    assert beyond.rate_change_bp == pytest.approx(200)
+    assert beyond.policy_decision is not None
+    assert "goes no further" in beyond.policy_decision.reasoning
+
+
+async def test_a_function_is_a_rule_too() -> None:
+    def dove(*, inflation: float, output_gap: float, previous_rate: float) -> float:
+        return previous_rate - 0.1
+
+    action = await TaylorRuleAgent(rule=dove, exact=True).decide_action(make_state())
+    assert action.rate_change_bp == pytest.approx(-10)

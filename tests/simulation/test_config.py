@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from llmsim_lab.errors import ConfigError, LabError, PromptError
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.simulation import Simulation, SimulationConfig
+from llmsim_lab.simulation._config import NationConfig
 
 
 def read(folder: Path, text: str) -> SimulationConfig:
@@ -156,8 +157,8 @@ def test_an_absolute_prompt_path_stays_as_it_is(tmp_path: Path) -> None:
         ),
         (
             "nations:\n  - name: Aland\n    tpye: llm",
-            "line 3: nations.0.tpye: unknown key; known here are inflation_target, kind, mandate, "
-            "name, names_rate, prompt, temperament, timeout_s",
+            "line 3: nations.0.tpye: unknown key; known here are exact, inflation_target, kind, "
+            "mandate, name, names_rate, prompt, temperament, timeout_s",
         ),
         (
             "engine:\n  max_moves: 1",
@@ -300,3 +301,9 @@ def test_prompts_that_no_part_uses_are_errors() -> None:
 def test_a_wrong_client_is_an_error_with_the_way_to_one() -> None:
     with pytest.raises(ConfigError, match=r"is not a client; make one: connect\('auto'\)"):
         Simulation(llm_client="auto")  # type: ignore[arg-type]
+
+
+def test_only_a_rule_can_be_exact() -> None:
+    assert NationConfig(name="Rule", kind="taylor", exact=True).exact
+    with pytest.raises(ValidationError, match="exact would have no effect"):
+        NationConfig(name="Aland", exact=True)
